@@ -25,7 +25,7 @@ fn main() {
         .derive("serde::Deserialize")
         .derive("PartialOrd")
         .compile("idl/derived.idl");
-    // These files also belong to the compiler's own tests.
+    // The tests of the IDL compiler use these files, too.
     corelane_idl::Builder::new().idl_4().compile("../crates/idl/tests/accepted/values.idl");
     corelane_idl::Builder::new().compile("../crates/idl/tests/accepted/names.idl");
     accepted(Path::new("../crates/idl/tests/accepted"));

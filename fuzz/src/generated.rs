@@ -12,12 +12,12 @@ use values::{
 
 corelane::include_idl!("values");
 
-/// Decodes a value. The first octet selects its type, the second octet the byte order and other
-/// settings.
+/// Decodes a value. The first octet selects its type, the second octet the byte order, the GIOP
+/// version and the code sets.
 ///
 /// # Panics
 ///
-/// If a decoded value, after encoding and decoding, differs from itself.
+/// If a decoded value is encoded to other bytes after it was encoded and decoded once more.
 pub fn generated(input: &[u8]) {
     let [choice, settings, octets @ ..] = input else { return };
     let reader = Settings::of(*settings);
@@ -93,5 +93,9 @@ fn check<T: Cdr>(octets: &[u8], settings: Settings) {
     let Some(written) = settings.write(&value) else { return };
     let again = settings.read::<T>(&written);
     // The encoded forms are compared, because a NaN does not equal itself.
-    assert_eq!(again.and_then(|again| settings.write(&again)), Some(written), "read again, and written again");
+    assert_eq!(
+        again.and_then(|again| settings.write(&again)),
+        Some(written),
+        "a value that was decoded again is encoded to the same bytes"
+    );
 }

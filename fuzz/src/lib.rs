@@ -2,8 +2,8 @@
 //!
 //! `cargo xtask fuzz` runs each target under an engine that searches for new paths through the code
 //! (the programs in `engine/`). Without the engine, `tests/replay.rs` runs the targets on the
-//! committed inputs in `corpus/` and `regressions/`. docs/fuzzing.md describes how to use and add
-//! targets.
+//! committed inputs in `corpus/`, `regressions/` and `seeds/`. docs/fuzzing.md describes how to use
+//! and add targets.
 #![forbid(unsafe_code)]
 
 mod generated;
@@ -14,6 +14,7 @@ pub use generated::generated;
 pub use orb_options::orb_options;
 pub use valuetypes::valuetypes;
 
+pub use corelane_config::fuzz::configuration;
 pub use corelane_idl::fuzz::{source as idl, source_with_few_messages, tokens as idl_tokens, tokens_with_few_messages};
 pub use corelane_rio::fuzz::rio_frames;
 pub use corelane_services::events::fuzz::event_filters;
@@ -35,6 +36,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("any", any),
     ("cdr", cdr),
+    ("configuration", configuration),
     ("connection_ops", connection_ops),
     ("event_filters", event_filters),
     ("generated", generated),
@@ -54,7 +56,7 @@ pub const TARGETS: &[Target] = &[
 ///
 /// # Panics
 ///
-/// On purpose, for inputs that begin with four certain octets.
+/// On purpose, for inputs that begin with the four octets of the planted fault.
 pub fn planted(input: &[u8]) {
     let mut matched = 0;
     for (octet, wanted) in input.iter().zip(b"\xc0\x4e\x7a\x19") {

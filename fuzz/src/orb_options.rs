@@ -1,20 +1,24 @@
 //! The fuzz target `orb_options`, which converts options of other ORBs as `corelane config import`
 //! does.
 
+use corelane_config::Configuration;
+
 #[path = "../../crates/cli/src/config/orb_options/mod.rs"]
 mod imported;
 
-use imported::{ForeignOrb, Imported, takes_value};
+use imported::{ForeignOrb, ImportTarget, Imported, takes_value};
 
-/// Maximum length in bytes of an option in a message: 60 characters and dots.
+/// Maximum length in bytes of an option in a message: 60 characters of up to 4 bytes, and three
+/// dots.
 const MAX_SHOWN: usize = 60 * 4 + 3;
 
-/// Converts a text. The first octet selects the ORB, and whether the text is a file or a list of
-/// words, one a line.
+/// Converts a text. The first octet selects the ORB, whether the text is a file or a list of words,
+/// one a line, and the reader of the result.
 ///
 /// # Panics
 ///
-/// If the result is not TOML, if a place is not one of the text, or if a message has a long text.
+/// If the result is not TOML, or no configuration of a program, if a message names a line that the text does not have, or if a
+/// message contains more than 60 characters of an option.
 pub fn orb_options(input: &[u8]) {
     let Some((settings, text)) = input.split_first() else { return };
     let orb = match settings % 3 {
@@ -23,7 +27,8 @@ pub fn orb_options(input: &[u8]) {
         _ => Some(ForeignOrb::Tao),
     };
     let text = String::from_utf8_lossy(text);
-    let mut imported = Imported::default();
+    let target = if settings & 0x40 == 0 { ImportTarget::Commands } else { ImportTarget::Programs };
+    let mut imported = Imported::new(target);
     let taken = if settings & 0x80 == 0 {
         imported.take_text(0, &text, orb)
     } else {
@@ -40,7 +45,14 @@ pub fn orb_options(input: &[u8]) {
     }
     imported.finish();
     let tables = imported.to_toml();
-    assert!(toml::de::DeTable::parse(&tables).is_ok(), "{tables}");
+    match target {
+        ImportTarget::Commands => assert!(toml::de::DeTable::parse(&tables).is_ok(), "{tables}"),
+        ImportTarget::Programs => {
+            let read = Configuration::new().take_text("imported", &tables);
+            let builder = read.and_then(|configuration| configuration.builder().map(drop));
+            assert!(builder.is_ok(), "{builder:?}\n{tables}");
+        }
+    }
     for one in imported.left_out() {
         let is_in_text = one.place.source == 0 && (1..=lines).contains(&one.place.line);
         assert!(is_in_text && one.option.len() <= MAX_SHOWN && !one.reason.is_empty(), "{one:?}");

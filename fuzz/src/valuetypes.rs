@@ -19,7 +19,7 @@ static LIMITS: Limits =
 ///
 /// # Panics
 ///
-/// If a decoded value, after encoding and decoding, differs from itself.
+/// If a decoded value is encoded to other bytes after it was encoded and decoded once more.
 pub fn valuetypes(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let factories = ValueFactories::new();
@@ -59,7 +59,8 @@ fn check<T>(
 ) {
     let reading = |octets: &[u8]| {
         let space = ValueReadState::new();
-        let mut d = Decoder::new(octets, endian).with_limits(&LIMITS).with_value_read_state(&space).with_env(factories);
+        let mut d =
+            Decoder::new(octets, endian).with_limits(&LIMITS).with_value_read_state(&space).with_environment(factories);
         read(&mut d).ok()
     };
     let writing = |value: &T| {
@@ -73,6 +74,6 @@ fn check<T>(
     let again = reading(&written);
     // The encoded values may have another order and therefore a deeper nesting, beyond the limit.
     if let Some(again) = again {
-        assert_eq!(writing(&again), Some(written), "read again, and written again");
+        assert_eq!(writing(&again), Some(written), "a value that was decoded again is encoded to the same bytes");
     }
 }

@@ -52,7 +52,7 @@ fn committed_inputs_run_through_every_target() {
             if panic::catch_unwind(|| target(&input)).is_err() {
                 failures.push(format!("fuzz/{shown} makes {name} panic"));
             } else if began.elapsed() > LONGEST {
-                failures.push(format!("fuzz/{shown} holds {name} for {:?}", began.elapsed()));
+                failures.push(format!("{name} runs for {:?} on fuzz/{shown}", began.elapsed()));
             }
         }
     }

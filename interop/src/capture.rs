@@ -74,9 +74,9 @@ pub struct CapturedMessage {
     /// True if the message was on a connection that the server opened to the client.
     pub is_callback: bool,
     /// The minor version x of GIOP 1.x.
-    pub minor: u8,
+    pub giop_minor: u8,
     /// The message type in the header.
-    pub kind: u8,
+    pub message_type: u8,
     /// Message size without the header, in octets.
     pub size: u32,
 }
@@ -244,7 +244,7 @@ fn read(lines: &str, ports: Ports, file: &Path) -> Result<CaptureVerdict, String
             // A packet with only an error has no values in these columns.
             if !minor.is_empty() {
                 let (minor, kind, size) = (number(minor)?, number(kind)?, number(size)?);
-                messages.push(CapturedMessage { from, is_callback, minor, kind, size });
+                messages.push(CapturedMessage { from, is_callback, giop_minor: minor, message_type: kind, size });
             }
         }
         ended |= operations.split(',').any(|operation| operation == "shutdown");
@@ -287,7 +287,8 @@ mod tests {
                      6\t8\t2000\t\t\t0\t0\t30\ty\tGIOP 1.0 Request, s=30 id=2: op=y\n\
                      7\t7\t1000\t\t[Malformed Packet: GIOP]\t1\t0\t30\tshutdown\tGIOP 1.1 Request, s=30 id=2: op=shutdown\n";
         let Ok(CaptureVerdict::Complete { malformed, messages }) = read_lines(lines) else { panic!("not complete") };
-        let seen: Vec<_> = messages.iter().map(|m| (m.from, m.is_callback, m.minor, m.kind, m.size)).collect();
+        let seen: Vec<_> =
+            messages.iter().map(|m| (m.from, m.is_callback, m.giop_minor, m.message_type, m.size)).collect();
         let (client, server) = (Side::Client, Side::Server);
         let expected = [
             (client, false, 2, 0, 244),

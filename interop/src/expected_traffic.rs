@@ -72,8 +72,8 @@ impl ExpectedTraffic {
     /// Returns a failed check for each expectation that is not met.
     pub fn failed_checks(&self, messages: &[CapturedMessage]) -> Vec<FailedCheck> {
         let versions = |is_callback: bool| -> BTreeSet<u8> {
-            let counts = |m: &&CapturedMessage| m.is_callback == is_callback && OF_CALLS.contains(&m.kind);
-            messages.iter().filter(counts).map(|message| message.minor).collect()
+            let counts = |m: &&CapturedMessage| m.is_callback == is_callback && OF_CALLS.contains(&m.message_type);
+            messages.iter().filter(counts).map(|message| message.giop_minor).collect()
         };
         let mut failed = Vec::new();
         let mut fail = |check: &str, what: String| {
@@ -120,7 +120,7 @@ fn fragments_differ<'m>(
 ) -> Option<String> {
     let (mut count, mut largest) = (0, 0);
     for message in messages {
-        count += usize::from(message.kind == FRAGMENT);
+        count += usize::from(message.message_type == FRAGMENT);
         largest = largest.max(message.size + HEADER);
     }
     match asked {
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     fn message(from: Side, is_callback: bool, minor: u8, kind: u8, size: u32) -> CapturedMessage {
-        CapturedMessage { from, is_callback, minor, kind, size }
+        CapturedMessage { from, is_callback, giop_minor: minor, message_type: kind, size }
     }
 
     fn checks(asked: &ExpectedTraffic, messages: &[CapturedMessage]) -> Vec<String> {

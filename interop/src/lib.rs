@@ -6,11 +6,11 @@
 //! prints one line for each check, which [`report`] reads. [`skips`] lists the failures that the
 //! peers' limits cause, with reasons.
 //!
-//! - [`process`]: programs with a bounded life, whose output is kept.
+//! - [`process`]: programs with a bounded life, whose output is saved.
 //! - [`peers`]: the commands that build and start each ORB's programs.
 //! - [`capture`]: the traffic on the wire, checked by Wireshark's dissector.
 //! - [`expected_traffic`]: the expected version and fragments of the messages.
-//! - [`pair`]: the run of one client against one server, and its result.
+//! - [`client_server_run`]: the run of one client against one server, and its result.
 //! - [`suite`]: Corelane's own server and client, on the code that the IDL compiler generates from
 //!   interop.idl.
 //!
@@ -18,8 +18,8 @@
 #![forbid(unsafe_code)]
 
 pub mod capture;
+pub mod client_server_run;
 pub mod expected_traffic;
-pub mod pair;
 pub mod peers;
 pub mod process;
 pub mod report;

@@ -16,8 +16,8 @@ pub enum Orb {
     OmniOrb,
     /// JacORB, in Java.
     JacOrb,
-    /// GlassFish ORB, in Java. Its programs are those of JacORB, with code from JacORB's IDL
-    /// compiler.
+    /// GlassFish ORB, in Java. Its programs are JacORB's programs, with code that JacORB's IDL
+    /// compiler generates.
     GlassFish,
     /// Corelane: the programs of this package.
     Corelane,

@@ -115,7 +115,7 @@ pub struct ProgramOutput {
     pub output: String,
 }
 
-/// Runs a program to its end, for at most `life`. Its output is kept in `folder/NAME.log`.
+/// Runs a program to its end, for at most `life`. Its output goes to `folder/NAME.log`.
 ///
 /// # Errors
 ///

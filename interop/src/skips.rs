@@ -1,16 +1,16 @@
 //! The list of known failures, each with its reason. A listed check that passes is an error too, so
 //! that the list stays correct.
 
-use crate::pair::Traffic;
+use crate::client_server_run::TrafficCheck;
 use crate::report::Report;
 
 /// The list, read at compile time.
 const LIST: &str = include_str!("../skips");
 
-/// The prefix of an entry that gives an option for the client, not a check.
+/// The prefix of an entry with an option for the client instead of a check.
 const OPTION: &str = "--";
 
-/// The prefix of an entry that gives a preference for the dissector, not a check.
+/// The prefix of an entry with a preference for the dissector instead of a check.
 const PREFERENCE: &str = "dissector ";
 
 /// One line of the list.
@@ -57,7 +57,7 @@ impl Skips {
     }
 
     /// Returns the options that make the client leave out checks, without duplicates.
-    pub fn options(&self) -> Vec<&str> {
+    pub fn client_options(&self) -> Vec<&str> {
         let mut options: Vec<&str> = self.all.iter().map(|skip| skip.check.as_str()).collect();
         options.retain(|check| check.starts_with(OPTION));
         options.sort_unstable();
@@ -66,17 +66,17 @@ impl Skips {
     }
 
     /// Returns the preferences of the dissector, `NAME:VALUE`.
-    pub fn preferences(&self) -> Vec<&str> {
+    pub fn dissector_preferences(&self) -> Vec<&str> {
         self.all.iter().filter_map(|skip| skip.check.strip_prefix(PREFERENCE)).collect()
     }
 
     /// Returns all differences between the report and the list: failures that the list does not
     /// have, and listed checks that did not fail. Lines about malformed messages count only if the
     /// traffic was dissected.
-    pub fn differences(&self, report: &Report, traffic: Traffic) -> Vec<String> {
+    pub fn differences(&self, report: &Report, traffic: TrafficCheck) -> Vec<String> {
         let counts = |skip: &&Skip| {
             ![OPTION, PREFERENCE].iter().any(|start| skip.check.starts_with(start))
-                && (traffic == Traffic::Dissected || !skip.check.starts_with("malformed-"))
+                && (traffic == TrafficCheck::Dissected || !skip.check.starts_with("malformed-"))
         };
         let checks: Vec<&Skip> = self.all.iter().filter(counts).collect();
         let unforeseen = report
@@ -132,8 +132,8 @@ mod tests {
     fn only_lines_of_the_pair_count() {
         let skips = Skips::read(SOME, "a", "b", "v").unwrap();
         assert_eq!(skips.all.len(), 5);
-        assert_eq!(skips.options(), ["--no-wide", "--skip", "one", "--skip", "two"]);
-        assert!(skips.differences(&failing(&["big octets 10"]), Traffic::Unchecked).is_empty());
+        assert_eq!(skips.client_options(), ["--no-wide", "--skip", "one", "--skip", "two"]);
+        assert!(skips.differences(&failing(&["big octets 10"]), TrafficCheck::Unchecked).is_empty());
     }
 
     #[test]
@@ -146,27 +146,27 @@ mod tests {
     fn unlisted_failure_and_listed_check_that_passes_are_reported() {
         let skips = Skips::read(SOME, "a", "b", "v").unwrap();
         assert_eq!(
-            skips.differences(&failing(&["big octets 10", "echo_y"]), Traffic::Unchecked),
+            skips.differences(&failing(&["big octets 10", "echo_y"]), TrafficCheck::Unchecked),
             ["FAIL echo_y got nothing"]
         );
-        let stale = skips.differences(&failing(&[]), Traffic::Unchecked);
+        let stale = skips.differences(&failing(&[]), TrafficCheck::Unchecked);
         assert!(stale.len() == 1 && stale[0].contains("did not fail: too big"), "{stale:?}");
     }
 
     #[test]
     fn malformed_messages_count_only_in_dissected_traffic() {
         let skips = Skips::read("a | b | v | malformed-Fragment | the dissector errs", "a", "b", "v").unwrap();
-        assert!(skips.differences(&failing(&[]), Traffic::Unchecked).is_empty());
-        assert_eq!(skips.differences(&failing(&[]), Traffic::Dissected).len(), 1);
-        assert!(skips.differences(&failing(&["malformed-Fragment"]), Traffic::Dissected).is_empty());
-        assert_eq!(skips.differences(&failing(&["malformed-Reply"]), Traffic::Dissected).len(), 2);
+        assert!(skips.differences(&failing(&[]), TrafficCheck::Unchecked).is_empty());
+        assert_eq!(skips.differences(&failing(&[]), TrafficCheck::Dissected).len(), 1);
+        assert!(skips.differences(&failing(&["malformed-Fragment"]), TrafficCheck::Dissected).is_empty());
+        assert_eq!(skips.differences(&failing(&["malformed-Reply"]), TrafficCheck::Dissected).len(), 2);
     }
 
     #[test]
     fn preferences_are_for_the_dissector_only() {
         let skips = Skips::read("a | b | v | dissector giop.x:FALSE | it errs", "a", "b", "v").unwrap();
-        assert_eq!((skips.options(), skips.preferences()), (vec![], vec!["giop.x:FALSE"]));
-        assert!(skips.differences(&failing(&[]), Traffic::Dissected).is_empty());
+        assert_eq!((skips.client_options(), skips.dissector_preferences()), (vec![], vec!["giop.x:FALSE"]));
+        assert!(skips.differences(&failing(&[]), TrafficCheck::Dissected).is_empty());
     }
 
     #[test]

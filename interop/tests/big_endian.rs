@@ -161,7 +161,7 @@ macro_rules! every_echo {
 /// Returns the echo operations that interop/skips leaves out.
 fn left_out(server: &str, client: &str, version: Version) -> Vec<String> {
     let skips = Skips::for_pair(server, client, &format!("giop-1.{}", version.minor)).unwrap();
-    skips.options().into_iter().map(str::to_owned).collect()
+    skips.client_options().into_iter().map(str::to_owned).collect()
 }
 
 fn is_wide(operation: &str) -> bool {
@@ -187,7 +187,6 @@ fn big_endian(version: Version, code_sets: CodeSets) -> Encoder<'static> {
 }
 
 // ---- The peer as a client
-// ------------------------------------------------------------------------------------------
 
 struct RawClient {
     socket: TcpStream,
@@ -236,7 +235,7 @@ impl RawClient {
     }
 
     fn every_echo(&mut self) {
-        let repertoire = SampleOptions { characters: Characters::Ascii, plain_unions: false };
+        let repertoire = SampleOptions { characters: Characters::Ascii, only_labelled_discriminators: false };
         let random = |round| Random::new(round, repertoire);
         let narrow_only = left_out("corelane", "big-endian", self.version).contains(&"--no-wide".to_owned());
         macro_rules! call {
@@ -320,7 +319,6 @@ fn corelane_serves_a_big_endian_client_that_sends_fragments() {
 }
 
 // ---- The peer as a server
-// ------------------------------------------------------------------------------------------
 
 /// Answers an echo operation: decodes the arguments `a` and `b`, and encodes `a`, `a`, `b`.
 fn answer<T: Cdr>(arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Result<(), CdrError> {

@@ -3,16 +3,16 @@
 
 use std::path::Path;
 
-use corelane_interop::pair::{self, ExtraOptions, Traffic};
+use corelane_interop::client_server_run::{self, ExtraOptions, TrafficCheck};
 use corelane_interop::peers::Orb::{self, Corelane, GlassFish, JacOrb, OmniOrb};
 use corelane_interop::peers::Variant;
 
 /// Minimum number of checks of a client, even if all optional checks are left out.
 const LEAST: usize = 100;
 
-fn prove(server: Orb, client: Orb, variant: Variant, traffic: Traffic, extra: ExtraOptions<'_>) {
+fn prove(server: Orb, client: Orb, variant: Variant, traffic: TrafficCheck, extra: ExtraOptions<'_>) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
-    match pair::run_with(&folder, server, client, variant, traffic, extra) {
+    match client_server_run::run_with(&folder, server, client, variant, traffic, extra) {
         Ok(report) => assert!(report.passed.len() >= LEAST, "only {} checks ran", report.passed.len()),
         Err(trouble) => panic!("{trouble}"),
     }
@@ -22,7 +22,7 @@ macro_rules! pairs {
     ($($name:ident: $server:ident serves $client:ident in $variant:ident;)*) => {
         $(#[test]
         fn $name() {
-            prove($server, $client, Variant::$variant, Traffic::Dissected, ExtraOptions::default());
+            prove($server, $client, Variant::$variant, TrafficCheck::Dissected, ExtraOptions::default());
         })*
     };
 }
@@ -84,24 +84,24 @@ pairs! {
 
 const NOTHING: ExtraOptions<'_> = ExtraOptions { name: "", server: &[], client: &[], corbaloc: None };
 
-/// Options for fragmented replies, small enough to split most messages of the suite.
+/// Options for replies in fragments of 256 octets, which split most replies of the suite.
 const FRAGMENTS: ExtraOptions<'_> = ExtraOptions { name: "-fragments", server: &["--fragment", "256"], ..NOTHING };
 
 #[test]
 fn omniorb_reads_fragmented_replies_of_corelane() {
-    prove(Corelane, OmniOrb, Variant::GIOP_1_2, Traffic::Dissected, FRAGMENTS);
+    prove(Corelane, OmniOrb, Variant::GIOP_1_2, TrafficCheck::Dissected, FRAGMENTS);
 }
 
 #[test]
 fn jacorb_reads_fragmented_replies_of_corelane() {
-    prove(Corelane, JacOrb, Variant::GIOP_1_2, Traffic::Dissected, FRAGMENTS);
+    prove(Corelane, JacOrb, Variant::GIOP_1_2, TrafficCheck::Dissected, FRAGMENTS);
 }
 
 /// Checks that GlassFish reads large replies in fragments. It refuses unfragmented messages above
 /// 256,000 octets.
 #[test]
 fn glassfish_reads_fragmented_replies_of_corelane_without_a_setting() {
-    prove(Corelane, GlassFish, Variant::SMALL_MESSAGES, Traffic::Dissected, FRAGMENTS);
+    prove(Corelane, GlassFish, Variant::SMALL_MESSAGES, TrafficCheck::Dissected, FRAGMENTS);
 }
 
 /// Options for fragmented requests. Replies are not fragmented.
@@ -110,24 +110,24 @@ const FRAGMENTED_REQUESTS: ExtraOptions<'_> =
 
 #[test]
 fn omniorb_reads_fragmented_requests_of_corelane() {
-    prove(OmniOrb, Corelane, Variant::GIOP_1_2, Traffic::Dissected, FRAGMENTED_REQUESTS);
+    prove(OmniOrb, Corelane, Variant::GIOP_1_2, TrafficCheck::Dissected, FRAGMENTED_REQUESTS);
 }
 
 #[test]
 fn jacorb_reads_fragmented_requests_of_corelane() {
-    prove(JacOrb, Corelane, Variant::GIOP_1_2, Traffic::Dissected, FRAGMENTED_REQUESTS);
+    prove(JacOrb, Corelane, Variant::GIOP_1_2, TrafficCheck::Dissected, FRAGMENTED_REQUESTS);
 }
 
 #[test]
 fn glassfish_reads_fragmented_requests_of_corelane_without_a_setting() {
-    prove(GlassFish, Corelane, Variant::SMALL_MESSAGES, Traffic::Dissected, FRAGMENTED_REQUESTS);
+    prove(GlassFish, Corelane, Variant::SMALL_MESSAGES, TrafficCheck::Dissected, FRAGMENTED_REQUESTS);
 }
 
 #[test]
 fn two_corelane_programs_exchange_fragments() {
     let both =
         ExtraOptions { name: "-fragments", server: &["--fragment", "256"], client: &["--fragment", "1000"], ..NOTHING };
-    prove(Corelane, Corelane, Variant::GIOP_1_2, Traffic::Dissected, both);
+    prove(Corelane, Corelane, Variant::GIOP_1_2, TrafficCheck::Dissected, both);
 }
 
 /// Options for messages of ten million octets. omniORB sends them in fragments of its buffer size.
@@ -136,12 +136,12 @@ const LARGE: ExtraOptions<'_> =
 
 #[test]
 fn large_messages_pass_between_omniorb_and_corelane() {
-    prove(Corelane, OmniOrb, Variant::GIOP_1_2, Traffic::Dissected, LARGE);
-    prove(OmniOrb, Corelane, Variant::GIOP_1_2, Traffic::Dissected, LARGE);
+    prove(Corelane, OmniOrb, Variant::GIOP_1_2, TrafficCheck::Dissected, LARGE);
+    prove(OmniOrb, Corelane, Variant::GIOP_1_2, TrafficCheck::Dissected, LARGE);
 }
 
 #[test]
 fn large_messages_pass_between_jacorb_and_corelane() {
-    prove(Corelane, JacOrb, Variant::GIOP_1_2, Traffic::Dissected, LARGE);
-    prove(JacOrb, Corelane, Variant::GIOP_1_2, Traffic::Dissected, LARGE);
+    prove(Corelane, JacOrb, Variant::GIOP_1_2, TrafficCheck::Dissected, LARGE);
+    prove(JacOrb, Corelane, Variant::GIOP_1_2, TrafficCheck::Dissected, LARGE);
 }

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use corelane_interop::pair::{self, ExtraOptions, Traffic};
+use corelane_interop::client_server_run::{self, ExtraOptions, TrafficCheck};
 use corelane_interop::peers::Orb::{self, Corelane, JacOrb, OmniOrb};
 use corelane_interop::peers::Variant;
 
@@ -14,7 +14,7 @@ fn prove(client: Orb, name: &str, server: &[&str], more: &[&str]) {
     let mut options = vec!["--threads", "8", "--slow", "50", "--big", "100000", "--rounds", "3"];
     options.extend(more);
     let extra = ExtraOptions { name, server, client: &options, corbaloc: None };
-    match pair::run_with(&folder, Corelane, client, Variant::GIOP_1_2, Traffic::Unchecked, extra) {
+    match client_server_run::run_with(&folder, Corelane, client, Variant::GIOP_1_2, TrafficCheck::Unchecked, extra) {
         Ok(report) => {
             for caller in (0..8).map(|number| format!("thread {number}")) {
                 assert!(report.passed.contains(&caller), "`{caller}` did not run: {:?}", report.passed);
@@ -66,6 +66,15 @@ fn jacorb_calls_a_half_sync_server_whose_few_threads_serve_while_they_wait() {
 fn omniorb_calls_every_dispatch_architecture() {
     for dispatch in ["reactive", "thread-per-connection", "leader-followers", "half-sync"] {
         prove(OmniOrb, &format!("-{dispatch}"), &["--dispatch", dispatch], ALONE);
+    }
+}
+
+/// The server publishes a task reference. Its core pool serves the connections of clients that know
+/// nothing of tasks.
+#[test]
+fn clients_of_every_orb_call_a_task_reference() {
+    for client in [OmniOrb, JacOrb, Corelane] {
+        prove(client, "-task", &["--task"], ALONE);
     }
 }
 

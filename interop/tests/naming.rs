@@ -296,7 +296,7 @@ fn commands_of_corelane_naming_work_on_omninames() {
 
     let imported = naming("import", ours.port, &["--from", &url(port)]);
     assert_eq!(imported, "701 objects and 2 contexts are bound, 0 were already\n");
-    // The two servers list names in different orders.
+    // The two servers list names in different orders, so the test sorts the lines.
     assert!(sorted(&naming("tree", ours.port, &[])) == sorted(&tree));
     assert_eq!(naming("resolve", ours.port, &["shop/o699"]), naming("resolve", port, &["again/o699"]));
     // Copies the names back into another context of omniNames.

@@ -1,5 +1,6 @@
-//! Compares the repository ids and constants of Corelane's IDL compiler with those of omniidl, for
-//! the files of Debian's package `omniorb-idl` and for the compiler's own examples of legal IDL.
+//! Compares the repository ids and constants of Corelane's IDL compiler with the ids and constants
+//! of omniidl, for the files of Debian's package `omniorb-idl` and for the compiler's own examples
+//! of legal IDL.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

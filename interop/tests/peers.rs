@@ -3,16 +3,16 @@
 
 use std::path::Path;
 
-use corelane_interop::pair::{self, Traffic};
+use corelane_interop::client_server_run::{self, TrafficCheck};
 use corelane_interop::peers::Orb::{self, JacOrb, OmniOrb};
 use corelane_interop::peers::Variant;
 
 /// Minimum number of checks of a client, even if all optional checks are left out.
 const LEAST: usize = 100;
 
-fn prove(server: Orb, client: Orb, variant: Variant, traffic: Traffic) {
+fn prove(server: Orb, client: Orb, variant: Variant, traffic: TrafficCheck) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
-    match pair::run(&folder, server, client, variant, traffic) {
+    match client_server_run::run(&folder, server, client, variant, traffic) {
         Ok(report) => assert!(report.passed.len() >= LEAST, "only {} checks ran", report.passed.len()),
         Err(trouble) => panic!("{trouble}"),
     }
@@ -22,19 +22,19 @@ macro_rules! pairs {
     ($($name:ident: $server:ident serves $client:ident in $variant:ident;)*) => {
         $(#[test]
         fn $name() {
-            prove($server, $client, Variant::$variant, Traffic::Unchecked);
+            prove($server, $client, Variant::$variant, TrafficCheck::Unchecked);
         })*
     };
 }
 
 #[test]
 fn dissector_accepts_messages_between_omniorb_programs() {
-    prove(OmniOrb, OmniOrb, Variant::GIOP_1_2, Traffic::Dissected);
+    prove(OmniOrb, OmniOrb, Variant::GIOP_1_2, TrafficCheck::Dissected);
 }
 
 #[test]
 fn dissector_accepts_messages_between_jacorb_and_omniorb() {
-    prove(JacOrb, OmniOrb, Variant::GIOP_1_2, Traffic::Dissected);
+    prove(JacOrb, OmniOrb, Variant::GIOP_1_2, TrafficCheck::Dissected);
 }
 
 pairs! {

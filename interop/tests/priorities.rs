@@ -12,7 +12,7 @@ use corelane::poa::PoaPolicies;
 use corelane::rt::{
     LaneConfig, LanesConfig, PriorityModel, RtPolicies, Scheduling, ThreadpoolConfig, ThreadpoolId, served_by,
 };
-use corelane_interop::pair::Traffic;
+use corelane_interop::client_server_run::TrafficCheck;
 use corelane_interop::peers::Orb::{self as Peer, JacOrb, OmniOrb};
 use corelane_interop::peers::{Peers, Variant};
 use corelane_interop::process;
@@ -55,7 +55,7 @@ fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityMo
     let list = Arc::clone(&seen);
     let suite = SuiteServant::new(&poa, orb.shutdown_handle()).unwrap().with_call_hook(move || {
         let by = served_by();
-        let native = if let Some(Scheduling::Fifo(native)) = by.native { native } else { 0 };
+        let native = if let Some(Scheduling::Fifo(native)) = by.scheduling { native } else { 0 };
         list.lock().insert((native, by.lane));
     });
     let reference = poa.activate(&servants::suite_servant(suite)).unwrap();
@@ -66,18 +66,19 @@ fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityMo
     let mut command = peers.client_command(client, Variant::GIOP_1_2, 0);
     let skips = Skips::for_pair("corelane", client.name(), Variant::GIOP_1_2.name).unwrap();
     command.arg(reference.to_string()).args(["--threads", "2", "--meet", "0", "--big", "10000", "--rounds", "3"]);
-    command.args(skips.options());
+    command.args(skips.client_options());
     let finished = process::run(command, "client", &folder, Duration::from_secs(120)).unwrap();
     let report = Report::parse(&finished.output).unwrap_or_else(|trouble| panic!("{trouble}\n{}", finished.output));
-    let found = skips.differences(&report, Traffic::Unchecked);
+    let found = skips.differences(&report, TrafficCheck::Unchecked);
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert!(report.passed.len() >= 100, "only {} checks ran", report.passed.len());
-    assert_eq!(orb.event_counts().priorities_refused, 0, "SCHED_FIFO is not permitted here");
+    assert_eq!(orb.event_counts().thread_schedulings_refused, 0, "SCHED_FIFO is not permitted here");
     std::mem::take(&mut *seen.lock())
 }
 
 fn at_every_model(client: Peer) {
-    // The client may use any lane's endpoint in the reference, with one result.
+    // The client may use the endpoint of any lane in the reference. The result does not depend on
+    // its choice.
     for model in [PriorityModel::ServerDeclared, PriorityModel::ClientPropagated] {
         assert_eq!(served(client, lanes, Some(model)), BTreeSet::from([(50, 1)]), "lanes, {model:?}");
         assert_eq!(served(client, no_lanes, Some(model)), BTreeSet::from([(50, 0)]), "no lanes, {model:?}");

@@ -1,5 +1,6 @@
-//! Objects that are reached in other ways than by their published reference: plain keys in corbaloc
-//! URLs, forwards, other addressing modes, Unix sockets. Also oneways that wait for the server.
+//! Objects that clients reach in other ways than by the published reference: plain keys in corbaloc
+//! URLs, forwards, other addressing modes, Unix sockets. The tests also cover oneways that wait for
+//! the server.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,8 +11,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use corelane::{CallPolicies, Orb, SyncScope};
+use corelane_interop::client_server_run::{self, CorbalocVersion, ExtraOptions, TrafficCheck};
 use corelane_interop::interop::*;
-use corelane_interop::pair::{self, CorbalocVersion, ExtraOptions, Traffic};
 use corelane_interop::peers::Orb::{self as Peer, Corelane, JacOrb, OmniOrb};
 use corelane_interop::peers::{Peers, Variant};
 use corelane_interop::process::{self, Server};
@@ -41,26 +42,25 @@ fn peers() -> &'static Peers {
 /// pair.
 fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, skips: &Skips) {
     client.arg(reference).args(["--shutdown", "--big", "10000", "--rounds", "3"]);
-    client.args(skips.options());
+    client.args(skips.client_options());
     let finished = process::run(client, "client", folder, Duration::from_secs(120)).unwrap();
     let report = Report::parse(&finished.output).unwrap_or_else(|trouble| panic!("{trouble}\n{}", finished.output));
-    let found = skips.differences(&report, Traffic::Unchecked);
+    let found = skips.differences(&report, TrafficCheck::Unchecked);
     assert!(found.is_empty(), "{}\nserver:\n{}", found.join("\n"), server.output());
     assert!(report.passed.len() >= 100, "only {} checks ran", report.passed.len());
     server.wait_for_exit().unwrap();
 }
 
 // ---- corbaloc
-// ------------------------------------------------------------------------------------------------------
 
 /// Runs the checks with the plain key "Interop", and checks the messages on the wire. The URL of
-/// one run has GIOP 1.2, and that of the other no version, which means GIOP 1.0.
+/// the first run has GIOP 1.2. The URL of the second run has no version, which means GIOP 1.0.
 fn by_corbaloc(server: Peer, client: Peer) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     for (name, version) in [("-1.2", CorbalocVersion::Giop12), ("", CorbalocVersion::Absent)] {
         let extra =
             ExtraOptions { name, server: &[], client: &["--big", "10000", "--rounds", "3"], corbaloc: Some(version) };
-        match pair::run_with(&folder, server, client, Variant::CORBALOC, Traffic::Dissected, extra) {
+        match client_server_run::run_with(&folder, server, client, Variant::CORBALOC, TrafficCheck::Dissected, extra) {
             Ok(report) => assert!(report.passed.len() >= 100, "only {} checks ran", report.passed.len()),
             Err(trouble) => panic!("{version:?}: {trouble}"),
         }
@@ -85,7 +85,6 @@ fn corelane_reaches_plain_keys_of_all_servers() {
 }
 
 // ---- Unix sockets
-// --------------------------------------------------------------------------------------------------
 
 /// Returns a path for a Unix socket. A socket's address has room for at most 107 octets.
 fn socket(name: &str) -> PathBuf {
@@ -266,13 +265,16 @@ fn corelane_follows_forwards_of_requests_and_locate_requests() {
         located.as_object().validate_connection().unwrap();
         assert_eq!(located.implementation().unwrap(), "Corelane");
         client.shutdown(true).unwrap();
-        assert_eq!(server.join().unwrap(), 2, "each reference asks once and then knows");
+        assert_eq!(
+            server.join().unwrap(),
+            2,
+            "each reference sends one request to this server, and later ones to the forwarded address"
+        );
     }
     orb.shutdown(true).unwrap();
 }
 
 // ---- Oneways
-// -------------------------------------------------------------------------------------------------------
 
 #[test]
 fn oneways_that_wait_for_the_server_work_with_every_server() {

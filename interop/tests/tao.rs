@@ -20,7 +20,7 @@ use corelane::rt::{
     ThreadpoolConfig, ThreadpoolId,
 };
 use corelane::{Orb, SystemException, SystemExceptionKind as Kind};
-use corelane_interop::pair::Traffic;
+use corelane_interop::client_server_run::TrafficCheck;
 use corelane_interop::peers::Variant;
 use corelane_interop::process::{self, Server};
 use corelane_interop::report::Report;
@@ -176,10 +176,10 @@ live! {
         let server = Server::start(command, &files).unwrap();
         let skips = Skips::for_pair("tao", "corelane", Variant::GIOP_1_2.name).unwrap();
         let mut client = Command::new(env!("CARGO_BIN_EXE_corelane-interop-client"));
-        client.args(["--listen", "tcp:127.0.0.1:0", "--shutdown"]).arg(server.reference()).args(skips.options());
+        client.args(["--listen", "tcp:127.0.0.1:0", "--shutdown"]).arg(server.reference()).args(skips.client_options());
         let finished = process::run(client, "client", &files, Duration::from_secs(180)).unwrap();
         let report = Report::parse(&finished.output).unwrap_or_else(|trouble| panic!("{trouble}\n{}", finished.output));
-        let found = skips.differences(&report, Traffic::Unchecked);
+        let found = skips.differences(&report, TrafficCheck::Unchecked);
         assert!(found.is_empty(), "{}", found.join("\n"));
         assert!(report.passed.len() >= 200, "only {} checks ran", report.passed.len());
         server.wait_for_exit().unwrap();

@@ -13,7 +13,7 @@ use corelane::{
     Abstract, Any, AnyValueRef, CdrError, Decimal, Fixed, Octets, Orb, ShutdownHandle, SystemException, TypeCode,
     Typed, ValueGraph, ValueImplementation, ValueRef, mapping,
 };
-use corelane_interop::pair::Traffic;
+use corelane_interop::client_server_run::TrafficCheck;
 use corelane_interop::peers::Orb::{self as Peer, JacOrb, OmniOrb};
 use corelane_interop::peers::Peers;
 use corelane_interop::process::{self, Server};
@@ -37,7 +37,6 @@ fn peers() -> &'static Peers {
 }
 
 // ---- values
-// --------------------------------------------------------------------------------------------------------
 
 /// The implementation of `Note`, whose description is its text.
 struct MyNote(String);
@@ -161,7 +160,6 @@ fn assert_extended(found: &BaseRef, expected: &Extended) {
 }
 
 // ---- Corelane calls
-// ------------------------------------------------------------------------------------------------
 
 /// Number of runs of each check. Each run has other values.
 const ROUNDS: u64 = 20;
@@ -175,10 +173,10 @@ fn calls(peer: Peer) {
     let suite: ValueSuiteRef = orb.string_to_reference(reference.trim()).unwrap();
     let mut report = Report::default();
     let skips = Skips::for_pair(peer.name(), "corelane", Skips::VALUES_VARIANT).unwrap();
-    let left_out = skips.options();
+    let left_out = skips.client_options();
     for (name, check) in CHECKS.iter().filter(|(name, _)| !left_out.contains(name)) {
-        let plain_unions = left_out.contains(&"--plain-unions");
-        let rounds = || (0..ROUNDS).for_each(|round| check(&suite, &mut random(round, plain_unions)));
+        let only_labelled_discriminators = left_out.contains(&"--plain-unions");
+        let rounds = || (0..ROUNDS).for_each(|round| check(&suite, &mut random(round, only_labelled_discriminators)));
         match panic::catch_unwind(AssertUnwindSafe(rounds)) {
             Ok(()) => report.passed.push((*name).to_owned()),
             Err(_) => report
@@ -186,13 +184,13 @@ fn calls(peer: Peer) {
                 .push(FailedCheck { check: (*name).to_owned(), line: format!("FAIL {name}, see the panic above") }),
         }
     }
-    assert_eq!(skips.differences(&report, Traffic::Unchecked), [""; 0]);
+    assert_eq!(skips.differences(&report, TrafficCheck::Unchecked), [""; 0]);
     suite.shutdown().unwrap();
     server.wait_for_exit().unwrap();
 }
 
-fn random(round: u64, plain_unions: bool) -> Random {
-    Random::new(round, SampleOptions { characters: Characters::Ascii, plain_unions })
+fn random(round: u64, only_labelled_discriminators: bool) -> Random {
+    Random::new(round, SampleOptions { characters: Characters::Ascii, only_labelled_discriminators })
 }
 
 type Check = fn(&ValueSuiteRef, &mut Random);
@@ -444,7 +442,7 @@ fn choice(random: &mut Random, boxes: bool) -> Choice {
         0 => Choice::Leaf(Some(graph(random))),
         1 => Choice::Leaf(None),
         2 if boxes => Choice::Heading(Some(ValueRef::new(Title("heading".to_owned())))),
-        _ => Choice::Number(if random.plain_unions() { 1 } else { -9 }, 42),
+        _ => Choice::Number(if random.only_labelled_discriminators() { 1 } else { -9 }, 42),
     }
 }
 
@@ -467,7 +465,7 @@ fn choices(suite: &ValueSuiteRef, random: &mut Random) {
 fn on_key(random: &mut Random) -> OnKey {
     match random.below(3) {
         0 => OnKey::Text("text".to_owned()),
-        2 if !random.plain_unions() => OnKey::Other(random.below(1 << 31) as i32 + 8),
+        2 if !random.only_labelled_discriminators() => OnKey::Other(random.below(1 << 31) as i32 + 8),
         _ => OnKey::Leaf(Some(graph(random))),
     }
 }
@@ -490,7 +488,7 @@ fn keys(suite: &ValueSuiteRef, random: &mut Random) {
 fn on_card(random: &mut Random) -> OnCard {
     match random.below(3) {
         0 => OnCard::Content(Any::new(&(random.below(99) as i32)).unwrap()),
-        2 if !random.plain_unions() => OnCard::Other(Suit::Hearts),
+        2 if !random.only_labelled_discriminators() => OnCard::Other(Suit::Hearts),
         _ => OnCard::Amount(-12.5),
     }
 }
@@ -603,7 +601,6 @@ fn repacked(suite: &ValueSuiteRef, random: &mut Random) {
 }
 
 // ---- Corelane serves
-// -----------------------------------------------------------------------------------------------
 
 struct MyThing;
 
@@ -730,7 +727,7 @@ fn serves(peer: Peer) {
     let finished = process::run(client, "client", &folder, Duration::from_secs(120)).unwrap();
     let report = Report::parse(&finished.output).unwrap_or_else(|trouble| panic!("{trouble}\n{}", finished.output));
     let skips = Skips::for_pair("corelane", peer.name(), Skips::VALUES_VARIANT).unwrap();
-    assert_eq!(skips.differences(&report, Traffic::Unchecked), [""; 0]);
+    assert_eq!(skips.differences(&report, TrafficCheck::Unchecked), [""; 0]);
     assert!(report.passed.len() >= 10, "{}", finished.output);
 }
 

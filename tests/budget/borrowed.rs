@@ -46,7 +46,7 @@ struct Log(Arc<Mutex<Seen>>);
 
 impl Log {
     fn new() -> Self {
-        Log(Arc::new(Mutex::new("what streams were given", LockScope::Orb, Seen::default())))
+        Log(Arc::new(Mutex::new("buffers of the streams", LockScope::Orb, Seen::default())))
     }
 
     fn take(&self) -> Seen {
@@ -169,7 +169,7 @@ fn nothing_is_copied(carrier: &str, dispatch: Dispatch) {
     };
     let (builder, servers) = noted(transport());
     let server = builder.pool(PoolConfig::default().dispatch(dispatch)).listen(address).build().unwrap();
-    let at = Arc::new(Mutex::new("where it is", LockScope::Orb, 0..0));
+    let at = Arc::new(Mutex::new("address of the argument or result", LockScope::Orb, 0..0));
     let servant = Noting { at: Arc::clone(&at), given: Octets::from(vec![3; LENGTH]) };
     let object = server.root_poa().activate(&Store::servant(servant)).unwrap();
     server.root_poa().manager().activate().unwrap();

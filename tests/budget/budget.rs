@@ -1,11 +1,14 @@
 //! The request budget: allocations, system calls, locks and hand-offs of a call in steady state.
 
 use corelane::poa::{IdAssignment, PoaPolicies};
-use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolConfig, ThreadpoolId};
+use corelane::rt::{
+    CorePoolConfig, LaneConfig, LanesConfig, PriorityModel, RtPolicies, TaskBinder, TaskBinding, ThreadpoolConfig,
+    ThreadpoolId,
+};
 use corelane::{CallPolicies, Dispatch, Endpoint, Orb, OrbBuilder, PoolConfig, SpinPolicy, Timeout, Transports};
 use corelane_net::SharedMemory;
 use corelane_sys::counters;
-use corelane_tests::real_time::fifo_orb;
+use corelane_tests::real_time::{fifo_orb, require_fifo};
 use corelane_tests::{Counts, Probe, ProbeRef, Server, Small, TestProbe, serve_with};
 use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
 use corelane_wire::{Cdr, CharSet, Encoder, Endian, Version};
@@ -30,6 +33,7 @@ struct Cost {
 /// Counts: system calls, allocations, locks of the lane, locks of the ORB, hand-offs, futex calls.
 type Each = [u64; 6];
 
+const SYSTEM_CALLS: usize = 0;
 const ORB_LOCKS: usize = 3;
 
 /// An ORB whose threads never poll over sockets, so that the counts are exact.
@@ -50,8 +54,8 @@ fn client(ior: &str) -> (Orb, ProbeRef) {
 /// Measures `CALLS` calls after warm-up. The server must have only one serving thread.
 ///
 /// While a client pauses, the hang-up monitor watches its connection again. The next call ends the
-/// monitoring under a lock of the ORB. A measurement in which this happened is repeated. Costs that
-/// every call has, or one call in some hundreds, remain visible.
+/// monitoring under a lock of the ORB. A measurement in which this happened is repeated. A cost of
+/// every call, or of one call in some hundreds, remains visible.
 fn measure(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     let mut cost = count(probe, &call);
     for _ in 1..TRIES {
@@ -81,7 +85,7 @@ fn count(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     let client =
         [client.syscalls, client.allocations, client.lane_locks, client.orb_locks, client.handoffs, client.futex_calls];
     // Between the two readings the server has run all calls, the second half of the first
-    // `cost_so_far`, and the first half of the second.
+    // `cost_so_far`, and the first half of the second `cost_so_far`.
     Cost {
         client: client.map(|all| all * 1000 / CALLS),
         server: server.map(|all| all * 1000 / (CALLS + 1)),
@@ -100,8 +104,8 @@ fn of(after: &Counts, before: &Counts) -> Each {
     ]
 }
 
-/// Checks that a call costs the client 2 system calls and the server `system_calls`, and neither of
-/// them anything else except the server's output lock.
+/// Checks that a call costs the client 2 system calls and the server `system_calls` system calls.
+/// The only other permitted cost is the server's lock of the connection's output.
 ///
 /// The counts are for 1000 calls, so that a single further event in a measurement shows.
 fn assert_costs(cost: &Cost, system_calls: u64, what: &str) {
@@ -152,6 +156,31 @@ fn thread_per_connection_costs_two_system_calls() {
     every_plain_argument_costs(&serve(Dispatch::ThreadPerConnection { max_threads: 16 }), 2);
 }
 
+/// Takes every object for task 1.
+struct EveryObject;
+
+impl TaskBinder for EveryObject {
+    fn task_of(&self, _: &[u8]) -> Option<u64> {
+        Some(1)
+    }
+}
+
+#[test]
+fn bound_connection_of_a_task_costs_two_system_calls() {
+    require_fifo();
+    let orb = sleeping().listen("tcp:127.0.0.1:0").build().unwrap();
+    let root = orb.root_poa();
+    root.manager().activate().unwrap();
+    let pool = CorePoolConfig::default().cores([0]);
+    let pool = orb.real_time().create_core_pool(&pool, Arc::new(EveryObject)).unwrap();
+    pool.set_tasks(&[TaskBinding { task: 1, core: 0, priority: 10 }]).unwrap();
+    let policies = RtPolicies { threadpool: Some(pool.id()), ..RtPolicies::default() };
+    let poa = root.create_rt_poa("task", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
+    let ior = poa.activate(&Probe::servant(TestProbe::default())).unwrap().to_string();
+    every_plain_argument(|| client(&ior), |cost, what| assert_costs(cost, 2, what));
+    assert_eq!((pool.counts().bound, pool.counts().not_bound), (7, 0));
+}
+
 /// Checks the client's cost of a oneway. The server's cost depends on the number of oneways that it
 /// reads at once.
 #[test]
@@ -175,13 +204,14 @@ fn a_unix_socket_has_the_same_costs_as_tcp() {
     every_plain_argument_costs(&serve_at(Dispatch::ThreadPerConnection { max_threads: 16 }), 2);
 }
 
-/// Checks that calls over shared memory cost only waiting, because no data goes through the kernel.
+/// Checks that calls over shared memory make system calls only to wait and to wake, because no data
+/// goes through the kernel.
 ///
 /// If the receiver sleeps, a message costs a system call of the receiver, which waits, and one of
-/// the sender, which wakes it. A message that arrives before the receiver sleeps costs neither. A
-/// thread of a lane waits in `epoll_wait` for the bell, which takes one system call at either end.
-/// A thread that waits for one ring waits in a futex call: the client for its reply, and the thread
-/// of a connection for its request.
+/// the sender, which wakes the receiver. A message that arrives before the receiver sleeps costs
+/// neither. A thread of a lane waits in `epoll_wait` for the bell, a socket beside the shared
+/// memory, which takes one system call at either end. A thread that waits for one ring waits in a
+/// futex call: the client for its reply, and the thread of a connection for its request.
 #[test]
 fn shared_memory_costs_only_the_system_calls_of_waiting() {
     // With default polling, threads on two cores may find data before they sleep. Without polling
@@ -233,7 +263,8 @@ fn assert_waits(cost: &Cost, dispatch: Dispatch, what: &str) {
     assert!((1000..=locks).contains(&cost.server_locks), "{what}: {} locks of the server", cost.server_locks);
 }
 
-/// Checks text in ISO 8859-1, which the server converts to `str` in the thread's arena.
+/// Checks that text in ISO 8859-1 costs no more than text in UTF-8: the server converts it to `str`
+/// in the thread's arena.
 #[test]
 fn text_in_another_code_set_costs_no_more() {
     let latin = || sleeping().native_char_set(CharSet::Latin1);
@@ -249,7 +280,8 @@ fn text_in_another_code_set_costs_no_more() {
     }
 }
 
-/// Checks numbers in the other byte order, which the server swaps in the thread's arena.
+/// Checks that numbers in the other byte order cost no more than numbers in the server's own byte
+/// order: the server swaps them in the thread's arena.
 #[test]
 fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
     let server = serve(Dispatch::LeaderFollowers { threads: 1 });
@@ -280,11 +312,22 @@ fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
         stream.read_exact(&mut reply).unwrap();
         assert_eq!(reply[24..], 523_776i32.to_ne_bytes());
     };
-    (0..200).for_each(|_| call());
-    probe.cost_so_far().unwrap();
-    let before = probe.cost_so_far().unwrap();
-    (0..CALLS).for_each(|_| call());
-    let cost = of(&probe.cost_so_far().unwrap(), &before).map(|all| all * 1000 / (CALLS + 1));
+    let mut measure = || {
+        (0..200).for_each(|_| call());
+        probe.cost_so_far().unwrap();
+        let before = probe.cost_so_far().unwrap();
+        (0..CALLS).for_each(|_| call());
+        of(&probe.cost_so_far().unwrap(), &before).map(|all| all * 1000 / (CALLS + 1))
+    };
+    let mut cost = measure();
+    // On a loaded machine the kernel sometimes delivers a request of 4 KiB in two pieces, which
+    // costs the server another wait and another read.
+    for _ in 1..TRIES {
+        if !(3001..4000).contains(&cost[SYSTEM_CALLS]) {
+            break;
+        }
+        cost = measure();
+    }
     assert_eq!(cost, [3000, 0, 0, 0, 0, 0]);
 }
 

@@ -42,7 +42,7 @@ fn ten_thousand_idle_connections_are_held() {
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
     drop(peer.stdin.take());
     assert!(peer.wait().unwrap().success());
-    // The server notices the end of all connections.
+    // The loop ends when the server has noticed the end of all connections.
     while server.orb.event_counts().connections_closed < wanted {
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use corelane::{Dispatch, Orb, OrbBuilder, PoolConfig, PoolExhaustedAction, SpinPolicy};
+use corelane::{ConnectionPoolExhaustedAction, Dispatch, Orb, OrbBuilder, PoolConfig, SpinPolicy};
 use corelane_net::spinning_thread_count;
 use corelane_sys::{counters, thread};
 use corelane_tests::{ProbeRef, Server, serve_with};
@@ -117,7 +117,9 @@ fn requests_arrive_while_a_thread_that_polled_is_in_an_upcall(dispatch: Dispatch
     }
     for connections in [1, 2] {
         let server = serve("tcp", dispatch, Some(ALWAYS));
-        let shared = Orb::builder().max_connections_per_server(1).on_pool_exhausted(PoolExhaustedAction::Multiplex);
+        let shared = Orb::builder()
+            .max_connections_per_server(1)
+            .on_connection_pool_exhausted(ConnectionPoolExhaustedAction::Multiplex);
         let builder = if connections == 1 { shared } else { Orb::builder() };
         let (_orb, probe) = connect(builder, &server);
         for round in 1..=200 {

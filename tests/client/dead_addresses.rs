@@ -221,7 +221,7 @@ fn no_rebind_keeps_the_policies_in_force_across_profiles() {
     let (dead, live) = (Dead::new(), live());
     let (orb, counting) = client(CallPolicies { rebind: Some(RebindMode::NoReconnect), ..PATIENT });
     let probe = reference(&orb, &[dead.address, live.address]);
-    // The reference is bound by its first reply, so the policy permits the second profile.
+    // The first reply binds the reference. Until then, the policy permits the second profile.
     (0..5).for_each(|_| cube(&probe));
     assert_eq!((counting.attempts(dead.address), counting.attempts(live.address)), (1, 1));
 }

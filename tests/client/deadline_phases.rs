@@ -98,7 +98,7 @@ fn exception_tells_that_the_deadline_passed_while_sending() {
         let probe = probe(&orb, port).with_policies(policies);
         // The argument is larger than the socket buffers of both ends.
         let ended = exception(move || probe.mirror(&vec![7; 32 << 20]));
-        assert_ended(&ended, CallPhase::Send, port, &format!("{policies:?}"));
+        assert_ended(&ended, CallPhase::SendRequest, port, &format!("{policies:?}"));
         assert!(ended.detail().unwrap().elapsed.unwrap() >= SHORT);
         // The client closes the connection, because half a message has been sent.
         let (mut stream, _) = listener.accept().unwrap();

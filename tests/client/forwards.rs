@@ -93,7 +93,7 @@ fn a_chain_of_forwards_is_followed_once() {
             assert_eq!(probe.cube_octet(number).unwrap(), number * number * number);
         }
         let asked: Vec<u32> = servers.iter().map(Server::asked).collect();
-        assert_eq!(asked, [1, 1, 1, 4], "{dispatch:?}: later calls go where the first one ended");
+        assert_eq!(asked, [1, 1, 1, 4], "{dispatch:?}: later calls go to the server at which the first call ended");
     }
 }
 
@@ -104,7 +104,7 @@ fn circular_forwards_are_transient_after_ten() {
     let orb = Orb::new().unwrap();
     let lost = servers[0].seen_by(&orb).cube_octet(2).unwrap_err();
     assert_eq!((lost.kind(), lost.minor(), lost.completed()), (Kind::Transient, minor::FORWARD_LOOP, Completion::No));
-    assert_eq!(servers[0].asked() + servers[1].asked(), 11, "the first one, and ten forwards");
+    assert_eq!(servers[0].asked() + servers[1].asked(), 11, "the first call, and ten forwards");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use corelane::poa::{Poa, PoaPolicies, Threading};
 use corelane::{
-    AddedServiceContexts, CallPolicies, Completion, Endpoint, Interceptor, Orb, PoolExhaustedAction, RequestInfo,
-    RequestOutcome, RequestServiceContexts, SystemException, SystemExceptionKind as Kind,
+    AddedServiceContexts, CallPolicies, Completion, ConnectionPoolExhaustedAction, Endpoint, Interceptor, Orb,
+    RequestInfo, RequestOutcome, RequestServiceContexts, SystemException, SystemExceptionKind as Kind,
 };
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::{Probe, ProbeRef, TestProbe};
@@ -178,7 +178,9 @@ fn deferred_and_multiplexed_calls_pass_the_points_of_ordinary_calls() {
     assert_eq!(call.reply().unwrap().read(|decoder| decoder.read_i32()).unwrap(), 8);
     assert_eq!(pair.client.take(), ["client reply cube_long Returned"]);
 
-    let builder = Orb::builder().max_connections_per_server(1).on_pool_exhausted(PoolExhaustedAction::Multiplex);
+    let builder = Orb::builder()
+        .max_connections_per_server(1)
+        .on_connection_pool_exhausted(ConnectionPoolExhaustedAction::Multiplex);
     let recorder = Recorder::new("shared");
     let orb = builder.interceptor(recorder.clone()).build().unwrap();
     let probe: ProbeRef = orb.string_to_reference(&pair.probe.to_string()).unwrap();

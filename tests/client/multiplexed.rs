@@ -3,15 +3,19 @@
 use std::time::{Duration, Instant};
 
 use corelane::{
-    CallPolicies, Canceller, Completion, Dispatch, Orb, PoolExhaustedAction, SystemExceptionKind as Kind, Timeout,
+    CallPolicies, Canceller, Completion, ConnectionPoolExhaustedAction, Dispatch, Orb, SystemExceptionKind as Kind,
+    Timeout,
 };
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_at};
 
 /// Makes four threads meet inside the server, through a client with a single connection.
 fn meet(dispatch: Dispatch) {
     let server = serve(dispatch);
-    let orb =
-        Orb::builder().max_connections_per_server(1).on_pool_exhausted(PoolExhaustedAction::Multiplex).build().unwrap();
+    let orb = Orb::builder()
+        .max_connections_per_server(1)
+        .on_connection_pool_exhausted(ConnectionPoolExhaustedAction::Multiplex)
+        .build()
+        .unwrap();
     let probe: ProbeRef = orb.string_to_reference(&server.ior).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..4 {

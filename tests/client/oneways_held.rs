@@ -40,8 +40,7 @@ fn two_way_call_flushes_earlier_oneways() {
     for _ in 0..50 {
         probe.note(1).unwrap();
     }
-    // The only system call is that of the first oneway, which wakes the thread that flushes
-    // batches.
+    // The first oneway makes the only system call: it wakes the thread that flushes batches.
     assert!((counters::snapshot() - before).syscalls <= 1);
     assert_eq!(noted(&server), 0);
     assert_eq!(probe.noted().unwrap(), 50, "oneways go before the call that follows them on their connection");

@@ -35,7 +35,7 @@ fn call_that_gets_no_connection_in_time_is_not_sent() {
         }
         let late = probe.with_timeout(Duration::from_millis(10)).cube_octet(2).unwrap_err();
         assert_eq!((late.kind(), late.completed()), (Kind::Timeout, Completion::No));
-        assert_eq!(late.detail().and_then(|detail| detail.phase), Some(CallPhase::Acquire));
+        assert_eq!(late.detail().and_then(|detail| detail.phase), Some(CallPhase::AcquireConnection));
         long.join().unwrap().unwrap();
     });
     assert_eq!(probe.cube_octet(2).unwrap(), 8);

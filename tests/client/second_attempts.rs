@@ -102,7 +102,7 @@ fn retries_of_transient_pause_and_end_with_the_time_out_of_the_call() {
     let timeout = Some(Duration::from_secs(2).into());
     let patient = probe.with_policies(CallPolicies { max_transient_retries: Some(255), timeout, ..CallPolicies::NONE });
     let refused = patient.cube_long(3).unwrap_err();
-    // An attempt may begin shortly before the deadline.
+    // An attempt that begins shortly before the deadline ends with TIMEOUT.
     assert!(matches!(refused.kind(), Kind::Transient | Kind::Timeout), "{refused}");
     assert!((2..256).contains(&requests.load(Ordering::SeqCst)), "{requests:?}");
 }

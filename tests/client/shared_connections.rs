@@ -1,5 +1,5 @@
-//! Calls on a shared connection that the server or the ORB closes, or of which a caller gives up
-//! one.
+//! Calls on a shared connection: the server or the ORB closes the connection, or a caller gives up
+//! one of the calls.
 //!
 //! The test itself acts as the server and writes its messages byte by byte.
 
@@ -20,7 +20,8 @@ use corelane_wire::Cdr;
 use corelane_wire::giop::{Header, MessageKind};
 use corelane_wire::ior::Ior;
 
-/// The listener of a server whose part the test plays, and a client's reference to its object.
+/// A listener at which the test acts as the server, and a client's reference to the server's
+/// object.
 struct Played {
     listener: TcpListener,
     orb: Orb,
@@ -311,7 +312,7 @@ fn late_reply_is_not_taken_for_the_reply_to_a_later_call() {
     let late_id = request(&mut stream);
     assert_eq!(answer_of(late).unwrap_err().kind(), Kind::Timeout);
     assert_eq!(receive(&mut stream).0, MessageKind::CancelRequest);
-    // The calls use all request ids that have one slot of the client's table.
+    // The calls use all request ids that share one slot of the client's table.
     for call in 0..=1 << 15 {
         let next = post(&played.object);
         let id = request(&mut stream);

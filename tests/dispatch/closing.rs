@@ -30,7 +30,8 @@ fn sent_and_late(call: impl Fn() -> SystemException) -> SystemException {
 fn deadlines_are_kept_at_every_level() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
     let (_orb, probe) = client(&server.ior);
-    // The first call connects, so that the time-outs of the following calls need not include it.
+    // The first call connects, so that the time-outs of the following calls need not include the
+    // time to connect.
     assert_eq!(probe.cube_octet(2).unwrap(), 8);
     let precise = probe.with_timeout(Duration::from_millis(30));
     let late = sent_and_late(|| {
@@ -40,7 +41,7 @@ fn deadlines_are_kept_at_every_level() {
         late
     });
     let detail = late.detail().unwrap();
-    assert_eq!(detail.phase, Some(CallPhase::Wait));
+    assert_eq!(detail.phase, Some(CallPhase::WaitForReply));
     assert!(detail.endpoint.as_deref().unwrap().starts_with("tcp:127.0.0.1:"));
     // The next call uses the same connection and skips the late reply.
     assert_eq!(precise.with_timeout(Duration::from_secs(60)).cube_octet(2).unwrap(), 8);

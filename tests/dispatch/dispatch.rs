@@ -82,7 +82,7 @@ fn full_queue_refuses_requests() {
         let calls: Vec<_> = (0..3).map(|_| scope.spawn(|| probe.slow(0))).collect();
         let outcomes: Vec<_> = calls.into_iter().map(|call| call.join().unwrap()).collect();
         let refused: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
-        assert_eq!(refused.len(), 2, "one waits, the others are turned away: {refused:?}");
+        assert_eq!(refused.len(), 2, "one request waits, the others are refused: {refused:?}");
         assert!(refused.iter().all(|refused| refused.kind() == SystemExceptionKind::Transient));
         running.join().unwrap().unwrap();
     });

@@ -63,7 +63,7 @@ fn connection_in_the_backlog_gets_close_connection() {
         let mut said = Vec::new();
         late.read_to_end(&mut said).unwrap();
         let last = said.last_chunk::<12>().map(|last| last[7]);
-        assert_eq!(last, Some(5), "CloseConnection is the last word");
+        assert_eq!(last, Some(5), "CloseConnection is the last message");
         drop(late);
         busy.join().unwrap();
     });
@@ -98,7 +98,8 @@ fn end_that_arrives_with_the_last_bytes_is_noticed() {
     }
 }
 
-/// Checks that a client gets replies while as many other connections as threads send without end.
+/// Checks that a client gets replies while other connections, as many as the pool has threads, send
+/// without end.
 #[test]
 fn connections_that_always_have_more_do_not_starve_others() {
     for dispatch in EVERY_DISPATCH {

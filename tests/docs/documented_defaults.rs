@@ -4,11 +4,12 @@ use std::fs;
 use std::path::Path;
 
 /// Structures with public fields, and their files.
-const STRUCTURES: [(&str, &str); 8] = [
+const STRUCTURES: [(&str, &str); 9] = [
     ("crates/orb/src/server/config.rs", "PoolConfig"),
     ("crates/orb/src/server/config.rs", "ConnectionLimits"),
     ("crates/orb/src/rt/config.rs", "RtConfig"),
     ("crates/orb/src/rt/config.rs", "ThreadpoolConfig"),
+    ("crates/orb/src/rt/core_config.rs", "CorePoolConfig"),
     ("crates/orb/src/rt/config.rs", "LaneConfig"),
     ("crates/orb/src/rt/config.rs", "LanesConfig"),
     ("crates/orb/src/config.rs", "OnewayBatch"),

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{
-    LaneConfig, LanesConfig, RtClientPolicies, RtConfig, RtPolicies, TcpProperties, ThreadpoolConfig, UnixProperties,
+    CorePoolConfig, LaneConfig, LanesConfig, RtClientPolicies, RtConfig, RtPolicies, TcpProperties, ThreadpoolConfig,
+    UnixProperties,
 };
 use corelane::{CallPolicies, ConnectionLimits, Limits, OnewayBatch, PoolConfig};
 
@@ -17,7 +18,7 @@ const PAGE: &str = include_str!("../../docs/options.md");
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
 
 /// The sections of docs/options.md: the type, its file, and the form of its options.
-const SECTIONS: [(&str, &str, Options); 17] = [
+const SECTIONS: [(&str, &str, Options); 18] = [
     ("OrbBuilder", "crates/orb/src/orb/builder.rs", Options::Methods),
     ("CallPolicies", "crates/orb/src/policy.rs", Options::Fields),
     ("OnewayBatch", "crates/orb/src/config.rs", Options::Fields),
@@ -28,6 +29,7 @@ const SECTIONS: [(&str, &str, Options); 17] = [
     ("RtConfig", "crates/orb/src/rt/config.rs", Options::Fields),
     ("RtClientPolicies", "crates/orb/src/rt/client_policies.rs", Options::Fields),
     ("ThreadpoolConfig", "crates/orb/src/rt/config.rs", Options::Fields),
+    ("CorePoolConfig", "crates/orb/src/rt/core_config.rs", Options::Fields),
     ("LanesConfig", "crates/orb/src/rt/config.rs", Options::Fields),
     ("LaneConfig", "crates/orb/src/rt/config.rs", Options::Fields),
     ("RtPolicies", "crates/orb/src/rt/policies.rs", Options::Fields),
@@ -125,7 +127,7 @@ fn every_option_has_its_row() {
     let sections = PAGE.lines().filter_map(|line| line.strip_prefix("## `")?.strip_suffix('`'));
     assert!(
         sections.eq(SECTIONS.iter().map(|(section, ..)| *section)),
-        "the sections of docs/options.md are not those of this test"
+        "docs/options.md and this test have different sections"
     );
 }
 
@@ -217,7 +219,8 @@ fn check(section: &str, default: &dyn Debug, told: &[&str]) {
 fn every_default_matches_the_code() {
     check("CallPolicies", &CallPolicies::NONE, &[]);
     check("OnewayBatch", &OnewayBatch::default(), &[]);
-    // The `Debug` output of `connection_limits` spans several lines.
+    // The `Debug` output of `connection_limits` spans several lines, so the test compares its
+    // fields separately.
     check("PoolConfig", &PoolConfig::default(), &["dispatch", "connection_limits"]);
     check("ConnectionLimits", &ConnectionLimits::default(), &[]);
     let threads = format!("`{:?}`", PoolConfig::default().dispatch);
@@ -225,6 +228,7 @@ fn every_default_matches_the_code() {
     check("Limits", &Limits::default(), &[]);
     check("RtConfig", &RtConfig::default(), &["priority_mapping", "client_policies"]);
     check("RtClientPolicies", &RtClientPolicies::default(), &[]);
+    check("CorePoolConfig", &CorePoolConfig::default(), &["connection_limits"]);
     check("ThreadpoolConfig", &ThreadpoolConfig::default(), &["connection_limits"]);
     check("LanesConfig", &LanesConfig::default(), &["connection_limits"]);
     check("LaneConfig", &LaneConfig::default(), &[]);

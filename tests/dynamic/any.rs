@@ -16,7 +16,7 @@ fn through<T: Typed + PartialEq + std::fmt::Debug>(echo: &EchoRef, value: &T) {
     assert_eq!((&first.extract::<T>().unwrap(), &type_code), (value, any.type_code()));
     assert_eq!(&second.extract::<Any>().unwrap().extract::<T>().unwrap(), value);
     assert_eq!((&first, &second), (&any, &nested));
-    // Generated code and the dynamic encoder give one tree.
+    // Generated code and the dynamic encoder give equal trees.
     let tree = first.value().unwrap();
     assert_eq!(tree, any.value().unwrap());
     if !has_reference(&tree) {

@@ -26,7 +26,8 @@ fn calls(echo: &EchoRef) {
     let response = add(echo, 7, 3).invoke().unwrap();
     let numbers: Vec<i32> = response.outputs.iter().map(|any| any.extract().unwrap()).collect();
     assert_eq!((response.result.extract::<i32>().unwrap(), numbers), (10, vec![4, 21]));
-    // The request gets an exception that it lists, and an exception that it does not list.
+    // The servant raises an exception that the request declares, then an exception that it does not
+    // declare.
     match add(echo, 7, -1).invoke() {
         Err(RequestError::User(any)) => {
             let failed: Failed = any.extract().unwrap();

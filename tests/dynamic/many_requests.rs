@@ -70,17 +70,17 @@ fn responses_come_in_the_order_of_arrival() {
     let (_other, echo) = echo(&client);
     let mut responses =
         DynamicRequest::send_all_deferred([hold(&held, 7), add(&echo, 1, 1), add(&echo, 2, 2)]).unwrap();
-    assert_eq!(responses.outstanding(), 3);
+    assert_eq!(responses.outstanding_count(), 3);
     let mut early: Vec<(usize, i32)> =
         (0..2).map(|_| responses.next().unwrap()).map(|(at, it)| (at, number(&it))).collect();
     early.sort_unstable();
     assert_eq!(early, [(1, 2), (2, 4)]);
     // The remaining reply has not arrived, because its servant waits at the barrier.
-    assert_eq!((responses.outstanding(), responses.is_ready()), (1, false));
+    assert_eq!((responses.outstanding_count(), responses.is_ready()), (1, false));
     barrier.wait();
     let (at, response) = responses.next().unwrap();
     assert_eq!((at, number(&response)), (0, 7));
-    assert!(responses.next().is_none() && responses.is_ready() && responses.outstanding() == 0);
+    assert!(responses.next().is_none() && responses.is_ready() && responses.outstanding_count() == 0);
 }
 
 #[test]

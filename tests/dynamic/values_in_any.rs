@@ -180,11 +180,11 @@ fn indirections_lead_into_an_any_and_out_of_it() {
         write_value(e, Some(&ring))
     });
     let (factories, space) = (ValueFactories::new(), ValueReadState::new());
-    let mut d = Decoder::new(&octets, Endian::NATIVE).with_value_read_state(&space).with_env(&factories);
+    let mut d = Decoder::new(&octets, Endian::NATIVE).with_value_read_state(&space).with_environment(&factories);
     let first = corelane_wire::AnyValue::decode_value(TypeCode::from_description(&NODE_TYPE), &mut d).unwrap();
     assert_ring(&read_value::<Node>(&mut d).unwrap().unwrap());
     let (factories, space) = (ValueFactories::new(), ValueReadState::new());
-    let mut d = Decoder::new(&octets, Endian::NATIVE).with_value_read_state(&space).with_env(&factories);
+    let mut d = Decoder::new(&octets, Endian::NATIVE).with_value_read_state(&space).with_environment(&factories);
     assert_ring(&read_value::<Node>(&mut d).unwrap().unwrap());
     let second = corelane_wire::AnyValue::decode_value(TypeCode::from_description(&NODE_TYPE), &mut d).unwrap();
     assert_eq!((first == second, d.remaining()), (true, 0));

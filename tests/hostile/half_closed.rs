@@ -202,10 +202,10 @@ fn draining_connection_with_waiting_request_is_not_evicted() {
     }
     let mut last = connect(&server);
     ask(&mut last);
-    until("it does not come in", || counts().connections_opened == 4);
+    until("the connection is not accepted", || counts().connections_opened == 4);
     let mut refused = connect(&server);
     assert_eq!(refused.read(&mut [0]).unwrap_or(0), 0);
-    until("nobody is told", || counts().connections_refused == 1);
+    until("no event reports the refusal", || counts().connections_refused == 1);
     assert_eq!((counts().draining_connections_evicted, counts().idle_connections_closed), (0, 0));
     poa.manager().activate().unwrap();
     for mut stream in owed {

@@ -143,7 +143,11 @@ fn memory_of_all_connections_is_bounded() {
     assert_eq!(server.orb.event_counts().memory_budget_exceeded, 1);
     for stream in [&mut small, &mut last] {
         stream.set_nonblocking(true).unwrap();
-        assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "the others stay");
+        assert_eq!(
+            stream.read(&mut [0]).unwrap_err().kind(),
+            std::io::ErrorKind::WouldBlock,
+            "the other connections stay open"
+        );
     }
 }
 

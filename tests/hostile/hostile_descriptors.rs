@@ -29,8 +29,8 @@ const ATTACKS: usize = 8;
 /// The emulation of an older kernel affects the whole process, so one test runs at a time.
 static KERNEL: Mutex<()> = Mutex::new("the kernel", LockScope::Orb, ());
 
-/// Runs `test` with an emulated older kernel, and before that with the present kernel if this one
-/// refuses descriptors.
+/// Runs `test` with an emulated older kernel. If the present kernel refuses descriptors, `test`
+/// runs with the present kernel first.
 fn on_both_kernels(test: impl Fn(bool)) {
     let _kernel: MutexGuard<'_, ()> = KERNEL.lock();
     let (near, _far) = socket::pair().unwrap();
@@ -109,7 +109,7 @@ impl Passed {
         }
     }
 
-    /// Checks that the server closed every passed descriptor; no other process held one.
+    /// Checks that the server closed every passed descriptor. No other process has a copy.
     fn assert_closed(self) {
         for mut end in self.ends {
             end.set_read_timeout(Some(LONG)).unwrap();
@@ -277,7 +277,7 @@ fn descriptors_to_a_listener_that_closes_delay_no_thread() {
                 streams.push(stream);
             }
             assert_eq!(passed.refused, if refuses { ATTACKS } else { 0 });
-            bounded("a listener goes", move || {
+            bounded("the drop of a listener ends", move || {
                 for listener in &listeners {
                     while accepts && !listener.accept().is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {}
                 }

@@ -38,7 +38,7 @@ fn connect(server: &Server) -> TcpStream {
     TcpStream::connect(("127.0.0.1", port)).unwrap()
 }
 
-/// Waits for events, and checks that the only one is `name` about this peer.
+/// Waits for events, and checks that the only event has this name and this peer.
 fn is_told(told: &Told, name: &'static str, peer: &TcpStream, what: &dyn std::fmt::Debug) {
     while told.lock().is_empty() {
         std::thread::sleep(Duration::from_millis(1));

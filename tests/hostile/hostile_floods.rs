@@ -25,7 +25,7 @@ fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// The numbers of the requests that ran, in their order, and the gate that holds the servant.
+/// The numbers of the requests that ran, in their order, and the gate at which the servant waits.
 struct Log {
     ran: Mutex<Vec<u32>>,
     /// Called by the upcall of each request for the operation `feed`.
@@ -35,7 +35,7 @@ struct Log {
 }
 
 impl Log {
-    /// Keeps the calling thread until the gate opens.
+    /// Blocks the calling thread until the gate opens.
     fn hold(&self) {
         self.entered.store(true, Ordering::SeqCst);
         until(|| self.open.load(Ordering::SeqCst));
@@ -149,8 +149,8 @@ fn is_waiting_for_events(name: &str) -> bool {
     let stat = fs::read_to_string(task.join("stat")).unwrap();
     let syscall = fs::read_to_string(task.join("syscall")).unwrap();
     let number = syscall.split(' ').next().unwrap_or_default();
-    // The numbers of the system calls are those of epoll_wait, epoll_pwait and epoll_pwait2 on
-    // x86-64, and of the latter two on other machines.
+    // The system calls are epoll_wait (232), epoll_pwait (281) and epoll_pwait2 (441) on x86-64,
+    // and epoll_pwait (22) and epoll_pwait2 (441) on other machines.
     stat.contains(") S ") && ["232", "281", "441", "22"].contains(&number)
 }
 
@@ -183,7 +183,7 @@ impl Client {
         self.stream.write_all(&octets).unwrap();
     }
 
-    /// Returns another owner of the same connection.
+    /// Returns a second handle of the connection.
     fn duplicate(&self) -> Client {
         Client { stream: self.stream.try_clone().unwrap(), key: self.key.clone() }
     }
@@ -264,7 +264,7 @@ fn full_queue_makes_room_for_a_connection_with_fewer_queued_requests() {
 
 /// Checks that the reading thread takes turns between connections that all have many requests.
 ///
-/// The test holds the thread until all requests have arrived. Then the thread must reach the last
+/// The test blocks the thread until all requests have arrived. Then the thread must reach the last
 /// connection before it has read the requests of more than two turns from any other connection.
 #[test]
 fn reading_thread_takes_turns_between_connections() {
@@ -293,18 +293,20 @@ fn reading_thread_takes_turns_between_connections() {
     let points: Vec<&str> =
         probe::collect().iter().filter(|record| record.thread == reader).map(|record| record.point).collect();
     let queued = points.iter().filter(|point| **point == "request queued").count();
-    assert_eq!(queued, FLOODS * EACH as usize, "every request passes the point");
+    assert_eq!(queued, FLOODS * EACH as usize, "every request passes the probe");
     let mut readings = points.iter().enumerate().filter(|(_, point)| **point == "octets read").map(|(at, _)| at);
     let last_connection = readings.nth(FLOODS - 1).expect("the thread reads from each connection");
     let before = points[..last_connection].iter().filter(|point| **point == "request queued").count();
     assert!(before <= 2 * REQUESTS_A_TURN * (FLOODS - 1), "{before} requests before the last connection: {points:?}");
 }
 
-/// Checks that the events of a connection with endless input do not list it more than once.
+/// Checks that a lane queues a connection with endless input for reading at most once, although it
+/// gets many events of the connection.
 ///
 /// Each upcall sends two more requests on the flooding connection, so it always has input, and the
 /// lane gets an event after each upcall. Then another connection sends two requests at once. The
-/// lane lists this connection for the second request, behind the connections that are listed.
+/// lane queues this connection for the second request, behind the connections that are already
+/// queued.
 #[test]
 fn listed_connection_waits_for_few_requests_of_a_connection_with_endless_input() {
     const FED: usize = 1000;
@@ -329,7 +331,7 @@ fn listed_connection_waits_for_few_requests_of_a_connection_with_endless_input()
     *server.log.feed.lock() = Box::new(|| ());
     let ran = server.log.ran.lock().clone();
     let between = ran.split(|number| *number >= GOOD).nth(1).expect("both requests ran").len();
-    assert!(between <= 4, "{between} requests of the flooding connection ran before a listed connection");
+    assert!(between <= 4, "{between} requests of the flooding connection ran before a queued connection");
 }
 
 /// Checks that in every architecture a good client gets the right reply to each call, beside floods
@@ -365,7 +367,7 @@ fn good_client_gets_right_replies_beside_floods() {
             drop(ends);
         });
         let good = server.log.ran.lock().iter().filter(|number| **number >= GOOD).count();
-        assert_eq!(good, 500, "{dispatch:?}: each ran once");
+        assert_eq!(good, 500, "{dispatch:?}: each request ran once");
     }
 }
 

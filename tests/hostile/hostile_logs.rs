@@ -1,7 +1,7 @@
 //! A string from a peer appears in an event, a log line or an exception as one short line.
 //!
-//! The ORB escapes such strings, and adds its true length to a truncated string. Other clients get
-//! every reply meanwhile.
+//! The ORB escapes such strings, and appends the full length to a truncated string. Meanwhile,
+//! other clients get every reply.
 
 use std::io::Write;
 use std::sync::Arc;

@@ -252,7 +252,7 @@ impl Skeleton for Holding {
         let attack = number.and_then(|number| ATTACKS.get(number)).ok_or_else(SystemException::bad_operation)?;
         let meanwhile = || {
             self.holding.fetch_add(1, Ordering::SeqCst);
-            until("the values may go", || self.released.load(Ordering::SeqCst));
+            until("the test releases the values", || self.released.load(Ordering::SeqCst));
         };
         (attack.read)(call.arguments(), &meanwhile)?;
         Ok(())
@@ -383,7 +383,7 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
 }
 
 /// Checks that a connection has room for its requests while another connection sends many large
-/// ones.
+/// requests.
 #[test]
 fn one_connection_leaves_half_of_the_memory_to_others() {
     let _alone = alone();
@@ -441,8 +441,8 @@ fn call_chain(object: &ObjectRef) -> Result<(), SystemException> {
     object.call(&corelane::Operation::new("chain"), |_| Ok(()), &arguments)
 }
 
-/// Checks that the arguments of a nested request count in addition to those of the outer requests.
-/// Nested requests are collocated, or run on a thread whose own call waits.
+/// Checks that the arguments of a nested request count in addition to the arguments of the outer
+/// requests. Nested requests are collocated, or run on a thread whose own call waits.
 #[test]
 fn memory_of_nested_requests_is_bounded() {
     let _alone = alone();

@@ -130,7 +130,11 @@ fn invalid_contexts_are_refused_with_an_event_and_extremes_accepted() {
         }
     }
     assert_eq!(orb.event_counts().requests_refused, told.lock().len() as u64);
-    assert_eq!((reporter.order.lock().len(), orb.event_counts().deadlines_passed), (12, 0), "what was refused has run");
+    assert_eq!(
+        (reporter.priorities_run.lock().len(), orb.event_counts().deadlines_passed),
+        (12, 0),
+        "a refused request has run"
+    );
 }
 
 #[test]
@@ -144,7 +148,7 @@ fn zero_deadline_is_timeout_and_does_not_bypass_a_refusal() {
     assert_eq!(client.receive_reply().2, RawReply::Raised(Kind::Timeout, OMG | 2));
     let both = [(REMAINING_DEADLINE, &now[..]), (RT_CORBA_PRIORITY, &above)];
     assert_eq!(refused(&mut client, &told, "who", &both), (Kind::NoPermission, 0));
-    assert_eq!((reporter.order.lock().len(), orb.event_counts().deadlines_passed), (0, 1));
+    assert_eq!((reporter.priorities_run.lock().len(), orb.event_counts().deadlines_passed), (0, 1));
 }
 
 #[test]
@@ -202,8 +206,8 @@ fn invalid_bands_are_refused_with_an_event_and_bind_nothing() {
     // have it.
     client.send(BIND, None, None);
     assert_eq!(client.receive_void_reply().map(|(kind, _)| kind), Some(Kind::BadOperation));
-    // A refused context has no effect on later requests. With another operation the context has no
-    // meaning.
+    // A refused context has no effect on later requests. In a request for another operation than
+    // `_bind_priority_band`, the context has no meaning.
     let (between, all) = (encode_priority_context(15), encode_range_context(0, i16::MAX));
     let both = [(RT_CORBA_PRIORITY, &between[..]), (RT_CORBA_PRIORITY_RANGE, &all)];
     assert_eq!(refused(&mut client, &told, "who", &both), (Kind::Transient, OMG | 2));
@@ -300,7 +304,7 @@ fn buffer_is_ordered_by_the_effective_priority() {
     reporter.release();
     let answered = [(); 5].map(|()| client.receive_reply_id());
     assert_eq!(answered, [by_name, middle, declared, none, above]);
-    assert_eq!(*reporter.order.lock(), [10, 60, 50, 20, 10]);
+    assert_eq!(*reporter.priorities_run.lock(), [10, 60, 50, 20, 10]);
     assert_eq!(told.lock().len(), 1);
 }
 
@@ -357,7 +361,7 @@ fn invalid_lists_of_lanes_and_policies_are_ignored() {
     let mut no_model = model(1, 10);
     no_model[0].1[4..8].fill(7);
     let who = answered(&saying(&object, list(&good), &no_model)).unwrap();
-    assert_eq!(who.priority, 10, "without a model nothing is propagated");
+    assert_eq!(who.priority, 10, "without a priority model, the client propagates no priority");
     let who = answered(&saying(&object, list(&good[..1]), &model(1, -5))).unwrap();
     assert_eq!(who.priority, 10);
     let many: Vec<(i16, i16)> = (0..20_000).map(|_| (0, i16::MAX)).collect();
@@ -422,5 +426,5 @@ fn invalid_configurations_are_refused_before_a_thread_or_listener_is_made() {
         assert_eq!(made.unwrap_err().kind(), Kind::NoResources, "{stack}");
     }
     assert!(make(&lane.static_threads(1).dynamic_threads(4095)).is_ok());
-    assert_eq!(threads(), 3, "a keeper, and a thread of each lane");
+    assert_eq!(threads(), 3, "an overload thread, and a thread of each lane");
 }

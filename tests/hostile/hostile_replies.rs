@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use corelane::{CallPolicies, Completion, Orb, PoolExhaustedAction, SystemException, SystemExceptionKind as Kind};
+use corelane::{
+    CallPolicies, Completion, ConnectionPoolExhaustedAction, Orb, SystemException, SystemExceptionKind as Kind,
+};
 use corelane_tests::ProbeRef;
 use corelane_tests::scripted::{
     CLOSE_CONNECTION, LOCATE_REPLY, MESSAGE_ERROR, REPLY, ScriptedServer, message, reply_start, serve,
@@ -82,7 +84,7 @@ fn client(server: &ScriptedServer) -> (Orb, ProbeRef) {
     let builder = Orb::builder()
         .call_policies(policies)
         .max_connections_per_server(1)
-        .on_pool_exhausted(PoolExhaustedAction::Multiplex);
+        .on_connection_pool_exhausted(ConnectionPoolExhaustedAction::Multiplex);
     let orb = builder.build().unwrap();
     let object = orb.string_to_object(&format!("corbaloc::1.2@{}/Key", server.address)).unwrap().unwrap();
     (orb, ProbeRef::from_object(object))
@@ -131,7 +133,7 @@ fn call_with_a_partial_reply_is_completed_maybe_and_not_sent_again() {
     });
 }
 
-/// Checks two calls on a connection of which one gets a part of its reply. The other call gets no
+/// Checks two calls on one connection. One call gets a part of its reply. The other call gets no
 /// reply before CloseConnection, so it has not run and is sent again.
 #[test]
 fn on_a_shared_connection_only_the_call_with_a_partial_reply_fails() {

@@ -40,7 +40,7 @@ fn assert_told(orb: &Orb, told: &Told, server: SocketAddr, connections: RangeInc
     assert_eq!(orb.event_counts().protocol_faults, told.len() as u64, "{what}");
 }
 
-/// The numbers of good calls before the attack. Without one, the attack is on a new connection.
+/// The numbers of good calls before the attack. With 0, the attack is on a new connection.
 ///
 /// On a connection that has served a call, the client uses other code for the next call.
 const WELL: [usize; 2] = [0, 1];

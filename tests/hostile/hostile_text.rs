@@ -104,7 +104,7 @@ fn reference_with_a_nul_in_its_type_id_is_printed_without_the_nul() {
     let orb = Orb::new().unwrap();
     let mut ior = references().remove(0);
     let mut octets = encoded(&ior);
-    // The type id follows its length.
+    // The type id follows its length of four octets. The change puts a NUL into the type id.
     octets[6] = 0;
     let text = octets.iter().fold("IOR:01000000".to_owned(), |text, octet| format!("{text}{octet:02x}"));
     let object = orb.string_to_object(&text).unwrap().unwrap();

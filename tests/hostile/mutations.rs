@@ -101,7 +101,7 @@ fn is_answered(stream: &mut TcpStream) -> bool {
         if stream.read_exact(&mut body).is_err() {
             return false;
         }
-        // The message is a LocateReply.
+        // Message type 4 is LocateReply.
         if header[7] == 4 && body.first_chunk().copied().map(u32::from_le_bytes) == Some(QUESTION) {
             return true;
         }

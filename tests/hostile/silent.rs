@@ -114,7 +114,8 @@ fn first_request_timeout_closes_silent_connections() {
         }));
         let (_orb, probe) = client(&server.ior);
         assert_eq!(probe.cube_octet(2).unwrap(), 8);
-        // A client that was too slow to send its request in time has connected twice.
+        // If the client was too slow to send its request in time, it has connected twice. The test
+        // counts from here on.
         let opened = server.orb.event_counts().connections_opened;
         let silent = silent(&server);
         let address = Peer::Ip(silent.local_addr().unwrap());

@@ -311,7 +311,7 @@ fn values_have_operations_if_their_type_has_an_implementation() {
     mine.implementation::<dyn CircleOperations>().unwrap().grow(2.0).unwrap();
     assert_eq!(mine.get().radius, 4.0);
     let refused = exchange.echo_shape(Some(&mine.widen()), None).unwrap_err();
-    assert_eq!(refused.minor() & 0xfff, 1, "abstract types tell nothing of what to expect");
+    assert_eq!(refused.minor() & 0xfff, 1, "without a factory, a receiver cannot make a value of an abstract type");
     server.value_factories().register::<Circle>();
     client.value_factories().register_with(circle);
     let unit = Factories.unit().unwrap();
@@ -356,7 +356,7 @@ fn an_abstract_interface_is_an_object_or_a_value() {
     let Some(Abstract::Value(c)) = c else { panic!("a value arrives as an object") };
     assert_eq!(c.implementation::<dyn Described>().unwrap().describe(2).unwrap(), "oo");
     assert_eq!(exchange.echo_described(None, Some(&value)).unwrap().0, None);
-    // The type of the `any` is that of an object or of a value, not of the abstract interface.
+    // The `any` has the type of an object or of a value, not the type of the abstract interface.
     let any = Any::new(&Some(thing)).unwrap();
     let Some(Abstract::Object(found)) = any.extract::<Option<DescribedRef>>().unwrap() else { panic!("{any:?}") };
     assert_eq!(found.describe(1).unwrap(), "thing");

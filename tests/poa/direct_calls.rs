@@ -1,4 +1,4 @@
-//! References whose calls bypass the object adapter once it has found the servant.
+//! References whose calls bypass the object adapter after the adapter has found the servant.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
@@ -49,7 +49,7 @@ fn first_call_goes_through_the_adapter_and_later_calls_bypass_it() {
     poa.manager().discard_requests(false).unwrap();
     assert_eq!(direct.add(4, 3).unwrap(), (2, 7));
     let usual: CounterRef = orb.string_to_reference(&direct.to_string()).unwrap();
-    assert_eq!(usual.add(4, 7).unwrap_err().kind(), Kind::Transient, "others ask the adapter every time");
+    assert_eq!(usual.add(4, 7).unwrap_err().kind(), Kind::Transient, "other references ask the adapter in each call");
     assert_eq!(direct.clone().add(0, 7).unwrap(), (3, 7), "a clone calls as its original does");
     // No call has been made yet through the reference to the base interface.
     assert_eq!(direct.in_upcall().unwrap_err().kind(), Kind::Transient);

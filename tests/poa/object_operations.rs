@@ -137,7 +137,7 @@ fn non_existent_is_true_for_objects_that_do_not_exist() {
     assert_eq!(both(&deactivated), Ok(true));
     let (user, persistent) = (poa("user", user), poa("persistent", persistent));
     assert_eq!((both(&never(&user)), both(&never(&persistent))), (Ok(true), Ok(true)));
-    // A transient object of a destroyed POA.
+    // A transient object of a destroyed POA does not exist.
     let of_gone = never(&user);
     user.destroy(false, true).unwrap();
     assert_eq!(both(&of_gone), Ok(true));
@@ -153,11 +153,12 @@ fn non_existent_is_true_for_objects_that_do_not_exist() {
     let located = poa("located", locator);
     located.set_servant_manager(ServantManager::Locator(std::sync::Arc::new(Nothing(Kind::Transient)))).unwrap();
     assert_eq!(both(&never(&located)), Ok(true));
-    // A destroyed persistent POA may be created again, together with the object.
+    // A destroyed persistent POA may be created again, together with the object. So the server does
+    // not answer that the object does not exist, but raises an exception.
     let of_persistent = never(&persistent);
     persistent.destroy(false, true).unwrap();
     assert_eq!(both(&of_persistent), Err(Kind::ObjectNotExist));
-    // An unknown plain key, and a key of an earlier ORB at this address.
+    // An unknown plain key, or a key of an earlier ORB at this address, belongs to no object.
     let Endpoint::Tcp { port, .. } = orb.endpoints()[0].clone() else { panic!("{:?}", orb.endpoints()) };
     let at = |url: String| client.string_to_object(&url).unwrap().unwrap();
     assert_eq!(answered(&at(format!("corbaloc::1.2@127.0.0.1:{port}/nothing"))), Ok(true));
@@ -198,7 +199,7 @@ fn undeclared_exception_is_unknown() {
         let said = (unknown.kind(), unknown.minor() & 0xfff, unknown.completed());
         assert_eq!(said, (Kind::Unknown, 1, Completion::Yes));
         assert!(unknown.to_string().contains("IDL:corelane.test/Test/Refused:1.0"), "{unknown}");
-        assert_eq!(probe.level().unwrap_err(), unknown, "an attribute's operations declare none");
+        assert_eq!(probe.level().unwrap_err(), unknown, "an attribute's operations declare no exceptions");
         // A declared exception arrives unchanged.
         let RefuseError::Refused(refused) = probe.refuse(1).unwrap_err() else { panic!("another exception") };
         assert_eq!((refused.code, refused.why.as_str()), (3, "because"));

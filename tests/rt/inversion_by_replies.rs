@@ -1,8 +1,8 @@
 //! Priority inversion when replies are written.
 //!
-//! For each kind, a deliberately wrong configuration shows the inversion, and the right
-//! configuration shows that the inversion is absent. The tests run on SCHED_FIFO threads and check
-//! the order of events, never durations.
+//! For each kind of inversion, a deliberately wrong configuration shows the inversion, and the
+//! right configuration shows that the inversion is absent. The tests run on SCHED_FIFO threads and
+//! check the order of events, never durations.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -121,7 +121,7 @@ impl Stage {
     /// Sends a reply, and records the priority of its request. A low reply waits before it is sent,
     /// as if its thread were preempted.
     fn send(&self, octets: usize, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
-        let Some(Scheduling::Fifo(native)) = served_by().native else { return send() };
+        let Some(Scheduling::Fifo(native)) = served_by().scheduling else { return send() };
         {
             let mut largest = self.largest.lock();
             let most = largest.entry(native).or_default();

@@ -23,8 +23,9 @@ struct State {
     holding: AtomicBool,
     release: AtomicBool,
     begun: AtomicUsize,
-    /// The number of high requests that had run when the low servant released the lock.
+    /// The number of high requests that have run.
     run: AtomicUsize,
+    /// The number of high requests that had run when the low servant released the lock.
     before: AtomicUsize,
 }
 

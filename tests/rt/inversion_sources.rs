@@ -38,7 +38,8 @@ fn lanes(orb: &Orb, cores: &[usize]) -> ThreadpoolId {
     orb.real_time().create_threadpool_with_lanes(&config).unwrap()
 }
 
-/// Connects one client to the endpoint of the low lane, and another to that of the high lane.
+/// Connects one client to the endpoint of the low lane, and another client to the endpoint of the
+/// high lane.
 fn at_both_lanes(object: &ObjectRef) -> [RawClient; 2] {
     let ports = decode_reference(object).lanes;
     [ports[0].0, ports[1].0].map(|port| RawClient::connect(object, port))
@@ -68,7 +69,7 @@ fn on_a_connection_of_two_priorities_the_high_request_waits_for_the_low_one() {
     for _ in 0..2 {
         let _ = both.receive_reply().2.who();
     }
-    assert_eq!(*reporter.order.lock(), [MIDDLE, LOW, HIGH]);
+    assert_eq!(*reporter.priorities_run.lock(), [MIDDLE, LOW, HIGH]);
 }
 
 #[test]
@@ -81,7 +82,7 @@ fn with_a_connection_for_each_priority_the_high_request_does_not_wait() {
     let _ = high.who(Some(HIGH)).who();
     reporter.release();
     let _ = low.receive_reply().2.who();
-    assert_eq!(*reporter.order.lock(), [HIGH, LOW]);
+    assert_eq!(*reporter.priorities_run.lock(), [HIGH, LOW]);
 }
 
 /// Shows that a queue in the order of arrival is a source of inversion. priority_inversion.rs tests
@@ -101,7 +102,7 @@ fn in_a_queue_without_priorities_the_high_request_is_last() {
     for _ in 0..4 {
         let _ = client.receive_reply().2.who();
     }
-    assert_eq!(*reporter.order.lock(), [LOW, LOW, LOW, LOW, HIGH]);
+    assert_eq!(*reporter.priorities_run.lock(), [LOW, LOW, LOW, LOW, HIGH]);
 }
 
 /// Sends a high request while a middle thread occupies the core. Returns their priorities in the
@@ -114,7 +115,7 @@ fn beside_a_middle_thread(pool: impl FnOnce(&Orb, &[usize]) -> ThreadpoolId, ser
     let (object, reporter) = object(&orb, Some(pool(&orb, &[core])), PoaPolicies::default());
     let mut high = RawClient::connect(&object, decode_reference(&object).lanes.last().unwrap().0);
     assert_eq!(high.who(Some(HIGH)).who().native, 50);
-    reporter.order.lock().clear();
+    reporter.priorities_run.lock().clear();
     let [runs, stop] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     let middle = {
         let (reporter, runs, stop) = (Arc::clone(&reporter), Arc::clone(&runs), Arc::clone(&stop));
@@ -123,7 +124,7 @@ fn beside_a_middle_thread(pool: impl FnOnce(&Orb, &[usize]) -> ThreadpoolId, ser
         let body = move || {
             runs.store(true, SeqCst);
             while !stop.load(SeqCst) && !end.is_past() {}
-            reporter.order.lock().push(MIDDLE);
+            reporter.priorities_run.lock().push(MIDDLE);
         };
         builder.spawn(body).unwrap()
     };
@@ -137,7 +138,7 @@ fn beside_a_middle_thread(pool: impl FnOnce(&Orb, &[usize]) -> ThreadpoolId, ser
     if !served {
         let _ = high.receive_reply().2.who();
     }
-    reporter.order.lock().clone()
+    reporter.priorities_run.lock().clone()
 }
 
 /// Shows that the threads of a pool without lanes read requests of every priority at the pool's own
@@ -182,7 +183,7 @@ fn lock_that_all_priorities_take_makes_the_high_request_wait() {
     reporter.release();
     let _ = high.receive_reply().2.who();
     let _ = low.receive_reply().2.who();
-    assert_eq!(*reporter.order.lock(), [HIGH, LOW, HIGH]);
+    assert_eq!(*reporter.priorities_run.lock(), [HIGH, LOW, HIGH]);
 }
 
 #[test]
@@ -195,7 +196,7 @@ fn tables_that_are_read_without_a_lock_delay_no_request() {
     assert_eq!(high.who(Some(HIGH)).who().priority, HIGH);
     reporter.release();
     let _ = low.receive_reply().2.who();
-    assert_eq!(*reporter.order.lock(), [HIGH, LOW]);
+    assert_eq!(*reporter.priorities_run.lock(), [HIGH, LOW]);
 }
 
 const REFUSED: RawReply = RawReply::Raised(Kind::Transient, OMG | 1);

@@ -12,8 +12,8 @@ use corelane::rt::{
 use corelane::{Endpoint, Event, ObjectRef, Orb, PoolConfig, SystemExceptionKind as Kind};
 use corelane_net::{Tcp, Transport, Transports};
 use corelane_sys::lock::{LockScope, Mutex};
-use corelane_tests::elsewhere::{tcp_with_remote_addresses, tcp_with_remote_peers};
 use corelane_tests::real_time::{RawClient, RawReply, Reporter, call_who, decode_reference};
+use corelane_tests::remote_peers::{tcp_with_remote_addresses, tcp_with_remote_peers};
 
 const CLIENT: PriorityModel = PriorityModel::ClientPropagated;
 const SERVER: PriorityModel = PriorityModel::ServerDeclared;
@@ -177,7 +177,7 @@ fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
         for client in &mut clients {
             assert_eq!(client.who(Some(10)).who().priority, 10);
         }
-        let threads = listeners.accepted_by(&at(priority));
+        let threads = listeners.accepting_threads(&at(priority));
         assert_eq!(threads.len(), 40, "{priority}");
         assert!(threads.iter().all(|thread| thread.starts_with(accepted_by)), "{priority}: {threads:?}");
     }

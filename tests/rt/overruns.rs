@@ -89,7 +89,7 @@ fn dispatched(overrun: OverrunAction, dispatch: Dispatch) -> (Orb, Orb, Told, Wo
     let server = Orb::builder()
         .real_time(config)
         .on_event(move |event| {
-            if let Event::Overrun { operation, declared, used } = event {
+            if let Event::ExecutionTimeOverrun { operation, declared, used } = event {
                 note.lock().push((operation, *declared, *used));
             }
         })
@@ -111,9 +111,9 @@ fn overrun_is_counted_and_reported_and_the_client_gets_its_results() {
     worker.work(1).unwrap();
     worker.undeclared(30_000).unwrap();
     worker.wait(30).unwrap();
-    assert_eq!((server.event_counts().overruns, told.lock().len()), (0, 0));
+    assert_eq!((server.event_counts().execution_time_overruns, told.lock().len()), (0, 0));
     worker.work(30_000).unwrap();
-    assert_eq!(server.event_counts().overruns, 1);
+    assert_eq!(server.event_counts().execution_time_overruns, 1);
     let told = told.lock().clone();
     let [(operation, declared, used)] = told[..] else { panic!("{told:?}") };
     assert_eq!((operation, declared), ("work", Duration::from_millis(20)));
@@ -130,7 +130,7 @@ fn reject_replaces_the_result_of_an_overrun_by_timeout() {
     );
     worker.work(1).unwrap();
     worker.undeclared(30_000).unwrap();
-    assert_eq!(server.event_counts().overruns, 1);
+    assert_eq!(server.event_counts().execution_time_overruns, 1);
 }
 
 /// Checks the charges of a server with one thread, which serves other requests while its own call
@@ -141,7 +141,7 @@ fn nested_request_is_not_charged_to_the_waiting_operation() {
     client.root_poa().manager().activate().unwrap();
     let other = WorkerRef::from_object(client.root_poa().activate(&Worker::servant(Busy)).unwrap());
     worker.through(Some(&other), Some(&worker), false, 60_000).unwrap();
-    assert_eq!((server.event_counts().overruns, told.lock().len()), (0, 0));
+    assert_eq!((server.event_counts().execution_time_overruns, told.lock().len()), (0, 0));
     // A nested request is charged for its own time.
     let dropped = worker.through(Some(&other), Some(&worker), true, 60_000).unwrap_err();
     assert_eq!((dropped.kind(), dropped.minor()), (Kind::Timeout, minor::OVERRUN));
@@ -155,7 +155,7 @@ fn overrun_that_ends_in_a_panic_is_reported() {
     assert_eq!(worker.panic(30_000).unwrap_err().kind(), Kind::Unknown);
     assert_eq!(told.lock().first().map(|(operation, ..)| *operation), Some("panic"));
     worker.work(1).unwrap();
-    assert_eq!(server.event_counts().overruns, 1);
+    assert_eq!(server.event_counts().execution_time_overruns, 1);
 }
 
 /// Returns a server, a client and a reference to a worker. The worker's lane has native priority
@@ -191,12 +191,12 @@ fn overrunning_operation_is_lowered_while_it_runs_and_its_thread_is_restored_aft
         assert_eq!(worker.scheduled().unwrap(), 50);
         assert_eq!(worker.until_lowered(2, 1_000_000).unwrap(), 2);
     }
-    assert_eq!((worker.scheduled().unwrap(), server.event_counts().overruns), (50, 2));
+    assert_eq!((worker.scheduled().unwrap(), server.event_counts().execution_time_overruns), (50, 2));
     // Neither waiting nor nested requests are charged to the operation.
     worker.wait(30).unwrap();
     let other = WorkerRef::from_object(client.root_poa().activate(&Worker::servant(Busy)).unwrap());
     worker.through(Some(&other), Some(&worker), false, 60_000).unwrap();
-    assert_eq!((worker.scheduled().unwrap(), server.event_counts().overruns), (50, 2));
+    assert_eq!((worker.scheduled().unwrap(), server.event_counts().execution_time_overruns), (50, 2));
 }
 
 fn permitted() -> bool {

@@ -254,8 +254,8 @@ fn every_policy_combination_works_in_the_ordinary_class() {
     check_all("combinations", SchedulingClass::Fair);
 }
 
-/// Checks all combinations with client and server threads at fixed priorities, the test's own
-/// thread among them.
+/// Checks all combinations with client and server threads at fixed priorities, including the test's
+/// own thread.
 #[test]
 fn every_policy_combination_works_at_fixed_priorities() {
     drop(fifo_orb());

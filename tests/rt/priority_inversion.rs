@@ -62,7 +62,7 @@ fn order_of_low_and_high(orb: &Orb, pool: ThreadpoolId, answered: bool) -> Vec<i
     let mut high = RawClient::connect(&object, *ports.last().unwrap());
     let who = high.who(Some(HIGH)).who();
     assert_eq!((who.native, who.thread.contains("/l")), (50, true));
-    reporter.order.lock().clear();
+    reporter.priorities_run.lock().clear();
     let begun = reporter.begun.load(SeqCst);
     for _ in 0..LOW_ONES {
         low.send_at_priority("hold", LOW, None);
@@ -79,7 +79,7 @@ fn order_of_low_and_high(orb: &Orb, pool: ThreadpoolId, answered: bool) -> Vec<i
     for _ in 0..LOW_ONES {
         let _ = low.receive_reply().2.who();
     }
-    let order = reporter.order.lock().clone();
+    let order = reporter.priorities_run.lock().clone();
     assert_eq!(order.len(), LOW_ONES + 1);
     order
 }
@@ -132,7 +132,7 @@ fn a_buffer_in_order_of_priority_bounds_the_wait_to_the_request_that_runs() {
     for _ in 0..3 {
         let _ = low.receive_reply().2.who();
     }
-    let order = reporter.order.lock().clone();
+    let order = reporter.priorities_run.lock().clone();
     assert_eq!(order[..2], [LOW, HIGH]);
     assert_eq!(order[order.len() - 3..], [LOW; 3]);
 }

@@ -143,7 +143,7 @@ fn unix_sockets_have_the_requested_buffer_sizes() {
 }
 
 /// Checks protocol policies with lanes that listen on all three transports. The server's policy
-/// selects the transports in references, and the client's policy the transports of its calls.
+/// selects the transports in references. The client's policy selects the transports of its calls.
 #[test]
 fn shared_memory_is_a_protocol_like_the_others() {
     let path = |name| std::env::temp_dir().join(format!("corelane-carriers-{}-{name}", std::process::id()));

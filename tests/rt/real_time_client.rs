@@ -242,7 +242,7 @@ fn calls_by_servants_are_sent_at_the_transformed_priority() {
     let root = near.root_poa();
     let poa = root.create_rt_poa("near", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
     let object = poa.activate(&reporter.servant()).unwrap();
-    reporter.other.set(reference(&near, &ior)).unwrap();
+    reporter.pass_target.set(reference(&near, &ior)).unwrap();
     let mut client = RawClient::for_object(&object);
     let mut pass = |priority| {
         client.send_at_priority("pass", priority, None);
@@ -251,7 +251,7 @@ fn calls_by_servants_are_sent_at_the_transformed_priority() {
     assert_eq!((pass(10).who().priority, pass(20).who().priority), (20, 30));
     assert_eq!(pass(30), RawReply::Raised(Kind::DataConversion, OMG | 2));
     // Calls outside an upcall are not transformed.
-    assert_eq!(ask_at(&near, reporter.other.get().unwrap(), 10).unwrap().priority, 10);
+    assert_eq!(ask_at(&near, reporter.pass_target.get().unwrap(), 10).unwrap().priority, 10);
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn thread_without_a_corba_priority_is_not_refused() {
     let apart = object_of("apart", Some(vec![(0, 10_000), (20_001, 32_767), (14_990, 15_010)]));
     let client = Orb::builder().build().unwrap();
     let current = client.real_time().current().unwrap();
-    // Collocated calls are made through the server's ORB.
+    // Collocated calls go through the server's ORB, so the test sets the priority there, too.
     let servers = server.real_time().current().unwrap();
     let far = |object: &ObjectRef| client.string_to_object(&object.to_string()).unwrap().unwrap();
     let (far, near) = ([&exact, &banded, &apart].map(far), [&exact, &banded, &apart].map(ObjectRef::clone));

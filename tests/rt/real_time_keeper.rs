@@ -148,7 +148,7 @@ fn pool_without_lanes_runs_the_more_urgent_waiting_request_first() {
     for _ in 0..5 {
         let _ = others.receive_reply().2.who();
     }
-    assert_eq!(*reporter.order.lock(), [1, 100, 100, 50, 5, 5]);
+    assert_eq!(*reporter.priorities_run.lock(), [1, 100, 100, 50, 5, 5]);
 }
 
 fn borrowing(lanes: &[i16]) -> LanesConfig {
@@ -186,7 +186,7 @@ fn a_busy_lane_borrows_an_idle_thread_of_a_lower_one_at_its_own_priority() {
     threads.sort();
     assert_eq!(threads, ["rt/p16384/l0", "rt/p335/l0", "rt/p8025/l0"]);
     let again = low.receive_reply().2.who();
-    assert_eq!((again.native, again.lane, again.tid), (2, 0, own.tid), "its own priority again");
+    assert_eq!((again.native, again.lane, again.tid), (2, 0, own.tid), "the lent thread has its own priority again");
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn client_sends_the_remaining_time_of_a_precise_deadline() {
     let _ = blocker.receive_reply().2.who();
     let _ = blocker.who(Some(10)).who();
     wait_until(|| server.event_counts().deadlines_passed == 1);
-    assert_eq!(reporter.order.lock().len(), 4, "the coarse one has run");
+    assert_eq!(reporter.priorities_run.lock().len(), 4, "the request with a coarse deadline has run");
 }
 
 #[test]

@@ -270,7 +270,7 @@ fn priority_without_a_native_priority_raises_data_conversion_2() {
     unmappable(rt.create_threadpool(&plain(20)).map(drop));
     let current = rt.current().unwrap();
     unmappable(current.set_priority(20));
-    assert_eq!(current.the_priority().unwrap_err().kind(), Kind::Initialize, "nothing was set");
+    assert_eq!(current.the_priority().unwrap_err().kind(), Kind::Initialize, "no priority was set");
     let pool = rt.create_threadpool(&plain(3)).unwrap();
     let object = object(&orb, "propagated", &model(CLIENT, 3, Some(pool)));
     let mut client = RawClient::for_object(&object);
@@ -397,7 +397,7 @@ fn calls_within_the_process_run_on_a_thread_of_the_objects_pool() {
     {
         let reporter = Reporter::new(&orb);
         let from = poa(&orb, name, &policies).activate(&reporter.servant()).unwrap();
-        reporter.other.set(object.clone()).unwrap();
+        reporter.pass_target.set(object.clone()).unwrap();
         let mut client = RawClient::for_object(&from);
         client.send("pass", None, None);
         let who = client.receive_reply().2.who();
@@ -427,8 +427,8 @@ fn pools_are_created_and_destroyed_under_load() {
         let mut clients: Vec<_> =
             decode_reference(&object).lanes.iter().map(|lane| RawClient::connect(&object, lane.0)).collect();
         for (client, priority) in clients.iter_mut().zip([10, 20]) {
-            // A reply shows that the connection was accepted. Closing the listener would reset a
-            // connection that was not.
+            // A reply shows that the server has accepted the connection. Closing the listener would
+            // reset a connection that the server has not accepted.
             let _ = client.who(Some(priority));
             for _ in 0..20 {
                 client.send_at_priority("spin", priority, Some(200));
@@ -504,7 +504,7 @@ fn threads_run_at_the_native_priority_of_their_lane() {
         let who = RawClient::for_object(&object).who(Some(priority)).who();
         assert_eq!((who.native, who.priority), (native, priority));
     }
-    assert_eq!(orb.event_counts().priorities_refused, 0);
+    assert_eq!(orb.event_counts().thread_schedulings_refused, 0);
 }
 
 #[test]
@@ -590,7 +590,7 @@ fn connections_of_a_lane_get_the_code_point_of_its_priority() {
     let orb = Orb::builder()
         .real_time(config)
         .on_event(move |event| {
-            if let Event::CodePointRefused { dscp: 64, .. } = event {
+            if let Event::DscpRefused { dscp: 64, .. } = event {
                 told.fetch_add(1, Ordering::SeqCst);
             }
         })

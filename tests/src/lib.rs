@@ -11,9 +11,9 @@ use corelane::poa::{IdAssignment, IdUniqueness, ImplicitActivation, PoaPolicies,
 use corelane::{Completion, Dispatch, Octets, Orb, OrbBuilder, PoolConfig, SystemException, SystemExceptionKind};
 use corelane_sys::counters;
 
-pub mod elsewhere;
 pub mod pipe;
 pub mod real_time;
+pub mod remote_peers;
 pub mod scripted;
 pub mod stream_wrapper;
 
@@ -34,7 +34,7 @@ pub const LOCATOR_POLICIES: PoaPolicies = PoaPolicies {
     implicit_activation: ImplicitActivation::Explicit,
     servant_retention: ServantRetention::NonRetain,
     request_processing: RequestProcessing::ServantManager,
-    ..PoaPolicies::ROOT
+    ..PoaPolicies::ROOT_POA
 };
 
 /// Counts the allocations of each test program.
@@ -195,7 +195,7 @@ pub fn serve(dispatch: Dispatch) -> Server {
     serve_at("127.0.0.1", dispatch)
 }
 
-/// Makes a server at its own address in 127.0.0.0/8.
+/// Makes a server at the address `host`, which is in 127.0.0.0/8.
 ///
 /// A test that expects its port to stay free uses such an address, because no other test uses it.
 ///

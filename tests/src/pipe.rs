@@ -1,9 +1,8 @@
 //! An example of a transport with addresses of its own: Unix sockets by name.
 //!
-//! The address `pipe:NAME` stands for the socket `NAME` in the folder of the [`PipeTransport`]. A
-//! client needs a `PipeTransport` with the same folder. The ORB learns of the transport only
-//! through `OrbBuilder::transports`. The conformance suite of `corelane-net` also runs over this
-//! transport.
+//! The address `pipe:NAME` names the socket `NAME` in the folder of the [`PipeTransport`]. A client
+//! needs a `PipeTransport` with the same folder. The ORB learns of the transport only through
+//! `OrbBuilder::transports`. The conformance suite of `corelane-net` also runs over this transport.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -36,7 +35,7 @@ impl PipeTransport {
         self.attempts.load(Ordering::SeqCst)
     }
 
-    /// Returns the socket for which an address stands.
+    /// Returns the socket that an address names.
     fn socket(&self, endpoint: &Endpoint) -> io::Result<Endpoint> {
         let is_name =
             |name: &str| !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'-');

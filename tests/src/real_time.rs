@@ -51,13 +51,13 @@ pub struct Reporter {
     /// The number of threads in `wait`.
     pub waiting: AtomicUsize,
     /// 0 until `wait` and `hold` may return, then 1.
-    pub open: AtomicUsize,
+    pub released: AtomicUsize,
     /// The priorities of the operations, in the order in which they ran.
-    pub order: corelane_sys::lock::Mutex<Vec<i16>>,
+    pub priorities_run: corelane_sys::lock::Mutex<Vec<i16>>,
     /// The object that `pass` calls.
-    pub other: OnceLock<ObjectRef>,
+    pub pass_target: OnceLock<ObjectRef>,
     /// The priority that every operation sets in RTCurrent before it runs.
-    pub sets: Option<i16>,
+    pub priority_to_set: Option<i16>,
 }
 
 impl Reporter {
@@ -67,18 +67,18 @@ impl Reporter {
         Self::with_priority(orb, None)
     }
 
-    /// Makes the state of servants of `orb` that set the priority `sets` in RTCurrent at each
-    /// upcall.
+    /// Makes the state of servants of `orb`. If `priority_to_set` is present, they set it in RTCurrent
+    /// at each upcall.
     #[must_use]
-    pub fn with_priority(orb: &Orb, sets: Option<i16>) -> Arc<Self> {
+    pub fn with_priority(orb: &Orb, priority_to_set: Option<i16>) -> Arc<Self> {
         Arc::new(Reporter {
             orb: orb.real_time(),
             begun: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
-            open: AtomicUsize::new(0),
-            order: corelane_sys::lock::Mutex::new("order", corelane_sys::lock::LockScope::Orb, Vec::new()),
-            other: OnceLock::new(),
-            sets,
+            released: AtomicUsize::new(0),
+            priorities_run: corelane_sys::lock::Mutex::new("order", corelane_sys::lock::LockScope::Orb, Vec::new()),
+            pass_target: OnceLock::new(),
+            priority_to_set,
         })
     }
 
@@ -98,13 +98,13 @@ impl Reporter {
 
     /// Lets all present and future calls of `wait` and `hold` return.
     pub fn release(&self) {
-        self.open.store(1, Ordering::SeqCst);
+        self.released.store(1, Ordering::SeqCst);
     }
 
     fn who(&self) -> UpcallReport {
         let priority = self.orb.current().and_then(|current| current.the_priority()).unwrap_or(-1);
         let by = served_by();
-        let native = match by.native {
+        let native = match by.scheduling {
             Some(Scheduling::Fifo(native) | Scheduling::RoundRobin(native)) => native,
             _ => 0,
         };
@@ -130,7 +130,7 @@ impl Skeleton for Shared {
 
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
         let reporter = &self.0;
-        if let Some(priority) = reporter.sets {
+        if let Some(priority) = reporter.priority_to_set {
             reporter.orb.current()?.set_priority(priority)?;
         }
         reporter.begun.fetch_add(1, Ordering::SeqCst);
@@ -139,12 +139,12 @@ impl Skeleton for Shared {
             b"who" => {}
             b"wait" => {
                 reporter.waiting.fetch_add(1, Ordering::SeqCst);
-                wait_until(|| reporter.open.load(Ordering::SeqCst) > 0);
+                wait_until(|| reporter.released.load(Ordering::SeqCst) > 0);
                 reporter.waiting.fetch_sub(1, Ordering::SeqCst);
             }
             b"hold" => {
                 let end = corelane_sys::clock::now() + Duration::from_secs(10);
-                while reporter.open.load(Ordering::SeqCst) == 0 && !end.is_past() {}
+                while reporter.released.load(Ordering::SeqCst) == 0 && !end.is_past() {}
             }
             b"spin" => {
                 let end = corelane_sys::clock::now() + Duration::from_micros(call.arguments().read_u32()?.into());
@@ -152,14 +152,14 @@ impl Skeleton for Shared {
             }
             b"pass" => {
                 static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("who");
-                let other = reporter.other.get().expect("the test has set the other object");
+                let other = reporter.pass_target.get().expect("the test has set the other object");
                 let octets = other.invoke(&OPERATION, &|_| Ok(()))?.read(|d| Ok(read_who(d)))?;
                 write_who(call.reply(), &octets)?;
                 return Ok(());
             }
             _ => return Err(SystemException::bad_operation()),
         }
-        reporter.order.lock().push(who.priority);
+        reporter.priorities_run.lock().push(who.priority);
         write_who(call.reply(), &who)?;
         Ok(())
     }

@@ -27,7 +27,8 @@ fn on_older_kernel<T: Send + 'static>(release: KernelRelease, body: impl FnOnce(
     pretending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// A kernel release that lacks all features of the table, also those without a fall-back.
+/// A kernel release that lacks all features of the table, including the features without a
+/// fall-back.
 const MUCH_OLDER: KernelRelease = (3, 13);
 
 #[test]
@@ -160,14 +161,14 @@ fn lane_without_its_reservation_serves_in_the_ordinary_class_and_reports_it() {
         let lane = LaneConfig::default().reservation(Some(reservation));
         let lanes = LanesConfig::default().lanes([lane]);
         server.orb.real_time().create_threadpool_with_lanes(&lanes).unwrap();
-        assert_eq!(server.orb.event_counts().priorities_refused, 1);
+        assert_eq!(server.orb.event_counts().thread_schedulings_refused, 1);
     });
 }
 
 #[test]
 fn memory_locking_without_the_feature_is_an_error() {
     let built = on_older_kernel(MUCH_OLDER, || Orb::builder().lock_memory().build().map(drop));
-    assert!(matches!(built, Err(OrbError::Memory(_))), "{built:?}");
+    assert!(matches!(built, Err(OrbError::MemoryLock(_))), "{built:?}");
 }
 
 /// Checks that docs/kernels.md names every feature with the kernel version that has it.

@@ -56,8 +56,8 @@ impl Random {
 const NARROW: [char; 4] = ['a', 'Z', '~', ' '];
 const WIDE: [char; 4] = ['a', 'é', '€', 'π'];
 
-/// Makes a random value of a type. `depth` is the present depth of nesting, at which values of
-/// recursive types end.
+/// Makes a random value of a type. `depth` is the present depth of nesting, which bounds values of
+/// recursive types.
 fn value(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
     let type_code = type_code.unaliased();
     let number = random.bits();
@@ -252,7 +252,7 @@ fn decoder<'m>(
     (space, factories): (&'m ValueReadState, &'m ValueFactories),
 ) -> Decoder<'m> {
     let d = Decoder::new(octets, place.endian).at_position(place.before).with_code_sets(CodeSets::UTF8_UTF16);
-    d.with_value_read_state(space).with_env(factories)
+    d.with_value_read_state(space).with_environment(factories)
 }
 
 /// Compares generated code and the dynamic encoder for a type whose values have `==`.

@@ -24,7 +24,7 @@ pub(crate) fn run(steps: &mut Steps) {
     structure(steps);
     let deny = ["--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     steps.command("clippy", steps::cargo().arg("clippy").args(deny));
-    // Checks the code of a program without the default features.
+    // Checks the crate `corelane` without its default features.
     let bare = ["-p", "corelane", "--no-default-features", "--locked", "--quiet", "--", "-D", "warnings"];
     steps.command("clippy without features", steps::cargo().arg("clippy").args(bare));
     cross::where_installed(steps);

@@ -17,7 +17,8 @@ const NAME: &str = "crates for aarch64";
 
 /// Checks the crates. First installs the target if rustup is available and permitted.
 pub(crate) fn run(steps: &mut Steps) {
-    if !steps.step("target aarch64", |root| if is_installed(root)? { Ok(String::new()) } else { install(root) }) {
+    if !steps.step("target aarch64", |root| if is_installed(root, TARGET)? { Ok(String::new()) } else { install(root) })
+    {
         return;
     }
     check(steps);
@@ -25,7 +26,7 @@ pub(crate) fn run(steps: &mut Steps) {
 
 /// Checks the crates if the target is installed. Otherwise the summary lists the check as left out.
 pub(crate) fn where_installed(steps: &mut Steps) {
-    if is_installed(steps.root()).unwrap_or(false) {
+    if is_installed(steps.root(), TARGET).unwrap_or(false) {
         check(steps);
     } else {
         steps.left_out(
@@ -43,9 +44,9 @@ fn check(steps: &mut Steps) {
 }
 
 /// Returns true if the compiler has the target's standard library.
-fn is_installed(root: &Path) -> Result<bool, String> {
+pub(crate) fn is_installed(root: &Path, target: &str) -> Result<bool, String> {
     let mut compiler = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-    compiler.args(["--print", "target-libdir", "--target", TARGET]).current_dir(root);
+    compiler.args(["--print", "target-libdir", "--target", target]).current_dir(root);
     let folder = steps::output(&mut compiler)?;
     Ok(has_standard_library(Path::new(folder.trim())))
 }
@@ -64,7 +65,7 @@ fn install(root: &Path) -> steps::Outcome {
     steps::status(rustup.args(["target", "add", TARGET]).current_dir(root)).map_err(|error| {
         format!("{error}\nthe standard library for {TARGET} is missing, and rustup did not install it")
     })?;
-    if is_installed(root)? {
+    if is_installed(root, TARGET)? {
         Ok("installed".to_owned())
     } else {
         Err("rustup succeeded, but the target is still missing".to_owned())
@@ -85,6 +86,6 @@ mod tests {
         assert!(has_standard_library(&folder));
         std::fs::remove_dir_all(&folder).unwrap();
         // The compiler that builds this test has a standard library for its own target.
-        assert!(is_installed(Path::new(".")).is_ok());
+        assert!(is_installed(Path::new("."), TARGET).is_ok());
     }
 }

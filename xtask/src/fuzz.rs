@@ -41,6 +41,12 @@ const TARGETS: &[Target] = &[
     Target { name: "naming_records", what: "records of the Naming Service", longest: 256, dictionary: None },
     Target { name: "event_filters", what: "filters of event consumers", longest: 256, dictionary: None },
     Target { name: "orb_options", what: "options of other ORBs", longest: 512, dictionary: Some("orb_options") },
+    Target {
+        name: "configuration",
+        what: "programs' configurations",
+        longest: 1024,
+        dictionary: Some("configuration"),
+    },
     Target { name: "connection_ops", what: "operations on a connection's state", longest: 128, dictionary: None },
     Target { name: "rio_frames", what: "frames through the steering program", longest: 256, dictionary: None },
     Target { name: "sniff", what: "capture files", longest: 2048, dictionary: None },

@@ -29,7 +29,7 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
-/// Tests with every other ORB except TAO.
+/// Runs the tests with every other ORB except TAO.
 pub(crate) fn all(steps: &mut Steps) {
     steps.command("interop", steps::cargo().args(["test", "--package", PACKAGE, "--locked", "--no-fail-fast"]));
 }

@@ -1,7 +1,7 @@
 //! Tasks of the project, such as checks and test runs. `cargo xtask help` lists them.
 //!
-//! Each check is a pure function from its input to a list of findings. So tests can show that the
-//! check finds a violated rule. [`steps`] runs the checks, shows progress and prints a summary. The
+//! Each check is a pure function from its input to a list of findings, so that tests can show that
+//! it finds a violated rule. [`steps`] runs the checks, shows progress and prints a summary. The
 //! crates do not depend on this package.
 #![forbid(unsafe_code)]
 
@@ -10,6 +10,7 @@ mod crash;
 mod cross;
 mod demo;
 mod dependencies;
+mod dist;
 mod figures;
 mod fuzz;
 mod host;
@@ -55,6 +56,7 @@ cargo xtask <command>
   miri [FILTER...] tests of unsafe code under Miri, by hand: needs a nightly toolchain with miri and rust-src
   tsan [FILTER...] tests of shared data under ThreadSanitizer, by hand: needs a nightly toolchain with rust-src
   cross            the crates for 64-bit ARM; rustup installs the target if it is missing
+  dist             the `corelane` command as one file without libraries, in target/dist, and a run of it
   figures          measures the figures of the README, and writes them and docs/calls.svg
   figures --quick  like figures, with fewer calls
   names            the names that several types of the workspace have (check refuses those of public types)
@@ -108,6 +110,7 @@ fn main() -> ExitCode {
         ["miri", filters @ ..] => nightly::miri(&mut steps, filters),
         ["tsan", filters @ ..] => nightly::tsan(&mut steps, filters),
         ["cross"] => cross::run(&mut steps),
+        ["dist"] => dist::run(&mut steps),
         ["names"] => {
             steps.step("names of several types", modules::repeated_type_names);
         }

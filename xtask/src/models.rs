@@ -32,7 +32,7 @@ fn within(steps: &mut Steps, preemptions: Option<u8>) {
     steps.step("models", |root| {
         let mut command = steps::cargo();
         command.args(["test", "--package", PACKAGE, "--lib", "--release", "--locked"]).current_dir(root);
-        // A separate folder keeps the output of other builds.
+        // A separate target folder leaves the output of other builds unchanged.
         command.env("CARGO_TARGET_DIR", target(root).join("loom")).env("RUSTFLAGS", "--cfg loom -D warnings");
         if let Some(preemptions) = preemptions {
             command.env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());

@@ -42,7 +42,7 @@ fn package(root: &Path, file: &str) -> Result<String, String> {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
-    /// Files to change. An empty list stands for all files in [`CONFIG`].
+    /// Files to change. An empty list means all files in [`CONFIG`].
     files: Vec<String>,
     /// Number of mutants that are built and tested at a time.
     jobs: Option<u16>,
@@ -72,7 +72,8 @@ fn installed() -> Outcome {
 fn mutate(root: &Path, options: &Options) -> Outcome {
     let output = target(root).join("mutants");
     let results = output.join("mutants.out");
-    // If the run failed to begin, results of an earlier run would otherwise be read as its own.
+    // Removes the results of an earlier run. If this run failed to begin, they would be taken for
+    // its results.
     match std::fs::remove_dir_all(&results) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.to_string()),
         _ => {}

@@ -26,7 +26,8 @@ pub(crate) fn miri(steps: &mut Steps, filters: &[&str]) {
         let mut command = nightly(root, "miri");
         command.args(["miri", "test", "--package", PACKAGE, "--lib", "--locked", "--"]);
         command.args(if filters.is_empty() { &MIRI } else { filters });
-        // The tests use the machine's clock and environment.
+        // The tests use the machine's clock and environment, which Miri permits only without
+        // isolation.
         steps::status(command.env("MIRIFLAGS", "-Zmiri-disable-isolation"))
     });
 }

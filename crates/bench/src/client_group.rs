@@ -10,7 +10,7 @@ use crate::Failure;
 use crate::harness::MeasuredSubject;
 use crate::sample::Samples;
 
-/// A client of a group, which the group moves from thread to thread.
+/// A client of a [`ClientGroup`]. In each turn, the group runs the client on a new thread.
 pub(crate) trait GroupClient: Send + 'static {
     /// Makes `count` calls and adds the time of each to `into`.
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure>;
@@ -18,8 +18,8 @@ pub(crate) trait GroupClient: Send + 'static {
 
 /// A group of clients that the harness measures as one subject.
 ///
-/// The samples are those of all clients. The total time is from the first client's start to the
-/// last client's end. The clients themselves read the clock, because the kernel may schedule an
+/// The samples contain the calls of all clients. The total time is from the first client's start to
+/// the last client's end. Each client reads the clock itself, because the kernel may schedule an
 /// observing thread long after the start.
 pub(crate) struct ClientGroup<M> {
     members: Vec<M>,
@@ -48,7 +48,7 @@ impl<M: GroupClient> MeasuredSubject for ClientGroup<M> {
         let barrier = Arc::new(Barrier::new(members.len()));
         let mut threads: Vec<JoinHandle<ClientResult<M>>> = Vec::with_capacity(many);
         for (number, mut member) in members.into_iter().enumerate() {
-            // If the calls cannot be divided evenly, the first clients make one more.
+            // If the calls cannot be divided evenly, each of the first clients makes one call more.
             let own = count / many + usize::from(number < count % many);
             let barrier = barrier.clone();
             let builder = ThreadBuilder::new().name(format!("client/{number}")).stack_size(256 * 1024);

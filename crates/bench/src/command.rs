@@ -63,7 +63,8 @@ pub const EXIT_FAILURE: u8 = 1;
 /// Exit status of a command line that is not valid.
 pub const EXIT_WRONG_USAGE: u8 = 2;
 
-/// The benchmark that itself permits or forbids the cores' idle states.
+/// Name of the benchmark that itself changes the cores' idle states. The command sets the idle
+/// states for all other benchmarks.
 const OS: &str = "os";
 
 type BenchmarkFunction = fn(&BenchOptions, &mut Report<'_>, &mut Progress) -> Result<(), Failure>;
@@ -113,7 +114,7 @@ const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "lane",
-        about: "cost of a lane over a plain pool with the same thread at the same priority",
+        about: "cost of a lane compared with a plain pool, the same thread at the same priority",
         run: lane::lane,
     },
     Benchmark {
@@ -128,7 +129,7 @@ const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "cpu",
-        about: "client and server in one process against collocated calls; a scavenger thread below",
+        about: "calls between two threads of one process, compared with collocated calls; a low-priority thread takes the remaining time",
         run: cpu::cpu,
     },
     Benchmark {
@@ -215,7 +216,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
             let (Some(plan), Some(json)) = (options.names.first(), &options.json) else {
                 return wrong_usage(&Failure::new("`plan` takes one plan, and --json FILE for the results"), out);
             };
-            return match plan::carry_out(Path::new(plan), json, &options.remote_shell, out) {
+            return match plan::run_plan(Path::new(plan), json, &options.remote_shell, out) {
                 Ok(_) => EXIT_SUCCESS,
                 Err(failure) => failed(&failure, out),
             };

@@ -24,7 +24,9 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// Returns the totals so far. `client` is a process id; `None` means this process.
+    /// Returns the totals since the processes and the machine started. `client` and `server` are
+    /// process ids. Without a client id, the client is this process. Without a server id, only the
+    /// client counts.
     #[must_use]
     pub(crate) fn so_far(client: Option<u32>, server: Option<u32>) -> Cost {
         let own = || {
@@ -137,7 +139,8 @@ mod tests {
 
     #[test]
     fn resident_memory_is_the_sum_of_its_kinds() {
-        // Reads the status once, because other tests allocate and free memory between two readings.
+        // The test reads the status once, because other tests allocate and free memory between two
+        // readings.
         let status = fs::read_to_string("/proc/self/status").unwrap();
         let parts = ["RssAnon:", "RssFile:", "RssShmem:"].map(|name| memory(&status, name));
         assert_eq!(memory(&status, "VmRSS:"), parts.iter().sum::<f64>(), "{status}");

@@ -228,7 +228,7 @@ fn field(lines: &str, name: &str) -> Option<String> {
 
 fn preemption() -> String {
     let version = text("/proc/sys/kernel/version").unwrap_or_default();
-    // The model in parentheses is active: "none voluntary (full) lazy".
+    // The kernel puts the active model in parentheses, as in "none voluntary (full) lazy".
     let model = text("/sys/kernel/debug/sched/preempt")
         .and_then(|models| Some(models.split_once('(')?.1.split_once(')')?.0.to_owned()));
     let compiled = ["PREEMPT_RT", "PREEMPT_DYNAMIC", "PREEMPT"].into_iter().find(|word| version.contains(word));
@@ -290,8 +290,8 @@ fn realtime_threads() -> Vec<String> {
 /// real-time class.
 fn realtime(stat: &str) -> Option<String> {
     let name = stat.split_once('(')?.1.rsplit_once(')')?.0;
-    // The first field after the name is the third of the line. Priority and policy are the 40th and
-    // 41st.
+    // The text after the name begins with field 3 of the line. The priority is field 40, and the
+    // policy is field 41.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let (priority, policy) = (fields.get(37)?, fields.get(38)?);
     let class = match *policy {

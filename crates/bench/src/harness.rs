@@ -24,7 +24,8 @@ pub(crate) struct FigureLabel {
     pub(crate) op: String,
     /// All other properties of the variant, such as dispatch architecture and threads.
     pub(crate) config: String,
-    /// Position on the axis along which the benchmark varies the variants.
+    /// For a figure that belongs to a line: the line, and the value of the quantity that the
+    /// benchmark varies along it.
     pub(crate) axis_point: Option<AxisPoint>,
 }
 
@@ -68,8 +69,8 @@ pub(crate) enum ComparedQuantity {
 pub(crate) struct Variant {
     pub(crate) label: FigureLabel,
     pub(crate) subject: Box<dyn MeasuredSubject + Send>,
-    /// Indices of the variants of the group with which the results compare this one. The first is
-    /// its baseline.
+    /// Indices in the group of the variants with which the report compares this variant. The first
+    /// index is the index of the baseline.
     pub(crate) against: Vec<usize>,
 }
 
@@ -99,8 +100,8 @@ pub(crate) struct Ratio {
     pub(crate) with: FigureLabel,
     /// Median of the other variant, in microseconds.
     pub(crate) p50_us: f64,
-    /// Time of this variant divided by that of the other one, over all repetitions. A ratio below 1
-    /// means that this variant is faster.
+    /// Time of this variant divided by the time of the other variant, over all repetitions. A ratio
+    /// below 1 means that this variant is faster.
     pub(crate) ratio: f64,
     /// The smallest and the largest ratio of a single repetition.
     pub(crate) range: (f64, f64),
@@ -116,8 +117,8 @@ pub(crate) struct Figure {
     pub(crate) medians_us: Vec<f64>,
     /// Call times at the fractions [`CDF_FRACTIONS`](crate::sample::CDF_FRACTIONS), in microseconds.
     pub(crate) cdf_us: Vec<f64>,
-    /// Comparisons with other variants. The first is the one with the baseline. A baseline has
-    /// none.
+    /// Comparisons with other variants. The first comparison is with the baseline. Empty for a
+    /// baseline itself.
     pub(crate) ratios: Vec<Ratio>,
     /// Cost of all turns, including the calls that warm the caches before each turn.
     pub(crate) cost: Cost,
@@ -125,8 +126,8 @@ pub(crate) struct Figure {
     pub(crate) calls: usize,
 }
 
-/// Divisor that limits the calls before each turn to a fiftieth of the turn. These calls warm the
-/// caches, and the cost includes them.
+/// Divisor that limits the uncounted calls before each turn to a fiftieth of the turn's calls. The
+/// uncounted calls load the caches. The measured cost includes them.
 const RE_WARM: usize = 50;
 
 /// The samples of one variant.
@@ -222,7 +223,8 @@ impl CollectedSamples {
         let first = self.samples.len();
         subject.run(run_length.warm_up, 0, &mut self.samples).map_err(named)?;
         let before = Cost::so_far(subject.client_pid(), subject.server_pid());
-        // Reading the costs has displaced the calls' data from the caches.
+        // Reading the costs has displaced the calls' data from the caches, so some uncounted calls
+        // load it again.
         let again = run_length.warm_up.min(run_length.count / RE_WARM);
         let whole = subject.run(again, run_length.count, &mut self.samples).map_err(named)?;
         self.cost.add(Cost::so_far(subject.client_pid(), subject.server_pid()).since(before));
@@ -274,8 +276,8 @@ fn compared(group: &Group, all: Vec<CollectedSamples>) -> Vec<Figure> {
     figures
 }
 
-/// Shows the progress on the standard error. On a terminal, a new line overwrites the previous one.
-/// Elsewhere, each group gets a line.
+/// Shows the progress on the standard error. On a terminal, a new line overwrites the previous
+/// line. In a file or a pipe, each group gets a line of its own.
 #[derive(Debug)]
 pub(crate) struct Progress {
     terminal: bool,

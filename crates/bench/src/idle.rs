@@ -1,7 +1,7 @@
 //! Keeps cores out of idle states.
 //!
 //! While [`IdleStateLock`] holds /dev/cpu_dma_latency open with the value 0, no core enters an idle
-//! state that takes time to leave. In a virtual machine this is not enough. The hypervisor takes an
+//! state that takes time to leave. In a virtual machine this is not enough: the hypervisor takes an
 //! idle core away, and at least 20 us pass before the core is back. Benchmarks whose clients pause
 //! between calls therefore keep the cores [busy](BusyCores).
 

@@ -61,7 +61,8 @@ pub(crate) fn start_single_priority_server(
     start("Corelane's server of one priority", &["declared", &architecture.to_string()], placement)
 }
 
-/// Starts a Corelane client that calls the object of a reference on request by its standard input.
+/// Starts a Corelane client. The client calls the object of `reference` each time its standard
+/// input asks for calls.
 pub(crate) fn start_client(reference: &str, placement: &Placement) -> Result<RunningProgram, Failure> {
     Ok(RunningProgram::start("Corelane's client", ourselves(&["calls", reference])?, placement, Side::Client)?.0)
 }

@@ -1,10 +1,10 @@
 //! The benchmarks: Corelane, other ORBs and bare sockets, compared with each other in one run.
 //!
-//! [`command::run`] is the command `corelane bench`. `papers` repeats the experiments of published
-//! papers; `guards` watches single costs of Corelane. A benchmark puts variants into groups, and
-//! `harness` measures the variants of a group in turns. `report` prints the results as tables and
-//! as JSON lines (docs/benchmarks.md), from which `page` makes an HTML page. Servers are separate
-//! processes that run this program again ([`server`]).
+//! [`command::run`] is the command `corelane bench`. The benchmarks in `papers` repeat the
+//! experiments of published papers. Each benchmark in `guards` measures one cost of Corelane. A
+//! benchmark puts variants into groups, and `harness` measures the variants of a group in turns.
+//! `report` prints the results as tables and as JSON lines (docs/benchmarks.md), from which `page`
+//! makes an HTML page. Servers are separate processes that run this program again ([`server`]).
 //!
 //! Each reported figure has a baseline of the same run. The report lists a measurement that fails
 //! as missing.

@@ -144,8 +144,9 @@ impl MeasuredOperation {
         !matches!(self, MeasuredOperation::Oneway | MeasuredOperation::TakeLongs(_) | MeasuredOperation::TakeOctets(_))
     }
 
-    /// Returns an operation with an octet sequence and messages of equal size. Returns `None` for a
-    /// oneway, and for an argument smaller than an empty sequence.
+    /// Returns the operation on an octet sequence whose messages are as large as the messages of
+    /// this operation. Returns `None` for a oneway, and for an argument smaller than an empty
+    /// sequence.
     #[must_use]
     pub fn equally_sized_octets(self) -> Option<MeasuredOperation> {
         let length = self.body().checked_sub(4)?;

@@ -28,23 +28,24 @@ pub(crate) struct BenchOptions {
     pub(crate) picture: Option<PathBuf>,
     /// Numbers of calls and turns.
     pub(crate) run_length: RunLength,
-    /// Depth of the benchmarks that define their own numbers of calls.
+    /// Depth of the run, for the benchmarks that define their own numbers of calls.
     pub(crate) depth: Depth,
-    /// Numbers of calls and repetitions from the command line, for benchmarks that define their
-    /// own.
+    /// Numbers of calls and repetitions from the command line, for the benchmarks that define their
+    /// own numbers of calls.
     pub(crate) requested: RequestedRunLength,
     pub(crate) placement: Placement,
-    /// Number of threads in a pool, of a baseline server or an ORB.
+    /// Number of threads in the pool of a baseline server or of an ORB's server.
     pub(crate) threads: usize,
     /// Operations to call. If empty, each benchmark uses its defaults.
     pub(crate) operations: Vec<MeasuredOperation>,
-    /// Transports to measure. If empty, TCP.
+    /// Transports to measure. If empty, each benchmark uses TCP.
     pub(crate) transports: Vec<BaselineTransport>,
     pub(crate) peers_folder: PathBuf,
-    /// Server program of the hello example. If `None`, the file in the folder of this program.
+    /// Server program of the hello example. `None` means the program `hello-server` in the folder
+    /// of this program.
     pub(crate) hello_server: Option<PathBuf>,
-    /// Smallest form of the hello example's server. If `None`, the file in the folder of its build
-    /// profile.
+    /// Smallest form of the hello example's server. `None` means `../minimal/hello-server`,
+    /// relative to the folder of this program.
     pub(crate) minimal_server: Option<PathBuf>,
     /// Leaves other ORBs out. The report lists them as missing.
     pub(crate) without_peers: bool,
@@ -65,11 +66,11 @@ pub(crate) struct RequestedRunLength {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// A first look, in seconds.
+    /// A first look: a benchmark takes seconds.
     Quick,
-    /// The default depth, in minutes.
+    /// The default depth: a benchmark takes minutes.
     Usual,
-    /// The depth of the papers, in hours.
+    /// The depth of the papers: a benchmark takes hours.
     Full,
 }
 
@@ -162,10 +163,11 @@ impl BenchOptions {
         Ok(options)
     }
 
-    /// Returns another ORB with its program, which is built if necessary.
+    /// Builds the program of another ORB if necessary, and returns it.
     ///
     /// # Errors
-    /// The user leaves peers out, or a requirement is missing. The text has the remedy.
+    /// The user leaves other ORBs out, or something that the build requires is missing. The text
+    /// has the remedy.
     pub(crate) fn peer(&self, kind: PeerKind) -> Result<BuiltPeer, Failure> {
         if self.without_peers {
             return Err(Failure::new("left out by --without-peers"));

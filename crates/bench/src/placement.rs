@@ -44,7 +44,7 @@ pub enum Side {
 pub struct Placement {
     /// Cores to which the sides are bound.
     pub cores: CoreChoice,
-    /// Scheduling class of both sides. `None` means that of the calling thread.
+    /// Scheduling class of both sides. `None` means the scheduling class of the calling thread.
     pub scheduling: Option<Scheduling>,
 }
 

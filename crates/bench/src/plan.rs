@@ -21,8 +21,8 @@ struct PlanStep {
     name: String,
     /// Host of the run. `None` means this machine.
     host: Option<String>,
-    /// Path of the program on the host. `None` means that a sent program goes into a temporary
-    /// file, which is removed after the run.
+    /// Path of the program on the host. `None` occurs only if the plan sends this program: the copy
+    /// on the host is then a temporary file, which is removed after the run.
     program: Option<String>,
     /// True if the plan sends this program to the host before the run.
     send: bool,
@@ -39,7 +39,7 @@ const SENT: &str = "corelane-bench-sent ";
 /// # Errors
 /// The plan is invalid, the file cannot be written, or a run failed. A failed run does not prevent
 /// the following ones.
-pub(crate) fn carry_out(file: &Path, json: &Path, via: &Path, say: &mut dyn Write) -> Result<usize, Failure> {
+pub(crate) fn run_plan(file: &Path, json: &Path, via: &Path, say: &mut dyn Write) -> Result<usize, Failure> {
     let text =
         fs::read_to_string(file).map_err(|error| Failure::new(format!("cannot read `{}`: {error}", file.display())))?;
     let steps = parse(&text).map_err(|reason| Failure::new(format!("{}: {reason}", file.display())))?;
@@ -49,7 +49,7 @@ pub(crate) fn carry_out(file: &Path, json: &Path, via: &Path, say: &mut dyn Writ
     for step in &steps {
         let place = step.host.as_deref().unwrap_or("this machine");
         let _ = writeln!(say, "plan: {} on {place}", step.name);
-        if let Err(reason) = step.carry_out(via, &mut lines) {
+        if let Err(reason) = step.run_step(via, &mut lines) {
             let _ = writeln!(say, "plan: {} FAILED: {reason}", step.name);
             failed.push(step.name.as_str());
         }
@@ -129,7 +129,7 @@ impl PlanStep {
         Ok(command)
     }
 
-    fn carry_out(&self, via: &Path, lines: &mut dyn Write) -> Result<(), String> {
+    fn run_step(&self, via: &Path, lines: &mut dyn Write) -> Result<(), String> {
         let program = match (self.send, &self.program) {
             (true, wanted) => self.send(via, wanted.as_deref())?,
             (false, wanted) => wanted.clone().unwrap_or_default(),
@@ -280,16 +280,16 @@ mod tests {
         let (file, json) = (folder.join("plan.json"), folder.join("out.json"));
         let mut said = Vec::new();
         fs::write(&file, plan(&run("my host", "call"))).unwrap();
-        assert_eq!(carry_out(&file, &json, &ssh, &mut said).unwrap(), 1);
+        assert_eq!(run_plan(&file, &json, &ssh, &mut said).unwrap(), 1);
         let line: Json = serde_json::from_str(fs::read_to_string(&json).unwrap().trim()).unwrap();
         assert_eq!((&line["name"], &line["words"]), (&"my host".into(), &"bench run call --quick".into()));
         // A failed run does not prevent the next one.
         fs::write(&file, plan(&(run("bad", "broken") + "," + &run("good", "call")))).unwrap();
-        let failure = carry_out(&file, &json, &ssh, &mut said).unwrap_err().to_string();
+        let failure = run_plan(&file, &json, &ssh, &mut said).unwrap_err().to_string();
         assert!(failure.contains("1 of 2") && failure.contains("bad"), "{failure}");
         assert_eq!(fs::read_to_string(&json).unwrap().lines().count(), 1);
         assert!(String::from_utf8(said).unwrap().contains("welcome to rt1"));
-        assert!(carry_out(&folder.join("none"), &json, &ssh, &mut Vec::new()).is_err());
+        assert!(run_plan(&folder.join("none"), &json, &ssh, &mut Vec::new()).is_err());
         // Sends this program, here the test program, to a temporary file and to a given path.
         let step = |program: Option<&str>| PlanStep {
             name: "sent".to_owned(),

@@ -52,7 +52,7 @@ pub struct ProcessRecords {
     pub probes: Vec<PassedProbe>,
 }
 
-/// A client and a server with probes, which make calls of one operation.
+/// A server and a client that calls one operation of the server. Both have time probes.
 pub struct ProbedCalls {
     server: RunningProgram,
     calls: Option<StubCalls>,
@@ -60,8 +60,8 @@ pub struct ProbedCalls {
 }
 
 impl ProbedCalls {
-    /// Starts a server and a client of `operation`. `kind` names a dispatch architecture or a
-    /// number of lanes, as in `corelane trace --server`.
+    /// Starts a server, and a client that calls `operation`. `kind` names a dispatch architecture
+    /// or a number of lanes, as in `corelane trace --server`.
     ///
     /// # Errors
     /// `kind` names no server, or the server does not start.
@@ -74,8 +74,8 @@ impl ProbedCalls {
         Ok(ProbedCalls { server, calls: Some(calls), placement: *placement })
     }
 
-    /// Makes `warm_up` calls, then `count` calls with active probes. Returns the records of the
-    /// `count` calls, of the client and of the server.
+    /// Makes `warm_up` calls, then `count` calls with active probes. Returns the client's records
+    /// and the server's records of the `count` calls.
     ///
     /// # Errors
     /// A call fails, or the client's thread may not run in its placement.
@@ -116,13 +116,13 @@ fn start_probed(kind: ProbedServer, placement: &Placement) -> Result<(RunningPro
     launch::start("Corelane's server with probes", &["probed", &kind.to_string()], placement)
 }
 
-/// The threads of a server with probes.
+/// The threads that serve the calls of a server with probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbedServer {
     /// The threads of the ORB's pool.
     Pool(ServerArchitecture),
-    /// The threads of the highest of this number of lanes. The client's reference names the ORB's
-    /// own endpoint, so every request is handed over to the lane.
+    /// The threads of the highest lane, of this number of lanes. The client's reference names the
+    /// ORB's own endpoint, so another thread reads each request and hands it over to the lane.
     Lanes(u8),
 }
 
@@ -159,7 +159,8 @@ fn own(name: &str) -> ProcessRecords {
     ProcessRecords { name: name.to_owned(), pid: std::process::id(), threads: probe::thread_names(), probes }
 }
 
-/// Serves calls with probes as the whole program. Prints `ready REFERENCE`, then answers lines:
+/// Runs a server with probes until the standard input ends. Prints `ready REFERENCE`, then answers
+/// lines:
 ///
 /// | line | answer |
 /// |---|---|
@@ -258,9 +259,9 @@ pub const LAST_SERVER_PROBE: &str = "reply sent";
 
 /// Returns the durations of the stages of requests, in nanoseconds.
 ///
-/// A stage ends at a probe after `from` and up to `to`, and begins at the thread's previous probe.
-/// The result has the stages in the order of the probes. A request that lacks probes counts up to
-/// its last probe.
+/// A stage is the time between two successive probes of one thread, and has the name of the second
+/// probe. The result has the stages between the probes `from` and `to`, in the order of the probes.
+/// For a request without the probe `to`, the stages end at the request's last probe.
 #[must_use]
 pub fn stage_durations(probes: &[PassedProbe], from: &str, to: &str) -> Vec<(String, Vec<u64>)> {
     let mut stages: Vec<(String, Vec<u64>)> = Vec::new();

@@ -21,7 +21,7 @@ use crate::value::SingleValue;
 /// member does not change it.
 pub(crate) const SCHEMA_VERSION: u64 = 1;
 
-/// File name that stands for the standard output.
+/// File name that means the standard output.
 pub(crate) const STANDARD_OUTPUT: &str = "-";
 
 /// Writes results as soon as they are available. Its methods fail if the output cannot be written.
@@ -30,12 +30,13 @@ pub(crate) struct Report<'o> {
     json: Option<Box<dyn Write>>,
     run: String,
     incomplete: bool,
-    /// Figures of benchmarks that have no [verdict](Self::add_verdict) yet. `bounded` holds the single
-    /// numbers with a bound, in the same way.
+    /// Figures of benchmarks without a [verdict](Self::add_verdict) so far.
     figures: Vec<Figure>,
+    /// Single numbers with a bound, of benchmarks without a verdict so far.
     bounded: Vec<SingleValue>,
-    /// Number of goals in the run. `met` counts the goals that are met.
+    /// Number of goals that the verdicts so far have judged.
     goals: u64,
+    /// Number of these goals that are met.
     met: u64,
 }
 
@@ -252,8 +253,8 @@ impl<'o> Report<'o> {
 /// Maximum number of goals for which a verdict also lists the goals that are met.
 const MOST_LISTED: usize = 100;
 
-/// Rounds a value to the digits of the written results. A reader of the results therefore reaches
-/// the same verdict.
+/// Rounds a value to three decimal digits, as in the written results, so that a reader of the
+/// results reaches an equal verdict.
 fn written(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

@@ -109,7 +109,7 @@ impl Summary {
     }
 }
 
-/// Fractions of all calls at which [`cdf_us`] gives the call time.
+/// Fractions of all calls for which [`cdf_us`] returns the call times.
 pub(crate) const CDF_FRACTIONS: [f64; 31] = [
     0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8,
     0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0,

@@ -117,14 +117,13 @@ impl RunningProgram {
 
     /// Returns the next line of the program's output.
     ///
-    /// # Errors
-    /// The output ends, or no line comes in time.
+    /// # Errors The output ends, or no line arrives in time.
     pub(crate) fn line(&mut self, patience: Duration) -> Result<String, Failure> {
         let line = self.line_within(patience)?;
         line.ok_or_else(|| Failure::new(format!("{} has written nothing for {} s", self.name, patience.as_secs())))
     }
 
-    /// Returns the next line, or `None` if no line comes in time.
+    /// Returns the next line, or `None` if no line arrives in time.
     fn line_within(&mut self, patience: Duration) -> Result<Option<String>, Failure> {
         let deadline = clock::now() + patience;
         let mut searched = 0;

@@ -1,7 +1,7 @@
 //! Goals of the hot path: limits on Corelane's calls relative to bare sockets and other ORBs of the
 //! same run.
 //!
-//! This module only judges figures. A missed goal is not a failure of the run.
+//! This module judges figures and measures nothing. A missed goal is not a failure of the run.
 
 use crate::harness::{Figure, FigureLabel, Ratio};
 use crate::placement::CoreChoice;
@@ -76,7 +76,7 @@ enum TargetBound {
     FloorRate(f64),
     /// Maximum ratio to the call time of a baseline with two spinning sides.
     Spin(f64),
-    /// Maximum ratio to the call time of a server and a caller that are equal but do not poll.
+    /// Maximum ratio to the call time of an equal server and an equal caller that never poll.
     NeverPolls(f64),
     /// Maximum ratio to omniORB's call time.
     OmniOrb(f64),
@@ -94,7 +94,8 @@ impl TargetBound {
             let Ratio { with, ratio, .. } = found?;
             Some((*ratio, "x", format!("against {} {}", with.peer, with.config), at_most))
         };
-        // The first ratio is to the baseline; a ratio to a spinning baseline is further behind.
+        // The first ratio compares with the baseline. A ratio to a spinning baseline may follow
+        // later.
         let floor = figure
             .ratios
             .first()
@@ -172,15 +173,15 @@ const GOALS: &[Goal] = &[
     },
 ];
 
-/// Goals of half-sync/half-async beside floods of oneways, with one core for each side. Its
-/// connections take turns at being read and in the queue.
+/// Goals of half-sync/half-async beside floods of oneways, with one core for each side. The server
+/// reads the connections in turn, and the queue serves the connections in turn.
 pub(crate) mod floods {
     /// Maximum number of requests that the server takes during a call of median time. The bound is
     /// two turns of 16 requests of each of 4 floods, one queued request of each of 8 connections,
     /// and 4 running requests.
     pub(crate) const MAX_HALF_SYNC_REQUESTS: f64 = 140.0;
-    /// Maximum 99th percentile of the good clients, relative to that with leader/followers beside
-    /// the same floods.
+    /// Maximum 99th percentile of the good clients, relative to the percentile with
+    /// leader/followers beside the same floods.
     pub(crate) const MAX_HALF_SYNC_P99_RATIO: f64 = 2.0;
 }
 
@@ -306,7 +307,8 @@ mod tests {
         {
             let floor = label("floor", "tcp", "octet", floor);
             let figure = figure(label("Corelane", "tcp", "octet", config), &[(floor, 1.10), (omniorb.clone(), 0.80)]);
-            // On two cores, and where the kernel chooses the cores, the comparison has no bound.
+            // A comparison has a bound only on the cores of its goal. No comparison has one if the
+            // kernel chooses the cores.
             assert_eq!(judged(figure.clone(), ONE), [(1.10, Some(most)), (0.80, Some(0.88)), (0.80, None)]);
             assert_eq!(judged(figure.clone(), BOTH), [(1.10, None), (0.80, None), (0.80, Some(0.40))]);
             assert_eq!(judged(figure, CoreChoice::Any), [(1.10, None), (0.80, None), (0.80, None)]);

@@ -98,8 +98,8 @@ pub(crate) fn baselines(transport: BaselineTransport, options: &BenchOptions) ->
     ways.into_iter().map(|(transport, waiting)| Baseline::start(transport, waiting, options)).collect()
 }
 
-/// Starts the baselines of a transport, and those over `corelane_net` streams and with pipelined
-/// copying.
+/// Starts the [`baselines`] of a transport, and adds baselines over `corelane_net` streams and with
+/// pipelined copying.
 pub(crate) fn baselines_and_streams(
     transport: BaselineTransport,
     options: &BenchOptions,
@@ -113,7 +113,7 @@ pub(crate) fn baselines_and_streams(
     Ok(all)
 }
 
-/// Reports spinning as missing if both sides share a core.
+/// Reports the spinning baseline as missing if both sides share a core.
 pub(crate) fn report_missing_spin(
     bench: &str,
     transport: BaselineTransport,
@@ -153,7 +153,8 @@ pub(crate) const NEVER_POLLS: &str = ", never polls";
 pub(crate) struct CorelaneServer {
     transport: BaselineTransport,
     architecture: ServerArchitecture,
-    /// ORB of the callers if neither they nor the server poll.
+    /// ORB whose callers never poll, for a server that never polls. `None` means that callers and
+    /// server may poll.
     sleeping: Option<Orb>,
     pub(crate) server: RunningProgram,
     pub(crate) reference: String,
@@ -233,8 +234,8 @@ pub(crate) fn transport_of_other_orbs(transport: BaselineTransport) -> BaselineT
     }
 }
 
-/// The servers that benchmarks call over one transport. Shared memory is compared with Unix
-/// sockets: bare ones, Corelane's and those of other ORBs.
+/// The servers that benchmarks call over one transport. The figures for shared memory are compared
+/// with Unix sockets: bare sockets, Corelane's and other ORBs' servers.
 pub(crate) struct Testbed {
     bench: &'static str,
     transport: BaselineTransport,
@@ -246,7 +247,8 @@ pub(crate) struct Testbed {
 pub(crate) struct VariantGroup {
     pub(crate) variants: Vec<Variant>,
     pub(crate) servers: Vec<CorelaneServer>,
-    /// Index of the first Corelane server's variant. Those of the other Corelane servers follow.
+    /// Index of the first Corelane server's variant. The variants of the other Corelane servers
+    /// follow it.
     pub(crate) first: usize,
     /// Index of the variant of the first omniORB server.
     pub(crate) omniorb: Option<usize>,
@@ -340,7 +342,7 @@ impl Testbed {
             if index + polling < servers.len() {
                 against.push(first + index + polling);
             }
-            // For shared memory, the last server is the one over Unix sockets.
+            // For shared memory, the last server is Corelane's server over Unix sockets.
             if server.transport == BaselineTransport::SharedMemory {
                 against.push(first + servers.len() - 1);
             }
@@ -350,8 +352,8 @@ impl Testbed {
             variants.push(Variant { label, subject: Box::new(calls), against });
         }
         if operation.is_oneway() {
-            // Each server has a second variant with batches: oneways wait on their connection and
-            // are sent together.
+            // Each server has a second variant with batches: oneways wait on their connection, and
+            // the ORB sends them together.
             for (server, plain) in servers.iter().zip(first..) {
                 let policies = CallPolicies { sync_scope: Some(SyncScope::None), ..CallPolicies::NONE };
                 let target = target(orb, &server.reference)?.with_policies(policies);
@@ -366,14 +368,14 @@ impl Testbed {
             }
         }
         if self.transport == BaselineTransport::SharedMemory {
-            // A group with two transports has the transport in each configuration's name.
+            // In a group with two transports, each configuration's name begins with the transport.
             let named = variants.iter_mut().filter(|variant| variant.label.transport != "none");
             named.for_each(|variant| prefix_transport(&mut variant.label));
         }
         Ok(VariantGroup { variants, servers, first, omniorb })
     }
 
-    /// Returns dynamic invocation of the first omniORB server.
+    /// Returns the variant that calls the first omniORB server by dynamic invocation.
     pub(crate) fn dynamic(
         &self,
         operation: MeasuredOperation,

@@ -1,7 +1,8 @@
 //! Command lines: the options and positional words of each command, described for clap.
 //!
 //! The help text of a command is written by hand. clap parses the words and generates completions
-//! and manual pages. The descriptions that clap needs are parsed from the help text, so that both
+//! The help text of a command is written by hand. clap parses the words and generates completions
+//! and manual pages. This module takes the descriptions for clap from the help text, so that both
 //! agree.
 
 use std::ffi::OsString;
@@ -137,8 +138,8 @@ pub(crate) fn summary(help: &str, begin: &str) -> String {
     entry.map(|entry| entry.text).unwrap_or_default()
 }
 
-/// Returns a command with the options of its help text. The program of the command parses its words
-/// itself.
+/// Returns a command with the options of its help text, for a command that parses its words without
+/// clap.
 pub(crate) fn from_help(name: &'static str, help: &'static str) -> Command {
     let entries = entries(help);
     let options = entries.iter().flat_map(|entry| entry.forms().map(|form| (form, entry.text.clone())));
@@ -287,7 +288,8 @@ pub(crate) fn parse(
             _ => String::new(),
         };
         let word = context(ContextKind::InvalidArg);
-        // clap names an option as `--at <REFERENCE>`. The message has only the option.
+        // clap names an option as `--at <REFERENCE>`. The message shows the option without the
+        // value's name.
         let name = word.split([' ', '=']).next().unwrap_or_default();
         match error.kind() {
             ErrorKind::DisplayHelp => ArgumentRefusal::Help,

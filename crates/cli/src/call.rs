@@ -217,7 +217,7 @@ fn call(arguments: CallArguments) -> Result<CallOutcome, String> {
 fn asked_for(operation: &str, signature: &Signature, given: Context) -> Result<Option<Context>, String> {
     let context = given.matching(&signature.context);
     if let Some((name, _)) = given.iter().find(|(name, _)| context.get(name).is_none()) {
-        return Err(format!("`{operation}` asks for no property `{name}`"));
+        return Err(format!("the `context` clause of `{operation}` has no property `{name}`"));
     }
     Ok((!signature.context.is_empty()).then_some(context))
 }

@@ -9,8 +9,8 @@ use serde_json::{Value as Json, json};
 
 use crate::text::printable;
 
-/// Limits of an ORB that calls candidates. A `corbaloc:` more than doubles its length as `IOR:`, so
-/// the maximum text is larger.
+/// Limits of an ORB that calls candidates. A `corbaloc:` reference becomes more than twice as long
+/// in its `IOR:` form, so the maximum length of the text is larger.
 pub(crate) const CANDIDATE_LIMITS: Limits =
     Limits { max_reference_text: 4 * Limits::DEFAULT.max_reference_text, ..Limits::DEFAULT };
 

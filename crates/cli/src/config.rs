@@ -7,42 +7,53 @@
 
 mod import;
 mod orb_options;
+mod program;
 
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::vec;
 
 use clap::{ArgAction, ArgMatches, Command};
 use serde_json::{Value as Json, json};
 use toml::de::{DeTable, DeValue};
 
-use crate::arguments::{self, ArgumentRefusal, flag};
+use self::program::ProgramSources;
+use crate::arguments::{self, ArgumentRefusal, flag, option};
 use crate::text::{excerpt, json_text, printable};
 use crate::{DONE, NOT_DONE, TOOLS};
 
 /// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane config show [--json] [COMMAND]...
-       corelane config import [--from omniorb|tao] [FILE]... [-ORBNAME VALUE]...
+       corelane config show [--json] [--environment PREFIX] FILE [-ORBNAME VALUE]...
+       corelane config import [--for programs|commands] [--from omniorb|tao] [FILE]... [-ORBNAME VALUE]...
 
 `show` shows each option of the commands that can be configured, such as `naming serve`, with its value and its source: the
 environment, the configuration file or the default. COMMAND is the beginning of a command's name.
 
+With FILE, whose name has a dot or a slash, `show` checks the configuration of a program and shows its settings. PREFIX is the
+beginning of the program's environment variables. -ORB options are those of the program.
+
 `import` reads omniORB's configuration file, TAO's svc.conf and -ORB options, in files or as words, and prints a configuration
-file. Each option that the commands do not have is named on the standard error, with its place and the reason.
+file. Each option without a counterpart is named on the standard error, with its place and the reason.
 
   show              show the options
   import            convert options of other ORBs
 
   --json            print one JSON object
+  --environment PREFIX
+                    also read the environment variables that begin with PREFIX and _
+  --for programs|commands
+                    whose file to print: that of a program (default), or that of the commands
   --from omniorb|tao
                     the ORB of the files and options, if their first line does not show it
 
-CORELANE_CONFIG names the file. docs/commands.md describes it and the environment.
+CORELANE_CONFIG names the file of the commands. docs/commands.md describes it and the environment, docs/configuration.md those of
+programs.
 
 Exit status: 0 shown or converted, 1 the configuration is refused or a file cannot be read, 2 wrong usage, or a file is
 malformed.
@@ -57,40 +68,63 @@ const MAX_FILE: u64 = 1 << 20;
 
 /// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
-    let show = arguments::command("show", USAGE).args([flag("json"), arguments::positionals("COMMAND")]);
+    let options = [flag("json"), option("environment", "PREFIX"), arguments::positionals("COMMAND")];
+    let show = arguments::command("show", USAGE).args(options);
     let config = arguments::command("config", USAGE).subcommand(show).subcommand(import::command());
     arguments::with_descriptions(config, USAGE)
 }
 
 /// Runs the command with the arguments after `corelane config`.
 pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
-    let is_import = words.as_slice().first().is_some_and(|word| word == "import");
-    let (words, of_orb) = if is_import { import::split(words.collect()) } else { (words.collect(), Vec::new()) };
+    let words: Vec<OsString> = words.collect();
+    if words.first().is_some_and(|word| word == "show") {
+        let (words, of_orb) = program::split(words);
+        let parsed = arguments::parse_subcommand("config", command(), words).map_err(ArgumentRefusal::reason);
+        return match parsed {
+            Ok((_, parsed)) => show(&parsed, of_orb, out),
+            Err(reason) => arguments::print_refusal(reason, USAGE, out),
+        };
+    }
+    let (words, of_orb) = import::split(words);
     let parsed = arguments::parse_subcommand("config", command(), words).map_err(ArgumentRefusal::reason);
     match parsed {
-        Ok((name, parsed)) if name == "import" => import::run(&parsed, of_orb, out),
-        Ok((_, parsed)) => show(&parsed, out),
+        Ok((_, parsed)) => import::run(&parsed, of_orb, out),
         Err(reason) => arguments::print_refusal(reason, USAGE, out),
     }
 }
 
-fn show(parsed: &ArgMatches, out: &mut dyn Write) -> u8 {
+fn show(parsed: &ArgMatches, arguments: Vec<String>, out: &mut dyn Write) -> u8 {
     let is_json = parsed.get_flag("json");
-    let wanted = arguments::texts(parsed, "COMMAND").join(" ");
-    let settings = Settings::read().and_then(|settings| {
-        let is_known = settings.shown(&wanted).next().is_some();
-        let refusal = || format!("there is no command `{}` that can be configured", excerpt(&wanted));
-        if is_known { Ok(settings) } else { Err(refusal()) }
-    });
-    let (status, text) = match settings {
-        Ok(settings) if is_json => (DONE, json_text(&settings.to_json(&wanted))),
-        Ok(settings) => (DONE, settings.to_text(&wanted)),
+    let words = arguments::texts(parsed, "COMMAND");
+    let prefix = arguments::text(parsed, "environment");
+    let refuse = |reason: &str, out: &mut dyn Write| arguments::print_refusal(Some(reason.to_owned()), USAGE, out);
+    let shown = match words.as_slice() {
+        [file] if program::is_file(file) => {
+            let file = parsed.get_one::<OsString>("COMMAND").map(Path::new).unwrap_or(Path::new(file));
+            let sources = ProgramSources { file, prefix, arguments };
+            if is_json { sources.into_json().map(|json| json_text(&json)) } else { sources.into_text() }
+        }
+        words if words.iter().any(|word| program::is_file(word)) => return refuse("more than one file is given", out),
+        _ if prefix.is_some() => return refuse("`--environment` needs a file", out),
+        words => show_commands(&words.join(" "), is_json),
+    };
+    let (status, text) = match shown {
+        Ok(text) => (DONE, text),
         Err(error) if is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
         Err(error) => (NOT_DONE, format!("error: {error}\n")),
     };
     // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes());
     status
+}
+
+/// Returns the options of the commands whose names start with `wanted`, as text or JSON.
+fn show_commands(wanted: &str, is_json: bool) -> Result<String, String> {
+    let settings = Settings::read()?;
+    if settings.shown(wanted).next().is_none() {
+        return Err(format!("there is no command `{}` that can be configured", excerpt(wanted)));
+    }
+    Ok(if is_json { json_text(&settings.to_json(wanted)) } else { settings.to_text(wanted) })
 }
 
 /// An option that can be configured.

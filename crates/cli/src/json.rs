@@ -15,9 +15,9 @@
 //! | any | `{"type": "long", "value": 1}`; without a type: string, boolean, long long or double |
 //! | TypeCodes | the name of a type |
 //!
-//! A value box is shown as the value that it holds. A value that occurred before is
-//! `{"same as": 0}`, with its index in the order of values. A value of another type than the
-//! declared one is `{"type": NAME, "value": ...}`.
+//! A value box is shown as the value inside the box. A value that occurred before is `{"same as":
+//! 0}`, with its index in the order of values. A value of another type than the declared one is
+//! `{"type": NAME, "value": ...}`.
 
 use corelane::{Any, Kind, LongDouble, Octets, TypeCode, Value};
 use corelane_wire::dynamic::{UnionValue, ValueInstance};
@@ -308,7 +308,7 @@ fn own_type<'j>(
                 // An abstract type has no state, so the JSON must name a concrete type.
                 let is_concrete =
                     |own: &TypeCode| own.type_modifier() != Some(ABSTRACT) && own.kind() != Kind::AbstractInterface;
-                found.retain(|(_, own)| is_concrete(&own.unaliased()) && own.can_stand_for(expected));
+                found.retain(|(_, own)| is_concrete(&own.unaliased()) && own.is_substitutable_for(expected));
                 if found.is_empty() {
                     return Err(format!("{} is no {expected}", excerpt(name)));
                 }

@@ -128,7 +128,8 @@ mod tests {
                 }
             }
         });
-        // This option of the compiler has no effect on a call or on captured messages.
+        // The compiler's option `--case-sensitive` has no effect on a call or on captured messages,
+        // so the help texts omit it.
         assert_eq!(hidden, ["corelane call: case-sensitive", "corelane sniff: case-sensitive"]);
     }
 

@@ -68,8 +68,8 @@ fn interfaces(compilation: &Compilation) -> Vec<DefinitionId> {
     model.ids().filter(is_remote).collect()
 }
 
-/// Returns the interfaces with the given name, or else those with the reference's type. Returns
-/// none if neither is given or known.
+/// Returns the interfaces with the given name, or else the interfaces with the reference's type.
+/// Returns none if neither is given or known.
 fn chosen(
     compilation: &Compilation,
     types: &Types<'_>,
@@ -130,8 +130,8 @@ impl ListedInterface {
     }
 }
 
-/// Lists the operations of the named interface, or of the reference's interface, with the inherited
-/// ones. Without both, lists the operations of each interface in the file.
+/// Lists the operations of the named interface, or of the reference's interface, including the
+/// inherited operations. Without both, lists the operations of each interface in the file.
 pub(crate) fn list(
     compilation: &Compilation,
     interface: Option<&str>,

@@ -40,7 +40,7 @@ reference are tried in its order, and the first one that answers is used. Then e
 Exit status: 0 the object is there, 1 it is not, or it does not answer, 2 wrong usage.
 ";
 
-/// Maximum number of rounds. Each round records three times.
+/// Maximum number of rounds. Each round records up to three response times.
 const MAX_ROUNDS: u64 = 1_000_000;
 /// Minimum time-out of a question.
 const MIN_TIMEOUT: Duration = Duration::from_millis(1);
@@ -242,7 +242,7 @@ fn ping(arguments: &PingArguments) -> Result<PingReport, String> {
     Ok(report)
 }
 
-/// Asks an address whether it has the object. Any answer, also a negative one, is a success.
+/// Asks an address whether it has the object. Any answer is a success, even a negative answer.
 fn first_answer(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<ObjectRef, String> {
     let text = candidate.ior.to_text().map_err(|error| error.to_string())?;
     let object = orb.string_to_object(&text).map_err(|error| printable(&error.to_string()))?;
@@ -337,7 +337,7 @@ impl PingReport {
             text += &format!("\n{}: {}", question.name, question.latencies.to_text());
         }
         if self.is_cut {
-            text += "\nthe deadline ended this before all rounds\n";
+            text += "\nthe deadline passed before the last round ended\n";
         }
         text
     }

@@ -317,7 +317,7 @@ mod tests {
         let parsed: serde_json::Value = serde_json::from_str(&chrome(&call(), &[preemption, elsewhere])).unwrap();
         let events = parsed.as_array().unwrap();
         let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
-        // Names of two processes, and of the two threads that passed probes.
+        // The metadata events name two processes, and the two threads that passed probes.
         assert_eq!(of("M").len(), 4);
         assert_eq!(of("X").len(), 5);
         let taken = of("X").into_iter().find(|event| event["name"] == "preempted").unwrap();

@@ -204,7 +204,7 @@ fn operation_is_called_with_the_types_of_its_idl() {
     assert_eq!(json(told(&properties)).1["result"], r#"{"site.name": "north=1", "user": "ann"}"#);
     assert_eq!(json(told(&[])).1["result"], "{}");
     let other = told(&["--context", "other=1"]);
-    assert_eq!(other, (1, "error: `told` asks for no property `other`".to_owned()));
+    assert_eq!(other, (1, "error: the `context` clause of `told` has no property `other`".to_owned()));
     for wrong in ["user", "9=1"] {
         assert_eq!(told(&["--context", wrong]).0, 2);
     }
@@ -217,7 +217,7 @@ fn operation_is_called_with_the_types_of_its_idl() {
     let money = json(call(&["same", r#"{"type": "Money", "value": "-12.50"}"#]));
     assert_eq!(money.1["result"]["value"], json!("-12.50"));
     assert_eq!(json(call(&["same", "plain text"])).1["result"], json!({ "type": "string", "value": "plain text" }));
-    // Values with inherited state, values in boxes, and null.
+    // The values have inherited state, are in boxes, or are null.
     let links = r#"{"type": "Link", "value": {"at": 1, "name": "a", "next": {"at": 2, "name": null, "next": null}}}"#;
     let value = json!({ "at": 1, "name": "a", "next": { "at": 2, "name": null, "next": null } });
     let answer = json(call(&["same", links])).1["result"].clone();
@@ -231,7 +231,7 @@ fn operation_is_called_with_the_types_of_its_idl() {
     assert_eq!(json(call(&["marked", "null"])).1["result"], Json::Null);
     let scoped = json!({ "type": "Shop::Heavy", "value": heavy["value"] });
     assert_eq!(json(call(&["given", &scoped.to_string()])).1["result"], heavy);
-    // A value of another type with an equal name.
+    // This value has another type with an equal name.
     let other = json!({ "type": "valuetype Heavy", "value": { "type": "north", "tons": 3 } });
     assert_eq!(json(call(&["stored", &other.to_string()])).1["result"], other);
     // The content of a box may look like a value with a type name.

@@ -44,27 +44,45 @@ fn examples_of_the_page_print_what_the_page_shows() {
     let omniorb = "InitRef = NameService=corbaname::names.example\n\
                    clientCallTimeOutPeriod = 5000\n\
                    endPoint = giop:tcp::2810\n\
-                   giopMaxMsgSize = 8388608\n";
+                   giopMaxMsgSize = 8388608\n\
+                   traceFile = /var/log/shop\n";
     fs::write(folder.join("omniORB.cfg"), omniorb).expect("written");
-    let program = Path::new(env!("CARGO_BIN_EXE_corelane")).parent().expect("a folder");
-    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
     let page = fs::read_to_string(page).expect("the page is there");
+    let examples = run_examples(&page, &folder, (written, &here));
+    assert_eq!(examples, 21);
+}
+
+/// Runs the examples of a page in a folder, and returns their number. The address `written` of the
+/// page stands for the address `here`.
+fn run_examples(page: &str, folder: &Path, (written, here): (&str, &str)) -> usize {
+    let program = Path::new(env!("CARGO_BIN_EXE_corelane")).parent().expect("a folder");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
     let mut examples = 0;
     for block in page.split("```console\n$ ").skip(1).filter_map(|rest| rest.split("\n```").next()) {
         for example in block.split("\n$ ") {
             let (command, shown) = example.split_once('\n').unwrap_or((example, ""));
-            let command = command.replace(written, &here);
-            let output = Command::new("sh").args(["-c", &command]).env("PATH", &path).current_dir(&folder).output();
+            let command = command.replace(written, here);
+            let output = Command::new("sh").args(["-c", &command]).env("PATH", &path).current_dir(folder).output();
             let output = output.expect("sh starts");
-            let said = String::from_utf8_lossy(&output.stdout).replace(&here, written);
+            let said = String::from_utf8_lossy(&output.stdout).replace(here, written);
             let (lines, pattern): (Vec<&str>, Vec<&str>) = (said.lines().collect(), shown.lines().collect());
             let errors = String::from_utf8_lossy(&output.stderr);
             assert!(is_like(&lines, &pattern), "{command}\n{said}{errors}\nis not\n{shown}");
             examples += 1;
         }
     }
-    assert_eq!(examples, 20);
+    examples
+}
+
+#[test]
+fn examples_of_the_page_about_configurations_print_what_the_page_shows() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("configuration");
+    fs::create_dir_all(&folder).expect("a folder for the test");
+    let page = include_str!("../../../docs/configuration.md");
+    let file = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a file");
+    fs::write(folder.join("shop.toml"), file).expect("written");
+    assert_eq!(run_examples(page, &folder, ("127.0.0.1:2809", "127.0.0.1:2809")), 3);
 }
 
 #[test]

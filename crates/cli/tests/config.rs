@@ -65,7 +65,7 @@ fn faults_in_a_configuration_are_reported() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// The example is that of the documentation.
+/// The configuration is the example in docs/commands.md.
 #[test]
 fn each_option_is_shown_with_its_source() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
@@ -104,8 +104,11 @@ fn imported_options_of_other_orbs_configure_the_commands() {
     let omniorb = file("omniORB.cfg", b"# \xe9\nclientCallTimeOutPeriod = 1500\ngiopMaxMsgSize = 9000\n");
     let tao = file("svc.conf", b"static Server_Strategy_Factory \"-ORBConcurrency reactive\"\n");
     let words = ["-ORBInitRef", "NameService=corbaloc::1.2@127.0.0.1:7/x", "-ORBListenEndpoints", "iiop://:2810"];
-    let output =
-        corelane("", &[], &[&["config", "import", &omniorb, &tao][..], &words, &["-ORBNodelay", "0"]].concat());
+    let output = corelane(
+        "",
+        &[],
+        &[&["config", "import", "--for", "commands", &omniorb, &tao][..], &words, &["-ORBNodelay", "0"]].concat(),
+    );
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     let config = text(&output);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -115,12 +118,12 @@ fn imported_options_of_other_orbs_configure_the_commands() {
     let expected = format!(
         "{}:3: `giopMaxMsgSize = 9000` is not carried over: the commands have no such option; programs set `Limits::max_message_size`\n\
          {}:1: `Server_Strategy_Factory -ORBConcurrency reactive` is not carried over: the commands have no such option; programs set `PoolConfig::dispatch`\n\
-         argument 7: `-ORBNodelay 0` is not carried over: the commands have no such option; programs set `TcpProperties::no_delay`\n",
+         argument 9: `-ORBNodelay 0` is not carried over: the commands have no such option; programs set `TcpProperties::no_delay`\n",
         shown(&omniorb),
         shown(&tao)
     );
     assert_eq!(errors, expected);
-    // The commands take the configuration that was printed.
+    // The commands accept the printed configuration.
     let shown = text(&corelane(&config, &[], &["config", "show"]));
     for line in [
         "naming list --at: corbaloc::1.2@127.0.0.1:7/x ([naming] of the file)",
@@ -147,5 +150,77 @@ fn malformed_options_of_other_orbs_have_status_2_and_no_output() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(status), ""), "{said}");
         assert!(said.starts_with("error: ") && said.ends_with(reason), "{said}");
+    }
+}
+
+#[test]
+fn program_takes_imported_options_of_other_orbs() {
+    let omniorb = file("program.cfg", b"clientCallTimeOutPeriod = 1500\nmaxServerThreadPoolSize = 9\n");
+    let tao = file("program.conf", b"static Server_Strategy_Factory \"-ORBConcurrency reactive -ORBPOALock null\"\n");
+    let words = ["-ORBInitRef", "Clock=corbaloc::1.2@127.0.0.1:7/x"];
+    let output = corelane("", &[], &[&["config", "import", &omniorb, &tao][..], &words].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let reasons: Vec<&str> = errors
+        .lines()
+        .filter_map(|line| line.rsplit_once(" is not carried over: "))
+        .map(|(_, reason)| reason)
+        .collect();
+    assert_eq!(reasons, ["the dispatch architecture has no such number", "no counterpart is known"], "{errors}");
+    let program = file("program.toml", text(&output).as_bytes());
+    let shown = text(&corelane("", &[], &["config", "show", &program]));
+    for line in [
+        "call-timeout: 1500ms (",
+        "pool.main.dispatch: reactive (",
+        "initial-references.Clock: corbaloc::1.2@127.0.0.1:7/x (",
+    ] {
+        assert!(shown.lines().any(|shown| shown.starts_with(line)), "{line}: {shown}");
+    }
+}
+
+#[test]
+fn settings_of_a_program_are_shown_as_json_with_their_sources() {
+    let program = file("shown.toml", b"\ncall-timeout = '5s'\n[pool.main]\nthreads = 2\n");
+    let variables = [("SHOP_ORB_DRAIN_TIMEOUT", "1s"), ("SHOP_ORBIT", "1")];
+    let words = ["config", "show", "--json", "--environment", "SHOP_ORB", &program, "-ORBlisten", "tcp::1"];
+    let output = corelane("", &variables, &words);
+    let shown: Json = serde_json::from_slice(&output.stdout).expect("JSON");
+    let find = |key: &str| {
+        let settings = shown["settings"].as_array().expect("settings");
+        let found = settings.iter().find(|one| one["key"] == key).unwrap_or_else(|| panic!("{key}"));
+        (found["value"].clone(), found["source"].clone(), found["place"].clone())
+    };
+    assert_eq!(find("call-timeout"), ("5s".into(), "file".into(), 2.into()));
+    assert_eq!(find("drain-timeout"), ("1s".into(), "environment".into(), "SHOP_ORB_DRAIN_TIMEOUT".into()));
+    assert_eq!(find("listen"), ("tcp::1".into(), "argument".into(), "-ORBlisten".into()));
+    assert_eq!(find("pool.main.max-queued"), ("1024".into(), "default".into(), Json::Null));
+    assert_eq!((&shown["schema"], &shown["file"]), (&1.into(), &program.as_str().into()));
+    for (words, status, said) in [
+        (
+            &["config", "show", &program, "-ORBcallTimeuot", "1s"][..],
+            1,
+            "error: -ORBcallTimeuot: there is no such setting: the nearest one is `-ORBcallTimeout`\n",
+        ),
+        (
+            &["config", "show", "/nowhere"],
+            1,
+            "error: /nowhere: cannot be read: No such file or directory (os error 2)\n",
+        ),
+        (
+            &["config", "show", "--json", "/nowhere"],
+            1,
+            "{\n  \"error\": \"/nowhere: cannot be read: No such file or directory (os error 2)\",\n  \"schema\": 1\n}\n",
+        ),
+        (&["config", "show", &program, "b.toml"], 2, "error: more than one file is given\n"),
+        (&["config", "show", "--environment", "X"], 2, "error: `--environment` needs a file\n"),
+        (
+            &["config", "import", "--for", "peers", &program],
+            2,
+            "error: `peers` has no configuration: programs or commands\n",
+        ),
+    ] {
+        let output = corelane("", &[], words);
+        assert_eq!(output.status.code(), Some(status), "{words:?}");
+        assert!(text(&output).starts_with(said), "{words:?}: {}", text(&output));
     }
 }

@@ -246,7 +246,7 @@ fn server_admits_tasks_until_its_core_is_full() {
     let other = token.chars().rev().collect::<String>();
     let refused = cores(&["withdraw", &number, &other, at[0], at[1]], "");
     assert_eq!(status(&refused), 1);
-    assert!(text(&refused).contains("the token is not that of this task"), "{}", text(&refused));
+    assert!(text(&refused).contains("the token does not belong to this task"), "{}", text(&refused));
     let withdrawn = cores(&["withdraw", &number, token, at[0], at[1]], "");
     assert_eq!((status(&withdrawn), text(&withdrawn).as_str()), (0, ""));
     let shown = cores(&["snapshot", at[0], at[1]], "");

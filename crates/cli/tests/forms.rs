@@ -176,7 +176,7 @@ fn call_takes_options_up_to_the_operation_and_arguments_after_it() {
     let dead = "corbaloc::127.0.0.1:1/x";
     for (words, reason) in [
         // Options may precede or follow the reference, and may be joined with their value. The last
-        // one counts.
+        // value of an option counts.
         (&["--idl", &idl, dead, "what"][..], "`what`"),
         (&[dead, "--idl", &idl, "what"], "`what`"),
         (&["-Ifolder", "-DX", "-D", "Y=1", "-I", "folder", "--idl-4", "--idl", &idl, dead, "what"], "`what`"),

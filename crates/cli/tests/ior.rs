@@ -153,7 +153,7 @@ fn references_come_from_files_words_and_the_standard_input() {
 
 #[test]
 fn huge_and_damaged_references_are_shown_or_refused() {
-    // The largest accepted text, a longer text, and a shortened text.
+    // The cases are the largest accepted text, a longer text, and a shortened text.
     let key = |octets: usize| format!("corbaloc::h/{}", "k".repeat(octets));
     for (name, reference, expected) in [
         ("largest", key((1 << 20) - 12), 0),

@@ -130,7 +130,7 @@ fn naming_commands_work_as_documented() {
     let tree = "a\\/b\\.c\nshop/\n  old.ctx/\n  orders.obj\n  up/\n    a\\/b\\.c\n    shop/ (a context above)\n";
     assert_eq!(server.done(&["tree"]), tree);
     assert_eq!(server.done(&["resolve", r"shop/up/a\/b\.c"]), fs::read_to_string(&ior).unwrap());
-    // A corbaname URL can be used as a reference, and a context of another server as a name server.
+    // A corbaname URL can name the server in `--at`, and the object in `rebind`.
     let name = format!("corbaname::1.2@127.0.0.1:{}#shop", server.port());
     assert_eq!(
         String::from_utf8(corelane(&["naming", "list", "--at", &name]).stdout).unwrap(),
@@ -178,8 +178,8 @@ fn naming_commands_work_as_documented() {
     assert!(server.refused(&["unbind", "shop"]).starts_with("error: NO_PERMISSION"));
 }
 
-/// Returns true if a line is equal to the line of the page. In the page a final `...` stands for
-/// any text.
+/// Returns true if a line is equal to the line of the page. In the page a final `...` matches any
+/// text.
 fn is_shown(line: &str, shown: &str) -> bool {
     shown.strip_suffix("...").map_or(line == shown, |start| line.starts_with(start))
 }
@@ -385,8 +385,8 @@ impl Client {
         }
     }
 
-    /// Compares the names with those of a restarted server. All acknowledged changes must be there.
-    /// The last change must be complete or absent.
+    /// Compares the names of this client with the names in a restarted server. All acknowledged
+    /// changes must be there. The last change must be complete or absent.
     fn check(&mut self, root: &NamingContextExtRef) {
         for index in 0..self.names.len() {
             let found = match root.resolve(&self.name(index)) {

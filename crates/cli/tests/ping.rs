@@ -302,7 +302,7 @@ fn doctor_reports_that_a_working_object_can_be_called() {
         assert!(said.contains(part), "{part} in {said}");
     }
     assert!(!said.contains("\nNO "), "{said}");
-    // One reachable address is enough.
+    // An object can be called if one of its addresses is reachable.
     let url = format!("corbaloc::1.2@{},:1.2@127.0.0.1:{}/NameService", refused(), server.port);
     let (status, found) = finding(&url, "route");
     assert_eq!((status, &found["profile"], &found["verdict"]), (0, &1.into(), &"no".into()));
@@ -360,7 +360,8 @@ fn doctor_reports_faults_of_addresses_names_and_objects() {
         assert_eq!(status(&output), 0, "{}", text(&output));
         text(&output).trim().to_owned()
     };
-    // Only TLS, a missing socket, a transport of another ORB, and no common code set.
+    // Each reference has one obstacle: only TLS, a missing socket, a transport of another ORB, or
+    // no common code set.
     let ssl = made(&["--address", "h:0", "--key", "k", "--component", "20=000000660006138800"]);
     assert!(finding(&ssl, "transport").1["found"].as_str().unwrap().contains("TLS"));
     let unix = made(&["--address", "uiop:/nowhere/socket", "--key", "k"]);

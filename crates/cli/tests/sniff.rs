@@ -172,7 +172,7 @@ fn gap_and_truncated_file_are_reported() {
     let lines = shown(&[&path]);
     let gaps: Vec<&Json> = lines.iter().filter_map(|line| line.get("lost_octets")).collect();
     assert_eq!(gaps, [&Json::from(lost)]);
-    // Requests after the gap have their replies again.
+    // After the gap, replies are matched with their requests again.
     let alone = lines.iter().filter(|line| line["kind"] == "Reply" && line["operation"].is_null()).count();
     assert!(alone == 1 && !lines.iter().any(|line| line["operation"] == "cube_octet"), "{lines:?}");
     let said = text(&corelane(&["sniff", &path]));

@@ -37,7 +37,7 @@ fn folder(name: &str) -> PathBuf {
 struct Service(Child);
 
 impl Service {
-    /// Sends SIGTERM and returns whether the exit status is 0.
+    /// Sends SIGTERM. Returns true if the exit status is 0.
     fn stop(mut self) -> bool {
         let sent = Command::new("kill").arg(self.0.id().to_string()).status().expect("kill starts");
         sent.success() && self.0.wait().expect("the service ends").success()
@@ -64,7 +64,7 @@ fn start(settings: &BTreeMap<&str, &str>, folder: &Path, notify: &Path) -> Servi
     assert!(!command.contains(['$', '%', '"']), "the test does not expand all of {command}");
     let mut words = command.split(' ');
     assert_eq!(words.next(), Some(INSTALLED));
-    // The unit's EnvironmentFile changes the address in the same way.
+    // The test sets the address by an environment variable, as the unit's EnvironmentFile can.
     assert!(settings["EnvironmentFile"].starts_with(OPTIONAL));
     environment.push(("CORELANE_NAMING_SERVE_LISTEN", PathBuf::from("tcp:127.0.0.1:0")));
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
@@ -86,7 +86,8 @@ fn unit_of_the_name_server_reports_its_start_and_ends_on_sigterm() {
     let settings = service(&unit);
     assert_eq!(settings["Type"], "notify");
     let folder = folder("systemd");
-    // The path of a socket has a maximum length.
+    // The path of a socket has a maximum length, so the socket is in the folder for temporary
+    // files.
     let notify = std::env::temp_dir().join(format!("corelane-notify-{}", std::process::id()));
     let _ = fs::remove_file(&notify);
     let socket = UnixDatagram::bind(&notify).expect("a socket");
@@ -97,7 +98,7 @@ fn unit_of_the_name_server_reports_its_start_and_ends_on_sigterm() {
         String::from_utf8_lossy(&state[..length]).into_owned()
     };
     let reference = folder.join("RUNTIME_DIRECTORY").join(settings["RuntimeDirectory"]).join("names.ior");
-    // The second start shows that the store is in the folder that systemd keeps.
+    // The second start shows that the store is in the folder that systemd preserves.
     for expected in ["", "shop/\n"] {
         let service = start(&settings, &folder, &notify);
         assert_eq!(receive(), "READY=1\n");
@@ -112,7 +113,7 @@ fn unit_of_the_name_server_reports_its_start_and_ends_on_sigterm() {
     let _ = fs::remove_file(&notify);
 }
 
-/// The syntax of the unit, where systemd's own tool is installed.
+/// Checks the syntax of the unit, if systemd's own tool is installed.
 #[test]
 fn systemd_accepts_the_unit() {
     let Ok(version) = Command::new("systemd-analyze").arg("--version").output() else {

@@ -338,11 +338,11 @@ pub struct AnnotationMember {
 /// `in`, `out` or `inout`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// From the client.
+    /// The client passes the value to the server.
     In,
-    /// To the client.
+    /// The server passes the value to the client.
     Out,
-    /// To the server and back to the client.
+    /// The client passes the value to the server, which passes it back.
     InOut,
 }
 

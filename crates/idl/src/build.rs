@@ -50,17 +50,17 @@ impl Builder {
         self
     }
 
-    /// Keeps names that differ only in case distinct, with a warning. IDL forbids such names, but
-    /// some published IDL has them.
+    /// Treats names that differ only in case as different names, with a warning. IDL forbids such
+    /// names, but some published IDL has them.
     #[must_use]
     pub fn case_sensitive(mut self) -> Self {
         self.options.case_sensitive = true;
         self
     }
 
-    /// Lets generated structures, unions, enumerations, exceptions and values derive another trait,
-    /// such as `serde::Serialize`. The crate that includes the code must depend on the crate in the
-    /// path.
+    /// Lets generated structures, unions, enumerations, exceptions and values derive a trait of
+    /// another crate, such as `serde::Serialize`. The crate that includes the generated code must
+    /// depend on that crate.
     ///
     /// A type derives the trait if all its parts are numbers, strings, maps, arrays of up to 32
     /// elements, sequences (except of octets), or other types that derive the trait. Sequences of
@@ -152,12 +152,12 @@ fn is_generated(path: &Path, out_dir: Option<&Path>) -> bool {
 }
 
 thread_local! {
-    /// The output files so far with their source files. All builders of a build script write to one
-    /// `OUT_DIR`.
+    /// The output files that this thread has written, each with its source file. All builders of a
+    /// build script may write to one folder, usually `OUT_DIR`.
     static WRITTEN: RefCell<HashMap<PathBuf, PathBuf>> = RefCell::new(HashMap::new());
 }
 
-/// Returns the name of the Rust file for an IDL file: only the last extension is replaced.
+/// Returns the name of the Rust file for an IDL file: `rs` replaces the last extension.
 pub(crate) fn output_name(file: &Path) -> PathBuf {
     let mut name = file.file_stem().unwrap_or_default().to_owned();
     name.push(".rs");

@@ -23,11 +23,12 @@ pub struct CompileOptions {
     /// Accepts features of IDL 4 that CORBA 3 forbids, such as empty structures and octets as
     /// discriminators. Default: `false`.
     pub idl_4: bool,
-    /// Keeps names that differ only in case distinct, with a warning. Otherwise such names count as
-    /// one name, and two of them in one scope are an error. Default: `false`.
+    /// Treats names that differ only in case as different names, with a warning. If false, two such
+    /// names in one scope are an error. Default: `false`.
     pub case_sensitive: bool,
-    /// Further traits, such as `serde::Serialize`. A generated type derives them if all its parts
-    /// are types of Rust's standard library. Default: empty.
+    /// Traits of other crates that generated types derive, such as `serde::Serialize`.
+    /// [`Builder::derive`](crate::Builder::derive) describes the types that can derive them.
+    /// Default: empty.
     pub derives: Vec<String>,
     /// IDL modules and files whose Rust code exists elsewhere, each with its Rust path. A module is
     /// written `A::B`; a file is named by the end of its path. Default: empty.
@@ -36,14 +37,14 @@ pub struct CompileOptions {
     pub limits: CompilerLimits,
 }
 
-/// The result of the front end.
+/// The result of preprocessing, parsing and resolving one file.
 #[derive(Debug)]
 pub struct Compilation {
-    /// The files read.
+    /// The files that the compiler read.
     pub sources: SourceMap,
-    /// Names and literals.
+    /// The texts of names and literals.
     pub symbols: Symbols,
-    /// All declarations that were understood.
+    /// The declarations, without those that the compiler refused.
     pub model: Model,
     /// Errors and warnings.
     pub diagnostics: Diagnostics,
@@ -55,8 +56,8 @@ pub struct Compilation {
 
 impl CompileOptions {
     /// Applies a command-line argument and returns true if it is a compilation option: `-I DIR`,
-    /// `-D NAME[=VALUE]`, `--idl-4` or `--case-sensitive`. The value of `-I` and `-D` may be a part
-    /// of the word; otherwise the value is the next item of `rest`.
+    /// `-D NAME[=VALUE]`, `--idl-4` or `--case-sensitive`. The value of `-I` or `-D` is the end of
+    /// `word` (`-Iidl`) or the next item of `rest`.
     ///
     /// # Errors
     ///
@@ -135,8 +136,16 @@ impl Compilation {
         let model = resolve(&tree, limits, options.idl_4, &mut symbols, &mut diagnostics);
         diagnostics.sort(&sources);
         let (derives, externals) = (options.derives.clone(), options.externals.clone());
-        let compilation =
-            Self { sources, symbols, model, diagnostics, text, longest_output: limits.max_output, derives, externals };
+        let compilation = Self {
+            sources,
+            symbols,
+            model,
+            diagnostics,
+            text,
+            longest_output: limits.max_output_bytes,
+            derives,
+            externals,
+        };
         (compilation, tree)
     }
 

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 pub enum Severity {
     /// The source is refused.
     Error,
-    /// The source is accepted, but probably not as intended.
+    /// The source is accepted, but it probably has another meaning than intended.
     Warning,
 }
 
@@ -27,7 +27,7 @@ pub struct Diagnostic {
     pub span: Span,
     /// A label for the text at [`span`](Self::span); may be empty.
     pub label: String,
-    /// Other relevant locations, each with its label.
+    /// Relevant locations besides [`span`](Self::span), each with its label.
     pub related: Vec<(Span, String)>,
     /// Facts that explain the message.
     pub notes: Vec<String>,
@@ -53,7 +53,8 @@ impl Diagnostic {
         }
     }
 
-    /// Creates a message about source that is accepted, but probably not as intended.
+    /// Creates a message about source that is accepted, but probably has another meaning than
+    /// intended.
     #[must_use]
     pub fn warning(span: Span, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(span, message) }
@@ -126,8 +127,8 @@ impl Diagnostic {
         let mut windows: Vec<Window> = Vec::new();
         for (span, label, kind) in places {
             let file = sources.file(sources.file_of(span));
-            let start = (span.start - file.start()) as usize;
-            let end = (span.end.saturating_sub(file.start()) as usize).min(file.text.len());
+            let start = (span.start - file.start_position()) as usize;
+            let end = (span.end.saturating_sub(file.start_position()) as usize).min(file.text.len());
             // The parser may point at the last byte of the previous token, which may be inside a
             // character.
             let start = file.text.floor_char_boundary(start.min(end));
@@ -137,7 +138,8 @@ impl Diagnostic {
                 end = start + length.max(1);
             }
             let (first, last) = lines_around(&file.text, start, end);
-            let location = sources.location(Span { start: file.start() + u32::try_from(first).unwrap_or(0), ..span });
+            let location =
+                sources.location(Span { start: file.start_position() + u32::try_from(first).unwrap_or(0), ..span });
             let path = location.path.display().to_string();
             let known = windows.iter_mut().find(|window| window.path == path && window.close_to(first, last));
             match known {
@@ -275,8 +277,8 @@ impl Diagnostics {
             Severity::Error => self.errors += 1,
             Severity::Warning => self.warnings += 1,
         }
-        // The limit of errors stops compilation. Further warnings are only hidden, because later
-        // source may contain errors.
+        // The compilation stops at the maximum number of errors. At the maximum number of warnings
+        // it continues and hides the further warnings, because later source may contain errors.
         self.full = self.errors >= Self::MAX_PER_SEVERITY;
         if diagnostic.severity == Severity::Error || self.warnings <= Self::MAX_PER_SEVERITY {
             self.list.push(diagnostic);

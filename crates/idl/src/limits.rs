@@ -1,7 +1,7 @@
 //! Bounds that stop accidental or malicious source from using unbounded memory or time.
 
-/// The maxima that the compiler accepts. A source that exceeds one of them is refused, and the
-/// message names the maximum.
+/// Maximum sizes of the source, of its parts, and of the generated code. The compiler refuses a
+/// source that exceeds one of them, with a message that names the maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompilerLimits {
     /// Depth of nested `#include`s. Stops a file that includes itself without a guard. Default:
@@ -29,7 +29,7 @@ pub struct CompilerLimits {
     /// are multiplied. Default: 268,435,456.
     pub max_array_elements: u64,
     /// Size of the generated Rust code in bytes. Default: 64 MiB.
-    pub max_output: usize,
+    pub max_output_bytes: usize,
 }
 
 impl Default for CompilerLimits {
@@ -44,7 +44,7 @@ impl Default for CompilerLimits {
             max_bases: 200,
             max_operations: 10_000,
             max_array_elements: 1 << 28,
-            max_output: 64 << 20,
+            max_output_bytes: 64 << 20,
         }
     }
 }

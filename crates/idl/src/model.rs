@@ -45,7 +45,8 @@ pub struct Definition {
     pub local: bool,
     /// The last typedef before the actual type, for a typedef of another typedef.
     pub(crate) last_alias: Option<DefinitionId>,
-    /// Number of elements in each value. The sizes of nested arrays are multiplied.
+    /// Number of array elements in one value of this type. The sizes of nested arrays are
+    /// multiplied.
     pub(crate) elements: u64,
     /// The annotations in front of the definition.
     pub annotations: Vec<Annotation>,
@@ -286,7 +287,7 @@ pub struct OperationDeclaration {
     /// The names of the operation's context properties.
     pub context: Vec<String>,
     /// `@wcet`: the operation's maximum processor time, in microseconds.
-    pub worst_case: Option<u32>,
+    pub wcet_microseconds: Option<u32>,
 }
 
 /// A parameter.
@@ -393,7 +394,7 @@ impl Model {
 
     /// Returns the type behind all typedefs.
     #[must_use]
-    pub fn resolved<'m>(&'m self, mut ty: &'m Type) -> &'m Type {
+    pub fn unaliased<'m>(&'m self, mut ty: &'m Type) -> &'m Type {
         while let Type::Named(id) = ty
             && let DefinitionKind::Typedef(of) = &self.get(*id).kind
         {
@@ -407,8 +408,8 @@ impl Model {
 
     /// Returns the definition that a type names, behind all typedefs.
     #[must_use]
-    pub fn resolved_definition(&self, ty: &Type) -> Option<DefinitionId> {
-        match self.resolved(ty) {
+    pub fn unaliased_definition(&self, ty: &Type) -> Option<DefinitionId> {
+        match self.unaliased(ty) {
             Type::Named(id) => Some(*id),
             _ => None,
         }

@@ -141,7 +141,8 @@ struct DeclarationResolver<'r> {
     prefixes: Vec<Arc<str>>,
     /// Forward declarations with their locations.
     announced: Vec<(DefinitionId, Span)>,
-    /// Names that were not found, with their scopes. A later declaration may explain them.
+    /// Names that were not found, with their scopes. At the end, `explain_unknown` adds the likely
+    /// meaning to the errors about them.
     unknown: Vec<(ScopedName, ScopeId)>,
     /// Numbers of the repeated file inclusions that were already reported.
     read_again: HashSet<u32>,
@@ -153,7 +154,7 @@ struct DeclarationResolver<'r> {
     inherited: Option<(DefinitionId, SymbolMap<Inherited>)>,
     /// The parameters of the annotations that the source declares.
     annotations: HashMap<DefinitionId, Vec<annotation::AnnotationParameter>>,
-    /// True if a definition was added. A later import is refused.
+    /// True after the first definition. An `import` after a definition is an error.
     defined_anything: bool,
 }
 
@@ -257,14 +258,14 @@ impl DeclarationResolver<'_> {
     }
 
     fn entry(&self, scope: ScopeId, name: Symbol) -> Option<ScopeEntry> {
-        self.scopes[scope.0].names.get(&self.symbols.folded(name)).copied()
+        self.scopes[scope.0].names.get(&self.symbols.case_folded(name)).copied()
     }
 
     /// Declares a name in a scope, or reports why it cannot be declared.
     fn declare(&mut self, scope: ScopeId, name: Name, what: ScopeItem) {
-        let folded = self.symbols.folded(name.symbol);
+        let folded = self.symbols.case_folded(name.symbol);
         if let Some(owner) = self.scopes[scope.0].owner
-            && self.symbols.folded(self.model.get(owner).name) == folded
+            && self.symbols.case_folded(self.model.get(owner).name) == folded
         {
             let (text, kind, span) = (self.text(name.symbol), self.what_is(owner), self.model.get(owner).span);
             let message = format!("`{text}` has the name of the {kind} it is declared in");
@@ -273,8 +274,9 @@ impl DeclarationResolver<'_> {
                 self.model.get(owner).kind,
                 DefinitionKind::Struct(_) | DefinitionKind::Exception(_) | DefinitionKind::Union(_)
             );
-            // A member cannot be referred to, so its name is never ambiguous. Such a name causes
-            // only a warning, because the OMG's Security.idl contains such names.
+            // IDL cannot refer to a member, so a member with the name of its structure in another
+            // case is never ambiguous. It causes a warning and not an error, because the OMG's
+            // Security.idl has such members.
             let lenient = data && !exact && what == ScopeItem::Member;
             let diagnostic =
                 if lenient { Diagnostic::warning(name.span, message) } else { Diagnostic::error(name.span, message) };
@@ -347,7 +349,7 @@ impl DeclarationResolver<'_> {
         if !inherits {
             return LookUpResult::Nothing;
         }
-        let folded = self.symbols.folded(name);
+        let folded = self.symbols.case_folded(name);
         if let Some(found) = self.scopes[scope.0].inherited.get(&folded) {
             return *found;
         }
@@ -465,7 +467,7 @@ impl DeclarationResolver<'_> {
     /// Fixes the meaning of a name in its scope, and in the enclosing scopes up to the outermost
     /// scope that is not a module.
     fn introduce(&mut self, entry: ScopeEntry, scope: ScopeId, found_in: ScopeId) {
-        let folded = self.symbols.folded(entry.symbol);
+        let folded = self.symbols.case_folded(entry.symbol);
         let mut here = scope;
         loop {
             // Only a use directly in a module introduces the name there; a use in a nested scope
@@ -589,7 +591,7 @@ enum LookUpResult {
     Several(DefinitionId, DefinitionId),
 }
 
-/// Returns the IDL name of a type from another language.
+/// Returns the IDL type that corresponds to a type name of another language.
 fn foreign(text: &str) -> Option<&'static str> {
     Some(match text {
         "bool" => "boolean",

@@ -198,7 +198,8 @@ impl<'c> Generator<'c> {
         let all = || self.model().ids().filter(|id| !self.is_built_in(*id));
         let direct: Vec<DefinitionId> = all().filter(|id| self.unsupported_reason(*id).is_some()).collect();
         for id in self.model().ids() {
-            // Native types of the ORB that have no declaration.
+            // A native type that the ORB defines without a declaration, except TypeCode, has no
+            // mapping.
             let built_in = self.is_built_in(id) && !self.is_type_code(&Type::Named(id));
             if built_in && matches!(self.model().get(id).kind, DefinitionKind::Native) {
                 self.unsupported.insert(id, "a native type");

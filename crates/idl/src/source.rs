@@ -181,7 +181,7 @@ impl SourceMap {
 impl SourceFile {
     /// Returns the position of the first byte in the shared space.
     #[must_use]
-    pub fn start(&self) -> u32 {
+    pub fn start_position(&self) -> u32 {
         self.start
     }
 
@@ -234,7 +234,7 @@ mod tests {
         let mut map = SourceMap::default();
         map.add(Path::new("a.idl"), b"one\ntwo\n".to_vec());
         let second = map.add(Path::new("b.idl"), b"\xe9\xe9 x\n".to_vec());
-        let start = second.map_or(0, |id| map.file(id).start());
+        let start = second.map_or(0, |id| map.file(id).start_position());
         let span = Span { start: start + 5, end: start + 6 };
         assert_eq!(map.text(span), "x");
         let location = map.location(span);

@@ -194,7 +194,7 @@ impl Symbols {
     /// Returns the symbol under which a scope stores a name: the lower-case text, or the text
     /// itself in case-sensitive mode. Names with equal folded symbols collide.
     #[must_use]
-    pub fn folded(&self, symbol: Symbol) -> Symbol {
+    pub fn case_folded(&self, symbol: Symbol) -> Symbol {
         if self.case_sensitive { symbol } else { self.lower_case(symbol) }
     }
 

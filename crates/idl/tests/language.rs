@@ -21,7 +21,7 @@ fn meaning(compilation: &Compilation) -> String {
         match &definition.kind {
             DefinitionKind::Constant(_, ConstantValue::Enumerator(id)) => write!(lines, " = {}", id_of(*id)).unwrap(),
             DefinitionKind::Constant(_, value) => write!(lines, " = {value:?}").unwrap(),
-            DefinitionKind::Typedef(ty) => match compilation.model.resolved(ty) {
+            DefinitionKind::Typedef(ty) => match compilation.model.unaliased(ty) {
                 Type::Named(id) => write!(lines, " {}", id_of(*id)).unwrap(),
                 other => write!(lines, " {}", format!("{other:?}").split("Named").next().unwrap_or_default()).unwrap(),
             },

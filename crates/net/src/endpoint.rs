@@ -54,21 +54,21 @@ impl OtherAddress {
         is_valid.then(|| OtherAddress(text.to_owned()))
     }
 
-    /// Returns the scheme, by which a transport recognises its addresses. For `pipe:x` it is
+    /// Returns the scheme, by which a transport recognises its addresses. The scheme of `pipe:x` is
     /// `pipe`.
     #[must_use]
     pub fn scheme(&self) -> &str {
         self.parts().0
     }
 
-    /// Returns the address without the scheme. For `pipe:x` it is `x`.
+    /// Returns the address without the scheme. The result for `pipe:x` is `x`.
     #[must_use]
     pub fn address(&self) -> &str {
         self.parts().1
     }
 
-    /// Returns this address with `suffix` appended. If the suffix contains NUL, the address stays
-    /// unchanged.
+    /// Returns this address with `suffix` appended. If the suffix contains NUL, the result
+    /// equals this address.
     #[must_use]
     pub fn with_suffix(&self, suffix: &str) -> Self {
         OtherAddress::parse(&format!("{self}{suffix}")).unwrap_or_else(|| self.clone())
@@ -107,22 +107,24 @@ impl Endpoint {
         Endpoint::SharedMemory { path: path.into() }
     }
 
-    /// Returns the endpoint `scheme:address` of an added transport. `None` if one of them is not
-    /// valid (see [`OtherAddress`]).
+    /// Returns the endpoint `scheme:address` of an added transport. `None` if the scheme or the
+    /// address is not valid (see [`OtherAddress`]).
     #[must_use]
     pub fn other(scheme: &str, address: &str) -> Option<Self> {
         let found = OtherAddress::parse(&format!("{scheme}:{address}"))?;
-        // If the schemes differ, the given scheme contains a colon.
+        // The schemes differ if the argument `scheme` contains a colon.
         (found.scheme() == scheme).then_some(Endpoint::Other(found))
     }
 
     /// Returns true if only this machine can reach the endpoint: a path, a loopback address or
-    /// `localhost`. Other host names count as reachable from outside and are not looked up.
+    /// `localhost`. The function does not look up other host names, and regards them as reachable
+    /// from other machines.
     ///
-    /// Endpoints of added transports count as reachable from other machines. If a real-time lane
-    /// without a ceiling listens at one, the ORB reports this (`Event::ReachableLane`), and the
-    /// lowest lane accepts its connections. The ceiling of a connection depends on
-    /// [`Stream::is_peer_local`](crate::Stream::is_peer_local) instead.
+    /// It also regards endpoints of added transports as reachable from other machines. If a
+    /// real-time lane without a ceiling listens at such an endpoint, the ORB reports this
+    /// (`Event::ReachableLane`), and the lowest lane accepts the endpoint's connections. The
+    /// ceiling of a single connection does not depend on this function, but on
+    /// [`Stream::is_peer_local`](crate::Stream::is_peer_local).
     #[must_use]
     #[cold]
     pub fn is_local(&self) -> bool {

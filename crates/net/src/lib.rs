@@ -1,9 +1,10 @@
 //! Transports: the connections over which ORBs exchange bytes.
 //!
-//! A [`Stream`] is one connection, a [`Listener`] accepts connections, and a [`Transport`] makes
-//! both for the [`Endpoint`]s that it supports. The ORB uses only these traits. So a transport may
-//! have no descriptor (a simulation), or a descriptor that only signals events (shared memory). The
-//! documentation of [`Transport`] explains how to write a transport.
+//! A [`Stream`] is one connection, a [`Listener`] accepts connections, and a [`Transport`] creates
+//! streams and listeners for the [`Endpoint`]s that it supports. The ORB uses these traits and no
+//! particular transport. So a transport may have no descriptor (a simulation), or a descriptor that
+//! only signals events (shared memory). The documentation of [`Transport`] explains how to write a
+//! transport.
 //!
 //! This crate knows nothing of GIOP and never interprets the bytes that it carries.
 //!
@@ -22,7 +23,7 @@ mod spin;
 mod stream;
 mod transport;
 
-/// The clock of deadlines, which transports get.
+/// The clock in which deadlines are passed to transports.
 pub use corelane_sys::clock::Monotonic;
 pub use endpoint::{Endpoint, OtherAddress};
 pub use properties::ConnectionProperties;

@@ -1,9 +1,9 @@
-//! A transport inside the process, for tests, whose streams have no descriptor. Code that works
-//! over this transport also works over shared memory or a polled network card.
+//! A transport inside the process, for tests. Its streams have no descriptor, so a test over this
+//! transport shows that the tested code works without one.
 //!
-//! Its endpoints are Unix socket paths below `/mock/`, so an ORB can use it beside the real
-//! transports. Each [`MockTransport`] is a network of its own. Its listeners have a descriptor,
-//! because accepting is not on the hot path.
+//! Its endpoints are Unix socket paths below `/mock/`, so an ORB can use it together with the real
+//! transports. Each [`MockTransport`] has endpoints of its own, which other values of the type
+//! cannot reach. Its listeners have a descriptor, because [`Listener::readiness`] must return one.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -37,7 +37,10 @@ impl MockTransport {
     fn path(endpoint: &Endpoint) -> io::Result<&Path> {
         match endpoint {
             Endpoint::Unix { path } if path.starts_with(PATH_PREFIX) => Ok(path),
-            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} is no endpoint of the mock"))),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{endpoint} is not an endpoint of the mock transport"),
+            )),
         }
     }
 }
@@ -140,8 +143,8 @@ impl Default for Pipe {
 }
 
 impl Pipe {
-    /// Calls `work` until it returns a result or the wait ends. Then reports the change to the
-    /// other end.
+    /// Calls `work` until it returns a result or the wait ends. If `work` returned a result, wakes
+    /// the end `other` and calls its callback.
     fn when<T>(
         &self,
         other: PipeEnd,
@@ -177,8 +180,8 @@ impl Pipe {
         self.tell(state, other);
     }
 
-    /// Wakes the waiting threads and calls the callback of `end`, after a change that affects this
-    /// end.
+    /// Wakes the waiting threads and calls the callback of `end`. The caller has changed the pipe
+    /// in a way that affects this end.
     fn tell(&self, state: MutexGuard<'_, PipeState>, end: PipeEnd) {
         let report = match end {
             PipeEnd::Reader => state.reader.clone(),
@@ -202,7 +205,7 @@ impl fmt::Debug for Pipe {
 struct MockStream {
     incoming: Arc<Pipe>,
     outgoing: Arc<Pipe>,
-    /// Coarse time-outs of receiving and sending.
+    /// Coarse time-outs of receiving (first) and sending (second).
     timeouts: Mutex<(Duration, Duration)>,
 }
 

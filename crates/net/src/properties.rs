@@ -1,16 +1,16 @@
 //! Properties of connections that a program may request from a transport.
 
-/// Requested properties of connections; `None` keeps the transport's default. A transport ignores
-/// properties that do not apply to it.
+/// Properties that a program requests for connections. With `None` a property has the transport's
+/// default. A transport ignores properties that do not apply to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ConnectionProperties {
-    /// Size of the kernel's send buffer in bytes, without the kernel's overhead; bounded by the
-    /// system.
+    /// Size of the kernel's send buffer in bytes, without the kernel's overhead. The system limits
+    /// the size.
     pub send_buffer_size: Option<u32>,
-    /// Size of the kernel's receive buffer in bytes, without the kernel's overhead; bounded by the
-    /// system.
+    /// Size of the kernel's receive buffer in bytes, without the kernel's overhead. The system
+    /// limits the size.
     pub receive_buffer_size: Option<u32>,
-    /// If true, the kernel probes idle connections, at the system's intervals.
+    /// If true, the kernel probes idle connections at the system's default intervals.
     pub keep_alive: Option<bool>,
     /// If true, the connection reaches only hosts that need no gateway.
     pub dont_route: Option<bool>,

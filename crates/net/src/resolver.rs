@@ -3,16 +3,16 @@
 //! The system's resolver cannot be interrupted. Each look-up therefore has a thread of its own, and
 //! the caller waits for it until the caller's deadline at the latest.
 //!
-//! After its caller has left, a look-up continues until the system's resolver answers, 5 to 30
-//! seconds with its usual settings. No thread waits for it, not even at the end of the ORB. The
-//! answer serves callers that ask before it comes or shortly afterwards. So callers with short
-//! deadlines get a result even from a slow name server.
+//! When a caller's deadline has passed, its look-up continues until the system's resolver answers,
+//! which takes 5 to 30 seconds with usual settings. No thread waits for this, not even when the ORB
+//! ends. The answer serves all calls for the same name that begin before it comes or within ten
+//! seconds afterwards. So callers with short deadlines get a result even from a slow name server.
 //!
 //! The threads run in the ordinary scheduling class, even for a caller with a high priority,
 //! because a look-up is not urgent.
 //!
-//! Invariant: at most [`MAX_LOOK_UPS`] of these threads exist at a time; further names wait until
-//! one of them ends.
+//! Invariant: at most [`MAX_LOOK_UPS`] of these threads exist at a time. Calls for further names
+//! wait until one of the threads ends.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,10 +26,10 @@ use corelane_sys::lock::{Condvar, LockScope, Mutex};
 use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};
 
 pub(crate) const MAX_LOOK_UPS: usize = 16;
-/// Time for which an answer is used after it came.
+/// Time for which callers get an answer after it came.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(10);
-/// Time for which a failure is used after it came. Without it, every call to an unknown host would
-/// ask the system's resolver again.
+/// Time for which callers get a failure after it came. Without it, every call to an unknown host
+/// would ask the system's resolver.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(2);
 /// Maximum number of answers and failures in the cache.
 const MAX_CACHED_ANSWERS: usize = 256;
@@ -55,7 +55,7 @@ struct State {
 }
 
 enum CacheEntry {
-    /// A thread is waiting for the system's resolver.
+    /// A thread waits for the system's resolver.
     Asked,
     Found(Vec<IpAddr>, Monotonic),
     Failed(io::ErrorKind, String, Monotonic),
@@ -94,8 +94,8 @@ impl Resolver {
                 Some(CacheEntry::Found(addresses, at)) if at.elapsed() < ANSWER_LIFETIME => {
                     return Ok(addresses.clone());
                 }
-                // A failure that came during this call counts, even if it is older than its
-                // lifetime.
+                // This call gets a failure that came during the call, even if the failure is older
+                // than its lifetime.
                 Some(CacheEntry::Failed(kind, why, at)) if *at >= begun || at.elapsed() < FAILURE_LIFETIME => {
                     return Err(io::Error::new(*kind, why.clone()));
                 }
@@ -150,7 +150,7 @@ impl fmt::Debug for Resolver {
 mod tests {
     use super::*;
 
-    /// A resolver that answers when the test permits it, and counts the questions.
+    /// A resolver that answers when the test permits it, and counts the look-ups.
     #[derive(Clone)]
     struct Slow(Arc<(Mutex<(usize, bool)>, Condvar)>);
 
@@ -247,7 +247,7 @@ mod tests {
         let resolver = slow.resolver(|_| Err(io::ErrorKind::NotFound.into()));
         slow.answer();
         let fails = |name: &str, deadline| resolver.resolve(name, 1, deadline).unwrap_err().kind();
-        // Renews the failure, so that it does not expire during a slow test.
+        // Renews the time of the failure, so that the failure does not expire during a slow test.
         let renewed = |name: &str| {
             resolver.0.state.lock().names.get_mut(name).map(|known| match known {
                 CacheEntry::Failed(_, _, at) => *at = Monotonic::now(),
@@ -263,7 +263,7 @@ mod tests {
         let failed = CacheEntry::Failed(io::ErrorKind::NotFound, String::new(), Monotonic::from_nanos(0));
         resolver.0.state.lock().names.insert("none".to_owned(), failed);
         assert_eq!(fails("none", ages()), io::ErrorKind::NotFound);
-        assert_eq!(slow.asked(), 2, "an old failure is no answer");
+        assert_eq!(slow.asked(), 2, "expected a new look-up, because the failure has expired");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::spin::{AdaptiveSpin, NextWait, SpinPermit, SpinWait};
 use crate::transport::{Listener, Transport};
 use crate::{ConnectionProperties, Endpoint, Peer, ShutdownMode, SpinPolicy, Stream, Wait};
 
-/// Number of connections that may wait to be accepted before the kernel refuses more.
+/// Maximum number of connections in a listener's queue. The kernel refuses further connections.
 pub(crate) const BACKLOG: u32 = 1024;
 
 /// Delay between connection attempts to two addresses of a name (RFC 8305, section 5).
@@ -27,9 +27,10 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// TCP over IPv4 and IPv6. Small messages are sent at once (no Nagle delay).
 ///
 /// For a connection with a deadline, threads of the transport look up host names, at most 16 at a
-/// time. A look-up whose caller has left ends when the system's resolver answers. An answer is used
-/// for ten seconds, a failure for two. If a name has several addresses, each is tried 250 ms after
-/// the previous one. The connection is made to the first address that answers.
+/// time. A look-up continues after the caller's deadline until the system's resolver answers.
+/// Callers get an answer for ten seconds after it came, and a failure for two. If a name has
+/// several addresses, the transport tries each address 250 ms after the previous one. The
+/// connection is made to the first address that answers.
 #[derive(Clone, Debug)]
 pub struct Tcp {
     resolver: Resolver,
@@ -42,8 +43,7 @@ impl Tcp {
         Tcp { resolver: Resolver::system() }
     }
 
-    /// Returns the addresses of a TCP endpoint. An empty host stands for every address of this
-    /// machine.
+    /// Returns the addresses of a TCP endpoint. An empty host means all addresses of this machine.
     fn resolve(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Vec<SocketAddr>> {
         match endpoint {
             Endpoint::Tcp { host, port } if host.is_empty() => Ok(vec![
@@ -51,7 +51,7 @@ impl Tcp {
                 SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, *port)),
             ]),
             Endpoint::Tcp { host, port } => self.resolver.resolve(host, *port, deadline),
-            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} is no TCP endpoint"))),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} is not a TCP endpoint"))),
         }
     }
 }
@@ -93,7 +93,7 @@ impl Transport for Tcp {
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
         let mut failure = io::Error::new(io::ErrorKind::NotFound, format!("{endpoint} has no address"));
         for address in self.resolve(endpoint, None)? {
-            // The unspecified IPv6 address accepts IPv4 connections too, as users of dual-stack
+            // The unspecified IPv6 address accepts IPv4 connections as well, as users of dual-stack
             // hosts expect.
             let v6_only = address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED);
             // Accepted connections do not inherit `nodelay`: each connection gets its own
@@ -171,12 +171,13 @@ fn unix_path(endpoint: &Endpoint) -> io::Result<&Path> {
     match endpoint {
         Endpoint::Unix { path } => Ok(path),
         Endpoint::Tcp { .. } | Endpoint::SharedMemory { .. } | Endpoint::Other(_) => {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} is no Unix endpoint")))
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} is not a Unix endpoint")))
         }
     }
 }
 
-/// Wraps a Unix socket that was told to refuse descriptors before it was connected.
+/// Wraps a Unix socket. Its socket options asked the kernel to refuse descriptors before it was
+/// connected.
 pub(crate) fn filtered_socket(fd: OwnedFd) -> DescriptorFilterSocket {
     if socket::refuses_descriptors(fd.as_fd()) {
         DescriptorFilterSocket::without_descriptor_passing(fd)
@@ -199,7 +200,7 @@ pub(crate) fn credentials(fd: BorrowedFd<'_>) -> Peer {
 struct SocketStream {
     fd: DescriptorFilterSocket,
     peer: Peer,
-    /// Polling for bytes to read.
+    /// State of polling for bytes to read.
     spin: AdaptiveSpin,
 }
 
@@ -214,7 +215,7 @@ impl SocketStream {
         SocketStream { fd, peer, spin: AdaptiveSpin::untried(SpinPolicy::DEFAULT) }
     }
 
-    /// Receives like `recv`, but polls first if polling helps.
+    /// Receives like `recv`, but polls first if polling has helped.
     #[inline(never)]
     fn recv_spinning(&self, buffer: &mut [u8], deadline: Option<Monotonic>) -> io::Result<usize> {
         match self.spin.next_wait() {
@@ -222,7 +223,7 @@ impl SocketStream {
             NextWait::Try(_) => {
                 let received = self.recv_sleeping(buffer, deadline);
                 // The core is checked after an arrival, because the last packet then came from the
-                // peer.
+                // peer and not from another sender.
                 if received.is_ok() {
                     if self.is_peer_elsewhere() { self.spin.encourage() } else { self.spin.record(false) }
                 }
@@ -253,7 +254,7 @@ impl SocketStream {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if is_late {
                         // If the deadline came before the end of polling, the attempt does not show
-                        // if polling helps.
+                        // whether polling helps.
                         if until == end {
                             self.spin.record(false);
                         }
@@ -261,8 +262,9 @@ impl SocketStream {
                     }
                 }
                 received => {
-                    // Bytes that are found late mean that another thread had the core for a while.
-                    // The other thread may have been kept waiting before.
+                    // If bytes are found late, another thread had the core for a while, and the
+                    // polling may have kept that thread from the core before. So the attempt does
+                    // not count as a success.
                     self.spin.record(!is_late);
                     return Some(received);
                 }
@@ -417,7 +419,7 @@ fn send_until(
     }
 }
 
-/// Converts `WouldBlock`, which the kernel returns for an expired SO_RCVTIMEO or SO_SNDTIMEO, to
+/// Converts `WouldBlock`, which the kernel returns when SO_RCVTIMEO or SO_SNDTIMEO has expired, to
 /// `TimedOut`.
 #[cold]
 fn time_out(error: io::Error) -> io::Error {
@@ -430,7 +432,7 @@ struct SocketListener {
     _file: Option<SocketFile>,
     fd: DescriptorFilterListener,
     local: Endpoint,
-    /// Properties of connections accepted from now on.
+    /// Properties that the listener gives to connections when it accepts them.
     properties: Mutex<ConnectionProperties>,
 }
 
@@ -460,7 +462,7 @@ impl Listener for SocketListener {
     }
 
     fn set_properties(&self, properties: &ConnectionProperties) -> io::Result<()> {
-        // The buffer sizes of the listener determine the window that a connection offers.
+        // The buffer sizes of the listener determine the TCP window that a connection offers.
         socket_options(properties).apply_buffer_sizes(self.fd.as_fd())?;
         *self.properties.lock() = *properties;
         Ok(())
@@ -479,7 +481,8 @@ impl Listener for SocketListener {
 mod tests {
     use super::*;
 
-    /// A new listener replaces the socket file of a dead server, but not that of a running server.
+    /// A new listener must replace the socket file of a dead server, and must not replace the file
+    /// of a running server.
     #[test]
     fn stale_socket_file_is_replaced_and_used_file_is_kept() {
         let path = std::env::temp_dir().join(format!("corelane-net-{}", std::process::id()));

@@ -1,9 +1,9 @@
 //! The file of a Unix listener.
 //!
-//! Before a listener is made, the file that a dead process left is removed. When a listener is
-//! dropped, its own file is removed.
+//! Before a listener binds a path, the module removes the file that a dead process left there. When
+//! a listener is dropped, the module removes its file.
 //!
-//! Invariant: no other file is ever removed, and no file of a socket on which a process listens.
+//! Invariant: the module removes no other file, and no file of a socket on which a process listens.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -17,14 +17,15 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::process;
 use corelane_sys::socket::{self, Address, SocketOptions};
 
-/// Time-out for a listener with a full backlog, when the check if it is alive connects to it.
+/// Maximum time of the connection attempt that checks whether a listener is alive. A listener whose
+/// backlog is full lets the attempt wait.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The file that a listener made; removed on drop.
+/// The file of a listener, which is removed on drop.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Device and inode of the file, because another file may have taken the path since.
+    /// Device and inode of the file. They show whether another file has taken the path.
     identity: (u64, u64),
     /// Fork generation of the process that made the listener. In a forked child, the listener and
     /// its file belong to the parent.
@@ -43,7 +44,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let is_own = || fs::symlink_metadata(&self.path).is_ok_and(|found| identity(&found) == self.identity);
         if process::fork_generation() == self.forks && is_own() {
-            // An error is ignored: the next listener removes a file that is left behind.
+            // If the removal fails, the next listener removes the file.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -72,7 +73,7 @@ pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     }
     let dead = if is_socket(&aside) { check_dead(&aside, path) } else { Err(in_use(path)) };
-    // A hard link never replaces another file, because the call fails if the path is taken.
+    // A hard link never replaces another file, because the call fails if the path exists.
     let back = if dead.is_err() { fs::hard_link(&aside, path) } else { Ok(()) };
     if back.is_ok() {
         fs::remove_file(&aside)?;
@@ -94,8 +95,8 @@ fn check_dead(file: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns true if a socket is bound to `path`. A process whose socket is bound but does not listen
-/// yet refuses connections like a dead process.
+/// Returns true if a socket is bound to `path`. A process that has bound its socket and does not
+/// listen yet refuses connections like a dead process.
 fn is_bound(path: &Path) -> bool {
     // Without /proc, the connection attempt alone decides.
     let sockets = fs::read("/proc/net/unix").unwrap_or_default();
@@ -109,7 +110,7 @@ fn in_use(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::AddrInUse, format!("{} is in use", path.display()))
 }
 
-/// Returns a name in the folder of `path` that no other call uses.
+/// Returns a path in the folder of `path` that no other call of this function returns.
 fn temporary_path(path: &Path) -> PathBuf {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
@@ -167,7 +168,7 @@ mod tests {
         drop(living);
         drop(Unix.listen(&Endpoint::unix(&path)).unwrap());
 
-        // The socket is bound but does not listen.
+        // This socket is bound but does not listen.
         let datagrams = UnixDatagram::bind(&path).unwrap();
         assert!(is_bound(&path));
         refused(&path);

@@ -2,11 +2,12 @@
 //!
 //! A thread that sleeps until its peer answers costs the peer a wake-up. If the two run on
 //! different cores, the wake-up takes longer than many calls. A thread that polls for a bounded
-//! time before it sleeps costs processor time instead. [`SpinPolicy`] states if the threads that
-//! read a stream may poll.
+//! time before it sleeps saves the wake-up and costs processor time. A [`SpinPolicy`] states
+//! whether the threads that read a stream may poll.
 //!
-//! Two bounds always hold. One wait polls for at most the policy's time. The number of threads of a
-//! process that poll at the same time is smaller than the number of the machine's cores.
+//! Two limits apply under every policy. One wait polls for at most the policy's time. The number of
+//! threads of a process that poll at the same time is smaller than the number of the machine's
+//! cores.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -23,8 +24,8 @@ use corelane_sys::thread;
 pub enum SpinPolicy {
     /// Threads sleep at once.
     Never,
-    /// Threads poll while polling has helped before and the peer runs on another core or machine.
-    /// Threads with a fixed priority (SCHED_FIFO, SCHED_RR) sleep at once.
+    /// Threads poll if polling has helped in earlier waits and the peer runs on another core or
+    /// machine. Threads with a fixed priority (SCHED_FIFO, SCHED_RR) sleep at once.
     Adaptive {
         /// Maximum time for which a thread polls in one wait.
         max_spin: Duration,
@@ -43,7 +44,7 @@ impl SpinPolicy {
     /// The policy of sockets whose policy was not set: adaptive, for at most 50 us.
     pub const DEFAULT: Self = SpinPolicy::Adaptive { max_spin: Duration::from_micros(50) };
 
-    /// Returns the policy as a number: the time in nanoseconds, doubled, plus 1 for `Always`.
+    /// Returns the policy as a number: twice the time in nanoseconds, plus 1 for `Always`.
     fn encode(self) -> u64 {
         let nanos = |time: Duration| u64::try_from(time.min(Self::MAX_SPIN).as_nanos()).unwrap_or(0) * 2;
         match self {
@@ -54,21 +55,21 @@ impl SpinPolicy {
     }
 }
 
-/// Moving average of success if polling always succeeds.
+/// Moving average of success if polling succeeds in every wait.
 const FULL_SUCCESS: u32 = 1024;
-/// Minimum success for polling in every wait. Below it a thread only tries polling from time to
-/// time.
+/// Minimum success for polling in every wait. Below it a thread polls in one of many waits, to try
+/// whether polling helps.
 const MIN_SUCCESS: u32 = FULL_SUCCESS / 4;
-/// Number of waits between two tries after the first failures. The number doubles with each failed
+/// Number of waits between two tries after the first failure. The number doubles with each failed
 /// try.
 const MIN_RETRY_INTERVAL: u32 = 64;
 const MAX_RETRY_INTERVAL: u32 = 4096;
 const POLLS_PER_CLOCK_READ: u32 = 64;
-/// Number of polls without a pause at the beginning. The processor's pause instruction takes as
-/// long as an answer that is about to arrive.
+/// Number of rounds of [`POLLS_PER_CLOCK_READ`] polls without a pause, at the beginning of a wait.
+/// An answer that is about to arrive takes no longer than the processor's pause instruction.
 const ROUNDS_WITHOUT_PAUSE: u32 = 4;
 
-/// Decision for how a thread begins a wait.
+/// Decision about how a thread begins a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextWait {
     /// Sleep.
@@ -82,12 +83,12 @@ pub(crate) enum NextWait {
 
 /// The policy of one direction of a stream, with the success of polling so far.
 ///
-/// Only one thread waits for a direction. A second thread would only make the counts inexact.
+/// One thread at a time waits for a direction. A second thread would only make the counts inexact.
 pub(crate) struct AdaptiveSpin {
     policy: AtomicU64,
     /// Success of polling, as a moving average over the last waits.
     success: AtomicU32,
-    /// Number of waits until polling is tried again, while success is low.
+    /// Number of waits until polling is tried again. It counts while success is low.
     waits_left: AtomicU32,
     retry_interval: AtomicU32,
 }
@@ -145,14 +146,14 @@ impl AdaptiveSpin {
         NextWait::Try(max_spin)
     }
 
-    /// Makes the next waits poll, because the peer runs on another core or machine.
+    /// Makes the next waits poll. The caller has found that the peer runs on another core or machine.
     pub(crate) fn encourage(&self) {
         self.success.store(MIN_SUCCESS, Ordering::Relaxed);
     }
 
-    /// Begins a wait that polls, if the policy permits polling and polling has helped. Where the
-    /// place of the peer matters, the function calls `is_peer_elsewhere`, which returns true if the
-    /// peer runs on another core or machine.
+    /// Begins a wait that polls, if the policy permits polling and polling has helped. If the
+    /// decision depends on the core of the peer, the function calls `is_peer_elsewhere`, which
+    /// returns true if the peer runs on another core or machine.
     pub(crate) fn begin(&self, is_peer_elsewhere: impl FnOnce() -> bool) -> Option<SpinWait<'_>> {
         let max_spin = match self.next_wait() {
             NextWait::Sleep => return None,
@@ -170,7 +171,8 @@ impl AdaptiveSpin {
         Some(SpinWait { adaptive: self, end: Monotonic::now() + max_spin, _permit: permit })
     }
 
-    /// Records if polling has helped. Impossible polling counts as no help.
+    /// Records whether polling has helped in a wait. A wait in which the thread could not poll
+    /// counts as no help.
     pub(crate) fn record(&self, helped: bool) {
         let success = self.success.load(Ordering::Relaxed);
         let success = success - success / 8 + if helped { FULL_SUCCESS / 8 } else { 0 };
@@ -185,7 +187,7 @@ impl AdaptiveSpin {
     }
 
     /// Polls memory until `is_there` returns true, if polling has helped before. Returns true if
-    /// `is_there` did. The caller knows that the peer runs on another core.
+    /// `is_there` returned true. The caller must know that the peer runs on another core.
     #[inline]
     pub(crate) fn spin_until(&self, is_there: impl Fn() -> bool) -> bool {
         self.is_allowed() && self.spin_if_worthwhile(is_there)
@@ -230,11 +232,11 @@ impl SpinWait<'_> {
         self.end.is_past()
     }
 
-    /// Ends the wait, and records if the thread found data by polling. Dropping the value instead
-    /// records no outcome, for a thread that stopped for another reason.
+    /// Ends the wait, and records whether the thread found data by polling. A thread that stopped
+    /// for another reason drops the value, which records no outcome.
     pub fn finish(self, is_found: bool) {
-        // Data that is found late does not count: another thread had the core for a while, and may
-        // have been kept from it.
+        // Data that is found late counts as no help: another thread had the core for a while, and
+        // the polling may have kept that thread from the core before.
         self.adaptive.record(is_found && !self.is_over());
     }
 }
@@ -281,7 +283,8 @@ mod tests {
 
     const SHORT: Duration = Duration::from_nanos(1);
 
-    /// Returns how many of the next 1,000 waits poll. `is_there` says if polling finds data.
+    /// Returns the number of the next 1,000 waits that poll. `is_there` tells whether polling finds
+    /// data.
     fn polls(spin: &AdaptiveSpin, is_there: bool) -> usize {
         let polls = |_: &i32| {
             let polled = Cell::new(false);
@@ -294,7 +297,7 @@ mod tests {
         (0..1000).filter(polls).count()
     }
 
-    // The tests of this file take permits, which are few, so they run one after the other.
+    // The tests of this file need the few permits of the process, so they run one after the other.
     static ALONE: Mutex<()> = Mutex::new("tests of polling", LockScope::Lane, ());
 
     #[test]
@@ -325,7 +328,7 @@ mod tests {
             };
             std::thread::spawn(decide).join().unwrap()
         };
-        // Fixed priorities may not be permitted on this machine.
+        // The machine may not permit fixed priorities. The test then checks nothing.
         let Some(adaptive) = next(SpinPolicy::Adaptive { max_spin: SHORT }) else { return };
         assert_eq!(adaptive, NextWait::Sleep);
         assert_eq!(next(SpinPolicy::Always { max_spin: SHORT }), Some(NextWait::Spin(SHORT)));

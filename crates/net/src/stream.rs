@@ -18,7 +18,7 @@ pub enum Wait {
     Block,
     /// Does not wait. Returns `WouldBlock` if no bytes can be transferred at once.
     Now,
-    /// Waits until the deadline, precisely; returns `TimedOut` after it.
+    /// Waits at most until this deadline, which is observed precisely. Returns `TimedOut` after it.
     Until(Monotonic),
 }
 
@@ -51,8 +51,8 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// Returns true if the peer is known to be on this machine. This holds for a process with
-    /// credentials from the kernel and for a loopback address.
+    /// Returns true if the peer is known to be on this machine: a process with credentials from the
+    /// kernel, or a loopback address.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
@@ -73,13 +73,13 @@ impl fmt::Display for Peer {
     }
 }
 
-/// A callback of streams without a descriptor, called when the state of the stream has changed.
+/// A callback of a stream without a descriptor. The stream calls it when its state has changed.
 pub type ReadinessCallback = Arc<dyn Fn() + Send + Sync>;
 
 /// A connection: an ordered stream of bytes in both directions.
 ///
-/// At most one thread reads and at most one thread writes at a time, which the ORB ensures. They
-/// may be different threads.
+/// At most one thread reads and at most one thread writes at a time; the ORB ensures this. The
+/// reading and the writing thread may differ.
 pub trait Stream: Send + Sync + fmt::Debug {
     /// Reads at least one byte into the front of `buffer`. Returns 0 if the peer has closed its
     /// sending direction.
@@ -105,18 +105,18 @@ pub trait Stream: Send + Sync + fmt::Debug {
         self.send_vectored(&[IoSlice::new(octets)], wait)
     }
 
-    /// Returns a descriptor that reports by edges when `recv` and `send_vectored` no longer block.
-    /// It does so after a call with [`Wait::Now`] that transferred fewer bytes than requested. An
-    /// edge for room may also look like an edge for data. `None` if the transport has no
-    /// descriptor; see [`set_readiness_callback`](Self::set_readiness_callback).
+    /// Returns a descriptor that reports an edge when bytes can be read or written, after a call
+    /// with [`Wait::Now`] has transferred fewer bytes than requested. A transport may report room
+    /// to write as if data had come. `None` if the transport has no descriptor; see
+    /// [`set_readiness_callback`](Self::set_readiness_callback).
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 
     /// Makes [`readiness`](Self::readiness) report the next arrival of data.
     ///
-    /// A thread that has the stream for itself calls this before it waits for the descriptor
-    /// instead of in `recv`. `Some(true)` means that data or the end of the stream can already be
-    /// read. `None` means that the descriptor reports every arrival in any case. The descriptor may
-    /// become readable without data to read; the thread then calls this method again.
+    /// A thread that has the stream for itself, and waits for the descriptor and not in `recv`,
+    /// calls this before each wait. `Some(true)` means that data or the end of the stream can be
+    /// read now. `None` means that the descriptor reports every arrival in any case. The descriptor
+    /// may become readable without data to read; the thread then calls this method again.
     ///
     /// # Errors
     /// If the connection is lost.
@@ -124,9 +124,9 @@ pub trait Stream: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// Returns true if the descriptor reports arrivals even without
+    /// Returns true if the descriptor reports arrivals without a call of
     /// [`arm_readiness`](Self::arm_readiness). Each arrival then wakes the thread that watches the
-    /// descriptor, and the sender pays for the wake-up.
+    /// descriptor, which costs the sender time.
     fn reports_every_arrival(&self) -> bool {
         true
     }
@@ -135,23 +135,23 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// support callbacks.
     ///
     /// The stream calls `report` at once, and then whenever data, room or the end of the stream may
-    /// have come. It may call `report` from any thread; `report` never blocks. Only a thread of its
-    /// own can serve a stream that returns false.
+    /// have come. It may call `report` from any thread; `report` never blocks. If the result is
+    /// false, the ORB must serve the stream by a thread of its own.
     fn set_readiness_callback(&self, report: ReadinessCallback) -> bool {
         let _ = report;
         false
     }
 
-    /// Sets the coarse time-outs of blocking calls. The calls keep them to within a few scheduler
-    /// ticks, without extra system calls.
+    /// Sets the coarse time-outs of blocking calls. A call exceeds its time-out by at most a few
+    /// scheduler ticks, and makes no extra system call for it.
     ///
     /// # Errors
     /// If the descriptor is closed.
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()>;
 
-    /// Sets if threads in [`recv`](Self::recv) poll before they sleep. Has no effect where polling
-    /// is impossible. By default threads over sockets never poll; threads over shared memory follow
-    /// the setting of their transport.
+    /// Sets whether threads in [`recv`](Self::recv) poll before they sleep. Has no effect where
+    /// polling is impossible. By default threads over sockets never poll; threads over shared
+    /// memory follow the setting of their transport.
     ///
     /// A call with [`Wait::Until`] does not poll beyond its deadline. A call with [`Wait::Now`]
     /// polls only over shared memory, while the peer copies the next part of a message. On a
@@ -160,9 +160,9 @@ pub trait Stream: Send + Sync + fmt::Debug {
         let _ = policy;
     }
 
-    /// Begins a wait of a thread that polls by itself, with [`Wait::Now`] or an epoll instance.
-    /// Returns `None` if the policy, earlier waits or the number of polling threads forbids
-    /// polling, or if such polling does not help on this stream.
+    /// Begins a wait of a thread that polls outside of `recv`, by calls with [`Wait::Now`] or an
+    /// epoll instance. Returns `None` if the policy, earlier waits or the number of polling threads
+    /// forbids polling, or if such polling does not help on this stream.
     fn begin_spin(&self) -> Option<SpinWait<'_>> {
         None
     }
@@ -178,7 +178,7 @@ pub trait Stream: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Sets the differentiated services code point, 0 to 63, of data sent from now on. Has no
+    /// Sets the differentiated services code point, 0 to 63, of data sent after the call. Has no
     /// effect on a transport without packets.
     ///
     /// # Errors
@@ -187,7 +187,7 @@ pub trait Stream: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Shuts down one or both directions; repeated calls are harmless.
+    /// Shuts down one or both directions. Repeated calls have no further effect.
     fn shutdown(&self, half: ShutdownMode);
 
     /// Returns the identity of the peer.

@@ -38,10 +38,10 @@ use crate::{ConnectionProperties, Endpoint, SharedMemory, Stream};
 /// ORB, each followed by `-POOL-LANE`. Either the transport accepts these addresses, or the program
 /// gives each lane its own.
 ///
-/// A transport that wraps or replaces another transport uses the endpoints of the other one. The
+/// A transport that wraps or replaces another transport uses the endpoints of that transport. The
 /// ORB uses the first of its [`Transports`] that supports an endpoint, so the wrapping transport
-/// must stand before the wrapped one. [`MockTransport`](crate::mock::MockTransport) supports Unix
-/// paths below `/mock`.
+/// must precede the wrapped one. [`MockTransport`](crate::mock::MockTransport) supports Unix paths
+/// below `/mock`.
 ///
 /// ## Rules for listeners
 /// * `accept` never blocks. `WouldBlock` means that no connection waits. Any other error concerns
@@ -69,16 +69,14 @@ use crate::{ConnectionProperties, Endpoint, SharedMemory, Stream};
 ///   after a send with `Wait::Now` that did not take all bytes. A stream whose descriptor does not
 ///   report other arrivals returns false from
 ///   [`reports_every_arrival`](Stream::reports_every_arrival) and implements
-///   [`arm_readiness`](Stream::arm_readiness).
 /// * A stream without a descriptor implements
-///   [`set_readiness_callback`](Stream::set_readiness_callback). Otherwise only a thread of its own
-///   can serve it.
+///   [`set_readiness_callback`](Stream::set_readiness_callback). Otherwise the ORB must serve it by
+///   a thread of its own.
 /// * After `shutdown(Write)` the peer reads the remaining bytes and then the end of the stream, and
 ///   further sends of this side fail. `shutdown(Both)` also ends every `recv` and `send` that waits
-///   on this stream.
-/// * Dropping a stream closes the connection: the peer's `recv` returns 0, and its sends fail at some
-///   point. In a forked child the connection belongs to the parent, so dropping the child's copy must
-///   not end it.
+/// * Dropping a stream closes the connection: the peer's `recv` returns 0, and the peer's sends
+///   fail, although the first ones may succeed. In a forked child the connection belongs to the
+///   parent, so dropping the child's copy must not end it.
 ///
 /// ## Threads of the transport
 /// A transport with threads of its own starts them when needed. It ends them when the last ORB has
@@ -143,16 +141,16 @@ use crate::{ConnectionProperties, Endpoint, SharedMemory, Stream};
 /// # Ok::<(), io::Error>(())
 /// ```
 pub trait Transport: Send + Sync + fmt::Debug {
-    /// A short name for diagnostics: `tcp`.
+    /// A short name for diagnostics, such as `tcp`.
     fn name(&self) -> &'static str;
 
     /// Returns true if this transport handles `endpoint`.
     fn supports(&self, endpoint: &Endpoint) -> bool;
 
-    /// Connects to `endpoint` with `properties`. Properties that affect how the connection is made
-    /// are set before.
+    /// Connects to `endpoint` with `properties`. Properties that affect the connecting are set before
+    /// the connection is made.
     ///
-    /// Tries every address of the endpoint's host name. `deadline` bounds the whole call, including
+    /// Tries every address of the endpoint's host name. `deadline` limits the whole call, including
     /// name resolution.
     ///
     /// # Errors
@@ -165,7 +163,7 @@ pub trait Transport: Send + Sync + fmt::Debug {
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>>;
 
-    /// Connects to `endpoint` with the transport's own default properties.
+    /// Connects to `endpoint` with the default properties of the transport.
     ///
     /// # Errors
     /// As for [`connect_with`](Self::connect_with).
@@ -180,11 +178,11 @@ pub trait Transport: Send + Sync + fmt::Debug {
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>>;
 
     /// Tells the transport that an ORB uses it until [`detach_orb`](Self::detach_orb). A transport
-    /// that wraps another one passes both calls on.
+    /// that wraps another transport passes both calls on to it.
     fn attach_orb(&self) {}
 
     /// Tells the transport that an ORB which used it has ended. After the last ORB, the transport
-    /// waits for the end of its own threads. Streams that still exist work without these threads.
+    /// ends its threads and waits for their end. The remaining streams work without these threads.
     fn detach_orb(&self) {}
 }
 
@@ -197,7 +195,7 @@ pub trait Listener: Send + Sync + fmt::Debug {
     /// limits; the listener stays usable.
     fn accept(&self) -> io::Result<Box<dyn Stream>>;
 
-    /// Sets the properties of connections accepted from now on.
+    /// Sets the properties of the connections that the listener accepts after the call.
     ///
     /// # Errors
     /// If the system refuses a property.
@@ -223,7 +221,7 @@ impl Default for Transports {
 }
 
 impl Transports {
-    /// Creates a list of the given transports only.
+    /// Creates the list of an ORB's transports, in order of preference.
     #[must_use]
     pub fn new(transports: Vec<Arc<dyn Transport>>) -> Self {
         Transports(transports)

@@ -31,8 +31,8 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
     listener.accept().unwrap()
 }
 
-/// Returns both ends of a connection, the connecting end first. One end polls before it sleeps, if
-/// its transport can.
+/// Returns both ends of a connection, the connecting end first. The connecting end polls before it
+/// sleeps, if its transport can.
 fn pair(transport: &dyn Transport, endpoint: &Endpoint) -> (Box<dyn Stream>, Box<dyn Stream>) {
     let listener = transport.listen(endpoint).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
@@ -130,7 +130,8 @@ fn halves_close_independently() {
     });
 }
 
-/// The ORB calls `shutdown(Both)` to end threads that wait for a peer.
+/// The ORB calls `shutdown(Both)` to end threads that wait for a peer. A thread that is not woken
+/// hangs the test.
 #[test]
 fn shutdown_of_both_halves_wakes_waiting_threads() {
     each("wakes", |transport, endpoint| {
@@ -151,7 +152,7 @@ fn send_to_a_closed_peer_fails() {
         let (client, server) = pair(transport, endpoint);
         drop(server);
         let deadline = Monotonic::now() + Duration::from_secs(10);
-        // The system may still accept the first bytes, because it learns of the end only when it
+        // The system may accept the first bytes, because it learns of the end only when it
         // sends them.
         while send(&*client, b"anyone?", Wait::Now).is_ok() {
             assert!(!deadline.is_past());

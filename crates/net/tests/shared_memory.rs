@@ -18,7 +18,7 @@ use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_sys::{poll, socket};
 
-/// Environment variable that makes the restarted test binary the other process. Its value is the
+/// Name of the environment variable that makes this test binary the other process. Its value is the
 /// path of the socket.
 const OTHER: &str = "CORELANE_TEST_SHM";
 
@@ -95,7 +95,7 @@ fn two_processes_exchange_more_than_the_rings_hold() {
         }
         assert!(echoed == octets);
     });
-    // The small messages are answered one by one.
+    // Each small message is sent after the answer to the previous one.
     for round in 0..2000u32 {
         server.send(&round.to_le_bytes(), Wait::Block).unwrap();
         let mut buffer = [0; 8];
@@ -106,8 +106,9 @@ fn two_processes_exchange_more_than_the_rings_hold() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Sends messages of sizes near those of parts and rings, in slices, with calls that wait and calls
-/// that do not. The bytes arrive unchanged, and no part wakes a side twice.
+/// Sends messages of sizes near the sizes of parts and rings, in slices, with calls that wait and
+/// calls that do not. Fails if bytes change, or if a part costs more than one wake-up and one
+/// sleep.
 #[test]
 fn large_messages_arrive_unchanged_with_few_wake_ups() {
     for (name, policy) in
@@ -190,7 +191,7 @@ fn killed_peer_ends_the_stream_of_a_waiting_thread() {
             assert_eq!(waiting.join().unwrap(), 0);
         });
         child.wait().unwrap();
-        // A thread that does not wait also sees the end, after it has read the remaining bytes.
+        // A thread that does not wait must also see the end, after it has read the remaining bytes.
         while server.recv(&mut [0; 100_000], Wait::Now).unwrap() > 0 {}
     }
 }
@@ -214,7 +215,8 @@ fn long_waiting_reader_is_woken() {
     });
 }
 
-/// A server's lanes use edges only, so arrivals after a short read must be reported.
+/// A server's lanes use edge-triggered epoll. Fails if an arrival after a short read is not
+/// reported.
 #[test]
 fn every_arrival_after_a_short_read_is_an_edge() {
     let (client, server) = pair("edges");
@@ -236,7 +238,7 @@ fn every_arrival_after_a_short_read_is_an_edge() {
         let mut buffer = [0; 200];
         let mut events = [EpollEvent::EMPTY; 1];
         loop {
-            assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "an edge was lost");
+            assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "expected an edge");
             match server.recv(&mut buffer, Wait::Now) {
                 Ok(0) => break,
                 Ok(count) => drop(server.send(&buffer[..count], Wait::Now)),
@@ -267,8 +269,8 @@ fn room_is_an_edge_for_a_refused_writer() {
                 Ok(count) => left -= count,
                 Err(error) => {
                     assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
-                    assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "an edge was lost");
-                    // A thread that reads the stream does not consume the writer's edge.
+                    assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "expected an edge");
+                    // A thread that reads the stream must not consume the writer's edge.
                     assert!(server.recv(&mut [0; 8], Wait::Now).is_err());
                 }
             }
@@ -277,7 +279,8 @@ fn room_is_an_edge_for_a_refused_writer() {
 }
 
 /// A reply is many times as large as the ring, and no thread reads the bell's bytes, which exceed
-/// the socket's buffer. The client waits for the reply and sends no bytes.
+/// the socket's buffer. The client waits for the reply and sends no bytes. Fails if the writer is
+/// disconnected.
 #[test]
 fn writer_with_repeated_room_edges_is_not_disconnected() {
     let (client, server) = pair("deaf");
@@ -290,7 +293,7 @@ fn writer_with_repeated_room_edges_is_not_disconnected() {
             let mut buffer = [0; 10_000];
             while left > 0 {
                 let count = client.recv(&mut buffer, Wait::Block).unwrap();
-                assert!(count > 0, "the stream has ended {left} octets early");
+                assert!(count > 0, "expected {left} more octets before the end of the stream");
                 left -= count;
             }
             client.send(b"thanks", Wait::Block).unwrap();
@@ -302,14 +305,14 @@ fn writer_with_repeated_room_edges_is_not_disconnected() {
                 Ok(count) => left -= count,
                 Err(error) => {
                     assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
-                    assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "an edge was lost");
+                    assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "expected an edge");
                 }
             }
         }
-        // Data that was sent in the meantime has been reported and can be read.
+        // Data that was sent during the loop above must be reported and readable.
         let mut buffer = [0; 8];
         while !matches!(server.recv(&mut buffer, Wait::Now), Ok(6)) {
-            assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "an edge was lost");
+            assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "expected an edge");
         }
     });
 }
@@ -358,14 +361,14 @@ fn silent_or_malformed_clients_delay_no_other_client() {
 }
 
 /// The peer is a process that writes any value anywhere in the memory and rings the bell at random.
-/// Every call ends in time.
+/// Fails if a call does not end in time.
 #[test]
 fn calls_with_a_hostile_peer_end_in_time() {
     against_a_hostile_peer("hostile", 4096, 5000);
 }
 
-/// Calls with large messages also end in time. The messages are larger than a part, so they are
-/// copied in parts.
+/// Calls with large messages must also end in time. The messages are larger than a part, so they
+/// are copied in parts.
 #[test]
 fn large_calls_with_a_hostile_peer_end_in_time() {
     against_a_hostile_peer("hostile-l", 65_536, 200_000);

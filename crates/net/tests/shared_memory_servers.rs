@@ -1,5 +1,5 @@
-//! Tests of clients whose server over shared memory is dead or hostile. Every wait ends, and no
-//! resource of the connection is left.
+//! Tests of clients whose server over shared memory is dead or hostile. They fail if a wait does
+//! not end, or if a resource of the connection remains.
 //!
 //! The tests run in a process of their own, because they examine all descriptors, mappings and
 //! threads of the process.
@@ -19,10 +19,10 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::thread::{self, Tid};
 use corelane_sys::{poll, socket};
 
-/// Environment variable that makes the restarted test binary the server. Its value is the path of
-/// the socket.
+/// Name of the environment variable that makes this test binary the server. Its value is the path
+/// of the socket.
 const PATH: &str = "CORELANE_TEST_SHM_SERVER";
-/// Environment variable with the kind of server.
+/// Name of the environment variable with the kind of server.
 const KIND: &str = "CORELANE_TEST_SHM_KIND";
 /// Line that the server prints when it listens.
 const READY: &str = "listening";
@@ -102,7 +102,7 @@ fn run_as_the_server() {
 }
 
 fn until_the_parent_ends() {
-    // The input stays empty, so the loop waits for its end.
+    // No line arrives at the input, so the loop waits for the end of the input.
     io::stdin().lines().for_each(drop);
 }
 
@@ -158,8 +158,8 @@ fn traces() -> Vec<String> {
     rings.chain(names.filter(|name| name.trim() == "net/peers")).collect()
 }
 
-/// Returns when the thread has published its id and sleeps. The outcome is the same if the thread
-/// runs again before its server is killed.
+/// Returns when the thread has published its id and sleeps. The test passes in the same way if the
+/// thread runs again before its server is killed.
 fn until_asleep(thread: &OnceLock<Tid>) {
     let sleeps = || {
         let Some(thread) = thread.get() else { return false };
@@ -172,7 +172,8 @@ fn until_asleep(thread: &OnceLock<Tid>) {
     }
 }
 
-/// A method by which a client waits. Returns true if the client saw the end of the stream.
+/// A method by which a client waits for its server. Returns true if the client saw the end of the
+/// stream.
 type Waits = fn(&dyn Stream) -> bool;
 
 const IN_RECV: Waits = |stream| stream.recv(&mut [0; 8], Wait::Block).unwrap() == 0;
@@ -201,14 +202,14 @@ fn server_is_killed(kind: Kind, waits: Waits, name: &str) {
         });
         until_asleep(&who);
         server.kill();
-        assert!(waiting.join().unwrap(), "{name}: no end");
+        assert!(waiting.join().unwrap(), "{name}: expected the end of the stream");
     });
-    // A thread that does not wait also sees the end, and the end is permanent.
+    // A thread that does not wait must also see the end, and the end must be permanent.
     assert_eq!(client.recv(&mut [0; 8], Wait::Now).unwrap(), 0, "{name}");
     assert!(poll::check_hang_up(client.readiness().unwrap()).unwrap().both_closed, "{name}");
     drop(client);
-    assert_eq!(traces(), Vec::<String>::new(), "{name}: left behind");
-    // The socket file of the dead server does not hinder a new listener.
+    assert_eq!(traces(), Vec::<String>::new(), "{name}: expected that no resource remains");
+    // The socket file of the dead server must not hinder a new listener.
     assert!(server.path.exists());
     let listener = SharedMemory::default().listen(&Endpoint::shared_memory(&server.path)).unwrap();
     let (client, next) = (server.connect(), accept(&*listener));
@@ -216,8 +217,8 @@ fn server_is_killed(kind: Kind, waits: Waits, name: &str) {
     assert_eq!(next.recv(&mut [0; 8], Wait::Block).unwrap(), 5, "{name}");
 }
 
-/// Every connection ends when the client finds an invalid value. Before that, every call ends in
-/// time.
+/// Every connection must end when the client finds an invalid value. Until then every call must end
+/// in time.
 fn server_is_hostile() {
     let server = Server::start(Kind::Hostile, "hostile");
     for _ in 0..20 {
@@ -234,19 +235,19 @@ fn server_is_hostile() {
                 break;
             }
         }
-        assert_eq!(client.recv(&mut buffer, Wait::Block).unwrap(), 0, "bytes after the end");
+        assert_eq!(client.recv(&mut buffer, Wait::Block).unwrap(), 0, "expected no bytes after the end");
         client.send(&octets, Wait::Block).unwrap_err();
     }
-    assert_eq!(traces(), Vec::<String>::new(), "left behind");
+    assert_eq!(traces(), Vec::<String>::new(), "expected that no resource remains");
     let mut server = server;
-    assert!(server.child.try_wait().unwrap().is_none(), "the memory could be made smaller");
+    assert!(server.child.try_wait().unwrap().is_none(), "expected that the server could not shrink the memory");
     server.kill();
     fs::remove_file(&server.path).unwrap();
 }
 
 fn is_over(outcome: io::Result<usize>) -> bool {
     match outcome.map_err(|error| error.kind()) {
-        // The peer may announce that it reads or writes no more, and still continue.
+        // The peer may announce that it reads or writes no more, and then continue.
         Ok(_) | Err(io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::BrokenPipe) => false,
         Err(io::ErrorKind::InvalidData) => true,
         Err(other) => panic!("{other}"),

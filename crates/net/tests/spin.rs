@@ -1,5 +1,5 @@
 //! Tests of polling before sleeping. They count the system calls of threads that poll, that do not
-//! poll and that have stopped polling. They also count the threads that poll at once.
+//! poll and that have stopped polling, and the number of threads that poll at the same time.
 #![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
 use std::io;
@@ -50,7 +50,7 @@ fn wait_until_asleep(tid: thread::Tid) {
     let state = format!("/proc/self/task/{}/stat", tid.as_raw());
     let end = Monotonic::now() + Duration::from_secs(60);
     loop {
-        assert!(!end.is_past(), "the thread does not fall asleep");
+        assert!(!end.is_past(), "expected the thread to fall asleep");
         let stat = std::fs::read_to_string(&state).unwrap();
         if stat.rsplit(')').next().unwrap().starts_with(" S") {
             return;
@@ -76,7 +76,7 @@ fn syscalls_of_a_long_wait(reader: &dyn Stream, writer: &dyn Stream, wait: Wait)
             std::thread::yield_now();
         }
         wait_until_asleep(*tid.get().unwrap());
-        // An idle thread makes no system calls, even if it polled before it fell asleep.
+        // An idle thread must make no system calls, even if it polled before it fell asleep.
         let before = counters::process_snapshot();
         std::thread::sleep(20 * MILLISECOND);
         assert_eq!((counters::process_snapshot() - before).syscalls, 0);
@@ -99,7 +99,7 @@ fn thread_polls_only_with_permission_and_idle_thread_makes_no_calls() {
         for wait in [Wait::Block, soon()] {
             // Other programs may keep the thread from its core while it polls.
             while thread::online_cores() > 1 && syscalls_of_a_long_wait(server, client, wait) <= 3 {
-                assert!(!end.is_past(), "the thread does not poll");
+                assert!(!end.is_past(), "expected the thread to poll");
             }
         }
         server.set_spin_policy(SpinPolicy::Never);
@@ -107,7 +107,7 @@ fn thread_polls_only_with_permission_and_idle_thread_makes_no_calls() {
     });
 }
 
-/// A peer that is always too late makes an adaptive thread poll in few of its waits.
+/// A peer that is always too late must make an adaptive thread poll in few of its waits.
 #[test]
 fn adaptive_threads_stop_polling_for_a_slow_peer() {
     let _alone = alone();

@@ -191,8 +191,9 @@ fn common_components(native: CharSet) -> Result<[TaggedComponent; 2], CdrError> 
 }
 
 /// Makes a reference to an object of a real-time POA. The reference has one profile for each kind
-/// of address, in the order of `lanes`. The profile's own address is the first endpoint of this
-/// kind, and a component lists the endpoints of all lanes. Each profile contains the policies.
+/// of address, in the order of `lanes`. The address of a profile is the first endpoint of its kind,
+/// and a component contains the endpoints of this kind of all lanes. Each profile contains the
+/// policies.
 pub(crate) fn make_rt_ior(
     type_id: &str,
     lanes: &[LaneEndpoint],
@@ -244,7 +245,8 @@ fn is_same_kind(one: &ProfileAddress<'_>, other: &ProfileAddress<'_>) -> bool {
 
 /// Makes a reference to an object of this ORB, with profiles for each kind of address. Profiles of
 /// shared memory and Unix sockets come first, because these transports are faster for clients that
-/// can use them. Profiles of added transports come next, before TCP.
+/// can use them. Next come profiles of transports that the program added. The profile of TCP is
+/// last.
 pub(crate) fn make_ior(
     type_id: &str,
     endpoints: &[Endpoint],

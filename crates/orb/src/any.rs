@@ -122,7 +122,7 @@ impl Any {
         let values = self.value.value_read_state();
         let mut d = self.value.decoder().with_value_read_state(&values);
         if let Some(client) = &self.client {
-            d = d.with_env(client);
+            d = d.with_environment(client);
         }
         Ok(T::read(&mut d, self.type_code())?)
     }
@@ -133,9 +133,10 @@ impl Any {
         if let Some(client) = &self.client {
             let convert = client.value_functions().convert_custom;
             let values = self.value.value_read_state().with_functions(None, convert);
-            return self
-                .value
-                .encode_value_with(&mut self.value.decoder().with_value_read_state(&values).with_env(client), e);
+            return self.value.encode_value_with(
+                &mut self.value.decoder().with_value_read_state(&values).with_environment(client),
+                e,
+            );
         }
         self.value.encode_value(e)
     }
@@ -278,7 +279,7 @@ impl<const DIGITS: u8, const SCALE: u8> Typed for Fixed<DIGITS, SCALE> {
     }
 }
 
-/// Returns the bound of a string or sequence.
+/// Returns the bound of a string or sequence; `u32::MAX` if it has none.
 fn bound(type_code: &TypeCode) -> u32 {
     type_code.length().filter(|length| *length > 0).unwrap_or(u32::MAX)
 }
@@ -358,7 +359,7 @@ impl<T: Typed> Typed for Vec<T> {
         let element = element(type_code)?;
         // An element may have no bytes, for example a structure without members.
         let len = d.read_len_bounded(size_of::<T>().min(1), bound(&type_code.unaliased()))?;
-        d.nested(|d| {
+        d.read_nested(|d| {
             let mut list = Vec::with_capacity(len.min(1024));
             for _ in 0..len {
                 list.push(T::read(d, &element)?);
@@ -466,7 +467,7 @@ impl<K: Typed + Ord, V: Typed> Typed for BTreeMap<K, V> {
             return Err(CdrError::TypeMismatch);
         };
         let len = d.read_len_bounded(1, bound(&type_code.unaliased()))?;
-        d.nested(|d| (0..len).map(|_| Ok((K::read(d, &key_type)?, V::read(d, &value_type)?))).collect())
+        d.read_nested(|d| (0..len).map(|_| Ok((K::read(d, &key_type)?, V::read(d, &value_type)?))).collect())
     }
 }
 

@@ -23,8 +23,8 @@ macro_rules! fields {
     ($($number:ty)+) => {$(
         impl BitField for $number {
             fn from_bits(bits: u64, width: u32) -> Self {
-                // The shift extends the sign of a signed type. For an unsigned type it changes
-                // nothing.
+                // The shifts extend the sign of a signed number. An unsigned number uses `bits`
+                // unchanged.
                 let unused = u64::BITS - width;
                 let extended = ((bits << unused).cast_signed() >> unused).cast_unsigned();
                 (if <$number>::MIN == 0 { bits } else { extended }) as $number
@@ -86,9 +86,9 @@ macro_rules! bit_mask {
     };
 }
 
-/// For generated code: defines a set of bit fields. For each field it lists the accessors, the
-/// type, the position and the width. `bit_set! { pub struct Word(u8) { low / with_low: u8 = 0, 3;
-/// high / with_high: bool = 7, 1; } }`
+/// For generated code: defines a set of bit fields. Each field is declared by its two accessors,
+/// its type, the position of its lowest bit, and its width in bits.
+/// `bit_set! { pub struct Word(u8) { low / with_low: u8 = 0, 3; high / with_high: bool = 7, 1; } }`
 #[doc(hidden)]
 #[macro_export]
 macro_rules! bit_set {

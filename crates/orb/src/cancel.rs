@@ -57,7 +57,7 @@ impl Canceller {
     /// Returns false if [`cancel`](Self::cancel) was called before `other` became readable.
     pub(crate) fn wait_or_cancelled(&self, other: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
         loop {
-            let (ready, cancelled) = poll::wait_either(other, self.0.as_fd(), deadline)?;
+            let (ready, cancelled) = poll::wait_readable_either(other, self.0.as_fd(), deadline)?;
             if ready || deadline.is_some_and(Monotonic::is_past) {
                 return Ok(true);
             }

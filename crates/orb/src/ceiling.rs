@@ -7,7 +7,7 @@ use corelane_sched::Priority;
 /// The limit on the priorities that the requests of one connection may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ceiling {
-    /// The peer may ask for priorities up to this one.
+    /// The peer may ask for priorities up to and including this priority.
     UpTo(Priority),
     /// No ceiling is configured for the endpoint, and the peer is on another machine. The peer may
     /// ask for at most the priority that a request without a priority gets.
@@ -28,7 +28,8 @@ impl Ceiling {
         }
     }
 
-    /// Returns false if the ceiling alone forbids `priority`. The request's POA may forbid it, too.
+    /// Returns false if the ceiling forbids `priority` for requests to any POA. With
+    /// [`Ceiling::Unset`] the request's POA decides.
     pub(crate) fn allows(self, priority: Priority) -> bool {
         match self {
             Ceiling::UpTo(ceiling) => priority <= ceiling,

@@ -1,4 +1,5 @@
-//! The clock of the code around the pure state machines. In the simulation the clock is virtual.
+//! The clock of the code that drives the pure state machines. A test can stop the clock of a thread
+//! at a virtual time.
 
 #[cfg(not(test))]
 pub(crate) use corelane_sys::clock::{coarse_now, max_coarse_lag, now};

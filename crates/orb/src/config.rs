@@ -5,7 +5,7 @@ use std::time::Duration;
 use corelane_net::{Endpoint, SpinPolicy};
 use corelane_wire::{CharSet, Limits, Version};
 
-use crate::policy::{CallPolicies, PoolExhaustedAction};
+use crate::policy::{CallPolicies, ConnectionPoolExhaustedAction};
 use crate::rt::RtConfig;
 use crate::rt::client_policies::ClientPolicies;
 
@@ -22,7 +22,7 @@ pub(crate) struct Config {
     pub(crate) spin_policy: Option<SpinPolicy>,
     /// The action of a call if its server already has the maximum number of connections and all are
     /// in use.
-    pub(crate) on_pool_exhausted: PoolExhaustedAction,
+    pub(crate) on_connection_pool_exhausted: ConnectionPoolExhaustedAction,
     /// Time for which a connection to a server may be idle before it is closed.
     pub(crate) idle_connection_timeout: Duration,
     /// Time for which a graceful close waits for a peer that does not answer.
@@ -40,7 +40,7 @@ pub(crate) struct Config {
     pub(crate) rt: RtConfig,
     /// True if the process's memory is locked. Threads then touch their stacks before they begin.
     pub(crate) locks_memory: bool,
-    /// Client policies for references that do not set their own.
+    /// Client policies of references for which no client policies are set.
     pub(crate) client_policies: ClientPolicies,
 }
 

@@ -89,7 +89,8 @@ pub(crate) struct BudgetScope {
 impl BudgetScope {
     /// Starts a budget of `time` for `operation` on the calling thread. When the budget is used up,
     /// the thread gets the scheduling `to`. `monitor` belongs to the ORB with the stamp `stamp`.
-    /// Returns `None` if `to` is not lower than the thread's scheduling.
+    /// Returns `None` if `to` is not lower than the thread's scheduling, or if the budget cannot be
+    /// made.
     #[cold]
     pub(crate) fn start(
         (stamp, monitor): (u64, &CpuBudgetMonitor),

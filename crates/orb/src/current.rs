@@ -1,8 +1,8 @@
 //! The context of the running upcall: PortableServer::Current (CORBA 3.0.3, section 11.3.9).
 //!
 //! The [upcall stack](crate::upcall_stack) identifies the ORB, the POA and the object of each
-//! upcall by numbers. This module finds the ORB, the POA and the object for these numbers. Servants
-//! that no table contains are kept in a thread-local list in addition to the stack.
+//! upcall by numbers. This module finds the ORB, the POA and the object for these numbers. A
+//! thread-local list (`SPILL`) keeps the servants that no table contains.
 //!
 //! Invariant: a frame's POA and servant live as long as the frame, because the code that pushed the
 //! frame keeps both.

@@ -22,7 +22,7 @@ use crate::text;
 /// the event happened, so it must be quick.
 ///
 /// `Display` prints one line. Control characters in operation names, which peers sent, are escaped.
-/// A name of more than 256 bytes is cut, and its length is printed.
+/// A name of more than 256 bytes is truncated to 256 bytes, and its full length is added.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -53,9 +53,9 @@ pub enum Event {
         /// Bytes that the connection held.
         bytes: usize,
     },
-    /// An idle connection was closed, for one of two reasons. Either the pool was full or the
-    /// process had no descriptors left, so it made room for a new connection. Or no request arrived
-    /// within the pool's `first_request_timeout`.
+    /// An idle connection was closed, for one of two reasons. Either it made room for a new
+    /// connection, because the pool was full or the process had no descriptors left. Or no request
+    /// arrived on it within the pool's `first_request_timeout`.
     IdleConnectionClosed {
         /// The peer.
         peer: Peer,
@@ -102,15 +102,15 @@ pub enum Event {
     },
     /// The kernel refused the priority or the cores of a thread of a pool. The thread runs in the
     /// ordinary class, or on any core.
-    PriorityRefused {
+    ThreadSchedulingRefused {
         /// The thread's name.
         thread: String,
         /// The reason that the kernel gives.
         error: String,
     },
     /// A reference to an object of this ORB was converted to text although the ORB does not listen,
-    /// so no other process can call the object. Reported once. Sending such a reference in a call
-    /// raises BAD_PARAM.
+    /// so no other process can call the object. Reported once for each ORB. Sending such a
+    /// reference in a call raises BAD_PARAM.
     ReferenceWithoutAddress {
         /// The repository id of the object's interface.
         type_id: String,
@@ -155,8 +155,8 @@ pub enum Event {
     /// - It needs more memory than
     ///   [`max_buffered_bytes`](field@crate::ConnectionLimits::max_buffered_bytes) leaves
     ///   (IMP_LIMIT).
-    /// - Its arguments cannot be decoded (MARSHAL, and others). The exception in this event also
-    ///   has the path of the member and its position, which are not sent to the client.
+    /// - Its arguments cannot be decoded (MARSHAL or another exception). The exception in this
+    ///   event also has the path of the member and its position, which are not sent to the client.
     RequestRefused {
         /// The client.
         peer: Peer,
@@ -172,11 +172,11 @@ pub enum Event {
         operation: String,
         /// Time for which the request had waited in this process.
         waited: Duration,
-        /// Time until the client's deadline, when the request was sent.
+        /// Time that remained until the deadline when the client sent the request.
         remaining: Duration,
     },
     /// An operation used more processor time than it declares (`@wcet`).
-    Overrun {
+    ExecutionTimeOverrun {
         /// The operation.
         operation: &'static str,
         /// The declared maximum processor time.
@@ -192,13 +192,32 @@ pub enum Event {
         bytes: usize,
     },
     /// The kernel refused to set the code point of a priority on the packets of a connection.
-    CodePointRefused {
+    DscpRefused {
         /// The peer.
         peer: Peer,
         /// The code point (DSCP).
         dscp: u8,
         /// The reason that the kernel gives.
         error: String,
+    },
+    /// The kernel refused a core or a priority to a thread of a core pool, or the ORB's threads are
+    /// in the ordinary class. The pool serves its tasks all the same, but its promises are advisory.
+    /// Reported once for each pool.
+    #[cfg(feature = "core-pool")]
+    TasksAdvisory {
+        /// The pool's name.
+        pool: String,
+        /// The reason.
+        error: String,
+    },
+    /// A core pool had no thread for the connection of a task. A thread without a task ran the
+    /// request, without the task's core and priority.
+    #[cfg(feature = "core-pool")]
+    TaskNotBound {
+        /// The client.
+        peer: Peer,
+        /// The task's number.
+        task: u64,
     },
     /// A thread of the ORB ended early.
     ThreadFailed {
@@ -247,7 +266,7 @@ impl fmt::Display for Event {
                 let (operation, message) = (text::message(operation), text::message(message));
                 write!(f, "the servant of {interface} panicked in {operation}: {message}")
             }
-            Event::PriorityRefused { thread, error } => {
+            Event::ThreadSchedulingRefused { thread, error } => {
                 write!(f, "the thread {thread} runs without its priority or cores: {}", text::message(error))
             }
             Event::ReferenceWithoutAddress { type_id } => {
@@ -286,14 +305,22 @@ impl fmt::Display for Event {
                     "{operation} missed its deadline: it had {remaining:?} left when it was sent, and waited {waited:?}"
                 )
             }
-            Event::Overrun { operation, declared, used } => {
+            Event::ExecutionTimeOverrun { operation, declared, used } => {
                 write!(f, "{operation} used {used:?} of processor time, and declares {declared:?}")
             }
             Event::OnewaysLost { peer, bytes: octets } => {
                 write!(f, "{octets} octets of oneways did not reach {peer}: the connection is broken")
             }
-            Event::CodePointRefused { peer, dscp, error } => {
+            Event::DscpRefused { peer, dscp, error } => {
                 write!(f, "packets to {peer} do not carry code point {dscp}: {}", text::message(error))
+            }
+            #[cfg(feature = "core-pool")]
+            Event::TasksAdvisory { pool, error } => {
+                write!(f, "the promises of the core pool {pool} are advisory: {}", text::message(error))
+            }
+            #[cfg(feature = "core-pool")]
+            Event::TaskNotBound { peer, task } => {
+                write!(f, "a request of {peer} ran without the core of task {task}: the core pool has no free thread")
             }
             Event::ThreadFailed { message } => write!(f, "a thread ended: {}", text::message(message)),
         }
@@ -312,17 +339,21 @@ impl Event {
             | Event::ConnectionRefused { peer, .. }
             | Event::RequestRefused { peer, .. }
             | Event::OnewaysLost { peer, .. }
-            | Event::CodePointRefused { peer, .. } => Some(peer),
+            | Event::DscpRefused { peer, .. } => Some(peer),
+            #[cfg(feature = "core-pool")]
+            Event::TaskNotBound { peer, .. } => Some(peer),
             Event::AcceptFailed { .. }
             | Event::ReferenceWithoutAddress { .. }
             | Event::ManagerNeverActivated { .. }
             | Event::RequestsHeld { .. }
             | Event::ReachableLane { .. }
             | Event::ServantPanicked { .. }
-            | Event::PriorityRefused { .. }
+            | Event::ThreadSchedulingRefused { .. }
             | Event::DeadlinePassed { .. }
-            | Event::Overrun { .. }
+            | Event::ExecutionTimeOverrun { .. }
             | Event::ThreadFailed { .. } => None,
+            #[cfg(feature = "core-pool")]
+            Event::TasksAdvisory { .. } => None,
         }
     }
 }
@@ -354,13 +385,13 @@ pub struct EventCounts {
     /// Requests that arrived at one lane and ran in another lane.
     pub requests_handed_over: u64,
     /// Threads of pools whose priority or cores the kernel refused.
-    pub priorities_refused: u64,
+    pub thread_schedulings_refused: u64,
     /// Requests that were refused ([`Event::RequestRefused`]).
     pub requests_refused: u64,
     /// Requests whose deadline passed before their upcall began.
     pub deadlines_passed: u64,
     /// Operations that used more processor time than they declare.
-    pub overruns: u64,
+    pub execution_time_overruns: u64,
 }
 
 /// Formats events for standard error, within maximum numbers of lines per second. The maxima apply
@@ -400,7 +431,7 @@ enum Source {
     /// The process itself, with the kind of the event. Kinds are counted separately, so that events
     /// that peers can cause do not hide other events.
     Own(Discriminant<Event>),
-    /// All peers of the second after the first [`Log::MAX_SOURCES`] peers.
+    /// All further peers, once [`Log::MAX_SOURCES`] peers are counted in the current second.
     Others,
 }
 
@@ -517,10 +548,10 @@ pub(crate) struct Events {
     refused: AtomicU64,
     panics: AtomicU64,
     requests_handed_over: AtomicU64,
-    priorities_refused: AtomicU64,
+    thread_schedulings_refused: AtomicU64,
     requests_refused: AtomicU64,
     deadlines_passed: AtomicU64,
-    overruns: AtomicU64,
+    execution_time_overruns: AtomicU64,
 }
 
 impl Events {
@@ -567,18 +598,21 @@ impl Events {
             Event::DrainingConnectionEvicted { .. } => Some(&self.ends_cut),
             Event::ConnectionRefused { .. } => Some(&self.refused),
             Event::ServantPanicked { .. } => Some(&self.panics),
-            Event::PriorityRefused { .. } => Some(&self.priorities_refused),
+            Event::ThreadSchedulingRefused { .. } => Some(&self.thread_schedulings_refused),
             Event::RequestRefused { .. } => Some(&self.requests_refused),
             Event::DeadlinePassed { .. } => Some(&self.deadlines_passed),
-            Event::Overrun { .. } => Some(&self.overruns),
+            Event::ExecutionTimeOverrun { .. } => Some(&self.execution_time_overruns),
             Event::AcceptFailed { .. }
-            | Event::CodePointRefused { .. }
+            | Event::DscpRefused { .. }
             | Event::ManagerNeverActivated { .. }
             | Event::ReferenceWithoutAddress { .. }
             | Event::OnewaysLost { .. }
             | Event::RequestsHeld { .. }
             | Event::ReachableLane { .. }
             | Event::ThreadFailed { .. } => None,
+            // The pool counts its requests (`rt::CorePoolCounts`).
+            #[cfg(feature = "core-pool")]
+            Event::TasksAdvisory { .. } | Event::TaskNotBound { .. } => None,
         };
         if let Some(counter) = counter {
             counter.fetch_add(1, Ordering::Relaxed);
@@ -589,8 +623,8 @@ impl Events {
         }
     }
 
-    /// Reports a POA manager that was never activated. Without a callback the line is printed all
-    /// the same, because the error is in the program.
+    /// Reports a POA manager that was never activated. Without a callback, prints a line on
+    /// standard error, because the error is in the program.
     #[cold]
     pub(crate) fn never_activated(&self, manager: &str) {
         if self.callback.is_none() {
@@ -615,10 +649,10 @@ impl Events {
             connections_refused: read(&self.refused),
             servants_panicked: read(&self.panics),
             requests_handed_over: read(&self.requests_handed_over),
-            priorities_refused: read(&self.priorities_refused),
+            thread_schedulings_refused: read(&self.thread_schedulings_refused),
             requests_refused: read(&self.requests_refused),
             deadlines_passed: read(&self.deadlines_passed),
-            overruns: read(&self.overruns),
+            execution_time_overruns: read(&self.execution_time_overruns),
         }
     }
 }
@@ -680,7 +714,8 @@ mod tests {
             log.line(&stalled(address, flood), now)
         });
         assert_eq!(printed.count(), 100);
-        // Clients can cause this event.
+        // Clients can cause `DeadlinePassed`. A flood of this event must not hide the panic of a
+        // servant.
         let passed = || {
             let (waited, remaining) = (Duration::ZERO, Duration::ZERO);
             Event::DeadlinePassed { operation: "op".into(), waited, remaining }
@@ -701,7 +736,8 @@ mod tests {
         for other in ["2001:db8:0:1::1", "::1", "10.0.0.1"] {
             assert!(log.line(&stalled(other.to_owned()), now).is_some(), "{other}");
         }
-        // The address is the IPv4-mapped form of an address for which lines were already printed.
+        // The address is the IPv4-mapped form of 10.0.0.1, for which one line has been printed in
+        // this second.
         let mapped = (0..500).filter_map(|_| log.line(&stalled("::ffff:10.0.0.1".to_owned()), now)).count();
         assert_eq!(mapped, 9);
         let later = log.line(&stalled("10.0.0.2".to_owned()), now + Duration::from_secs(1)).unwrap();

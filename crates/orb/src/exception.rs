@@ -30,8 +30,8 @@ pub struct SystemException {
 }
 
 /// Minor code, kind and completion status in one word, which is never 0. A `Result` therefore uses
-/// this word as its tag and keeps it in a register. With a tag of one byte, a later read of the
-/// whole word would wait for the store (docs/performance.md).
+/// this word as its tag and keeps it in a register. With a tag of one byte, a read of the whole
+/// word just after the write of the tag would wait for the write (docs/performance.md).
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Code(NonZeroU64);
 
@@ -81,22 +81,22 @@ pub struct FailureDetail {
 #[non_exhaustive]
 pub enum CallPhase {
     /// Waiting for a free connection of the pool.
-    Acquire,
+    AcquireConnection,
     /// Making a connection.
     Connect,
     /// Writing the request.
-    Send,
+    SendRequest,
     /// Waiting for the reply.
-    Wait,
+    WaitForReply,
 }
 
 impl fmt::Display for CallPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            CallPhase::Acquire => "waiting for a free connection",
+            CallPhase::AcquireConnection => "waiting for a free connection",
             CallPhase::Connect => "connecting",
-            CallPhase::Send => "sending the request",
-            CallPhase::Wait => "waiting for the reply",
+            CallPhase::SendRequest => "sending the request",
+            CallPhase::WaitForReply => "waiting for the reply",
         })
     }
 }
@@ -297,7 +297,7 @@ mod tests {
             SystemException::new(SystemExceptionKind::Timeout, minor::timeout::REPLY_END_TIME, Completion::Maybe)
                 .with_detail(FailureDetail {
                     endpoint: Some("iiop:1.2@127.0.0.1:4000".into()),
-                    phase: Some(CallPhase::Wait),
+                    phase: Some(CallPhase::WaitForReply),
                     elapsed: Some(Duration::from_millis(300)),
                     message: String::new(),
                 });

@@ -46,7 +46,7 @@ macro_rules! raises {
         impl ::std::convert::From<$crate::Reply<'_>> for $name {
             fn from(mut reply: $crate::Reply<'_>) -> Self {
                 $(
-                    if reply.exception() == ::std::option::Option::Some(<$exception as $crate::UserException>::REPOSITORY_ID) {
+                    if reply.exception_id() == ::std::option::Option::Some(<$exception as $crate::UserException>::REPOSITORY_ID) {
                         return reply.read(<$exception as $crate::Cdr>::decode).map_or_else(Self::System, Self::$variant);
                     }
                 )+

@@ -48,8 +48,9 @@ pub fn connection_ops(input: &[u8]) {
 struct Message {
     stall_detector: StallDetector,
     octets: usize,
-    /// Number of bytes at the last progress, and the time of that progress.
+    /// Number of bytes of the message at the last progress.
     counted: usize,
+    /// Time of the last progress.
     progress: Monotonic,
     /// True if the server may have delayed reading the message since the last progress.
     excused: bool,
@@ -80,8 +81,8 @@ impl Message {
     }
 }
 
-/// Admits a request to a shared queue. The queue must not exceed its bound. A connection must not
-/// exceed its share if its reading pauses as decided.
+/// Admits a request to a shared queue. The queue must not exceed its bound. A connection whose
+/// reading pauses when `may_read` returns false must not exceed its share.
 fn admit(queue: &mut Vec<usize>, connection: usize) {
     const BOUND: usize = 16;
     let own = queue.iter().filter(|of| **of == connection).count();
@@ -107,7 +108,8 @@ fn ranked(number: usize) {
 }
 
 /// Runs a graceful close. The close takes a bounded number of steps and bytes, and sends nothing
-/// after the last message. A peer that keeps reading may get more time, until the close is limited.
+/// after the last message. A peer that keeps reading may get more time until `limit_close_time` is
+/// called.
 fn end(outcomes: &[u8], mut now: Monotonic) {
     let mut patient = outcomes.first().is_some_and(|octet| octet & 0x80 != 0);
     let mut closing = if patient { GracefulClose::while_peer_reads(now, TIME) } else { GracefulClose::new(now, TIME) };

@@ -1,6 +1,6 @@
 //! Interceptors: application code that the ORB calls at four points of each request (similar to
 //! Portable Interceptors, CORBA 3.0.3, chapter 21). Two points are in the client and two in the
-//! server. They serve tracing, metrics and access checks.
+//! server. Interceptors serve tracing, metrics and access checks.
 //!
 //! In an ORB without interceptors each point costs the test of one pointer. With an interceptor,
 //! calls take the slow path of the [driver](crate::invocation), which allocates memory.
@@ -27,12 +27,12 @@ use crate::exception::{Completion, FailureDetail, SystemException, SystemExcepti
 ///
 /// In the server, the ORB calls [`receive_request`](Self::receive_request) and
 /// [`send_reply`](Self::send_reply) once for each request that it can read, on the thread that
-/// serves the request. Requests that the ORB refuses are included. Requests that a full server
-/// rejects unread are not.
+/// serves the request. It also calls them for requests that the ORB refuses, but not for requests
+/// that an overloaded server rejects unread.
 ///
-/// Several interceptors run in the order in which they were set before a request, and in the
-/// reverse order after it. If one of them raises an exception, the interceptors before it get the
-/// outcome. Calls that an interceptor itself makes are not intercepted.
+/// Before a request, several interceptors run in the order in which they were set. After it, they
+/// run in the reverse order. If one of them raises an exception, the interceptors before it get the
+/// outcome. Calls that an interceptor makes are not intercepted.
 ///
 /// Collocated calls, LocateRequests and the ORB's declaration of a priority band are not
 /// intercepted. Interceptors do not see the service contexts of replies.
@@ -61,7 +61,7 @@ pub trait Interceptor: Send + Sync + 'static {
     ///
     /// # Errors
     /// The exception that the client gets. The request then does not run. The client of a oneway
-    /// with `SyncScope::Server` already has its reply.
+    /// with `SyncScope::Server` has received its reply before this point, and gets no exception.
     fn receive_request(
         &self,
         request: &RequestInfo<'_>,
@@ -208,7 +208,7 @@ impl<'m> RequestServiceContexts<'m> {
 /// The points at which the ORB calls its interceptors. The trait lets the linker drop the code from
 /// programs without interceptors.
 pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
-    /// Adds an interceptor after the others.
+    /// Appends an interceptor.
     fn push(&mut self, interceptor: Box<dyn Interceptor>);
 
     /// Returns a number for the next request.
@@ -245,13 +245,14 @@ pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
 #[derive(Default)]
 pub(crate) struct InterceptorChain {
     interceptors: Vec<Box<dyn Interceptor>>,
-    /// The number given to the last request. Incremented `Relaxed`.
+    /// The number of the last request; 0 before the first request. Incremented `Relaxed`.
     last_number: AtomicU64,
 }
 
 impl InterceptorChain {
     /// Calls `before` for each interceptor. If an interceptor raises an exception, calls `after`
     /// for the interceptors before it. A panic of an interceptor becomes the exception UNKNOWN.
+    /// Does nothing if the calling thread runs an interceptor.
     fn enter(
         &self,
         mut before: impl FnMut(&dyn Interceptor) -> Result<(), SystemException>,

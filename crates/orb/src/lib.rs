@@ -15,6 +15,7 @@
 //! - `half-sync`: the dispatch architecture half-sync/half-async.
 //! - `shared-memory`: the shared-memory transport among an ORB's default transports.
 //! - `unix-sockets`: Unix sockets among an ORB's default transports.
+//! - `core-pool`: thread pools that serve the connections of tasks on the tasks' cores.
 //! - `spin`: the threads of a lane may poll before they sleep.
 //! - `minor-names`: exceptions are printed with the names of their minor codes.
 #![forbid(unsafe_code)]
@@ -106,7 +107,7 @@ pub use local::{LocalRef, Native};
 pub use long_double::LongDouble;
 pub use object::{ObjectRef, Reference};
 pub use orb::{Orb, OrbBuilder, OrbError, ShutdownHandle};
-pub use policy::{CallPolicies, PoolExhaustedAction, RebindMode, SyncScope, Timeout, with_call_policies};
+pub use policy::{CallPolicies, ConnectionPoolExhaustedAction, RebindMode, SyncScope, Timeout, with_call_policies};
 pub use servant::{InterfaceQuery, Servant, ServerCall, Skeleton};
 pub use server::config::{ConnectionLimits, Dispatch, NestedWait, PoolConfig};
 #[cfg(feature = "valuetype")]

@@ -30,16 +30,18 @@ pub(crate) fn parse(address: &str, transports: &Transports) -> Option<Endpoint> 
     Some(Endpoint::tcp(host, port))
 }
 
-/// Returns the part of an error message about the scheme of a text that [`parse`] refuses, for use
-/// before [`SYNTAX`]. The part is empty if the scheme is known.
+/// Returns the beginning of the error message for an address that [`parse`] refuses. It states that
+/// the scheme is unknown, and is empty if the scheme is known. [`SYNTAX`] follows it in the
+/// message.
 #[cold]
 pub(crate) fn scheme_error(address: &str) -> &'static str {
     let has = |scheme| address.starts_with(scheme);
     if has("tcp:") || has("unix:") || has("shm:") || has("iiop:") { "" } else { "no transport has this scheme; " }
 }
 
-/// Returns the endpoint that references carry if the ORB listens at `listening`. An unspecified
-/// address is replaced by an address of this machine, because clients cannot connect to it.
+/// Returns the endpoint that references carry if the ORB listens at `listening`. Clients cannot
+/// connect to an unspecified address (`0.0.0.0` or `::`), so an address of this machine replaces
+/// it.
 pub(crate) fn publishable(listening: &Endpoint) -> Endpoint {
     match listening {
         Endpoint::Tcp { host, port } if host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) => {
@@ -54,8 +56,8 @@ pub(crate) fn publishable(listening: &Endpoint) -> Endpoint {
 fn own_address() -> IpAddr {
     let routed = || {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-        // The address is reserved for documentation (RFC 5737). Any other address outside this
-        // machine would serve, too.
+        // The address is reserved for documentation (RFC 5737). Any address outside this machine
+        // would serve.
         socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
         socket.local_addr().ok().map(|address| address.ip())
     };

@@ -29,7 +29,7 @@ pub struct LocalRef<T: ?Sized>(Arc<T>);
 pub type Native = LocalRef<dyn Any + Send + Sync>;
 
 impl<T: ?Sized> LocalRef<T> {
-    /// Returns the object itself.
+    /// Returns a shared pointer to the object.
     #[must_use]
     pub fn into_arc(self) -> Arc<T> {
         self.0

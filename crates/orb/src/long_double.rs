@@ -58,8 +58,8 @@ impl LongDouble {
         let fraction = (bits >> MORE_FRACTION) as u64 & ((1 << 52) - 1);
         let lost = bits & ((1 << MORE_FRACTION) - 1) != 0;
         let magnitude = if exponent == 0x7fff {
-            // If all set fraction bits of a NaN are lost, one fraction bit is set. With no fraction
-            // bit the result would be infinity.
+            // If the conversion loses all set fraction bits of a NaN, it sets one fraction bit.
+            // Without a fraction bit the result would be infinity.
             0x7ff << 52 | fraction | if lost && fraction == 0 { 1 } else { 0 }
         } else if exponent <= MORE_BIAS {
             0
@@ -113,8 +113,8 @@ mod tests {
     fn long_double_has_the_bits_of_binary128() {
         let one = LongDouble::from_f64(1.0).0;
         assert_eq!((one[0], one[1], one[2]), (0x3f, 0xff, 0));
-        // The smallest subnormal f64 is 2^-1074. In binary128 that is 0x3bcd << 112 (16383 - 1074 =
-        // 0x3bcd).
+        // The smallest subnormal f64 is 2^-1074. In binary128 this number has the exponent 0x3bcd
+        // (16383 - 1074) and no fraction bits.
         let smallest = LongDouble::from_f64(f64::from_bits(1)).0;
         assert_eq!((smallest[0], smallest[1], smallest[2]), (0x3b, 0xcd, 0));
     }

@@ -1,9 +1,9 @@
 //! The queue of the main thread: requests and deactivations that only the main thread may run, and
 //! the end of [`Orb::run`](crate::Orb::run).
 //!
-//! The main thread is the thread in `run`; without one, the thread that last called `perform_work`.
-//! Before the first such call the main thread is the thread that made the ORB. A second thread in
-//! `run` only waits for the end of the ORB.
+//! The main thread is the thread in `run`. If no thread is in `run`, it is the thread that last
+//! called `perform_work`. Before the first such call the main thread is the thread that made the
+//! ORB. A second thread in `run` only waits for the end of the ORB.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -112,7 +112,7 @@ impl MainQueue {
                 if let Some(found) = look() {
                     return Some(found);
                 }
-                // Another thread may have become the main thread meanwhile.
+                // Another thread may have become the main thread during the wait.
                 if late || !self.is_main_thread() {
                     return None;
                 }
@@ -154,8 +154,8 @@ impl MainQueue {
     /// Runs one job. Returns false if no job is queued.
     pub(crate) fn perform_one(&self) -> bool {
         let mut state = self.state.lock();
-        // If another thread is in `run`, it does the work. The thread in `run` may itself call this
-        // function inside a job.
+        // If another thread is in `run`, that thread runs the jobs. A job that the main thread runs
+        // in `run` may call this function.
         if state.running && !self.is_main_thread() {
             return false;
         }

@@ -106,7 +106,7 @@ impl MemoryShare {
     /// Changes the share to `octets` bytes.
     ///
     /// # Errors
-    /// If the budget has no room for this number of bytes. The share then stays as it is.
+    /// If the budget has no room for this number of bytes. The share is then unchanged.
     pub(crate) fn set(&mut self, octets: usize) -> Result<(), MemoryRefusal> {
         match octets.checked_sub(self.octets) {
             Some(more) => self.total.reserve(more)?,

@@ -17,7 +17,7 @@ macro_rules! codes {
         }
 
         /// All minor codes of this ORB, each with its exception, number, name and description.
-        pub static ALL: &[(SystemExceptionKind, u32, &str, &str)] =
+        pub static CORELANE_CODES: &[(SystemExceptionKind, u32, &str, &str)] =
             &[$((SystemExceptionKind::$kind, $name, stringify!($name), concat!($($doc),*)),)*];
     };
 }

@@ -17,7 +17,8 @@ use crate::cancel::Canceller;
 
 /// The operations of a thread's dispatch loop that a waiting call may use.
 pub(crate) trait NestedWaitHook {
-    /// Passes the connection that only this thread reads to the shared threads.
+    /// Hands the connection that only this thread reads over to the shared threads of its lane (in
+    /// the dispatch architecture thread-per-connection).
     fn release_connection(&self) {}
 
     /// Runs other requests until the reply `awaited` has arrived. Returns false if the thread must
@@ -57,9 +58,9 @@ pub(crate) fn uninstall() {
     HOOK.set(None);
 }
 
-/// Passes the connection that only the calling thread reads, if there is one, to the shared
-/// threads. Called before the thread waits inside an upcall, because the awaited event may depend
-/// on a request on this connection, for example on a callback.
+/// If only the calling thread reads a connection, hands the connection over to the shared threads
+/// of its lane. Called before the thread waits inside an upcall, because the awaited event may
+/// depend on a request on this connection, for example on a callback.
 #[inline]
 pub(crate) fn release_dedicated_connection() {
     if IS_DEDICATED.get() {
@@ -117,9 +118,10 @@ impl AwaitedReply<'_> {
     /// If the wait fails.
     pub(crate) fn wait_or_work(&self, work: BorrowedFd<'_>) -> io::Result<(bool, bool)> {
         let (come, work) = match self.canceller {
-            None => poll::wait_either(self.reply, work, self.deadline)?,
+            None => poll::wait_readable_either(self.reply, work, self.deadline)?,
             Some(canceller) => {
-                let [reply, work, cancelled] = poll::wait_any([self.reply, work, canceller.as_fd()], self.deadline)?;
+                let [reply, work, cancelled] =
+                    poll::wait_readable_any([self.reply, work, canceller.as_fd()], self.deadline)?;
                 (reply || cancelled, work)
             }
         };

@@ -37,16 +37,16 @@ pub struct ObjectRef {
     callee: Callee,
     /// Properties for operations with a context clause in their IDL.
     properties: Context,
-    /// Servants that calls reach without the POA. The first call through each interface adds a
-    /// servant.
+    /// The object's servant, for calls that bypass the POA. The first call through each interface
+    /// adds an entry. `None` if calls go through the POA.
     bypass: Option<Arc<BypassServants>>,
     /// True if this ORB made the reference and does not listen, so that other processes cannot call
     /// the object.
     has_no_address: bool,
 }
 
-/// The servant that calls reach without the POA, as a list with an entry for each interface that
-/// was called.
+/// The servant of an object, for calls that bypass the POA: a linked list with one entry for each
+/// interface through which the servant was called.
 #[derive(Default)]
 struct BypassServants(OnceLock<BypassServant>);
 
@@ -120,21 +120,21 @@ impl ObjectRef {
         &self.ior().type_id
     }
 
-    /// Returns a copy on which `policies` are set. Policies that `policies` leaves out stay as they
-    /// are.
+    /// Returns a copy on which `policies` are set. A policy that is not set in `policies` keeps its
+    /// value.
     #[must_use]
     pub fn with_policies(&self, policies: CallPolicies) -> Self {
         ObjectRef { callee: self.callee.with_policies(policies), ..self.clone() }
     }
 
-    /// Returns a reference to the same object with its own spin policy: how long callers poll for a
-    /// reply before they sleep. This policy replaces the ORB's policy
+    /// Returns a reference to the same object with this spin policy, which decides how long callers
+    /// poll for a reply before they sleep. It replaces the ORB's policy
     /// ([`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy)). The new reference shares
     /// connections only with references of the same policy.
     #[must_use]
     pub fn with_spin_policy(&self, policy: SpinPolicy) -> Self {
         let wider = &self.client().config().client_policies;
-        let own = ClientPolicies { spin: Some(policy), ..self.binding().own().clone() };
+        let own = ClientPolicies { spin: Some(policy), ..self.binding().own_policies().clone() };
         let binding = Arc::new(Binding::new(self.ior().clone(), own, wider));
         ObjectRef { callee: self.callee.with_binding(binding), ..self.clone() }
     }
@@ -150,7 +150,7 @@ impl ObjectRef {
     /// [`validate_connection`](Self::validate_connection).
     pub fn with_rt_policies(&self, policies: &RtClientPolicies) -> Result<Self, SystemException> {
         let wider = &self.client().config().client_policies;
-        let own = ClientPolicies { spin: self.binding().own().spin, ..policies.check()? };
+        let own = ClientPolicies { spin: self.binding().own_policies().spin, ..policies.check()? };
         let binding = Arc::new(Binding::new(self.ior().clone(), own, wider));
         Ok(ObjectRef { callee: self.callee.with_binding(binding), ..self.clone() })
     }
@@ -162,9 +162,9 @@ impl ObjectRef {
     }
 
     /// Returns a copy that sends the properties of `context` with operations that have a context
-    /// clause in their IDL. The properties replace earlier ones. [Dynamic
-    /// requests](crate::dynamic::DynamicRequest::context) have their own properties and do not use
-    /// these.
+    /// clause in their IDL. The properties replace the properties of the original. [Dynamic
+    /// requests](crate::dynamic::DynamicRequest::context) do not use them; a program sets the
+    /// properties of each dynamic request.
     #[must_use]
     pub fn with_context(&self, context: &Context) -> Self {
         ObjectRef { properties: context.clone(), ..self.clone() }
@@ -179,9 +179,9 @@ impl ObjectRef {
     /// report them, and a panic of the servant unwinds into the caller. The servant lives at least
     /// as long as the copy and its clones.
     ///
-    /// The copy calls some objects through the POA all the same: remote and forwarded objects,
-    /// dynamic servants, objects called by a [plain key](crate::Orb::bind_key), and servants of a
-    /// servant locator.
+    /// Calls of some objects never bypass the POA: remote and forwarded objects, objects with
+    /// dynamic servants, objects called by a [plain key](crate::Orb::bind_key), and objects whose
+    /// servants a servant locator supplies.
     ///
     /// # Examples
     /// ```
@@ -239,7 +239,7 @@ impl ObjectRef {
             Some(reference) => {
                 #[cfg(feature = "any")]
                 crate::written_any::record_orb(reference.client());
-                if reference.has_no_address && encoder.is_message() {
+                if reference.has_no_address && encoder.begins_with_giop_header() {
                     return Err(CdrError::UnreachableReference);
                 }
                 reference.ior().encode(encoder)
@@ -254,14 +254,14 @@ impl ObjectRef {
             return Ok(None);
         }
         let client = client_of(decoder).ok_or(CdrError::Unsupported)?;
-        decoder.charge(crate::invocation::BINDING)?;
+        decoder.charge(crate::invocation::BINDING_BYTES)?;
         Ok(Some(ObjectRef::new(Arc::clone(client), ior)))
     }
 }
 
 /// Returns the ORB that received the message being decoded.
 pub(crate) fn client_of<'m>(decoder: &Decoder<'m>) -> Option<&'m Arc<ClientContext>> {
-    decoder.env().and_then(|env| (env as &dyn std::any::Any).downcast_ref::<Arc<ClientContext>>())
+    decoder.environment().and_then(|env| (env as &dyn std::any::Any).downcast_ref::<Arc<ClientContext>>())
 }
 
 impl PartialEq for ObjectRef {
@@ -284,14 +284,14 @@ impl fmt::Display for ObjectRef {
     /// If the reference's ORB does not listen, reports
     /// [`Event::ReferenceWithoutAddress`](crate::Event::ReferenceWithoutAddress), because other
     /// processes cannot use the text. A type id that cannot be encoded is omitted, for example a
-    /// peer's type id with a NUL. Without the type id the reference still denotes the same object.
+    /// peer's type id with a NUL. Without the type id the reference denotes the same object.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.has_no_address {
             self.client().report_nowhere_reference(self.type_id());
         }
         let ior = self.ior();
         let untyped = || Ior { type_id: String::new(), profiles: ior.profiles.clone() }.to_text();
-        // The only other error is an exceeded message size, which is impossible here.
+        // `to_text` has only one further error, an exceeded message size, which is impossible here.
         f.write_str(&ior.to_text().or_else(|_| untyped()).unwrap_or_else(|_| "IOR:".to_owned()))
     }
 }

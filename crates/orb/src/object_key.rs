@@ -12,23 +12,24 @@
 //!
 //! A persistent key is the same in every run of the server, unless its POA adds hints. A hint is
 //! the slot of the object in the table of keys: the server looks in this slot first, and compares
-//! the whole key. Any other key is a plain key, a name that the program chose.
+//! the whole key. A key without one of these four forms is a plain key: a name that the program
+//! bound to a reference (`Orb::bind_key`).
 
 pub(crate) use crate::slot_id::SlotId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectKey<'k> {
-    /// A key of a transient POA; its object id is a slot.
+    /// A key of a transient POA with SYSTEM_ID. `object` is the object's slot, or the octets of an
+    /// id that `create_reference` made.
     System { stamp: u64, poa: SlotId, object: SlotId },
-    /// A key of a transient POA whose object id the program chose, or the ORB for a reference
-    /// without a servant.
+    /// A key of a transient POA with USER_ID.
     User { stamp: u64, poa: SlotId, id: &'k [u8] },
     /// A key of a persistent POA, without a hint.
     Persistent { path: &'k [u8], id: &'k [u8] },
     /// A key of a persistent POA, with the slot that the object had in the table of keys when the
     /// reference was made.
     Hinted { slot: u32, key: &'k [u8] },
-    /// A plain key: any key that does not have one of the ORB's own forms.
+    /// A plain key: any key without one of the four forms of this module.
     Plain,
 }
 
@@ -52,7 +53,7 @@ impl<'k> ObjectKey<'k> {
         Self::parse_other(key).unwrap_or(ObjectKey::Plain)
     }
 
-    /// Parses all kinds of key except `System`.
+    /// Parses a key that is not a `System` key. Returns `None` for a plain key.
     #[inline(never)]
     fn parse_other(key: &'k [u8]) -> Option<ObjectKey<'k>> {
         let (magic, rest) = key.split_first_chunk::<3>()?;
@@ -101,7 +102,8 @@ impl<'k> ObjectKey<'k> {
             }
             ObjectKey::Persistent { path, id } => {
                 key.push(PERSISTENT);
-                // The conversion cannot fail, because a POA with a longer path cannot be made.
+                // The conversion cannot fail, because `create_rt_poa` refuses paths above
+                // `MAX_PATH_LEN`.
                 key.extend(u16::try_from(path.len()).unwrap_or(u16::MAX).to_be_bytes());
                 key.extend(path);
                 key.extend(id);

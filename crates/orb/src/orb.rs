@@ -27,9 +27,9 @@ use crate::rt::RtOrb;
 
 /// An ORB, which owns its threads, connections and POAs. The ORBs of a process share nothing.
 ///
-/// Dropping an ORB shuts it down and waits for the end of the shutdown. On one of the ORB's own
-/// threads, for example in an upcall, the drop starts the shutdown and returns at once. The drop
-/// waits at most [`OrbBuilder::drain_timeout`] for running servants and for peers.
+/// Dropping an ORB shuts it down and waits for the end of the shutdown. On a thread that the ORB
+/// started, and in an upcall, the drop starts the shutdown and returns at once. The drop waits at
+/// most [`OrbBuilder::drain_timeout`] for running servants and for peers.
 /// [`shutdown`](Orb::shutdown) waits until the last servant has returned and its thread has ended.
 ///
 /// References may live longer than the ORB; calls through them then raise BAD_INV_ORDER 4.
@@ -111,8 +111,8 @@ impl Orb {
     /// its object.
     ///
     /// # Errors
-    /// BAD_PARAM if the key is already bound, or has the form of the ORB's own keys; BAD_INV_ORDER
-    /// 4 after shutdown.
+    /// BAD_PARAM if the key is already bound, or has the form of the object keys that the ORB
+    /// makes; BAD_INV_ORDER 4 after shutdown.
     pub fn bind_key(&self, key: &str, reference: &ObjectRef) -> Result<(), SystemException> {
         self.core.poa_table().bind_plain(key.as_bytes(), reference)
     }
@@ -195,8 +195,8 @@ impl Orb {
 
     /// Runs one request or etherealizes one object that waits for the main thread. The calling
     /// thread becomes the main thread. Returns false if nothing waits, or if another thread is in
-    /// [`run`](Self::run). Programs whose main thread has its own loop call this method instead of
-    /// `run`.
+    /// [`run`](Self::run). Programs whose main thread runs an event loop of the program call this
+    /// method instead of `run`.
     pub fn perform_work(&self) -> bool {
         self.core.server().main_queue().perform_one()
     }
@@ -221,7 +221,7 @@ impl Orb {
     /// - in the `Drop` of a servant or servant manager that a POA or the shutdown releases;
     /// - in the event callback, while the calling thread destroys POAs and closes connections for a
     ///   shutdown;
-    /// - on any other of the ORB's own threads.
+    /// - on any other thread that the ORB started.
     pub fn shutdown(&self, wait: bool) -> Result<(), SystemException> {
         if wait && crate::upcall_stack::is_inside(self.core.stamp()) {
             return Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::WOULD_DEADLOCK, Completion::No));

@@ -43,7 +43,7 @@ pub(crate) struct OrbContext {
     /// Cache that keeps the memory of large messages for later messages.
     spares: RegionCache,
     /// The state of the ORB: `RUNNING`, `ENDING`, `CLOSED` or `ENDED`. The threads that shut the
-    /// ORB down only ever raise it, with release.
+    /// ORB down raise it with Release; no thread lowers it.
     state: AtomicU8,
     /// Event count that is notified when the state becomes [`CLOSED`]. Threads wait here if another
     /// thread began the shutdown.
@@ -152,12 +152,12 @@ impl OrbContext {
         let _ = self.published.set(published);
     }
 
-    /// Returns the endpoints at which the ORB's own listeners listen.
+    /// Returns the endpoints at which the pools of the ORB's builder listen.
     pub(crate) fn listening(&self) -> &[Endpoint] {
         self.listening.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the addresses that references carry for the ORB's own listeners.
+    /// Returns the addresses that references carry for the pools of the ORB's builder.
     pub(crate) fn published_endpoints(&self) -> &[Endpoint] {
         self.published.get().map_or(&[][..], Vec::as_slice)
     }
@@ -192,7 +192,7 @@ impl OrbContext {
         {
             // Without the code point the connection still works, so the refusal is only reported.
             let peer = stream.peer().clone();
-            self.events.report(&Event::CodePointRefused { peer, dscp, error: error.to_string() });
+            self.events.report(&Event::DscpRefused { peer, dscp, error: error.to_string() });
         }
     }
 

@@ -2,7 +2,7 @@
 //! code lists only their members.
 
 /// For generated code: implements the encoding of a structure whose members are numbers, booleans,
-/// enumerations and other such structures. `bulk_cdr! { Point { x: f64, y: f64 } }`
+/// enumerations, and structures of these types. `bulk_cdr! { Point { x: f64, y: f64 } }`
 #[doc(hidden)]
 #[macro_export]
 macro_rules! bulk_cdr {

@@ -12,7 +12,8 @@ use corelane_sys::clock::Monotonic;
 
 use crate::clock;
 
-/// Time-outs given as a `Duration` shorter than this are precise.
+/// Duration from which a `Duration` is converted to a coarse time-out. A shorter duration becomes a
+/// precise time-out.
 const PRECISE_BELOW: Duration = Duration::from_secs(1);
 
 /// The time-out of a call, from its start until its result arrives. The time for the look-up of a
@@ -21,10 +22,10 @@ const PRECISE_BELOW: Duration = Duration::from_secs(1);
 /// The system's resolver cannot be interrupted. A look-up that takes too long continues in the
 /// background, and its answer is used for calls in the next ten seconds.
 ///
-/// The time-out bounds the time for which a call waits. If the reply is there when the caller's
+/// The time-out bounds the time for which a call waits. If the reply has arrived when the caller's
 /// thread checks, the call returns it even after the time-out, because the operation has run. A
-/// call can therefore return late if its thread did not get a core in time, or if its coarse
-/// time-out had not ended yet.
+/// call can therefore return late if its thread did not get a core in time, or if its time-out is
+/// coarse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
     /// A high-resolution timer ends the call within tens of microseconds of the time-out. The timer
@@ -32,9 +33,9 @@ pub enum Timeout {
     /// which may refuse late requests or run them at a lower priority
     /// ([`rt::ExpiredRequestAction`](crate::rt::ExpiredRequestAction)).
     Precise(Duration),
-    /// The socket's own time-out ends the call, without a system call per call. It never ends a
-    /// call early, but may be late by up to four ticks of the kernel's clock (16 ms at 250 Hz) and
-    /// 12 %.
+    /// The receive time-out of the socket ends the call, and costs no additional system call. It
+    /// never ends a call early, but may be late by up to four ticks of the kernel's clock (16 ms at
+    /// 250 Hz) and 12 %.
     Coarse(Duration),
     /// No time-out.
     Never,
@@ -76,8 +77,8 @@ pub enum RebindMode {
     #[default]
     Transparent,
     /// The policies of the binding must not change. Calls use only profiles with the same
-    /// priorities, bands and protocols as the profile that answered last. The profiles may be those
-    /// of the reference or of a forward.
+    /// priorities, bands and protocols as the profile that answered last. The ORB considers
+    /// profiles of the reference and of a forward.
     NoRebind,
     /// The policies of the binding must not change, as with [`NoRebind`](Self::NoRebind), and no
     /// call opens a connection. A call fails if no connection is idle, so the number of concurrent
@@ -89,7 +90,7 @@ pub enum RebindMode {
 /// The action of a call if its server already has the maximum number of connections and all are in
 /// use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PoolExhaustedAction {
+pub enum ConnectionPoolExhaustedAction {
     /// The call waits for a connection until its deadline. Waiting calls have no order, and a new
     /// call may overtake them.
     #[default]
@@ -99,8 +100,8 @@ pub enum PoolExhaustedAction {
     Multiplex,
 }
 
-/// Policies of calls. A policy that is `None` is taken from the next level: the thread's after the
-/// reference's, then the ORB's.
+/// Policies of calls. If a policy of a reference is `None`, calls use the policy of the thread. If
+/// this policy is `None` as well, they use the policy of the ORB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallPolicies {
     /// The time-out of a call.
@@ -130,8 +131,8 @@ impl CallPolicies {
         rebind: None,
     };
 
-    /// Returns these policies, with each unset policy taken from `wider`, the next level away from
-    /// the call.
+    /// Returns these policies, with each unset policy taken from `wider`, the policies of the next
+    /// level (thread or ORB).
     #[must_use]
     #[inline]
     pub fn or(self, wider: CallPolicies) -> CallPolicies {
@@ -178,8 +179,8 @@ pub fn with_call_policies<T>(policies: CallPolicies, body: impl FnOnce() -> T) -
 /// The deadline of a call, in one of the forms that a transport can enforce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallDeadline {
-    /// A duration and the start of the call. The socket's own time-out enforces the duration, and
-    /// the first wait may last the whole duration.
+    /// A duration and the start of the call. The receive time-out of the socket enforces the
+    /// duration, and the first wait may last the whole duration.
     WithinFrom(Duration, Monotonic),
     /// An absolute time.
     At(Monotonic),
@@ -312,13 +313,13 @@ mod tests {
 
     /// Runs `body` with the calling thread's clock stopped at [`NOW`] plus `later`.
     fn at<T>(later: Duration, body: impl FnOnce() -> T) -> T {
-        struct RestorePolicies;
-        impl Drop for RestorePolicies {
+        struct RestoreClock;
+        impl Drop for RestoreClock {
             fn drop(&mut self) {
                 clock::set(None);
             }
         }
-        let _restore = RestorePolicies;
+        let _restore = RestoreClock;
         clock::set(Some(NOW + later));
         body()
     }

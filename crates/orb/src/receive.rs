@@ -44,7 +44,7 @@ impl ReceiveBuffer {
     /// the process has no addresses left; the connection then ends.
     #[inline]
     pub(crate) fn room(&mut self, wanted: usize, spares: &RegionCache) -> &mut [u8] {
-        // If the reservation fails, the remaining room of the old memory is returned.
+        // If the reservation fails, the method returns the room that remains in the present memory.
         let _ = self.0.reserve_from(self.min_capacity(wanted), spares);
         self.0.spare_capacity()
     }
@@ -82,8 +82,8 @@ impl ReceiveBuffer {
         true
     }
 
-    /// Keeps the first `count` unread bytes and moves the others to the buffer `rest`. Returns
-    /// `None` if the process has no addresses left; the moved bytes are then lost.
+    /// Keeps the first `count` unread bytes and moves the remaining bytes to the buffer `rest`.
+    /// Returns `None` if the process has no addresses left; the moved bytes are then lost.
     #[cold]
     pub(crate) fn split_after(&mut self, count: usize, mut rest: ReceiveBuffer) -> Option<ReceiveBuffer> {
         let at = count.min(self.0.len());
@@ -107,7 +107,7 @@ impl ReceiveBuffer {
         self.0.capacity().min(MAX_HEAP_BYTES).max(self.0.committed())
     }
 
-    /// Returns the number of bytes of memory or addresses that the buffer holds.
+    /// Returns the number of bytes for which the buffer has addresses, with or without memory.
     pub(crate) fn capacity(&self) -> usize {
         self.0.capacity()
     }

@@ -4,7 +4,7 @@
 /// For generated code: defines the methods of [`Reference`](crate::Reference) as inherent methods
 /// of `$name`, so that programs need no import: `reference_methods! { EchoRef }`.
 ///
-/// If operations of the interface have some of these names, the macro gets a list of the other
+/// If operations of the interface have some of these names, the macro gets a list of the remaining
 /// methods: `reference_methods! { EchoRef: as_object from_object }`. The IDL compiler has a list of
 /// all the names (`REFERENCE_METHODS`).
 #[doc(hidden)]
@@ -98,8 +98,8 @@ macro_rules! reference_methods {
         }
     };
     (@with_policies) => {
-        /// Returns a copy on which `policies` are set. Policies that `policies` leaves out stay as
-        /// they are.
+        /// Returns a copy on which `policies` are set. A policy that is not set in `policies` keeps
+        /// its value.
         #[must_use]
         #[inline]
         pub fn with_policies(&self, policies: $crate::CallPolicies) -> Self {

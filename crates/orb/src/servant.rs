@@ -168,8 +168,8 @@ pub struct ServerCall<'m> {
 
 impl<'m> ServerCall<'m> {
     /// Makes a call whose reply will carry `priority` (RTCorbaPriority). The caller then
-    /// [begins](Self::begin) the reply in a second step, because a result with a begun reply would
-    /// have to be moved.
+    /// [begins](Self::begin) the reply in a second step. If this function began the reply, its
+    /// return would copy an encoder whose fields have just been written (docs/performance.md).
     #[inline]
     pub(crate) fn new(
         arguments: Decoder<'m>,
@@ -182,7 +182,7 @@ impl<'m> ServerCall<'m> {
 
     /// Returns the ORB that received the request.
     pub(crate) fn orb(&self) -> Option<&OrbContext> {
-        let env: &dyn Any = self.arguments.env()?;
+        let env: &dyn Any = self.arguments.environment()?;
         env.downcast_ref::<Arc<ClientContext>>().map(|client| &***client)
     }
 

@@ -79,8 +79,8 @@ impl ServerContext {
         }
     }
 
-    /// Returns freed memory to the kernel, if large messages arrived before the last call of this
-    /// method and none since.
+    /// Returns freed memory to the kernel, if large messages used memory before the previous call
+    /// of this method and no large message has used memory since.
     pub(crate) fn trim_memory(&self, lanes: &[Arc<Lane>]) {
         let used = lanes.iter().fold(self.reply_memory().was_used(), |used, lane| lane.was_used() | used);
         if !self.memory_was_high.swap(used, Ordering::Relaxed) || used {
@@ -102,7 +102,7 @@ impl ServerContext {
         key: &[u8],
     ) -> ObjectRef {
         let (version, native) = (self.config().version, self.config().native_char_set);
-        // Encoding cannot fail, because the ORB can always encode its own type ids and addresses.
+        // Encoding cannot fail, because every type id and address of this ORB can be encoded.
         let ior = crate::address::make_rt_ior(type_id, lanes, policies, version, native, key).unwrap_or(Ior::NIL);
         ObjectRef::local(Arc::clone(&self.client), ior, !lanes.is_empty())
     }
@@ -110,7 +110,7 @@ impl ServerContext {
     /// Makes a reference to an object of this ORB.
     pub(crate) fn make_reference(&self, type_id: &str, key: &[u8]) -> ObjectRef {
         let endpoints = self.published_endpoints();
-        // Encoding cannot fail, because the ORB can always encode its own type ids and addresses.
+        // Encoding cannot fail, because every type id and address of this ORB can be encoded.
         let ior =
             crate::address::make_ior(type_id, endpoints, self.config().version, self.config().native_char_set, key)
                 .unwrap_or(Ior::NIL);
@@ -127,8 +127,9 @@ impl Deref for ServerContext {
     }
 }
 
-/// Waits at `gate` until `look` returns a value; [`notify`] makes the thread call `look` again. The
-/// main thread of `orb` waits at its own queue instead, and runs deactivations meanwhile.
+/// Waits at `gate` until `look` returns a value or `deadline` has passed; [`notify`] makes the
+/// thread call `look` again. The main thread of `orb` waits at the main thread's queue instead of
+/// `gate`, and runs queued deactivations during the wait.
 pub(crate) fn wait_for<T>(
     orb: &Weak<ServerContext>,
     gate: &EventCount,

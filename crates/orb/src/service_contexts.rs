@@ -2,7 +2,7 @@
 
 use corelane_wire::giop::ServiceContext;
 
-/// The service contexts that the ORB itself sends with one message, in a fixed order.
+/// The service contexts that features of the ORB send with one message, in a fixed order.
 pub(crate) struct ContextList<'d, const N: usize> {
     list: [ServiceContext<'d>; N],
     count: usize,

@@ -18,8 +18,8 @@ pub(crate) fn join(values: impl Iterator<Item = impl ToString>) -> String {
     values.map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a peer's bytes as text for a log line. Special characters are escaped. After
-/// [`MAX_SHOWN`] bytes the text is cut, and its full length is added.
+/// Returns a peer's bytes as text for a log line. Special characters are escaped. Text of more than
+/// [`MAX_SHOWN`] bytes is truncated, and its full length is added.
 #[cold]
 pub(crate) fn shown(octets: &[u8]) -> String {
     Escaped { octets, most: MAX_SHOWN }.to_string()

@@ -8,6 +8,8 @@ use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[cfg(feature = "core-pool")]
+use corelane_sched::Priority;
 use corelane_sys::thread::{self, Scheduling};
 
 /// The id of a Real-time CORBA thread pool in its ORB (`RTCORBA::ThreadpoolId`). Ids are never used
@@ -45,10 +47,21 @@ pub(crate) struct LaneIdentity {
     pub(crate) priority: i16,
     /// True in a pool with lanes, whose threads never change their priority.
     pub(crate) has_fixed_priority: bool,
+    /// True if the thread serves the connection of a task, whose requests run on this thread at its
+    /// priority.
+    #[cfg(feature = "core-pool")]
+    pub(crate) serves_task: bool,
 }
 
-const OUTSIDE_LANES: LaneIdentity =
-    LaneIdentity { stamp: 0, pool: NO_POOL, lane: 0, priority: -1, has_fixed_priority: false };
+const OUTSIDE_LANES: LaneIdentity = LaneIdentity {
+    stamp: 0,
+    pool: NO_POOL,
+    lane: 0,
+    priority: -1,
+    has_fixed_priority: false,
+    #[cfg(feature = "core-pool")]
+    serves_task: false,
+};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CurrentRequest {
@@ -107,11 +120,17 @@ pub(crate) fn is_outside_rt_pools() -> bool {
 }
 
 impl LaneIdentity {
+    /// Returns the identity of a lane of the ORB with this stamp that belongs to a pool of the
+    /// ORB's builder.
+    pub(crate) const fn of_default_pool(stamp: u64) -> Self {
+        LaneIdentity { stamp, pool: DEFAULT_POOL, ..OUTSIDE_LANES }
+    }
+
     pub(crate) fn serves(self, pool: u32, lane: usize) -> bool {
         self.pool == pool && usize::try_from(self.lane).is_ok_and(|own| own == lane)
     }
 
-    /// Returns true if a thread of this lane runs requests for POAs that have no pool of their own.
+    /// Returns true if a thread of this lane runs requests for POAs without a thread pool.
     pub(crate) fn serves_default_pool(self) -> bool {
         self.pool == DEFAULT_POOL || self.pool == NO_POOL
     }
@@ -119,15 +138,21 @@ impl LaneIdentity {
     pub(crate) fn has_fixed_priority(self) -> bool {
         self.has_fixed_priority
     }
+
+    /// Returns the CORBA priority of the task whose connection the thread serves.
+    #[cfg(feature = "core-pool")]
+    pub(crate) fn task_priority(self) -> Option<Priority> {
+        if self.serves_task { Priority::new(self.priority) } else { None }
+    }
 }
 
-/// The visit of a borrowed thread to another lane, at this lane's priority. Dropping the visit
-/// restores the thread's own lane and priority.
+/// The visit of a borrowed thread to another lane, at the priority of that lane. Dropping the visit
+/// restores the lane and priority that the thread had before.
 pub(crate) struct LaneVisit(LaneIdentity, SavedScheduling);
 
 impl LaneVisit {
-    /// Begins a visit to `lane`, whose threads have the scheduling `native`. With `None` the thread
-    /// keeps its own scheduling.
+    /// Begins a visit to `lane`, whose threads have the scheduling `native`. With `None` the
+    /// calling thread keeps its present scheduling.
     pub(crate) fn begin(lane: LaneIdentity, native: Option<Scheduling>) -> Self {
         let visit = LaneVisit(SERVED_LANE.get(), SavedScheduling::capture());
         enter_lane(lane, SCHEDULING.get());
@@ -172,8 +197,8 @@ pub(crate) fn set_scheduling(to: Scheduling) -> io::Result<()> {
 }
 
 /// Returns true if a thread with the scheduling `now` can temporarily get the lower scheduling
-/// `to`. Returns false for a SCHED_DEADLINE reservation: a reservation bounds its thread by itself,
-/// and the kernel might not grant it again.
+/// `to`. Returns false for a SCHED_DEADLINE reservation: the reservation bounds the thread's
+/// processor time, and the kernel might not grant it again.
 pub(crate) fn can_lower(now: Scheduling, to: Scheduling) -> bool {
     !matches!(now, Scheduling::Deadline(_)) && to.priority() < now.priority()
 }
@@ -208,8 +233,8 @@ impl SavedScheduling {
         // If the scheduling was unknown when it was saved, `current_scheduling` has queried the
         // kernel before the first change.
         if let Some(then) = self.native.or(INITIAL_SCHEDULING.get()) {
-            // The kernel does not refuse an earlier scheduling. After a refusal the next change
-            // would try again.
+            // An error is not expected, because the kernel permitted this scheduling before. The
+            // thread would keep its present scheduling until the next change.
             let _ = set_scheduling(then);
         }
     }
@@ -282,7 +307,7 @@ pub struct ServedBy {
     /// The kernel's id of the thread.
     pub tid: i32,
     /// The thread's scheduling as the kernel reports it; `None` if the kernel does not report it.
-    pub native: Option<Scheduling>,
+    pub scheduling: Option<Scheduling>,
     /// The core that runs the thread.
     pub core: Option<usize>,
     /// Id of the request's connection, unique within the ORB; `None` for a collocated call.
@@ -302,7 +327,7 @@ pub fn served_by() -> ServedBy {
         priority: (identity.priority >= 0).then_some(identity.priority),
         thread: std::thread::current().name().unwrap_or_default().to_owned(),
         tid: thread::current_tid().as_raw(),
-        native: thread::scheduling(None).ok(),
+        scheduling: thread::scheduling(None).ok(),
         core: thread::current_core(),
         connection: (request.connection != 0).then_some(request.connection),
         handed_over: request.connection != 0 && request.handed_over,

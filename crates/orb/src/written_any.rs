@@ -23,7 +23,7 @@ pub(crate) struct WrittenContext {
 }
 
 /// Runs `write`, which writes a value into an `any`, and returns the information that was recorded.
-/// If the `any` is itself written into another `any`, the outer one gets the same ORB and types.
+/// If the `any` is itself written into another `any`, the outer `any` gets the same ORB and types.
 pub(crate) fn record<T>(write: impl FnOnce() -> T) -> (T, WrittenContext) {
     let outer = WRITTEN_CONTEXT.replace(Some(WrittenContext::default()));
     let written = write();

@@ -163,7 +163,7 @@ fn use_of_a_servant_activates_it_with_implicit_activation() {
     let world = World::new();
     for lifespan in [Lifespan::Transient, Lifespan::Persistent] {
         for id_uniqueness in [IdUniqueness::Unique, IdUniqueness::Multiple] {
-            let poa = world.poa("p", PoaPolicies { lifespan, id_uniqueness, ..PoaPolicies::ROOT });
+            let poa = world.poa("p", PoaPolicies { lifespan, id_uniqueness, ..PoaPolicies::ROOT_POA });
             let servant = number(4);
             let first = poa.servant_to_reference(&servant).unwrap();
             let second = poa.servant_to_reference(&servant).unwrap();
@@ -245,7 +245,10 @@ struct Keeper {
 
 impl Keeper {
     fn only_one(&self) {
-        assert!(!self.inside.swap(true, Ordering::SeqCst), "incarnate and etherealize never overlap for an object");
+        assert!(
+            !self.inside.swap(true, Ordering::SeqCst),
+            "incarnate and etherealize must never overlap for one object"
+        );
     }
 }
 

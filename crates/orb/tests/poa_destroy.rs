@@ -331,7 +331,7 @@ fn persistent_references_outlive_the_orb() {
     assert_eq!(inner.id_to_reference(&"x".into()).unwrap().to_string(), text, "stable to the octet");
     assert_eq!(call_marshalled(&object).unwrap(), 2);
     let new = system.activate(&number(20)).unwrap();
-    assert_ne!(system.reference_to_id(&new).unwrap(), first_id, "system ids do not repeat from run to run");
+    assert_ne!(system.reference_to_id(&new).unwrap(), first_id, "a system id must not repeat in a later run");
     system.activate_object_with_id(&first_id, &number(11)).unwrap();
     assert_eq!(call_marshalled(&client.string_to_object(&first).unwrap().unwrap()).unwrap(), 11);
 }
@@ -572,7 +572,7 @@ fn every_operation_fails_after_shutdown() {
             assert_eq!(refused(answer), ENDED, "{operation}");
         }
     }
-    // The POAs have been destroyed.
+    // The shutdown has destroyed the root POA, so its operations raise OBJECT_NOT_EXIST 4.
     assert_eq!(refused_by(root.create_poa("p", None, USER)), NO_ADAPTER);
     assert_eq!(refused_by(root.find_poa("p", true)), NO_ADAPTER);
     assert_eq!(refused_by(root.id_to_reference(&"x".into())), NO_ADAPTER);

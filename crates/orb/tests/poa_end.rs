@@ -1,5 +1,5 @@
 //! Tests of the end of objects, POAs and ORBs: the threads that wait for it, and the callbacks that
-//! run meanwhile.
+//! run during it.
 #![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
 mod poa;
@@ -71,7 +71,7 @@ fn main_thread_runs_the_deactivations_for_which_it_waits() {
 }
 
 /// The main thread waits for a servant. The servant waits for a deactivation, which waits for the
-/// main thread.
+/// main thread. The test fails if the wait of the main thread does not run the deactivation.
 #[test]
 fn main_thread_runs_deactivations_for_which_its_awaited_servant_waits() {
     let world = World::new();
@@ -281,11 +281,11 @@ fn a_panic_in_the_drop_of_a_servant_blocks_no_other_thread() {
     assert_eq!(panics(), 5);
     let object = lending(&world.root, fragile);
     for way in WAYS {
-        // The server's only thread survives the panic and serves the next call.
+        // The server's only thread must survive the panic and serve the next call.
         assert_eq!([world.call(way, &object).unwrap(), world.call(way, &object).unwrap()], [1, 1], "{way:?}");
     }
     eventually(|| panics() == 11);
-    // Only references keep these servants alive.
+    // Only the bindings and the initial references keep these servants alive.
     for name in ["plain key", "initial reference", "another initial reference"] {
         let id = world.root.activate_object(&fragile()).unwrap();
         let direct = world.root.id_to_reference(&id).unwrap().with_poa_bypass();

@@ -257,7 +257,7 @@ fn a_held_oneway_that_waits_for_the_server_is_answered_once_and_runs() {
     poa.activate_object_with_id(&"x".into(), &noted).unwrap();
     let object = poa.id_to_reference(&"x".into()).unwrap();
     let profile = object.ior().profiles.last().unwrap().parse().unwrap();
-    // GIOP 1.2, SYNC_WITH_SERVER, with the target given by its key.
+    // The request is GIOP 1.2 with SYNC_WITH_SERVER, and names its target by the object key.
     let mut body = vec![9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
     body.extend((profile.object_key.len() as u32).to_le_bytes());
     body.extend(profile.object_key);
@@ -368,8 +368,8 @@ fn an_upcall_cannot_wait_for_completion() {
             let world = outer.upgrade().unwrap();
             let shutdown = world.server.shutdown(true).unwrap_err();
             assert_eq!((shutdown.kind(), shutdown.minor() & 0xfff), UPCALL);
-            // The running upcall is not a request of the other ORB, so a wait for this ORB's
-            // requests is permitted.
+            // `elsewhere` is another ORB, and the running upcall is not one of its requests. A wait
+            // for the end of its requests is therefore permitted.
             elsewhere.root.manager().hold_requests(true).unwrap();
             elsewhere.root.manager().activate().unwrap();
             Ok(1)
@@ -441,7 +441,7 @@ fn deactivation_etherealizes_on_demand_and_only_when_requests_are_done() {
 }
 
 /// From the second call on, a reference finds its object without a look-up of the POA. Operations
-/// that wait for requests also wait for such calls.
+/// that wait for requests must also wait for such calls.
 #[test]
 fn waits_for_completion_include_later_collocated_calls() {
     type End = fn(&Poa, &ObjectId) -> Result<(), PoaError>;

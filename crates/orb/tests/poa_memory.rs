@@ -39,9 +39,9 @@ fn chunk(octets: u64) -> u64 {
     (octets + 8).next_multiple_of(16).max(32)
 }
 
-/// Activates a million objects, each with its own servant. Returns the bytes for each object
-/// without its servant: the highest figure at any of [`LOOKS`], and the last figure. `id` is the
-/// size of an id that is allocated for each object.
+/// Activates a million objects, each with a separate servant. Returns the number of bytes per
+/// object, without the servant: the highest figure at the numbers of objects in [`LOOKS`], and the
+/// last figure. `id` is the size in bytes of an id that is allocated for each object.
 fn cost(policies: PoaPolicies, id: u64, activate: impl Fn(&Poa, u32, &Servant)) -> (f64, f64) {
     let orb = orb();
     let poa = orb.root_poa().create_poa("p", Some(orb.root_poa().manager()), policies).unwrap();

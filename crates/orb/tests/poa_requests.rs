@@ -120,7 +120,7 @@ struct Maker {
 
 impl ServantActivator for Maker {
     fn incarnate(&self, id: &ObjectId, poa: &Poa) -> ServantResult<Option<Servant>> {
-        assert!(current().is_none(), "incarnate runs for no object");
+        assert!(current().is_none(), "`current` must return nothing in `incarnate`");
         self.told.lock().unwrap().push(format!("incarnate {id:?} {}", poa.name()));
         match &*self.answer.lock().unwrap() {
             Some(answer) => answer.clone(),
@@ -382,7 +382,7 @@ fn one_servant_of_a_locator_serves_many_objects_concurrently() {
 #[test]
 fn panic_raises_unknown_and_the_policy_decides_if_the_object_stays_active() {
     let world = World::new();
-    for on_panic in [ServantPanicAction::Keep, ServantPanicAction::Deactivate] {
+    for on_panic in [ServantPanicAction::KeepActive, ServantPanicAction::Deactivate] {
         let poa = world.poa(&format!("{on_panic:?}"), PoaPolicies { on_panic, ..USER });
         for way in WAYS {
             let id = ObjectId::from(&*format!("{way:?}"));
@@ -557,7 +557,7 @@ fn key_hints_find_the_same_objects_and_never_another_object() {
         }
     }
     // Another ORB has a POA of the same name, as in a later run of a server. In this ORB the hint
-    // is wrong, but the key still finds the object.
+    // is wrong, but the server must find the object by the key.
     let again = World::new();
     let poa = again.poa("hinting", hinting);
     poa.activate_object_with_id(&ids[7], &number(7)).unwrap();
@@ -596,9 +596,11 @@ fn current_returns_the_innermost_upcall() {
         assert_eq!(before.poa, root);
         assert_eq!(call(&inner)? + call_marshalled(&inner)?, 2);
         look(&before.poa, &before.object_id);
-        assert!(std::thread::spawn(|| current().is_none()).join().unwrap(), "another thread has no context");
-        // The object is deactivated while its servant still runs. `current` still returns the
-        // servant.
+        assert!(
+            std::thread::spawn(|| current().is_none()).join().unwrap(),
+            "`current` must return nothing on another thread"
+        );
+        // The object is deactivated while its servant runs. `current` must return the servant.
         before.poa.deactivate_object(&before.object_id).unwrap();
         assert_eq!(current().unwrap().servant(), before.servant());
         assert_eq!(current().unwrap().reference().unwrap().type_id(), VALUE);

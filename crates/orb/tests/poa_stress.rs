@@ -58,9 +58,9 @@ impl Maker {
         let own = Arc::clone(&living);
         let servant = servant(move || {
             own.2.fetch_add(1, Ordering::SeqCst);
-            assert!(!own.1.load(Ordering::SeqCst), "a request after etherealize");
+            assert!(!own.1.load(Ordering::SeqCst), "a request must not run after the etherealization of its servant");
             std::thread::yield_now();
-            assert!(!own.1.load(Ordering::SeqCst), "etherealized while a request runs");
+            assert!(!own.1.load(Ordering::SeqCst), "a servant must not be etherealized while its request runs");
             own.2.fetch_sub(1, Ordering::SeqCst);
             Ok(1)
         });
@@ -72,7 +72,7 @@ impl Maker {
 impl ServantActivator for Maker {
     fn incarnate(&self, id: &ObjectId, _: &Poa) -> ServantResult<Option<Servant>> {
         self.life.incarnated.fetch_add(1, Ordering::SeqCst);
-        assert!(self.life.present.lock().unwrap().insert(id.clone()), "incarnated twice");
+        assert!(self.life.present.lock().unwrap().insert(id.clone()), "an object must not be incarnated twice");
         Ok(Some(self.make()))
     }
 
@@ -84,7 +84,7 @@ impl ServantActivator for Maker {
         let (_, living) = made.swap_remove(at);
         living.1.store(true, Ordering::SeqCst);
         assert_eq!(living.2.load(Ordering::SeqCst), 0, "no request runs in an etherealized servant");
-        assert!(self.life.present.lock().unwrap().remove(id), "etherealized twice");
+        assert!(self.life.present.lock().unwrap().remove(id), "an object must not be etherealized twice");
     }
 }
 

@@ -26,7 +26,7 @@ impl Alone {
         let me = std::thread::current().id();
         {
             let mut owner = self.owner.lock().unwrap();
-            assert!(owner.is_none_or(|owner| owner == me), "one thread at a time");
+            assert!(owner.is_none_or(|owner| owner == me), "only one thread at a time may be inside");
             *owner = Some(me);
         }
         self.depth.fetch_add(1, Ordering::SeqCst);
@@ -157,8 +157,8 @@ impl ServantLocator for Answers {
     }
 }
 
-/// Makes one object of each kind that the POA can have: an active object, and an object without a
-/// servant of its own, which the default servant or the servant manager serves.
+/// Makes one object of each kind that the POA can have: an active object, and an object without an
+/// active servant, which the default servant or the servant manager serves.
 fn one_of_each_kind(poa: &Poa, thread: ThreadId) -> Vec<ObjectRef> {
     let (mut objects, policies) = (Vec::new(), poa.policies());
     let retains = policies.servant_retention == ServantRetention::Retain;
@@ -214,8 +214,8 @@ fn every_legal_combination_serves_under_every_thread_policy() {
                 made += 1;
             }
         }
-        // 30 of the 42 combinations have an active object (RETAIN). 30 have an object without a
-        // servant of its own (default servant or servant manager).
+        // 30 of the 42 combinations have an active object (RETAIN). 30 have an object without an
+        // active servant (default servant or servant manager).
         assert_eq!((made, called), (3 * 42, 3 * 3 * (30 + 30)));
         world.server.shutdown(true).unwrap();
     });
@@ -298,7 +298,7 @@ fn call_without_a_main_thread_ends_at_its_deadline() {
     let answer = std::thread::spawn(move || call(&local)).join().unwrap().unwrap_err();
     assert_eq!((answer.kind(), answer.completed()), (Kind::Timeout, Completion::No));
     assert!(world.server.perform_work());
-    assert!(!ran.load(Ordering::SeqCst), "COMPLETED_NO is kept");
+    assert!(!ran.load(Ordering::SeqCst), "the operation must not run after the caller got COMPLETED_NO");
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Admission of streams: a stream is admitted only if all streams admitted before keep their
 //! guarantees.
 //!
-//! Each stream is a periodic task, whose cost is the packets of a period times the cost of a
-//! packet. Four bounds must hold with the new stream:
+//! Each stream is a periodic task, whose execution time follows from the packets and bytes of a
+//! period ([`ProcessingCost`]). With the new stream, all of the following must be true:
 //!
-//! 1. on its core every stream and every dispatch task meets its deadline (exact response times,
-//!    `corelane_sched`);
-//! 2. the streams of a core leave best effort its minimum of the processor;
+//! 1. on the new stream's core, every stream and every dispatch task meets its deadline (exact
+//!    response times, `corelane_sched`);
+//! 2. the streams and dispatch tasks of this core leave best effort its minimum of the processor;
 //! 3. all streams together, with framing, leave best effort its minimum of the link;
-//! 4. the memory of all streams fits.
+//! 4. all streams together need at most the memory for streams.
 //!
 //! A refusal states the violated bound, the excess, and the largest number of packets that would
 //! fit.
@@ -31,12 +31,12 @@ pub const MIN_ETHERNET_PAYLOAD_BYTES: u64 = 46;
 /// Size in bytes of the shortest TCP packet: an IPv4 and a TCP header.
 pub const MIN_PACKET_BYTES: u32 = 40;
 
-/// Minimum shares that the link and every core keep for best effort, in thousandths.
+/// Minimum shares of the link and of every core that are kept for best effort, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BestEffortMinimum {
-    /// Share of the link.
+    /// Minimum share of the link, in thousandths.
     pub link: u16,
-    /// Share of each core.
+    /// Minimum share of each core, in thousandths.
     pub processor: u16,
 }
 
@@ -78,7 +78,8 @@ pub enum StreamLoad {
         /// Latest time after the start of a period at which the period's packets must be processed.
         deadline: Nanos,
     },
-    /// A maximum rate of packets in the receive context, which interrupts every thread of the core.
+    /// A maximum rate of packets that are processed in the receive context. This processing
+    /// interrupts every thread of the core.
     Capped(PacketRate),
 }
 
@@ -131,13 +132,13 @@ pub enum ViolatedBound {
     /// The packets of a period cannot be processed by the deadline even if no other task runs, or
     /// another time is out of range.
     Timing(TimingError),
-    /// The stream is admitted already.
+    /// A stream with this id is admitted.
     Duplicate,
     /// A task would miss its deadline.
     ResponseTime {
         /// The task.
         task: AdmissionTask,
-        /// The task's worst-case response time beside the new stream; `None` if unbounded.
+        /// The task's worst-case response time with the new stream; `None` if it has no bound.
         response: Option<Nanos>,
         /// The task's deadline.
         deadline: Nanos,
@@ -158,7 +159,7 @@ pub enum ViolatedBound {
         /// Bits per second that streams may use.
         available: u64,
     },
-    /// The memory does not suffice.
+    /// The streams would need more memory than they may use.
     Memory {
         /// Bytes that all streams need.
         needed: u64,
@@ -192,7 +193,7 @@ impl fmt::Display for StreamRefusal {
                 write!(f, "{task} would have no bound; its deadline is {deadline} ns")?;
             }
             ViolatedBound::Processor { core, needed, available } => {
-                let over = needed.minus(available);
+                let over = needed.saturating_sub(available);
                 write!(f, "core {core} would be used to {needed} by streams and dispatch, {over} over {available}")?;
             }
             ViolatedBound::Link { needed, available } => {
@@ -263,7 +264,7 @@ impl Admission {
         &self.admitted
     }
 
-    /// Admits a stream if every bound holds with the stream.
+    /// Admits a stream if no bound is violated with it.
     ///
     /// # Errors
     /// [`StreamRefusal`] with the violated bound and the number of packets that would fit.
@@ -346,7 +347,7 @@ impl Admission {
         let tasks = self.tasks(request);
         let needed = Utilization::total(tasks.iter().map(|(.., timing)| timing));
         let minimum = u64::from(self.resources.minimum.processor) * (Utilization::ONE.0 / 1_000);
-        let available = Utilization::ONE.minus(Utilization(minimum));
+        let available = Utilization::ONE.saturating_sub(Utilization(minimum));
         if needed > available {
             return Err(ViolatedBound::Processor { core: request.core, needed, available });
         }
@@ -375,8 +376,9 @@ impl Admission {
         Ok(())
     }
 
-    /// Returns the largest number of packets with which every bound holds. Binary search finds it,
-    /// because more packets make each bound harder to keep.
+    /// Returns the largest number of packets with which no bound is violated. Binary search finds
+    /// it: a bound that is violated with some number of packets is violated with every larger
+    /// number.
     fn admissible_packets(&self, request: &StreamRequest) -> Option<u32> {
         let fits = |packets| request.with_packets(packets).is_some_and(|request| self.check(&request).is_ok());
         let (mut low, mut high) = (1, request.packets());
@@ -458,15 +460,15 @@ impl Resources {
         let largest = stream.largest_packet();
         let (packets, bytes, period) = match stream.load {
             StreamLoad::Periodic { budget, .. } => {
-                // The last packet may exceed the bytes. The next period pays for the excess and
-                // sends less.
+                // The last packet of a period may exceed the remaining bytes. The next period then
+                // has fewer bytes, so the average is the budget.
                 (u64::from(max_packets(&budget)), budget.bytes.unwrap_or(u64::MAX), budget.period)
             }
             StreamLoad::Capped(rate) => (1, largest, rate.interval()),
         };
         let framing = ETHERNET_OVERHEAD_BYTES + 4 * u64::from(self.vlan_tags);
-        // All packets but one may have the minimum size beside one long packet. Each of the short
-        // packets has its own padding.
+        // In the worst case one packet is long and all other packets have the minimum size. Each
+        // short packet has padding of its own.
         let padding = packets.saturating_mul(MIN_ETHERNET_PAYLOAD_BYTES - u64::from(MIN_PACKET_BYTES));
         let padded = packets.saturating_mul(largest.max(MIN_ETHERNET_PAYLOAD_BYTES)).min(bytes.saturating_add(padding));
         let on_link = u128::from(padded) + u128::from(packets) * u128::from(framing);

@@ -43,7 +43,7 @@ impl Budget {
         Self::of_bytes(u64::try_from(bytes).unwrap_or(u64::MAX), period)
     }
 
-    /// Checks that packets or bytes are bounded, and that a thread can keep the period.
+    /// Checks that packets or bytes are bounded, and that the period is in the permitted range.
     ///
     /// # Errors
     /// [`BudgetError`] with the field that is out of range.
@@ -94,9 +94,9 @@ impl fmt::Display for BudgetError {
 
 impl std::error::Error for BudgetError {}
 
-/// Rule for when an unused budget expires.
+/// Rule that determines when an unused budget expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BudgetServer {
+pub enum BudgetServerKind {
     /// It expires when no packet waits. The thread then sleeps until the next period.
     Polling,
     /// It expires at the end of the period. A packet that arrives later in the period is processed
@@ -110,7 +110,7 @@ pub enum BudgetServer {
 #[derive(Clone, Debug)]
 pub struct BudgetState {
     budget: Budget,
-    service: BudgetServer,
+    service: BudgetServerKind,
     origin: Nanos,
     /// Number of the current period.
     period: u64,
@@ -125,7 +125,7 @@ impl BudgetState {
     ///
     /// # Errors
     /// As for [`Budget::check`].
-    pub fn new(budget: Budget, service: BudgetServer, origin: Nanos) -> Result<Self, BudgetError> {
+    pub fn new(budget: Budget, service: BudgetServerKind, origin: Nanos) -> Result<Self, BudgetError> {
         budget.check()?;
         let mut state = Self { budget, service, origin, period: 0, packets_left: 0, bytes_left: 0, skipped_periods: 0 };
         state.refill(1);
@@ -138,8 +138,8 @@ impl BudgetState {
         self.budget
     }
 
-    /// Grants a packet of `bytes` bytes, or refuses it until
-    /// [`next_period_at`](Self::next_period_at).
+    /// Takes a packet of `bytes` bytes from the budget. Returns false if the budget does not permit
+    /// the packet before [`next_period_at`](Self::next_period_at).
     pub fn take(&mut self, bytes: u32, now: Nanos) -> bool {
         self.advance(now);
         if !self.has_budget() || now < self.origin {
@@ -154,11 +154,11 @@ impl BudgetState {
         true
     }
 
-    /// Records that no packet waits. Under [`BudgetServer::Polling`] the remaining budget of the
+    /// Records that no packet waits. Under [`BudgetServerKind::Polling`] the remaining budget of the
     /// period expires.
     pub fn record_empty_queue(&mut self, now: Nanos) {
         self.advance(now);
-        if self.service == BudgetServer::Polling && now >= self.origin {
+        if self.service == BudgetServerKind::Polling && now >= self.origin {
             self.packets_left = 0;
             self.bytes_left = self.bytes_left.min(0);
         }
@@ -170,7 +170,7 @@ impl BudgetState {
         self.origin.saturating_add((self.period + 1).saturating_mul(self.budget.period))
     }
 
-    /// Returns the number of periods for which the thread did not ask, because it was late by more
+    /// Returns the number of periods in which the thread made no call, because it was late by more
     /// than a period.
     #[must_use]
     pub fn skipped_periods(&self) -> u64 {
@@ -200,8 +200,8 @@ impl BudgetState {
         }
     }
 
-    /// Starts the last of `periods` new periods. Each new period pays for a part of the debt; an
-    /// unused budget does not accumulate.
+    /// Starts the last of `periods` new periods. Each new period pays for a part of the debt. The
+    /// unused budget of earlier periods does not accumulate.
     fn refill(&mut self, periods: u64) {
         self.packets_left = self.budget.packets.unwrap_or(0);
         let bytes = i64::try_from(self.budget.bytes.unwrap_or(0)).unwrap_or(i64::MAX);
@@ -214,8 +214,8 @@ impl BudgetState {
 /// Service class of a stream, which determines when its packets are processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceClass {
-    /// The receive context processes packets up to this rate. Packets above the cap are processed
-    /// like those of [`Priority`](Self::Priority).
+    /// The receive context processes packets up to this rate. Packets above the rate are processed
+    /// like packets of the class [`Priority`](Self::Priority).
     LowLatency(PacketRate),
     /// At the start of each period, as many packets are processed as the budget permits.
     Guaranteed(Budget),
@@ -250,12 +250,12 @@ impl StreamScheduler {
     /// As for [`Budget::check`].
     pub fn new(class: ServiceClass, origin: Nanos) -> Result<Self, BudgetError> {
         let (budget, service) = match class {
-            ServiceClass::Guaranteed(budget) => (Some(budget), BudgetServer::Polling),
-            ServiceClass::BestEffort(ceiling) => (ceiling, BudgetServer::Deferrable),
-            ServiceClass::LowLatency(_) | ServiceClass::Priority => (None, BudgetServer::Deferrable),
+            ServiceClass::Guaranteed(budget) => (Some(budget), BudgetServerKind::Polling),
+            ServiceClass::BestEffort(ceiling) => (ceiling, BudgetServerKind::Deferrable),
+            ServiceClass::LowLatency(_) | ServiceClass::Priority => (None, BudgetServerKind::Deferrable),
         };
         let budget = budget.map(|budget| BudgetState::new(budget, service, origin)).transpose()?;
-        Ok(Self { sleeps_by_period: service == BudgetServer::Polling, budget })
+        Ok(Self { sleeps_by_period: service == BudgetServerKind::Polling, budget })
     }
 
     /// Decides the next step. `head` is the size in bytes of the packet at the head of the queue;
@@ -391,14 +391,14 @@ mod tests {
     }
 
     proptest! {
-        /// No run of periods grants more than its budgets and one packet, even if the thread asks
-        /// often.
+        /// Fails if several successive periods grant more than their budgets and one packet, even
+        /// if the thread asks often.
         #[test]
         fn no_run_of_periods_exceeds_its_budget(
             budget in any_budget(),
             asks in prop::collection::vec((0_u64..3 * MS, 1_u32..9_000), 1..300),
         ) {
-            let mut state = BudgetState::new(budget, BudgetServer::Deferrable, 0).unwrap();
+            let mut state = BudgetState::new(budget, BudgetServerKind::Deferrable, 0).unwrap();
             let (mut now, mut grants) = (0, Vec::new());
             for (gap, bytes) in asks {
                 now += gap;
@@ -421,7 +421,7 @@ mod tests {
             }
         }
 
-        /// A thread that always has packets and asks in every period, even late, gets its whole
+        /// A thread that always has packets and asks in every period, even late, must get its whole
         /// budget.
         #[test]
         fn a_stream_with_packets_gets_its_whole_budget(
@@ -451,11 +451,11 @@ mod tests {
             }
         }
 
-        /// A thread that is late by whole periods gets the budget of one period. The missed periods
-        /// add nothing.
+        /// A thread that is late by whole periods must get the budget of one period, and nothing
+        /// for the missed periods.
         #[test]
         fn missed_periods_are_counted_and_not_made_up(budget in any_budget(), missed in 1_u64..1_000) {
-            let mut state = BudgetState::new(budget, BudgetServer::Deferrable, 0).unwrap();
+            let mut state = BudgetState::new(budget, BudgetServerKind::Deferrable, 0).unwrap();
             let now = (missed + 1) * budget.period;
             let mut bytes = 0;
             let mut packets = 0;

@@ -55,7 +55,8 @@ pub(crate) const NEIGHBOUR_DISCOVERY: (u8, u8) = (133, 137);
 /// 6.1.1).
 pub(crate) const ON_LINK_HOP_LIMIT: u8 = 255;
 
-/// The two ends of a TCP connection, in the order of the frames that its local end receives.
+/// The two ends of a TCP connection: the sender and the receiver of the frames that arrive at this
+/// host.
 ///
 /// The bytes are the key of the kernel's table, in network order:
 ///
@@ -333,7 +334,8 @@ mod tests {
         }
     }
 
-    /// Each entry changes one byte of a valid frame.
+    /// Each entry changes one byte of a valid frame. Fails if the changed frame belongs to a
+    /// stream.
     #[test]
     fn options_fragments_and_wrong_lengths_belong_to_no_stream() {
         let ip = ETHERNET_HEADER_BYTES;

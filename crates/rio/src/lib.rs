@@ -1,17 +1,18 @@
 //! Real-time I/O: packets keep their priority from the network driver to the lane and back.
 //!
-//! Without this crate, priorities take effect only in the lane's `epoll_wait`. Before that, packets
-//! wait in the order of arrival. This crate sorts frames in the driver, so that each stream has its
-//! own queue, protocol thread and budget. (Kuhns, Schmidt and Levine, "The Design and Performance
-//! of a Real-time I/O Subsystem", RTAS 1999.)
+//! Without this crate, priorities take effect only in the lane's `epoll_wait`. Until then packets
+//! wait in the order of their arrival, whatever their priority. This crate sorts frames in the
+//! driver, so that each stream has its own queue, protocol thread and budget. (Kuhns, Schmidt and
+//! Levine, "The Design and Performance of a Real-time I/O Subsystem", RTAS 1999.)
 //!
 //! | module | content | pure |
 //! |---|---|---|
-//! | [`admission`] | decision if a stream gets its guarantees beside dispatch and best effort | yes |
+//! | [`admission`] | the decision whether a stream can get its guarantees together with dispatch
+//! and best effort | yes |
 //! | [`budget`] | the packets and bytes of a stream that are processed in each period | yes |
 //! | [`frame`] | parsing of frames that may belong to a stream: Ethernet, VLAN, IPv4, IPv6, TCP | yes |
-//! | [`memory`] | the maximum number of bytes that a stream holds | yes |
-//! | [`rung`] | the features in use, and their changes while the system runs | yes |
+//! | [`memory`] | the maximum number of bytes that a stream occupies | yes |
+//! | [`feature_level`] | the features in use, and their changes while the system runs | yes |
 //! | [`steering`] | a frame's stream and queue: tables, XDP program, kernel maps | except maps |
 //!
 //! Pure modules have no clock, thread, socket or descriptor: time and bytes are arguments.
@@ -26,12 +27,12 @@
 
 pub mod admission;
 pub mod budget;
+pub mod feature_level;
 pub mod frame;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
 pub mod memory;
 mod rate;
-pub mod rung;
 #[cfg(test)]
 mod simulation;
 pub mod steering;

@@ -39,7 +39,7 @@ pub struct StreamBuffers {
     pub max_packet: u32,
 }
 
-/// Maximum number of bytes that a stream holds, by kind of memory.
+/// Maximum number of bytes that a stream occupies, by kind of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryBound {
     /// Frames of the receive rings.
@@ -89,9 +89,9 @@ pub enum StreamBuffersError {
 impl fmt::Display for StreamBuffersError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::RingFrames(frames) => write!(f, "a ring of {frames} frames: it must be a power of two"),
-            Self::FrameSize(size) => write!(f, "frames of {size} bytes: they must be 2048 or 4096"),
-            Self::Queues => f.write_str("a stream without a receive queue"),
+            Self::RingFrames(frames) => write!(f, "a ring has {frames} frames: the number must be a power of two"),
+            Self::FrameSize(size) => write!(f, "a frame has {size} bytes: the size must be 2048 or 4096"),
+            Self::Queues => f.write_str("a stream needs at least one receive queue"),
         }
     }
 }
@@ -141,11 +141,11 @@ impl StreamBuffers {
     }
 }
 
-/// Returns the size of the fill ring that the streams of a receive queue share. It is the smallest
-/// power of two that is larger than the sum of their receive rings.
+/// Returns the number of frames in the fill ring that the streams of a receive queue share. It is
+/// the smallest power of two that is larger than the sum of their receive rings.
 ///
-/// With fewer frames, a stream whose thread is stalled would hold frames that other streams need.
-/// `None` if the size exceeds 2^31 frames.
+/// With fewer frames in the fill ring, a stream whose thread is stalled would occupy frames that
+/// other streams need. `None` if the size exceeds 2^31 frames.
 #[must_use]
 pub fn fill_ring_frames(ring_frames: impl IntoIterator<Item = u32>) -> Option<u32> {
     let sum = ring_frames.into_iter().try_fold(0_u32, u32::checked_add)?;
@@ -209,7 +209,8 @@ mod tests {
     }
 
     proptest! {
-        /// The streams of a receive queue share one fill ring.
+        /// Fails if the bounds of all streams of a receive queue are together below the size of
+        /// their rings, including the fill ring that they share.
         #[test]
         fn the_bounds_of_all_streams_hold_their_rings(exponents in prop::collection::vec(0_u32..16, 1..20)) {
             let rings: Vec<u32> = exponents.into_iter().map(|exponent| 1 << exponent).collect();

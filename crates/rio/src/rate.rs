@@ -7,7 +7,7 @@ use corelane_sched::task::Nanos;
 /// A maximum packet rate with a burst (the generic cell rate algorithm of ITU-T I.371).
 ///
 /// In any time span `t` the cap grants at most `burst + t / interval` packets, rounded up. The XDP
-/// program implements this algorithm, too.
+/// program contains an implementation of this algorithm as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRate {
     interval: Nanos,
@@ -29,8 +29,8 @@ impl PacketRate {
         self.interval
     }
 
-    /// Returns the time by which packets may arrive early. A burst without its first packet takes
-    /// this time at the maximum rate.
+    /// Returns the maximum time by which a packet may arrive before it is due. At the maximum rate
+    /// a burst without its first packet takes this time.
     #[must_use]
     pub const fn tolerance(&self) -> Nanos {
         self.tolerance
@@ -85,8 +85,8 @@ mod tests {
     }
 
     proptest! {
-        /// The number of grants between any two times is at most the burst and the packets that the
-        /// time permits.
+        /// Fails if more packets are granted between two times than the burst and the packets that
+        /// the rate permits.
         #[test]
         fn no_span_of_time_gets_more_than_the_cap(
             pps in 1_u32..2_000_000,
@@ -109,7 +109,7 @@ mod tests {
             }
         }
 
-        /// A sender that stays below the cap is never refused.
+        /// A sender that stays below the cap must never be refused.
         #[test]
         fn packets_at_the_cap_are_all_granted(pps in 1_u32..2_000_000, early in 0_u64..1_000, count in 1_u64..50) {
             let rate = rate(pps, 2);

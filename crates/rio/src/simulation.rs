@@ -1,9 +1,9 @@
 //! A simulation, in virtual time, of senders, a network that loses and reorders frames, and one
 //! core that processes the frames.
 //!
-//! The steering tables, the schedulers of the protocol threads and the ladder are the real code of
-//! this crate. The clock, the network, TCP (segments, cumulative acknowledgements, a retransmission
-//! timer) and the kernel's queues are simulated. A seed determines the whole run.
+//! The steering tables, the schedulers of the protocol threads and the feature controller are the
+//! real code of this crate. The clock, the network, TCP (segments, cumulative acknowledgements, a
+//! retransmission timer) and the kernel's queues are simulated. A seed determines the whole run.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
@@ -12,10 +12,11 @@ use std::net::SocketAddr;
 use corelane_sched::task::Nanos;
 
 use crate::budget::{Budget, ServiceClass, StreamScheduler, ThreadStep, processing_order};
-use crate::frame::{ConnectionKey, build};
-use crate::rung::{
-    Capabilities, InterfaceState, Ladder, LadderTiming, ProbeResult, Rung, RungAction, RungEvent, RungStep, XdpHook,
+use crate::feature_level::{
+    ActionResult, Capabilities, ControllerTiming, FeatureAction, FeatureController, FeatureLevel, FeatureStep,
+    InterfaceState, ProbeResult, XdpHook,
 };
+use crate::frame::{ConnectionKey, build};
 use crate::steering::{Delivery, PortRule, Route, Steering, StreamDelivery, StreamId, TableSizes};
 
 const US: Nanos = 1_000;
@@ -41,7 +42,7 @@ impl LinearCongruence {
 struct SimulatedConnection {
     frame: Vec<u8>,
     stream: Owner,
-    /// Number of segments to send; `u64::MAX` stands for an endless stream.
+    /// Number of segments to send; `u64::MAX` means an endless stream.
     total: u64,
     sent: u64,
     acknowledged: u64,
@@ -71,17 +72,18 @@ enum SimulatedArrival {
     Timer {
         connection: usize,
     },
-    /// The core has processed a packet of this stream.
+    /// The core has processed this segment.
     Processed(SimulatedSegment),
     Wake,
 }
 
-/// Parameters of the network: frames lost of each thousand, and times.
+/// Parameters of the network: the number of frames lost in each thousand, and delays in
+/// nanoseconds.
 #[derive(Clone, Copy, Default)]
 struct Network {
     loss: u64,
     delay: Nanos,
-    /// Maximum additional delay of a frame. It lets frames overtake each other.
+    /// Maximum additional delay of a frame. Frames with different delays overtake each other.
     jitter: Nanos,
 }
 
@@ -95,7 +97,7 @@ struct Simulation {
     steering: Steering,
     is_attached: bool,
     is_link_up: bool,
-    /// Waiting segments of each stream.
+    /// Segments that wait in the queue of each stream.
     queues: Vec<VecDeque<SimulatedSegment>>,
     turns: Vec<StreamScheduler>,
     has_threads: bool,
@@ -251,8 +253,8 @@ impl Simulation {
         match route {
             Route::Pass => self.deliver(segment),
             Route::Ring { slot } => {
-                assert_eq!(slot, u32::from(owner), "a frame in the queue of another stream");
-                assert!(self.has_threads, "a frame in a ring that no thread serves");
+                assert_eq!(slot, u32::from(owner), "expected the frame in the queue of its own stream");
+                assert!(self.has_threads, "expected a thread that serves the ring");
                 let queue = &mut self.queues[usize::from(owner)];
                 if queue.len() < self.max_queue {
                     queue.push_back(segment);
@@ -283,8 +285,8 @@ impl Simulation {
         self.transmit(SimulatedArrival::Acknowledgement { connection: segment.connection, up_to });
     }
 
-    /// Gives the core to the first thread, in the order of priorities, that has a packet and budget
-    /// left.
+    /// Gives the core to the first thread, in the order of priorities, that has a packet and whose
+    /// budget permits it.
     fn dispatch(&mut self) {
         if self.is_core_busy || !self.has_threads {
             return;
@@ -325,7 +327,9 @@ fn guarantees() -> [Budget; 3] {
     [80, 40, 20].map(|packets| Budget::of_packets(packets, 10 * MS))
 }
 
-/// The core can process 500 packets in 10 ms. Best effort starts first and has no limit.
+/// Fails if a guaranteed stream gets less than its budget, or best effort less than the remaining
+/// time of the core. The core can process 500 packets in 10 ms. Best effort starts first and has no
+/// limit.
 #[test]
 fn guaranteed_streams_get_their_budgets_and_best_effort_the_remainder() {
     let mut simulation = Simulation::new(1, NEAR, None, &guarantees());
@@ -334,7 +338,7 @@ fn guaranteed_streams_get_their_budgets_and_best_effort_the_remainder() {
     }
     simulation.run_until(5 * MS);
     let lanes = [1, 2, 3].map(|stream| {
-        // Several connections are used, so that the window of a single connection does not limit
+        // Several connections send, so that the window of a single connection does not limit
         // the stream.
         [0; 3].map(|_| simulation.connect(stream, u64::MAX, true))
     });
@@ -363,7 +367,8 @@ fn best_effort_stays_below_its_ceiling() {
     assert!(sums.iter().all(|sum| (199..=201).contains(sum)), "{sums:?}");
 }
 
-/// Peers that were never accepted send to a lane's port as fast as the network permits.
+/// Peers that were never accepted send to a lane's port as fast as the network permits. Fails if
+/// the lane then processes fewer packets.
 #[test]
 fn flood_at_a_lane_port_does_not_slow_the_lane() {
     let rate = |flood: usize| {
@@ -380,7 +385,7 @@ fn flood_at_a_lane_port_does_not_slow_the_lane() {
     assert_eq!(rate(0), (vec![80; 9], 0, 0));
     let (sums, lane_drops, best_effort_drops) = rate(20);
     assert_eq!((sums, lane_drops), (vec![80; 9], 0));
-    assert!(best_effort_drops > 0, "the flood does not fill the queue of best effort");
+    assert!(best_effort_drops > 0, "expected the flood to fill the queue of best effort");
 }
 
 #[test]
@@ -398,55 +403,55 @@ fn a_stream_that_is_too_slow_drops_only_its_own_frames() {
     assert_eq!(simulation.connections[other].delivered, 500);
 }
 
-/// Executes one action of the ladder on the simulated interface.
-fn act(simulation: &mut Simulation, action: RungAction, facts: &ProbeResult) -> RungEvent {
+/// Executes one action of the controller on the simulated interface.
+fn act(simulation: &mut Simulation, action: FeatureAction, facts: &ProbeResult) -> ActionResult {
     match action {
-        RungAction::Probe => {
+        FeatureAction::Probe => {
             let hook = if simulation.is_attached { XdpHook::Ours } else { facts.hook };
-            return RungEvent::Probed(ProbeResult { hook, ..*facts });
+            return ActionResult::Probed(ProbeResult { hook, ..*facts });
         }
-        RungAction::Do(RungStep::Program) => simulation.is_attached = true,
-        RungAction::Undo(RungStep::Program) => simulation.is_attached = false,
-        RungAction::Do(RungStep::Threads) => simulation.has_threads = true,
-        RungAction::Undo(RungStep::Threads) => {
+        FeatureAction::Do(FeatureStep::Program) => simulation.is_attached = true,
+        FeatureAction::Undo(FeatureStep::Program) => simulation.is_attached = false,
+        FeatureAction::Do(FeatureStep::Threads) => simulation.has_threads = true,
+        FeatureAction::Undo(FeatureStep::Threads) => {
             simulation.drain();
             simulation.has_threads = false;
         }
-        RungAction::Undo(RungStep::Rings) => {
-            assert!(simulation.queues.iter().all(VecDeque::is_empty), "frames are left in the removed rings");
+        FeatureAction::Undo(FeatureStep::Rings) => {
+            assert!(simulation.queues.iter().all(VecDeque::is_empty), "expected no frames in the removed rings");
         }
-        RungAction::Do(_) | RungAction::Undo(_) => {}
+        FeatureAction::Do(_) | FeatureAction::Undo(_) => {}
     }
-    RungEvent::Done
+    ActionResult::Done
 }
 
-/// Connections send while the rung changes repeatedly, the link fails, and frames are lost and
-/// reordered. Every segment arrives, in order, and no frame is in the queue of another stream.
+/// Connections send while the feature level changes repeatedly, the link fails, and frames are lost
+/// and reordered. Every segment arrives, in order, and no frame is in the queue of another stream.
 #[test]
-fn connections_survive_every_change_of_rung() {
-    let mut rungs = BTreeSet::new();
+fn connections_survive_every_change_of_level() {
+    let mut levels = BTreeSet::new();
     for seed in 1..=60 {
         let network = Network { loss: 30, delay: 200 * US, jitter: 2 * MS };
         let mut simulation = Simulation::new(seed, network, None, &guarantees());
         (simulation.is_attached, simulation.has_threads) = (false, false);
         let connections: Vec<usize> =
             [0, 1, 1, 2, 3].map(|stream| simulation.connect(stream, 600, true)).into_iter().collect();
-        let pace = LadderTiming { probe_interval: 5 * MS, first_retry: 5 * MS, max_retry: 20 * MS };
-        let mut ladder = Ladder::new(Rung::Streams, pace, 0);
+        let timing = ControllerTiming { probe_interval: 5 * MS, first_retry: 5 * MS, max_retry: 20 * MS };
+        let mut controller = FeatureController::new(FeatureLevel::StreamSteering, timing, 0);
         let mut facts =
             ProbeResult { capabilities: Capabilities::ALL, interface: InterfaceState::Up, hook: XdpHook::Free };
         let mut random = LinearCongruence(seed);
         for round in 0..2_000 {
             if round < 1_000 {
-                change_something(&mut random, &mut simulation, &mut ladder, &mut facts);
+                change_something(&mut random, &mut simulation, &mut controller, &mut facts);
             } else {
                 (facts.interface, facts.hook, simulation.is_link_up) = (InterfaceState::Up, XdpHook::Free, true);
             }
-            if let Some(action) = ladder.poll(simulation.now) {
+            if let Some(action) = controller.poll(simulation.now) {
                 let event = act(&mut simulation, action, &facts);
-                ladder.handle(event, simulation.now);
+                controller.handle(event, simulation.now);
             }
-            rungs.insert(ladder.rung());
+            levels.insert(controller.level());
             let step = simulation.now + random.below(2 * MS);
             simulation.run_until(step);
             if connections.iter().all(|connection| simulation.connections[*connection].delivered == 600)
@@ -459,13 +464,13 @@ fn connections_survive_every_change_of_rung() {
             assert_eq!(simulation.connections[connection].delivered, 600, "seed {seed}, connection {connection}");
         }
     }
-    assert_eq!(rungs.into_iter().collect::<Vec<_>>(), Rung::ALL);
+    assert_eq!(levels.into_iter().collect::<Vec<_>>(), FeatureLevel::ALL);
 }
 
 fn change_something(
     random: &mut LinearCongruence,
     simulation: &mut Simulation,
-    ladder: &mut Ladder,
+    controller: &mut FeatureController,
     facts: &mut ProbeResult,
 ) {
     match random.below(40) {
@@ -479,7 +484,11 @@ fn change_something(
             simulation.is_attached = false;
         }
         2 => facts.hook = XdpHook::Free,
-        3 => ladder.set_wanted(if random.below(3) == 0 { Rung::Plain } else { Rung::Streams }),
+        3 => controller.set_requested(if random.below(3) == 0 {
+            FeatureLevel::PlainTcp
+        } else {
+            FeatureLevel::StreamSteering
+        }),
         _ => {}
     }
 }

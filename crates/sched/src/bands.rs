@@ -52,7 +52,7 @@ impl fmt::Display for BandError {
         f.write_str(match self {
             BandError::Empty => "there is no band",
             BandError::Negative => "a priority is below 0",
-            BandError::Reversed => "a band's low end is above its high one",
+            BandError::Reversed => "a band's low end is above its high end",
             BandError::Overlap => "two bands share a priority",
         })
     }
@@ -82,8 +82,8 @@ impl PriorityBands {
         if bands.is_empty() {
             return Err(BandError::Empty);
         }
-        // The loop stops at the first overlap. So the number of priorities bounds the work, and the
-        // number of bands does not matter.
+        // The loop stops at the first overlap. So the number of priorities limits the work,
+        // whatever the number of bands.
         let mut taken = vec![false; usize::from(Priority::MAX.get().unsigned_abs()) + 1];
         for band in &bands {
             for priority in band.low.get()..=band.high.get() {

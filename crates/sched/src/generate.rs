@@ -1,4 +1,4 @@
-//! Random task sets for experiments: a seed gives the same set on every machine.
+//! Random task sets for experiments. Each seed determines one set, on every machine.
 //!
 //! The shares of a group are uniformly distributed over all combinations that have the group's sum
 //! and in which no share exceeds one processor. UUniFast-Discard (Davis and Burns 2009) and
@@ -10,7 +10,7 @@ use crate::task::{Nanos, Task, TaskId, Timing, Utilization};
 /// Number of tasks in the first group of the MC-ORB paper's workload.
 pub const FIRST_GROUP_TASKS: usize = 10;
 
-/// Number of failed draws of UUniFast-Discard after which the sampler uses a random walk instead.
+/// Number of failed draws of UUniFast-Discard after which the sampler uses a random walk.
 const MAX_DRAWS: u32 = 100;
 
 /// Number of steps of the random walk for each task of a group.

@@ -12,9 +12,9 @@
 //! | no lanes | client propagated | | at the client's priority, which must be in a band if there are bands |
 //! | no lanes | none | yes | refused when the POA is created |
 //!
-//! The request of a client that sends no priority runs at the POA's server priority. A pool with
-//! lanes runs it in the lane of that priority, or else in the lowest lane. So a client cannot
-//! choose a lane by connecting to the lane's address.
+//! The request of a client that sends no priority runs at the POA's server priority. In a pool with
+//! lanes it runs in the lane of that priority or, if there is none, in the lowest lane. So a client
+//! cannot choose a lane by connecting to the lane's address.
 
 use std::fmt;
 
@@ -104,7 +104,7 @@ impl std::error::Error for PolicyViolation {}
 /// The lane and the priority at which a request runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneChoice {
-    /// Index of the lane, in a pool with lanes.
+    /// Index of the lane; `None` in a pool without lanes.
     pub lane: Option<usize>,
     /// The priority of the upcall; `None` without a priority model.
     pub priority: Option<Priority>,
@@ -167,13 +167,13 @@ impl LanePolicies<'_> {
             None => bound.filter(|band| band.contains(priority)).ok_or(PolicyViolation::NoLane)?,
         };
         let within = (0..self.lanes.len()).filter(|&lane| band.contains(self.lanes[lane]));
-        // Clients choose the lowest lane among the endpoints, too.
+        // A client that selects an endpoint also chooses the lowest lane inside the band.
         within.min_by_key(|&lane| self.lanes[lane]).map(Some).ok_or(PolicyViolation::BandWithoutLane)
     }
 
     /// Chooses the lane and the priority of a request. `asked` is the client's priority, and
-    /// `object` is the object's own priority. `bound` is the band that the client declared for its
-    /// connection; it applies if the policies have no bands.
+    /// `object` is the priority that the object itself has. `bound` is the band that the client
+    /// declared for its connection; it applies if the policies have no bands.
     ///
     /// # Errors
     /// [`PolicyViolation::NoLane`], or [`PolicyViolation::OutsideBands`] for a client's priority.
@@ -200,10 +200,10 @@ impl LanePolicies<'_> {
         Ok(LaneChoice { lane, priority: Some(priority) })
     }
 
-    /// Returns the indices of the lanes whose endpoints a reference names, by increasing priority.
-    /// `object` is the object's own priority. With a server-declared priority this is the only lane
-    /// that serves the object. Otherwise these are all lanes, or with bands all lanes inside a
-    /// band.
+    /// Returns the indices of the lanes whose endpoints a reference contains, by increasing
+    /// priority. `object` is the priority that the object itself has. With a server-declared
+    /// priority the result is the only lane that serves the object. Otherwise the result is all
+    /// lanes or, if the policies have bands, all lanes inside a band.
     #[must_use]
     pub fn published_lanes(&self, object: Option<Priority>) -> Vec<usize> {
         let Some(declared) = self.model else { return Vec::new() };
@@ -280,7 +280,8 @@ mod tests {
         assert_eq!(of(Some(&bands), &[p(10), p(20)], 15), Err(PolicyViolation::NoLane));
     }
 
-    /// Checks the table in the module's documentation for every priority that a client can send.
+    /// Fails if a request does not run where the table in the module's documentation says, for
+    /// every priority that a client can send.
     #[test]
     fn a_request_runs_where_the_table_says() {
         let lanes = [p(30), p(10), p(20)];
@@ -347,7 +348,8 @@ mod tests {
         assert_eq!(of(declared(SERVER, 20), None, Some(p(30))), [0]);
     }
 
-    /// References contain these numbers (`RTCORBA::PriorityModel`).
+    /// The numbers must be the ones of the specification, because references contain them
+    /// (`RTCORBA::PriorityModel`).
     #[test]
     fn models_have_the_numbers_of_the_specification() {
         assert_eq!((CLIENT.number(), SERVER.number()), (0, 1));

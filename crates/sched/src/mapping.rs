@@ -1,8 +1,8 @@
 //! Conversion between CORBA and native priorities (Real-time CORBA 1.2, `PriorityMapping`,
 //! `PriorityTransform`).
 //!
-//! An ORB has one mapping, chosen when the ORB is made. The mapping must be pure and fast, because
-//! the ORB calls it while it processes requests.
+//! An ORB has one mapping, chosen when the ORB is created. The mapping must be pure and fast,
+//! because the ORB calls it while it processes requests.
 
 use std::fmt;
 
@@ -53,9 +53,9 @@ pub trait PriorityMapping: Send + Sync + fmt::Debug + 'static {
     fn to_corba(&self, native: NativePriority) -> Option<Priority>;
 }
 
-/// A mapping that spreads all CORBA priorities evenly over the native range. It computes `min +
-/// floor((max - min) * c / 32767)`, and back with `ceil`, so that native -> CORBA -> native is the
-/// identity.
+/// A mapping that spreads all CORBA priorities evenly over the native range. It maps the CORBA
+/// priority `c` to `min + floor((max - min) * c / 32767)`. The conversion back rounds up, so that
+/// native -> CORBA -> native is the identity.
 ///
 /// # Examples
 /// ```

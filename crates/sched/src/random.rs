@@ -1,5 +1,5 @@
 //! A generator of pseudo-random numbers for task sets and simulations: splitmix64 (Steele, Lea and
-//! Flood 2014). A seed gives the same sequence on every machine.
+//! Flood 2014). Each seed determines one sequence, on every machine.
 
 /// A reproducible sequence of pseudo-random numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]

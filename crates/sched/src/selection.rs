@@ -34,8 +34,8 @@ impl fmt::Display for SelectionError {
 
 impl std::error::Error for SelectionError {}
 
-/// Returns the value of a policy with a list, which either the client or the reference may set. An
-/// empty list counts as unset.
+/// Returns the effective value of a policy whose value is a list. Either the client or the
+/// reference may set it. An empty list counts as unset.
 ///
 /// # Errors
 /// [`SelectionError::PolicyConflict`] if both set the policy.
@@ -48,7 +48,7 @@ pub fn reconcile_policy<'v, T>(client: &'v [T], reference: &'v [T]) -> Result<&'
 }
 
 /// Returns the band whose connection a call at `priority` uses; `None` without bands. `priority` is
-/// the client's, or the object's under the server-declared model.
+/// the client's priority or, under the server-declared model, the object's priority.
 ///
 /// # Errors
 /// [`SelectionError::BandsWithoutModel`] or [`SelectionError::OutsideBands`].
@@ -65,7 +65,7 @@ pub fn select_band(
 }
 
 /// Returns true if an endpoint serves a call, by the rule of [`select_endpoints`]. `endpoint` is
-/// the endpoint's priority in the reference (-1: none). `equal` is true if no endpoint of the
+/// the priority of the endpoint in the reference (-1: none). `equal` is true if no endpoint of the
 /// reference has a priority.
 #[must_use]
 pub fn endpoint_serves(
@@ -87,9 +87,9 @@ pub fn endpoint_serves(
 /// in the reference (-1: none).
 ///
 /// Without a priority model, and with a server-declared priority, all endpoints serve the call.
-/// Otherwise only endpoints with exactly the client's priority serve it, or with bands the
-/// endpoints inside its band. If no endpoint has a priority, as for a pool without lanes, all
-/// endpoints serve it.
+/// Otherwise the endpoints with exactly the client's priority serve it or, if the call has a band,
+/// the endpoints inside the band. If no endpoint has a priority, as for a pool without lanes, all
+/// endpoints serve the call.
 ///
 /// # Errors
 /// [`SelectionError::NoEndpoint`].

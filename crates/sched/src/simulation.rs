@@ -1,7 +1,7 @@
 //! A discrete-event simulator of periodic tasks on cores. Tests compare the analysis with it.
 //!
-//! Time is virtual and jumps from event to event. Jobs are preemptive, and one task's jobs run in
-//! order. A simulation gives the same outcome on every run.
+//! Time is virtual and jumps from event to event. Jobs are preemptive, and the jobs of one task run
+//! in the order of their arrival. A simulation gives the same outcome on every run.
 
 use crate::random::Random;
 use crate::task::{Nanos, Timing};
@@ -9,18 +9,18 @@ use crate::task::{Nanos, Timing};
 /// Scheduling rule of a simulated system: the order in which ready jobs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SchedulingRule {
-    /// Jobs run by [`SimulatedSystem::levels`]. Jobs of one level run in the order in which they
-    /// became ready.
+    /// Jobs run in the order of their [`levels`](SimulatedSystem::levels). Jobs of one level run in
+    /// the order in which they became ready.
     FixedPriority,
-    /// Jobs run by deadline. Jobs with equal deadlines run in the order of their tasks.
+    /// Jobs run in the order of their deadlines. Jobs with equal deadlines run in the order of their tasks.
     EarliestDeadlineFirst,
 }
 
 /// Assignment of jobs to cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoreAssignment {
-    /// Each task has its own core. The list holds the core's number of each task, in the order of
-    /// the tasks.
+    /// Each task has its own core. The list contains the number of each task's core, in the order
+    /// of the tasks.
     Partitioned(Vec<usize>),
     /// The system has this number of cores. Every job may run on each of them, and may migrate.
     Global(usize),
@@ -48,10 +48,11 @@ impl ArrivalPattern {
 pub struct SimulatedSystem {
     /// The tasks.
     pub tasks: Vec<Timing>,
-    /// The priority level of each task; 0 is the most urgent. A task beyond the list has its own
-    /// index as its level.
+    /// The priority level of each task; 0 is the most urgent. If the list is too short for a task,
+    /// the task's level is its index.
     pub levels: Vec<u32>,
-    /// The arrivals of each task. A task beyond the list is periodic from time 0.
+    /// The arrivals of each task. If the list is too short for a task, the task is periodic from
+    /// time 0.
     pub arrivals: Vec<ArrivalPattern>,
     /// The assignment of jobs to cores.
     pub cores: CoreAssignment,
@@ -59,7 +60,8 @@ pub struct SimulatedSystem {
     pub rule: SchedulingRule,
     /// Execution time that the simulator adds to each job as overhead.
     pub overhead: Nanos,
-    /// A core that stops, and the time at which it stops. Jobs bound to the core wait from then on.
+    /// A core that stops, and the time at which it stops. From this time on, jobs bound to the core
+    /// wait.
     pub lost_core: Option<(usize, Nanos)>,
 }
 
@@ -118,9 +120,9 @@ impl SimulationOutcome {
     }
 }
 
-/// Number of events at which a simulation ends.
+/// Maximum number of events. A simulation that has processed them ends early.
 pub const MAX_EVENTS: u32 = 10_000_000;
-/// Number of open jobs beyond which a simulation ends.
+/// Maximum number of open jobs. A simulation with more open jobs ends early.
 pub const MAX_OPEN_JOBS: usize = 100_000;
 /// Maximum number of execution intervals that an outcome keeps.
 pub const MAX_EXECUTION_INTERVALS: usize = 100_000;
@@ -146,8 +148,9 @@ struct SimulationRun<'a> {
     now: Nanos,
     /// The next arrival of each task.
     next: Vec<Nanos>,
-    /// For each task the time at which its last job is ready, and its random numbers.
+    /// For each task, the time at which its last job is ready.
     last_ready: Vec<Option<Nanos>>,
+    /// For each task, the random numbers of its delays and jitter.
     random: Vec<Random>,
     /// Open jobs, in the order of arrival.
     open: Vec<Job>,
@@ -206,7 +209,7 @@ impl<'a> SimulationRun<'a> {
         self.outcome
     }
 
-    /// Adds all jobs that arrive at the present time.
+    /// Adds all jobs that arrive at the current time.
     fn arrive(&mut self) {
         for task in 0..self.system.tasks.len() {
             while self.next[task] <= self.now && self.next[task] < self.until {

@@ -1,7 +1,7 @@
 //! Periodic tasks, and the machine that runs them.
 //!
-//! [`Timing`] holds the numbers for the analysis, in any unit of time. [`Task`] has a timing in
-//! nanoseconds that admission accepts, an id and a criticality.
+//! [`Timing`] contains the numbers for the analysis, in any unit of time. [`Task`] has an id, a
+//! criticality, and a timing in nanoseconds that admission accepts.
 
 use std::fmt;
 
@@ -78,8 +78,8 @@ impl Timing {
         Utilization(u64::try_from(share).unwrap_or(u64::MAX))
     }
 
-    /// Returns the utilization rounded down. If the sum of such shares exceeds a capacity, the
-    /// exact sum exceeds it too.
+    /// Returns the utilization rounded down. If a sum of utilizations that are rounded down exceeds
+    /// a capacity, the exact sum exceeds it, too.
     #[must_use]
     pub fn utilization_floor(&self) -> Utilization {
         let parts = u128::from(self.execution) * u128::from(Utilization::ONE.0);
@@ -98,26 +98,26 @@ impl Utilization {
 
     /// Returns the sum of two shares. It saturates at the maximum.
     #[must_use]
-    pub const fn plus(self, other: Self) -> Self {
+    pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
     /// Returns the difference of two shares, or zero if `other` is greater.
     #[must_use]
-    pub const fn minus(self, other: Self) -> Self {
+    pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
     /// Returns the sum of the utilizations of all timings.
     #[must_use]
     pub fn total<'a>(timings: impl IntoIterator<Item = &'a Timing>) -> Self {
-        timings.into_iter().fold(Self::default(), |sum, timing| sum.plus(timing.utilization()))
+        timings.into_iter().fold(Self::default(), |sum, timing| sum.saturating_add(timing.utilization()))
     }
 
     /// Returns the sum of the utilizations of all timings, each rounded down.
     #[must_use]
     pub fn total_floor<'a>(timings: impl IntoIterator<Item = &'a Timing>) -> Self {
-        timings.into_iter().fold(Self::default(), |sum, timing| sum.plus(timing.utilization_floor()))
+        timings.into_iter().fold(Self::default(), |sum, timing| sum.saturating_add(timing.utilization_floor()))
     }
 }
 
@@ -147,15 +147,16 @@ pub struct CoreId {
     pub core: u32,
 }
 
-/// Criticality of a task. When a core is lost, the least critical tasks lose their promises first.
+/// Criticality of a task. When a core is lost, the promises to the least critical tasks are revoked
+/// first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Criticality {
-    /// Tasks for comfort, whose promises are dropped first.
+    /// Tasks for comfort. Their promises are revoked first.
     Low,
     /// Ordinary tasks.
     #[default]
     Normal,
-    /// Tasks whose promises are kept while any core has room for them.
+    /// Tasks whose promises are kept as long as any core has room for them.
     High,
 }
 
@@ -168,7 +169,7 @@ pub struct Task {
     pub timing: Timing,
     /// The task's criticality.
     pub criticality: Criticality,
-    /// The only core on which the task may run, if the application declares one.
+    /// The only core on which the task may run; `None` if it may run on every core.
     pub pinned: Option<CoreId>,
 }
 
@@ -260,7 +261,7 @@ pub struct TimingError {
 impl fmt::Display for TimingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { field, value, least, most } = self;
-        write!(f, "{field} is {value} ns; beside the task's other times it must be {least} to {most} ns")
+        write!(f, "{field} is {value} ns; with the task's other times it must be {least} to {most} ns")
     }
 }
 
@@ -306,7 +307,7 @@ mod tests {
         let error = Timing::new(3 * MS, 2 * MS).check().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "execution is 3000000 ns; beside the task's other times it must be 1 to 2000000 ns"
+            "execution is 3000000 ns; with the task's other times it must be 1 to 2000000 ns"
         );
     }
 }

@@ -21,8 +21,7 @@ fn each_seed(usual: u64, mut work: impl FnMut(&mut Random, u64)) {
     }
 }
 
-/// Returns true if the usual seeds run. A test may check the number of each outcome only in this
-/// case.
+/// Returns true if the default seeds run. Only then may a test check the number of each outcome.
 fn all_seeds_run() -> bool {
     ["CORELANE_SEED", "CORELANE_SEEDS"].iter().all(|name| std::env::var_os(name).is_none())
 }
@@ -240,7 +239,7 @@ const DISCIPLINES: [Discipline; 3] =
 
 #[test]
 fn admitted_tasks_never_miss() {
-    let mut rungs = std::collections::HashMap::new();
+    let mut steps_found = std::collections::HashMap::new();
     let mut shared = 0;
     each_seed(100, |random, seed| {
         for discipline in DISCIPLINES {
@@ -250,7 +249,7 @@ fn admitted_tasks_never_miss() {
                 let task = random_task(random, id, discipline);
                 match admit(&set, &machine, &task) {
                     Ok(plan) => {
-                        *rungs.entry(plan.found_by).or_insert(0) += 1;
+                        *steps_found.entry(plan.found_by).or_insert(0) += 1;
                         let response = plan.response;
                         set.apply(&plan);
                         assert!(allocation::is_schedulable(&set, &machine), "seed {seed}: {plan:?}");
@@ -276,14 +275,14 @@ fn admitted_tasks_never_miss() {
         }
     });
     if all_seeds_run() {
-        for rung in [AllocationStep::Direct, AllocationStep::Move, AllocationStep::Swap, AllocationStep::Repack] {
-            assert!(rungs.contains_key(&rung), "no plan took the way {rung:?}: {rungs:?}");
+        for step in [AllocationStep::Direct, AllocationStep::Move, AllocationStep::Swap, AllocationStep::Repack] {
+            assert!(steps_found.contains_key(&step), "expected a plan found by {step:?}: {steps_found:?}");
         }
-        assert!(shared > 0, "no set has more tasks than levels");
+        assert!(shared > 0, "expected a set with more tasks than levels");
     }
 }
 
-/// Adds the interference of each core to a system, above all tasks.
+/// Adds the interference of each core to a system, at a priority above all tasks.
 fn with_interference(mut system: SimulatedSystem, machine: &Machine, random: &mut Random) -> SimulatedSystem {
     system.levels.iter_mut().for_each(|level| *level += 1);
     let CoreAssignment::Partitioned(cores) = &mut system.cores else { panic!("a partitioned system") };
@@ -305,7 +304,8 @@ fn admitted_tasks_never_miss_beside_interference_and_jitter() {
     each_seed(150, |random, seed| {
         for (index, discipline) in DISCIPLINES.into_iter().enumerate() {
             let mut machine = random_machine(random, discipline);
-            // Under earliest deadline first the simulator cannot run work before all tasks.
+            // Under earliest deadline first the simulator cannot run work at a priority above all
+            // tasks.
             let most = if discipline == Discipline::EarliestDeadlineFirst { 0 } else { 2 };
             let has_jitter = discipline != Discipline::LiuLayland;
             for core in &mut machine.cores {
@@ -363,7 +363,7 @@ fn a_lost_core_costs_no_other_core_a_deadline() {
                 assert!(*core == lost || observed.missed == 0, "seed {seed}: {set:?}");
                 lost_jobs += observed.missed;
             }
-            // The tasks are admitted again, on the remaining cores.
+            // The tasks are admitted once more, on the remaining cores.
             let survivor: Vec<Core> =
                 machine.cores.iter().filter(|core| core.id.core as usize != lost).cloned().collect();
             let rest = Machine { cores: survivor, ..machine.clone() };

@@ -96,7 +96,7 @@ fn initial_reference_is_resolved_at_each_use() {
     assert_eq!(clock().unwrap(), client.string_to_object(&target(3)).unwrap().unwrap());
     assert!(leads_to(&client, "corbaloc:rir:/Clock", 3) && leads_to(&client, "corbaname:rir:#clock", 3));
     assert_eq!(client.initial_reference_names(), ["Clock", "NameService"]);
-    // A name without an initial reference of its own is resolved with the default one.
+    // A name for which no initial reference is set is resolved with the default initial reference.
     assert!(client.resolve_initial_references("Other").unwrap().to_string().starts_with("IOR:"));
 
     drop(server);

@@ -107,7 +107,7 @@ fn changes_are_reported_once_and_in_order() {
 
 #[test]
 fn watcher_learns_that_changes_are_lost() {
-    let server = || NamingConfig::new().max_watchers(0).store(MemoryStore::new(RECORD_KIND));
+    let server = || NamingConfig::new().max_watching_clients(0).store(MemoryStore::new(RECORD_KIND));
     let scene = Scene::new(server());
     let watched = scene.watched();
     let start = watched.last_change().unwrap();
@@ -119,7 +119,7 @@ fn watcher_learns_that_changes_are_lost() {
     }
     let (is_whole, found, end) = watched.changes_after(&start, 60_000).unwrap();
     assert_eq!((is_whole, found.len(), end.number), (false, 0, start.number + 10_001));
-    // The changes that the log still holds arrive in several replies.
+    // The changes that the log contains arrive in several replies.
     let next = Position { number: start.number + 1, ..start };
     let (is_whole, found, end) = watched.changes_after(&next, 60_000).unwrap();
     assert_eq!((is_whole, found.len(), end.number), (true, 1_000, next.number + 1_000));
@@ -176,14 +176,14 @@ fn control_object_backs_up_and_ends_a_running_server() {
     assert_eq!(fs::metadata(path("copy.db")).unwrap().permissions().mode() & 0o777, 0o600);
     scene.root.bind(&n("b"), None).unwrap();
     let Err(BindAllError::Failed(refused)) = control.backup(&path("copy.db")) else {
-        panic!("the backup replaces an existing file")
+        panic!("the backup must not replace an existing file")
     };
     assert!(refused.reason.contains("exists already"), "{refused:?}");
     let copy = Scene::new(NamingConfig::new().store(FileStore::open(path("copy.db"), RECORD_KIND).unwrap()));
     assert!(copy.root.resolve(&n("a")).is_ok() && copy.root.resolve(&n("b")).is_err());
     let memory = Scene::new(NamingConfig::new());
     let Err(BindAllError::Failed(refused)) = memory.control(&ended).backup(&path("none.db")) else {
-        panic!("a service without a store makes a backup")
+        panic!("a service without a store must refuse a backup")
     };
     assert!(refused.reason.contains("in memory"), "{refused:?}");
     control.shutdown().unwrap();
@@ -191,8 +191,8 @@ fn control_object_backs_up_and_ends_a_running_server() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Checks the ids of iterators against a client that forges them. From its own iterator the client
-/// knows the whole id of another one except the secret.
+/// Checks the ids of iterators against a client that forges them. From the id of its iterator the
+/// client can derive the id of another client's iterator, except the secret in this id.
 #[test]
 fn ids_of_iterators_cannot_be_guessed() {
     let scene = Scene::new(NamingConfig::new().iterator_timeout(Duration::from_secs(600)));

@@ -1,6 +1,10 @@
 //! Admission of tasks through the ORB, over TCP.
 
-use corelane::{Endpoint, Orb, SystemExceptionKind as Kind};
+use std::time::Duration;
+
+use corelane::mapping::Operation;
+use corelane::rt::{CorePool, CorePoolConfig, Scheduling, served_by};
+use corelane::{Endpoint, ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::allocation::Machine;
 use corelane_services::cores::books::BooksLimits;
 use corelane_services::cores::protocol::tasks::{AdmitError, ReserveError};
@@ -31,7 +35,7 @@ impl Scene {
         Self::new(Machine::with_cores(cores), BooksLimits::default())
     }
 
-    /// Returns a client's reference to an object of the server, which is a naming context.
+    /// Returns the client's reference to an object of the server. The object is a naming context.
     fn object(&self) -> NamingContextExtRef {
         let naming = NamingConfig::new().serve(&self.server).unwrap();
         self.client.string_to_reference(&naming.reference().as_object().to_string()).unwrap()
@@ -65,7 +69,7 @@ fn task_is_admitted_and_task_beyond_the_capacity_is_rejected_with_reasons() {
     assert_eq!((promise.core, promise.response, promise.start, promise.target), (0, 60 * MS, 0, None));
     assert_eq!(promise.lease, BooksLimits::default().default_lease);
     let Err(AdmitError::Rejected(rejected)) = scene.tasks.admit(&task("b", 50 * MS, 100 * MS)) else {
-        panic!("a task is admitted beyond the core's capacity")
+        panic!("a task beyond the core's capacity must be rejected")
     };
     assert_eq!((rejected.task.as_str(), rejected.test, rejected.core), ("b", AdmissionTest::CapacityTest, 0));
     assert_eq!((rejected.excess, rejected.longest_execution, rejected.is_exhaustive), (150_000_000, 35 * MS, true));
@@ -124,17 +128,17 @@ fn task_reference_leads_to_its_target_until_the_task_ends() {
     let promise = scene.tasks.admit(&spec).unwrap();
     let target = promise.target.expect("the task has a target");
     assert_eq!(target.type_id(), object.as_object().type_id());
-    assert!(!target.is_equivalent(object.as_object()), "the task reference has the target's own key");
+    assert!(
+        !target.is_equivalent(object.as_object()),
+        "the task reference must differ from the reference of the target"
+    );
     let through_task = NamingContextExtRef::unchecked_narrow(&target);
     through_task.new_context().unwrap().expect("a context");
     // A task reference cannot be the target of another task.
     let again = TaskSpec { target: Some(target.clone()), ..spec.clone() };
     assert_eq!(kind(scene.tasks.admit(&again)), Kind::BadParam);
     scene.tasks.withdraw(promise.task, &promise.token).unwrap();
-    // Uses a new ORB, because the first client remembers the forward of the old reference.
-    let fresh = Orb::new().unwrap();
-    let ended: NamingContextExtRef = fresh.string_to_reference(&target.to_string()).unwrap();
-    assert_eq!(ended.new_context().unwrap_err().kind(), Kind::Transient);
+    assert_eq!(through_task.new_context().unwrap_err().kind(), Kind::Transient);
     let elsewhere = scene.client.string_to_object("corbaloc::1.2@192.0.2.1:1/O").unwrap();
     assert_eq!(kind(scene.tasks.admit(&TaskSpec { target: elsewhere, ..spec.clone() })), Kind::BadParam);
     let Endpoint::Tcp { port, .. } = scene.server.endpoints()[0].clone() else { panic!("no TCP endpoint") };
@@ -156,7 +160,7 @@ fn chain_over_two_servers_is_reserved_on_both_or_on_neither() {
         assert_eq!(promises.len(), 1);
         let changed = TaskTiming { period: 200 * MS, ..stage(30 * MS)[0].timing };
         let changed = server.tasks.change(promises[0].task, &promises[0].token, &changed).unwrap();
-        assert!(changed.start <= 100 * MS, "the new timing begins after the last deadline of the old timing");
+        assert!(changed.start <= 100 * MS, "the new timing must begin after the last deadline of the old timing");
     }
 }
 
@@ -168,7 +172,7 @@ fn decision_with_a_long_search_is_made_by_another_thread() {
         scene.tasks.admit(&task("a", 60 * MS, 100 * MS)).unwrap();
     }
     let Err(AdmitError::Pending(pending)) = scene.tasks.admit(&task("late", 60 * MS, 100 * MS)) else {
-        panic!("the decision does not become pending")
+        panic!("the decision must become pending")
     };
     for _ in 0..10_000_000 {
         match scene.tasks.outcome(pending.task, &pending.token) {
@@ -177,7 +181,7 @@ fn decision_with_a_long_search_is_made_by_another_thread() {
             other => panic!("{other:?}"),
         }
     }
-    panic!("the server makes no decision");
+    panic!("the server must make the decision");
 }
 
 #[test]
@@ -185,4 +189,117 @@ fn one_server_has_one_admission_object() {
     let scene = Scene::with_cores(1);
     assert!(AdmissionConfig::new(Machine::with_cores(1)).serve(&scene.server).is_err());
     assert!(!scene.tasks.as_object().non_existent().unwrap());
+}
+
+/// A servant that reports the core, the fixed priority and the name of its thread.
+struct Reporter;
+
+impl Skeleton for Reporter {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:corelane.test/CoreReporter:1.0"]
+    }
+
+    fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        if operation != b"report" {
+            return Err(SystemException::bad_operation());
+        }
+        let by = served_by();
+        let native = if let Some(Scheduling::Fifo(native)) = by.scheduling { native } else { 0 };
+        call.reply().write_u32(by.core.and_then(|core| u32::try_from(core).ok()).unwrap_or(u32::MAX));
+        call.reply().write_u8(native);
+        call.reply().write_latin1_str(&by.thread)?;
+        Ok(())
+    }
+}
+
+fn report(object: &ObjectRef) -> Result<(u32, u8, String), SystemException> {
+    static REPORT: Operation = Operation::new("report");
+    object
+        .invoke(&REPORT, &|_| Ok(()))?
+        .read(|decoder| Ok((decoder.read_u32()?, decoder.read_u8()?, decoder.read_string()?)))
+}
+
+/// A server with a core pool, and an object that is the target of tasks.
+struct PoolScene {
+    pool: CorePool,
+    target: String,
+    reference: String,
+    _server: Orb,
+}
+
+impl PoolScene {
+    fn new() -> Self {
+        let permitted = corelane_sys::thread::ThreadBuilder::new().scheduling(Scheduling::Fifo(1)).spawn(|| ());
+        permitted.expect("SCHED_FIFO is not permitted here").join().unwrap();
+        let server = Orb::builder().listen("tcp:127.0.0.1:0").interceptor(ClientIdentityInterceptor).build().unwrap();
+        let config = AdmissionConfig::new(Machine::with_cores(2)).core_pool(CorePoolConfig::default().cores([0, 1]));
+        let service = config.serve(&server).unwrap();
+        let poa = server.root_poa();
+        poa.manager().activate().unwrap();
+        let target = poa.activate(&Servant::new(Reporter)).unwrap().to_string();
+        let pool = service.core_pool().unwrap().clone();
+        PoolScene { pool, target, reference: service.reference().to_string(), _server: server }
+    }
+
+    /// Returns the admission object and the target, as a new client sees them.
+    fn client(&self) -> (Orb, TasksRef, ObjectRef) {
+        let client = Orb::new().unwrap();
+        let tasks = client.string_to_reference(&self.reference).unwrap();
+        let target = client.string_to_object(&self.target).unwrap().unwrap();
+        (client, tasks, target)
+    }
+
+    fn wait_until_nothing_is_bound(&self) {
+        for _ in 0..10_000 {
+            if self.pool.counts().bound_now == 0 {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("{:?}", self.pool.counts());
+    }
+}
+
+#[test]
+fn requests_to_a_task_reference_run_on_the_core_and_at_the_priority_of_the_task() {
+    let scene = PoolScene::new();
+    let (_first, tasks, target) = scene.client();
+    let slow = TaskSpec { target: Some(target.clone()), core: 1, ..task("slow", 10 * MS, 100 * MS) };
+    let slow = tasks.admit(&slow).unwrap();
+    let of_slow = slow.target.expect("a task reference");
+    let (core, native, thread) = report(&of_slow).unwrap();
+    assert_eq!((core, native), (1, 98));
+    assert!(thread.starts_with("cores/b"), "{thread}");
+    // A task with a shorter period lowers the first task, whose connection is bound already.
+    let (_second, other_tasks, other_target) = scene.client();
+    let fast = TaskSpec { target: Some(other_target), core: 1, ..task("fast", MS, 10 * MS) };
+    let fast = other_tasks.admit(&fast).unwrap();
+    let of_fast = fast.target.expect("a task reference");
+    assert_eq!(report(&of_fast).unwrap().1, 98);
+    assert_eq!(report(&of_slow).unwrap(), (1, 97, thread.clone()));
+    // The target's own reference has no task.
+    let (_, native, plain) = report(&target).unwrap();
+    assert!(native == 0 && !plain.starts_with("cores/b"), "{plain}");
+    other_tasks.withdraw(fast.task, &fast.token).unwrap();
+    assert_eq!(report(&of_fast).unwrap_err().kind(), Kind::Transient);
+    tasks.withdraw(slow.task, &slow.token).unwrap();
+    scene.wait_until_nothing_is_bound();
+    assert_eq!(report(&of_slow).unwrap_err().kind(), Kind::Transient);
+    let counts = scene.pool.counts();
+    assert_eq!((counts.bound, counts.not_bound), (2, 0), "{counts:?}");
+}
+
+#[test]
+fn end_of_a_lease_frees_the_thread_of_the_task() {
+    let scene = PoolScene::new();
+    let (_client, tasks, target) = scene.client();
+    let short = TaskSpec { target: Some(target), lease: 3_600_000 * MS, ..task("short", MS, 100 * MS) };
+    let promise = tasks.admit(&short).unwrap();
+    let object = promise.target.expect("a task reference");
+    report(&object).unwrap();
+    assert_eq!(scene.pool.counts().bound_now, 1);
+    // The shorter lease ends although the client is silent.
+    tasks.renew(promise.task, &promise.token, MS).unwrap();
+    scene.wait_until_nothing_is_bound();
+    assert_eq!(report(&object).unwrap_err().kind(), Kind::Transient);
 }

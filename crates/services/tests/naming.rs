@@ -19,7 +19,7 @@ use corelane_services::naming::cos_naming::naming_context_ext::{
 };
 use corelane_services::naming::cos_naming::{BindingType, NameComponent, NamingContextExtRef, NamingContextRef};
 use corelane_services::naming::{NamingConfig, NamingService, RECORD_KIND, ServeError, name};
-use corelane_services::store::{Durability, MemoryStore, Revision, Store, StoreError, Visitor, Write};
+use corelane_services::store::{Durability, MemoryStore, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
 /// A server with a name service, and a client of it in another ORB.
 struct Scene {
@@ -206,7 +206,7 @@ fn bind_new_context_and_destroy_and_their_exceptions() {
     context.destroy().unwrap();
     let Err(DestroyError::System(gone)) = context.destroy() else { panic!() };
     assert_eq!(kind_of(&gone), SystemExceptionKind::ObjectNotExist);
-    // Operations that use no bindings fail on a destroyed context too.
+    // Operations that use no bindings must also fail on a destroyed context.
     assert!(context.as_object().non_existent().unwrap() && !root.as_object().non_existent().unwrap());
     let Err(gone) = context.as_object().is_a("IDL:other:1.0") else { panic!() };
     assert_eq!(kind_of(&gone), SystemExceptionKind::ObjectNotExist);
@@ -301,7 +301,7 @@ fn iterators_return_the_bindings_that_a_list_leaves() {
         assert_eq!(listed, expected);
         assert!(bindings.iter().all(|binding| binding.binding_type == BindingType::Nobject));
     }
-    // At the maximum, a new iterator ends the least recently used one.
+    // At the maximum, a new iterator ends the least recently used iterator.
     let iterators: Vec<_> = (0..4).map(|_| root.list(1).unwrap().1.unwrap()).collect();
     let alive: Vec<bool> = iterators.iter().map(|iterator| iterator.next_one().is_ok()).collect();
     assert_eq!(alive, [false, true, true, true]);
@@ -445,13 +445,18 @@ struct SlowStore {
 }
 
 impl Store for SlowStore {
-    fn for_each(&self, visit: &mut Visitor<'_>) -> Result<Revision, StoreError> {
+    fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError> {
         self.is_reading.store(true, Ordering::Release);
         wait_for(&self.may_go_on);
         self.store.for_each(visit)
     }
 
-    fn commit(&self, after: Revision, batch: &[Write<'_>], durability: Durability) -> Result<Revision, StoreError> {
+    fn commit(
+        &self,
+        after: Revision,
+        batch: &[RecordChange<'_>],
+        durability: Durability,
+    ) -> Result<Revision, StoreError> {
         self.store.commit(after, batch, durability)
     }
 
@@ -479,11 +484,16 @@ struct StandingStore {
 }
 
 impl Store for StandingStore {
-    fn for_each(&self, visit: &mut Visitor<'_>) -> Result<Revision, StoreError> {
+    fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError> {
         self.store.for_each(visit)
     }
 
-    fn commit(&self, after: Revision, batch: &[Write<'_>], durability: Durability) -> Result<Revision, StoreError> {
+    fn commit(
+        &self,
+        after: Revision,
+        batch: &[RecordChange<'_>],
+        durability: Durability,
+    ) -> Result<Revision, StoreError> {
         self.is_committing.store(self.stands.load(Ordering::Acquire), Ordering::Release);
         while self.stands.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_millis(1));
@@ -609,7 +619,7 @@ fn names_that_lead_into_another_server_are_resolved_there() {
     assert_eq!(root.rebind(&n("second/far"), None), Err(RebindError::NotFound(not_object("far"))));
     root.unbind(&n("second/far/o")).unwrap();
     assert_eq!(second.root.resolve(&n("far/o")), Err(RebindError::NotFound(missing("o"))));
-    // The name of a foreign context is unbound in this server, without a call to the other one.
+    // The name of a foreign context is unbound in this server, without a call to the other server.
     root.unbind(&n("second")).unwrap();
     assert_eq!(root.resolve(&n("second/far")), Err(RebindError::NotFound(missing("second/far"))));
 }
@@ -683,7 +693,7 @@ fn name_through_a_server_that_answers_nonsense_gets_cannot_proceed() {
 /// are more clients than threads.
 #[test]
 fn servers_that_refer_to_each_other_do_not_starve() {
-    let naming = || NamingConfig::new().max_forwards(1).forward_timeout(Duration::from_secs(2));
+    let naming = || NamingConfig::new().max_forwarding_threads(1).forward_timeout(Duration::from_secs(2));
     let server = || {
         let pool = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 2 });
         let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").build().unwrap();

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use corelane_services::store::{Durability, FileStore, MemoryStore, RecordKind, Revision, Store, StoreError, Write};
+use corelane_services::store::{
+    Durability, FileStore, MemoryStore, RecordChange, RecordKind, Revision, Store, StoreError,
+};
 use redb::{Database, TableDefinition};
 
 mod disk;
@@ -46,7 +48,7 @@ fn read(store: &dyn Store) -> (Revision, Records) {
     let mut last: Option<Vec<u8>> = None;
     let revision = store
         .for_each(&mut |key, value| {
-            assert!(last.as_deref().is_none_or(|last| last < key), "the keys are not in order");
+            assert!(last.as_deref().is_none_or(|last| last < key), "the keys must be in ascending order");
             last = Some(key.to_vec());
             records.insert(key.to_vec(), value.to_vec());
             Ok(())
@@ -55,11 +57,11 @@ fn read(store: &dyn Store) -> (Revision, Records) {
     (revision, records)
 }
 
-fn apply(records: &mut Records, batch: &[Write<'_>]) {
+fn apply(records: &mut Records, batch: &[RecordChange<'_>]) {
     for change in batch {
         match *change {
-            Write::Put(key, value) => records.insert(key.to_vec(), value.to_vec()),
-            Write::Delete(key) => records.remove(key),
+            RecordChange::Put(key, value) => records.insert(key.to_vec(), value.to_vec()),
+            RecordChange::Delete(key) => records.remove(key),
         };
     }
 }
@@ -72,7 +74,12 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     assert!(records.is_empty());
 
     // If a batch changes a key twice, the later change counts. An absent key can be deleted.
-    let batch = [Write::Put(b"a", b"1"), Write::Put(b"b", b"2"), Write::Put(b"a", b"3"), Write::Delete(b"c")];
+    let batch = [
+        RecordChange::Put(b"a", b"1"),
+        RecordChange::Put(b"b", b"2"),
+        RecordChange::Put(b"a", b"3"),
+        RecordChange::Delete(b"c"),
+    ];
     let second = store.commit(first, &batch, Durability::Synced).unwrap();
     assert!(second > first);
     let expected = Records::from([(b"a".to_vec(), b"3".to_vec()), (b"b".to_vec(), b"2".to_vec())]);
@@ -80,7 +87,7 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
 
     // A commit that names a revision other than the store's changes nothing.
     for other in [first, Revision(second.0 + 1)] {
-        let refused = store.commit(other, &[Write::Delete(b"a")], Durability::Synced);
+        let refused = store.commit(other, &[RecordChange::Delete(b"a")], Durability::Synced);
         assert!(matches!(refused, Err(StoreError::Conflict)));
     }
     assert_eq!(read(&*store), (second, expected.clone()));
@@ -95,7 +102,7 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
 
     // Keys and values can be empty, large, and contain any octets.
     let large = vec![0xab; 1 << 20];
-    let odd = [Write::Put(b"", b""), Write::Put(&[0, 255, 0], &large), Write::Delete(b"b")];
+    let odd = [RecordChange::Put(b"", b""), RecordChange::Put(&[0, 255, 0], &large), RecordChange::Delete(b"b")];
     let third = store.commit(second, &odd, Durability::Relaxed).unwrap();
     let mut records = expected;
     apply(&mut records, &odd);
@@ -128,7 +135,7 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
                     loop {
                         let after = store.for_each(&mut |_, _| Ok(())).unwrap();
                         let key = [b't', thread, number];
-                        match store.commit(after, &[Write::Put(&key, b"")], Durability::Relaxed) {
+                        match store.commit(after, &[RecordChange::Put(&key, b"")], Durability::Relaxed) {
                             Ok(_) => break,
                             Err(StoreError::Conflict) => {}
                             Err(error) => panic!("{error}"),
@@ -164,7 +171,7 @@ fn backup_during_commits_has_the_records_of_one_instant() {
     let mut revision = Revision(0);
     for number in 0..200u32 {
         let key = number.to_be_bytes();
-        revision = store.commit(revision, &[Write::Put(&key, &[7; 100])], Durability::Relaxed).unwrap();
+        revision = store.commit(revision, &[RecordChange::Put(&key, &[7; 100])], Durability::Relaxed).unwrap();
     }
     let stop = Arc::new(AtomicBool::new(false));
     let committing = {
@@ -174,7 +181,7 @@ fn backup_during_commits_has_the_records_of_one_instant() {
             // Each batch changes both keys to one value.
             while !stop.load(Ordering::Relaxed) || count == 0 {
                 let value: [u8; 4] = u32::to_be_bytes(count);
-                let batch = [Write::Put(b"x", &value), Write::Put(b"y", &value)];
+                let batch = [RecordChange::Put(b"x", &value), RecordChange::Put(b"y", &value)];
                 revision = store.commit(revision, &batch, Durability::Relaxed).unwrap();
                 count += 1;
             }
@@ -192,7 +199,7 @@ fn backup_during_commits_has_the_records_of_one_instant() {
 }
 
 fn message(result: Result<FileStore, StoreError>) -> String {
-    result.err().expect("the file is refused").to_string()
+    result.err().expect("the file must be refused").to_string()
 }
 
 #[test]
@@ -200,7 +207,7 @@ fn unusable_files_are_refused_with_advice_and_left_unchanged() {
     let folder = Folder::new("refused");
     let path = folder.file("names.db");
     let store = FileStore::open(&path, KIND).unwrap();
-    store.commit(Revision(0), &[Write::Put(b"a", &[1; 100_000])], Durability::Synced).unwrap();
+    store.commit(Revision(0), &[RecordChange::Put(b"a", &[1; 100_000])], Durability::Synced).unwrap();
 
     let locked = message(FileStore::open(&path, KIND));
     assert!(locked.contains(&format!("in use by process {}: stop that process", std::process::id())), "{locked}");
@@ -240,12 +247,12 @@ fn unusable_files_are_refused_with_advice_and_left_unchanged() {
     }
     let before = fs::read(&unclosed).unwrap();
     drop(Database::create(&unclosed).unwrap());
-    assert!(fs::read(&unclosed).unwrap() != before, "redb does not repair the file when it opens it");
+    assert!(fs::read(&unclosed).unwrap() != before, "redb must change this copy when it opens it for writing");
 
     let nowhere = message(FileStore::open(folder.file("none/names.db"), KIND));
     assert!(nowhere.contains("No such file") && nowhere.contains("check the file, its folder"), "{nowhere}");
 
-    // A file that is cut at any length is refused, or still has its records.
+    // A file that is truncated to any length is refused, or has all its records.
     for length in [9, 100, 4_095, 4_096, 20_000, whole.len() / 2, whole.len() - 4_096, whole.len() - 1] {
         let path = folder.file("cut");
         fs::write(&path, &whole[..length]).unwrap();
@@ -268,7 +275,7 @@ fn empty_file_becomes_a_store() {
     let path = folder.file("names.db");
     fs::write(&path, b"").unwrap();
     let store = FileStore::open(&path, KIND).unwrap();
-    store.commit(Revision(0), &[Write::Put(b"a", b"b")], Durability::Synced).unwrap();
+    store.commit(Revision(0), &[RecordChange::Put(b"a", b"b")], Durability::Synced).unwrap();
     drop(store);
     assert_eq!(read(&FileStore::open(&path, KIND).unwrap()).0, Revision(1));
 }
@@ -280,7 +287,8 @@ fn changed_octets_never_end_the_program() {
     let store = FileStore::open(&path, KIND).unwrap();
     let mut revision = Revision(0);
     for number in 0..300u32 {
-        revision = store.commit(revision, &[Write::Put(&number.to_be_bytes(), &[1; 50])], Durability::Relaxed).unwrap();
+        revision =
+            store.commit(revision, &[RecordChange::Put(&number.to_be_bytes(), &[1; 50])], Durability::Relaxed).unwrap();
     }
     drop(store);
     let whole = fs::read(&path).unwrap();
@@ -312,8 +320,11 @@ fn random_batch(random: &mut Random) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         .collect()
 }
 
-fn writes(batch: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<Write<'_>> {
-    batch.iter().map(|(key, value)| value.as_ref().map_or(Write::Delete(key), |value| Write::Put(key, value))).collect()
+fn writes(batch: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<RecordChange<'_>> {
+    batch
+        .iter()
+        .map(|(key, value)| value.as_ref().map_or(RecordChange::Delete(key), |value| RecordChange::Put(key, value)))
+        .collect()
 }
 
 /// Checks a store after power failures at 1,000 instants (`CORELANE_CUTS`). The disk keeps synced
@@ -354,7 +365,7 @@ fn synced_commits_survive_power_failures_whole() {
         assert!(records == versions[found].0, "cut {cut}: revision {found} has other records than were committed");
         survivors.insert(found);
         // The opened store accepts further commits.
-        let next = store.commit(revision, &[Write::Put(b"after", b"x")], Durability::Synced).unwrap();
+        let next = store.commit(revision, &[RecordChange::Put(b"after", b"x")], Durability::Synced).unwrap();
         assert_eq!(read(&store).0, next);
     }
     // The test has little value if the power failures hit few different commits.
@@ -378,12 +389,13 @@ fn start_reads_the_records_and_no_history() {
     let store = FileStore::with_backend(disk.opener(), KIND).unwrap();
     let mut revision = Revision(0);
     for number in 0..200u32 {
-        revision = store.commit(revision, &[Write::Put(&number.to_be_bytes(), &[1; 200])], Durability::Synced).unwrap();
+        revision =
+            store.commit(revision, &[RecordChange::Put(&number.to_be_bytes(), &[1; 200])], Durability::Synced).unwrap();
     }
     let first = octets_of_a_start(&disk, &mut random);
     for number in 0..2_000u32 {
         let key = (number % 200).to_be_bytes();
-        let batch = [Write::Delete(&key), Write::Put(&key, &[2; 200])];
+        let batch = [RecordChange::Delete(&key), RecordChange::Put(&key, &[2; 200])];
         revision = store.commit(revision, &batch, Durability::Synced).unwrap();
     }
     let later = octets_of_a_start(&disk, &mut random);
@@ -396,14 +408,14 @@ fn start_reads_the_records_and_no_history() {
 fn full_disk_refuses_changes_until_there_is_room() {
     let disk = Disk::default();
     let store = FileStore::with_backend(disk.opener(), KIND).unwrap();
-    let mut revision = store.commit(Revision(0), &[Write::Put(b"a", b"1")], Durability::Synced).unwrap();
+    let mut revision = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
     let mut failures = Vec::new();
     // Each of the disk's operations fails once.
     for operation in 0..30 {
         disk.fail_after(Some(operation));
         let (before, expected) = read(&store);
         assert_eq!(before, revision);
-        let outcome = store.commit(revision, &[Write::Put(b"b", &[1; 10_000])], Durability::Synced);
+        let outcome = store.commit(revision, &[RecordChange::Put(b"b", &[1; 10_000])], Durability::Synced);
         disk.fail_after(None);
         match outcome {
             Ok(next) => revision = next,
@@ -420,7 +432,7 @@ fn full_disk_refuses_changes_until_there_is_room() {
                 }
             }
         }
-        let next = store.commit(revision, &[Write::Delete(b"b")], Durability::Synced).unwrap();
+        let next = store.commit(revision, &[RecordChange::Delete(b"b")], Durability::Synced).unwrap();
         revision = next;
     }
     assert!(failures.len() > 3 && failures.iter().all(|is_full| *is_full), "{failures:?}");
@@ -432,13 +444,13 @@ fn full_disk_refuses_changes_until_there_is_room() {
 fn relaxed_commits_survive_a_failed_sync() {
     let disk = Disk::default();
     let store = FileStore::with_backend(disk.opener(), KIND).unwrap();
-    let synced = store.commit(Revision(0), &[Write::Put(b"a", b"1")], Durability::Synced).unwrap();
+    let synced = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
     for operation in 0..20 {
         let value = [operation as u8; 5_000];
-        let batch = [Write::Put(b"b", &value), Write::Delete(b"c")];
+        let batch = [RecordChange::Put(b"b", &value), RecordChange::Delete(b"c")];
         let (before, _) = read(&store);
         let relaxed = store.commit(before, &batch, Durability::Relaxed).unwrap();
-        let last = store.commit(relaxed, &[Write::Put(b"c", b"2")], Durability::Relaxed).unwrap();
+        let last = store.commit(relaxed, &[RecordChange::Put(b"c", b"2")], Durability::Relaxed).unwrap();
         disk.fail_after(Some(operation));
         let _ = store.sync();
         disk.fail_after(None);

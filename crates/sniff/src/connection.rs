@@ -13,13 +13,15 @@ use corelane_wire::{CdrError, Limits};
 use crate::packets::{NoSegment, Packet, Segment, segment};
 use crate::stream::{Stream, StreamStep};
 
-/// Maximum number of connections. Beyond it the least recently used half is discarded.
+/// Maximum number of connections. If the capture has more, the sniffer discards the least recently
+/// used half.
 const MAX_CONNECTIONS: usize = 10_000;
 /// Maximum number of requests of one connection that wait for their replies.
 const MAX_PENDING: usize = 10_000;
-/// Maximum length in bytes of an operation name that is kept until the reply.
+/// Maximum length in bytes of the operation name in a [`CapturedRequest`].
 const MAX_NAME: usize = 256;
-/// Maximum number of bytes of incomplete messages, over all connections.
+/// Maximum number of bytes that all connections together hold: incomplete messages, waiting
+/// segments and requests without a reply.
 const MAX_HELD: usize = 256 << 20;
 
 static LIMITS: Limits = Limits::DEFAULT;
@@ -43,17 +45,17 @@ pub enum MessageContent<'m> {
     Reply(Reply<'m>, Option<CapturedRequest>),
     /// A LocateRequest.
     LocateRequest(LocateRequest<'m>),
-    /// A LocateReply, with its request if the capture has it.
+    /// A LocateReply, with its request if the capture contains it.
     LocateReply(LocateReply<'m>, Option<CapturedRequest>),
     /// A CancelRequest.
     CancelRequest(CancelRequest),
     /// CloseConnection or MessageError.
-    Empty,
+    HeaderOnly,
     /// The header that follows the GIOP header is malformed.
     Malformed(CdrError),
 }
 
-/// An occurrence on a connection, without its time and its ends.
+/// An event on a connection. [`SniffRecord`] adds its time, sender and receiver.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SniffEvent<'m> {
@@ -69,39 +71,39 @@ pub enum SniffEvent<'m> {
         code_sets: CodeSets,
     },
     /// The capture lacks this number of octets.
-    Lost(u64),
-    /// This number of captured octets was dropped, because too many octets waited for complete
-    /// messages.
-    Dropped(usize),
-    /// The capture or the connection ends within a message. Holds the number of the message's
-    /// octets that were captured.
-    Unfinished(usize),
+    MissingOctets(u64),
+    /// The sniffer dropped this number of captured octets, because all connections together held
+    /// too many octets of incomplete messages.
+    DroppedOctets(usize),
+    /// The capture or the connection ends within a message. The number counts the octets of this
+    /// message that were captured.
+    UnfinishedMessage(usize),
     /// The octets do not follow GIOP.
     Fault(ProtocolFault),
 }
 
-/// An occurrence on a connection, with its time and its ends.
+/// An event with its time, sender and receiver.
 #[derive(Debug)]
 pub struct SniffRecord<'m> {
-    /// Time at which the occurrence's last packet was captured, in nanoseconds since 1970.
+    /// Time at which the last packet of the event was captured, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// The sender.
+    /// The address of the sender.
     pub from: SocketAddr,
-    /// The receiver.
+    /// The address of the receiver.
     pub to: SocketAddr,
-    /// The occurrence.
+    /// The event.
     pub event: SniffEvent<'m>,
 }
 
-/// Counts of packets, and of packets and connections that were ignored.
+/// Counts of processed packets, ignored packets and discarded connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SniffCounts {
     /// Packets with TCP segments.
-    pub segments: u64,
+    pub tcp_segments: u64,
     /// Fragments of IP packets, which are not reassembled.
     pub ip_fragments: u64,
     /// Packets whose link layer is not supported.
-    pub unsupported_links: u64,
+    pub unsupported_link_layers: u64,
     /// Connections that were discarded because there were too many.
     pub discarded_connections: u64,
 }
@@ -111,14 +113,14 @@ type Ends = (SocketAddr, SocketAddr);
 
 #[derive(Default)]
 struct Connection {
-    /// Directions of the connection: octets from the first end, and octets from the second end.
+    /// The octets from the first end and the octets from the second end.
     streams: [Stream; 2],
     /// Requests without a reply, by the index of their sender and their request id.
     pending: HashMap<(usize, u32), CapturedRequest>,
     code_sets: CodeSets,
     /// Number of the connection's last segment, counted over all connections.
     used: u64,
-    /// Number of bytes that the connection held when they were last counted.
+    /// Number of bytes that the connection held when [`Connection::recount`] last counted them.
     held: usize,
 }
 
@@ -145,19 +147,20 @@ impl Sniffer {
         self.counts
     }
 
-    /// Processes a packet, and passes each message that the packet completes to `visit`.
+    /// Processes a packet, and passes each event that it causes to `visit`, such as a completed
+    /// message.
     pub fn process_packet(&mut self, packet: &Packet<'_>, visit: &mut dyn FnMut(SniffRecord<'_>)) {
         let segment = match segment(packet) {
             Ok(segment) => segment,
             Err(NoSegment::Other) => return,
             Err(NoSegment::IpFragment) => return self.counts.ip_fragments += 1,
-            Err(NoSegment::Link) => return self.counts.unsupported_links += 1,
+            Err(NoSegment::Link) => return self.counts.unsupported_link_layers += 1,
         };
         let is_wanted = |port: u16| self.ports.is_empty() || self.ports.contains(&port);
         if !is_wanted(segment.from.port()) && !is_wanted(segment.to.port()) {
             return;
         }
-        self.counts.segments += 1;
+        self.counts.tcp_segments += 1;
         self.segment(&segment, packet.time_ns, visit);
     }
 
@@ -168,7 +171,7 @@ impl Sniffer {
             self.forget_half();
         }
         let connection = self.connections.entry(ends).or_default();
-        connection.used = self.counts.segments;
+        connection.used = self.counts.tcp_segments;
         let mut sequence = segment.sequence;
         if segment.begins {
             if connection.streams[side].begin(sequence) {
@@ -187,7 +190,7 @@ impl Sniffer {
                     time_ns: at,
                     from: segment.from,
                     to: segment.to,
-                    event: SniffEvent::Dropped(dropped),
+                    event: SniffEvent::DroppedOctets(dropped),
                 });
             }
             self.held = self.held - connection.held + connection.recount();
@@ -197,7 +200,7 @@ impl Sniffer {
         }
     }
 
-    /// Ends a connection.
+    /// Ends a connection, and passes its remaining events to `visit`.
     fn end(&mut self, ends: Ends, at: u64, visit: &mut dyn FnMut(SniffRecord<'_>)) {
         let Some(mut connection) = self.connections.remove(&ends) else { return };
         self.held -= connection.held;
@@ -209,12 +212,13 @@ impl Sniffer {
                 see(message(step, side, at, pending, code_sets));
             });
             if unfinished > 0 {
-                see(SniffEvent::Unfinished(unfinished));
+                see(SniffEvent::UnfinishedMessage(unfinished));
             }
         }
     }
 
-    /// Ends all connections at the end of the capture.
+    /// Ends all connections at the end of the capture, and passes their remaining events to
+    /// `visit`. `at` is the time of these events, in nanoseconds since 1970.
     pub fn finish(&mut self, at: u64, visit: &mut dyn FnMut(SniffRecord<'_>)) {
         let mut all: Vec<(u64, Ends)> = self.connections.iter().map(|(ends, one)| (one.used, *ends)).collect();
         all.sort_unstable();
@@ -272,7 +276,7 @@ impl Connection {
     }
 }
 
-/// Converts a stream step to an occurrence. Remembers requests, and finds the request of a reply.
+/// Converts a stream step to an event. Stores requests, and finds the request of a reply.
 fn message<'m>(
     step: StreamStep<'m>,
     side: usize,
@@ -282,7 +286,7 @@ fn message<'m>(
 ) -> SniffEvent<'m> {
     let (header, octets, fragment_starts) = match step {
         StreamStep::Message { header, octets, fragment_starts } => (header, octets, fragment_starts),
-        StreamStep::Lost(octets) => return SniffEvent::Lost(octets.into()),
+        StreamStep::Lost(octets) => return SniffEvent::MissingOctets(octets.into()),
         StreamStep::Fault(fault) => return SniffEvent::Fault(fault),
     };
     let mut remember = |id: u32, operation: &[u8]| {
@@ -313,7 +317,7 @@ fn message<'m>(
         MessageKind::LocateReply => LocateReply::parse(octets, &header)
             .map(|reply| MessageContent::LocateReply(reply, pending.remove(&(1 - side, reply.request_id)))),
         MessageKind::CancelRequest => CancelRequest::parse(octets, &header).map(MessageContent::CancelRequest),
-        _ => Ok(MessageContent::Empty),
+        _ => Ok(MessageContent::HeaderOnly),
     };
     let content = content.unwrap_or_else(MessageContent::Malformed);
     SniffEvent::Message { header, content, fragment_starts, code_sets: *code_sets }

@@ -5,8 +5,8 @@
 //! with its request. Octets that the capture lacks are reported. The messages that would contain
 //! them are omitted and never guessed.
 //!
-//! A connection carries GIOP if its first octets are `GIOP`. If the capture begins later, or lacks
-//! octets, the next message is the first one that begins at the start of a segment.
+//! A connection carries GIOP if its first octets are `GIOP`. If the capture lacks these or later
+//! octets, the sniffer continues with the next message that begins at the start of a segment.
 #![forbid(unsafe_code)]
 
 mod connection;

@@ -19,11 +19,11 @@ const NANOSECONDS: u64 = 1_000_000_000;
 /// A captured packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'p> {
-    /// Time of the capture in nanoseconds since 1970; 0 if the file does not have it.
+    /// Time of the capture in nanoseconds since 1970; 0 if the file does not contain it.
     pub time_ns: u64,
     /// Number of the link layer in the registry of libpcap.
     pub link_type: i32,
-    /// The captured octets. They may be fewer than the packet has.
+    /// The captured octets, which may be only the beginning of the packet.
     pub octets: &'p [u8],
 }
 
@@ -197,7 +197,7 @@ fn packet<'p>(block: &PcapBlockOwned<'p>, form: &mut Form) -> Result<Option<Pack
     Ok(None)
 }
 
-/// Returns the units per second that a value of the option `if_tsresol` means.
+/// Returns the units per second of an interface's clock, from the option `if_tsresol`.
 fn resolution(option: u8) -> Option<u64> {
     match option {
         0x80.. => 1_u64.checked_shl(u32::from(option & 0x7f)),

@@ -23,11 +23,11 @@ pub(crate) enum StreamStep<'m> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamState {
-    /// The first octets of the connection have not come yet.
+    /// SYN was captured, and the first octets of the connection have not arrived.
     Begin,
     /// The next octet is the first octet of a message.
     Synchronised,
-    /// The start of the next message is not known.
+    /// The start of the next message is unknown.
     Searching,
     /// The connection carries another protocol.
     Foreign,
@@ -42,7 +42,8 @@ pub(crate) struct Stream {
     next: Option<u32>,
     /// Octets of messages that are not complete.
     unread: Vec<u8>,
-    /// Segments that came before earlier octets, with the sequence number of their first octet.
+    /// Segments that arrived before octets with lower sequence numbers, each with the sequence
+    /// number of its first octet.
     waiting: Vec<(u32, Vec<u8>)>,
     waiting_bytes: usize,
     framer: Framer,
@@ -69,8 +70,8 @@ impl Default for Stream {
 pub(crate) type Visit<'v> = dyn FnMut(StreamStep<'_>) + 'v;
 
 impl Stream {
-    /// Begins a connection whose first octet follows SYN. Returns false if the connection has begun
-    /// already, because SYN may be sent again.
+    /// Begins a connection at a SYN with this sequence number. Returns false, and changes nothing,
+    /// if the SYN repeats the SYN of the current connection.
     pub(crate) fn begin(&mut self, sequence: u32) -> bool {
         let first = Some(sequence.wrapping_add(1));
         let is_new = self.first != first;
@@ -119,7 +120,7 @@ impl Stream {
         }
     }
 
-    /// Processes the segments that no longer wait.
+    /// Processes the waiting segments whose earlier octets have arrived or were skipped.
     fn append_waiting(&mut self, limits: &Limits, visit: &mut Visit<'_>) {
         loop {
             let next = self.next.unwrap_or_default();
@@ -140,8 +141,8 @@ impl Stream {
         self.append_waiting(limits, visit);
     }
 
-    /// Processes an acknowledgement, by which the receiver has all octets before `number`. Octets
-    /// that did not come are not in the capture.
+    /// Processes an acknowledgement: the receiver has all octets before `number`. Reports the octets
+    /// before `number` that the capture lacks as lost.
     pub(crate) fn acknowledge(&mut self, number: u32, limits: &Limits, visit: &mut Visit<'_>) {
         // The acknowledgement of FIN counts one number that is no octet.
         let is_open = self.state != StreamState::Foreign && !self.is_closed;
@@ -165,14 +166,15 @@ impl Stream {
         self.unread.len() + self.framer.partial_bytes()
     }
 
-    /// Drops the held octets, because the following octets are missing.
+    /// Drops the octets of incomplete messages, after a gap, a fault or a lack of memory. The
+    /// stream then searches for the next message.
     pub(crate) fn lose(&mut self) {
         self.unread = Vec::new();
         self.framer = Framer::new();
         self.state = StreamState::Searching;
     }
 
-    /// Processes octets, of which the first ones may have come before.
+    /// Processes octets. Skips the first of them that an earlier segment already contained.
     fn append(&mut self, sequence: u32, octets: &[u8], limits: &Limits, visit: &mut Visit<'_>) {
         let next = self.next.unwrap_or_default();
         let Some(octets) = octets.get(next.wrapping_sub(sequence) as usize..).filter(|octets| !octets.is_empty())

@@ -52,8 +52,8 @@ fn line(seen: &SniffRecord<'_>) -> String {
             format!("reply {} alone", reply.request_id)
         }
         SniffEvent::Message { header, .. } => format!("{:?}", header.kind),
-        SniffEvent::Lost(octets) => format!("lost {octets}"),
-        SniffEvent::Unfinished(octets) => format!("unfinished {octets}"),
+        SniffEvent::MissingOctets(octets) => format!("lost {octets}"),
+        SniffEvent::UnfinishedMessage(octets) => format!("unfinished {octets}"),
         SniffEvent::Fault(fault) => format!("fault {fault}"),
         other => format!("{other:?}"),
     }
@@ -154,7 +154,7 @@ fn truncated_or_damaged_file_is_read_up_to_the_damage() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Reordered and repeated segments give the same messages.
+    /// Segments in another order, and repeated segments, change no message.
     #[test]
     fn disorder_changes_no_message(
         size in 1_usize..100,
@@ -196,7 +196,7 @@ proptest! {
         }
     }
 
-    /// Random octets in a file may end the reading, and do no other harm.
+    /// Random octets in a file may end the reading early, and never cause a panic.
     #[test]
     fn damaged_files_do_no_harm(at in any::<prop::sample::Index>(), octets in prop::collection::vec(any::<u8>(), 1..50), is_ng in any::<bool>()) {
         let packets = conversation(NEAR_END).packets;

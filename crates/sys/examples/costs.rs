@@ -1,6 +1,6 @@
-//! Prints the cost of this crate's primitives on this machine, in nanoseconds per operation. Each
-//! figure is the median of several runs, on one thread and in cache. For comparison the program
-//! also measures a bare atomic addition.
+//! Prints the cost of this crate's primitives on this machine, in nanoseconds per operation. One
+//! thread makes all measurements. Each figure is the median of several runs. For comparison the
+//! program also measures an atomic addition.
 //!
 //! `cargo run -p corelane-sys --release --example costs`
 

@@ -19,13 +19,14 @@
 //! |---|---|
 //! | [`event_count`] | waiting for changes of lock-free state |
 //! | [`hash_index`] | a hash index from byte strings to slots, searched without waiting |
-//! | [`lock`] | locks that count their use: mutex, reader-writer lock, priority inheritance, checkout cell |
+//! | [`lock`] | locks that count their use: mutex, reader-writer lock, mutex with priority
+//! inheritance, checkout cell |
 //! | [`mpsc`] | a bounded queue with a descriptor to wake its receiver |
-//! | [`pending_lock`] | a try-lock with a flag for events that came while it was held |
+//! | [`pending_lock`] | a try-lock that remembers requests which came while it was locked |
 //! | [`rcu_cell`] | a value that is read without a lock while it is replaced |
 //! | `semaphore` | POSIX's counting semaphore; feature `bench` |
 //! | [`slab`] | values found by slot and generation without waiting |
-//! | [`wake_flag`] | waking one of several threads for listed work |
+//! | [`wake_flag`] | a flag with which threads that add work avoid superfluous wake-ups |
 //!
 //! | `thread/` | content |
 //! |---|---|
@@ -68,14 +69,15 @@
 //! * `bench`: modules that only benchmarks use: `semaphore`, `ring::bare`, `ring::bare_stream` and
 //!   `ptrace_counter`.
 
-// clippy.toml makes the other crates use this crate's wrappers instead of these types and
-// functions.
+// clippy.toml disallows these types and functions in all other crates, which use this crate's
+// wrappers.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod io;
 mod observe;
 mod sync;
-// Public modules have the names of two folders, so the folders' modules have other names.
+// The crate exports modules named `memory` and `thread`, so the folders with these names have other
+// module names.
 #[path = "memory/mod.rs"]
 mod memory_folder;
 #[path = "thread/mod.rs"]

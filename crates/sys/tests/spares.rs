@@ -1,4 +1,4 @@
-//! The memory of large messages is kept for the next messages, and finally freed.
+//! The cache of address ranges for large messages: reuse, limits, eviction and closing.
 
 use std::thread;
 
@@ -30,7 +30,7 @@ fn calls(work: impl FnOnce()) -> u64 {
 #[test]
 fn large_messages_reuse_cached_regions() {
     let alone = || drop(Buffer::with_capacity(LARGE).unwrap());
-    assert_eq!(calls(alone), 2, "no cache: one mmap and one munmap");
+    assert_eq!(calls(alone), 2, "expected one mmap and one munmap without a cache");
     let spares = &RegionCache::new();
     drop(filled(LARGE, spares));
     assert_eq!(spares.cached_bytes(), LARGE);
@@ -40,7 +40,7 @@ fn large_messages_reuse_cached_regions() {
         scope.spawn(|| assert_eq!(calls(|| drop(filled(LARGE * 3 / 4, spares))), 0));
     });
 
-    // The whole region is committed memory when it is taken, before bytes arrive.
+    // A buffer with a cached region has committed memory before bytes arrive: the whole region.
     let again = buffer(LARGE, spares);
     assert_eq!((again.committed(), again.len(), spares.cached_bytes()), (LARGE, 0, 0));
     assert_eq!(buffer(LARGE, spares).committed(), 0);
@@ -61,7 +61,7 @@ fn large_messages_reuse_cached_regions() {
     spares.evict_unused();
     assert_eq!(spares.cached_bytes(), 0);
 
-    // The cache keeps at most 8 regions, and not much more than 64 MiB of memory.
+    // The cache holds at most 8 regions, and at most 64 MiB plus 64 KiB of memory.
     drop((0..20).map(|_| filled(LARGE, spares)).collect::<Vec<_>>());
     assert_eq!(spares.cached_bytes(), 8 * LARGE);
     spares.evict_unused();
@@ -71,14 +71,14 @@ fn large_messages_reuse_cached_regions() {
     drop(filled(65 * LARGE, spares));
     assert_eq!(spares.cached_bytes(), 64 * LARGE);
 
-    // The cache keeps the largest message of the default limits, with bytes that were read after
-    // it.
+    // The cache accepts the region of the largest message that the default limits permit, with
+    // bytes that were read after the message.
     spares.evict_unused();
     spares.evict_unused();
     drop(filled(64 * LARGE + 100, spares));
     assert_eq!(spares.cached_bytes(), 64 * LARGE + 100);
 
-    // Threads that take and return regions at the same time.
+    // Four threads take and return regions at the same time. Fails if two threads get one region.
     spares.evict_unused();
     spares.evict_unused();
     thread::scope(|scope| {
@@ -106,12 +106,16 @@ fn large_messages_reuse_cached_regions() {
     drop(rest);
     assert_eq!(other.cached_bytes(), LARGE);
     let own = RegionCache::new();
-    assert_eq!(calls(|| drop(filled(LARGE, &own))), 1, "mapped, and kept");
+    assert_eq!(
+        calls(|| drop(filled(LARGE, &own))),
+        1,
+        "expected one mmap, and no munmap because the cache keeps the region"
+    );
 
-    // A closed cache keeps no region, and no region that is returned later. Memory may outlive its
-    // cache.
+    // A closed cache has no regions, and takes none that are returned later. A region may outlive
+    // its cache.
     spares.close();
     assert_eq!((spares.cached_bytes(), calls(|| drop(filled(LARGE, spares)))), (0, 2));
     drop(other);
-    assert_eq!(calls(|| drop(whole)), 2, "the region, and the cached region");
+    assert_eq!(calls(|| drop(whole)), 2, "expected two munmap calls: for this region and for the cached one");
 }

@@ -28,7 +28,7 @@ fn lock_wait_is_recorded_by_probes() {
     while_held(lent.lock(), || drop(lent.lock()));
     let plain = Mutex::new("plain", LockScope::Connection, ());
     while_held(plain.lock(), || drop(plain.lock()));
-    // No thread waits, so no point is recorded.
+    // A thread that does not wait for a lock records no point.
     probe::enable();
     drop((lent.lock(), plain.lock()));
     assert_eq!(points(), [""; 0]);

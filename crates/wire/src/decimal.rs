@@ -2,9 +2,9 @@
 //! 15.3.2.8).
 //!
 //! A [`Fixed`] is a value of one IDL type. Digits and scale are parameters of its Rust type, which
-//! cannot hold numbers with more digits. Arithmetic returns [`Decimal`]s, because the scale of a
-//! result depends on the operands. [`Fixed::truncate`] and [`Fixed::round`] convert back and treat
-//! excess digits differently.
+//! cannot hold numbers with more digits. Arithmetic is defined on [`Decimal`]s, because the scale
+//! of a result depends on the operands. [`Fixed::truncate`] and [`Fixed::round`] convert a result
+//! to a `Fixed`: `truncate` drops excess fraction digits, `round` rounds them.
 //!
 //! Results have at most 31 digits. Excess fraction digits are dropped from the end, as the
 //! specification says. A whole part of more than 31 digits is [`DecimalError::Overflow`].
@@ -18,14 +18,15 @@ use crate::cdr::{Cdr, CdrError, Decoder, Encoder};
 /// Maximum number of digits of a fixed-point number.
 pub const MAX_DIGITS: u8 = 31;
 
-/// The lowest number with too many digits.
+/// The lowest magnitude of an unscaled value with more than [`MAX_DIGITS`] digits.
 const LIMIT: u128 = 10u128.pow(MAX_DIGITS as u32);
 
 /// The reason why an operation on decimal numbers has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecimalError {
-    /// The whole part has more digits than the type permits, or more than 31.
+    /// The number has more digits than a [`Decimal`] (31) or the [`Fixed`] type permits, after
+    /// excess fraction digits are dropped.
     Overflow,
     /// The divisor is 0.
     DivisionByZero,
@@ -309,10 +310,10 @@ struct WideInteger {
 }
 
 impl WideInteger {
-    /// The factor between the low part and the high part.
+    /// One unit of `high`: 10^38.
     const UNIT: u128 = 10u128.pow(38);
-    /// The factor between the two halves of a 38-digit part. The product of two such halves fits in
-    /// a part.
+    /// The factor between the two halves of one 38-digit part. The product of two halves fits in
+    /// one part.
     const PART: u128 = 10u128.pow(19);
 
     fn of(number: i128) -> WideInteger {

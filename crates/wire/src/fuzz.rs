@@ -1,5 +1,5 @@
 //! Entry points for fuzzing: functions that must return for every input. A panic is a finding.
-//! Assertions turn other broken promises into panics. Inputs of past findings are in
+//! Assertions turn the violation of any other property into a panic. Inputs of past findings are in
 //! `tests/corpus/<function>/`.
 
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Scratch, ValueReadState};
@@ -37,7 +37,7 @@ static LIMITS: Limits = Limits {
     max_reference_text: 4096,
 };
 
-/// Decodes every type of CDR, with settings from the first byte.
+/// Decodes every type of CDR, with the decoder's settings from the first byte.
 pub fn cdr(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let bit = |bit: u8| settings >> bit & 1 == 1;
@@ -50,7 +50,8 @@ pub fn cdr(input: &[u8]) {
     let scratch = Scratch::new();
     let mut octets = octets.to_vec();
     if bit(7) {
-        // Long enough that octets are shared with the message instead of copied.
+        // Makes the input so long that the decoder shares octet sequences with the message instead
+        // of copying them.
         octets.resize(octets.len() + 2 * crate::cdr::BORROW_THRESHOLD, 0);
     }
     let owner = Octets::from(octets);
@@ -75,9 +76,9 @@ pub fn cdr(input: &[u8]) {
     }
 }
 
-/// Decodes an `any`, with settings from the first byte. Checks that a decoded value can be written
-/// and read again within the same nesting limit. Its value tree can also be converted to an `any`
-/// and back.
+/// Decodes an `any`, with the decoder's settings from the first byte. Checks that a decoded value
+/// can be written and read again within the nesting limit of the first decoding. Also checks that a
+/// value tree made from the `any` converts to an `any` and back.
 pub fn any(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let owner = Octets::from(octets.to_vec());
@@ -92,11 +93,12 @@ pub fn any(input: &[u8]) {
     let type_code = any.type_code();
     assert!(type_code.equivalent(type_code));
     let _ = Value::initial(type_code);
-    // Characters of one GIOP version may have no form in another version.
+    // The encoder has version 1.2. Characters of another GIOP version may have no form in it.
     let mut e = Encoder::new();
     if any.encode(&mut e).is_ok() {
         let octets = e.to_vec();
-        // Text may be longer in another code set, so only the limit on nesting stays.
+        // Text may be longer in the encoder's code sets. The second decoding therefore has the
+        // default limits, except for the limit on nesting.
         let limits = Limits { max_nesting: LIMITS.max_nesting, ..Limits::DEFAULT };
         let space = ValueReadState::new();
         let mut d = Decoder::new(&octets, e.endian()).with_limits(&limits).with_value_read_state(&space);
@@ -127,7 +129,7 @@ fn read_one(step: u8, d: &mut Decoder<'_>) -> Result<(), CdrError> {
         13 => d.read_octets_owned().map(drop),
         14 => d.read_long_double().map(drop),
         15 => d.read_fixed(u16::from(step)).map(drop),
-        16 => d.read_encapsulation().and_then(|mut inner| inner.nested(|inner| read_one(step / 24, inner))),
+        16 => d.read_encapsulation().and_then(|mut inner| inner.read_nested(|inner| read_one(step / 24, inner))),
         17 => {
             let len = d.read_len_bounded(8, 100)?;
             d.read_slice::<f64>(len).map(drop)
@@ -205,7 +207,7 @@ fn each_type(d: &Decoder<'_>) {
 /// The output of a framer: messages with their fragment starts, then an optional fault.
 type Framed = (Vec<(Vec<u8>, Vec<usize>)>, Option<ProtocolFault>);
 
-/// Feeds a stream to a framer in pieces of the given sizes, which repeat.
+/// Feeds a stream to a framer in pieces, whose sizes cycle through `sizes`.
 fn framed(stream: &[u8], sizes: &[u8]) -> Framed {
     let mut framer = Framer::new();
     let (mut read, mut arrived, mut messages) = (0, 0, Vec::new());
@@ -239,7 +241,7 @@ fn framed(stream: &[u8], sizes: &[u8]) -> Framed {
 }
 
 /// Frames a stream of GIOP messages that arrives in pieces; the output must not depend on the
-/// pieces. The first bytes of the input are their sizes.
+/// pieces. The first four bytes of the input are the sizes of the pieces.
 pub fn giop_framing(input: &[u8]) {
     let Some((sizes, stream)) = input.split_at_checked(4) else { return };
     let in_pieces = framed(stream, sizes);
@@ -293,7 +295,8 @@ fn write_again(header: &Header, request: &Request<'_>) {
         operation: request.operation,
         contexts: &contexts,
     };
-    // A reference that crosses fragments cannot be parsed again from the copied octets.
+    // In a target that is a whole reference, the writer copies the encoded reference with its old
+    // alignment, so the new message may not parse.
     let plain = !matches!(request.target, Target::Reference { .. });
     let written = giop::write_request_header(&mut e, &head).and_then(|()| giop::finish_message(&mut e));
     assert!(written.is_ok());
@@ -322,8 +325,9 @@ pub fn ior_text(input: &[u8]) {
                 {
                     assert!(endpoint.to_string().contains(':'));
                     let alone = TaggedProfile::encode(profile.version, endpoint.as_address(), profile.object_key, &[]);
-                    // A non-ASCII host is encoded differently, and a profile with port 0, which a
-                    // lane may have, shows no endpoint.
+                    // The comparison skips a non-ASCII host, because `encode` writes it in another
+                    // form. It also skips an endpoint with port 0, which `endpoints` does not
+                    // return.
                     if format!("{endpoint:?}").is_ascii()
                         && let Some(Ok(alone)) = alone.as_ref().ok().map(TaggedProfile::parse)
                         && let [again] = alone.endpoints().as_slice()
@@ -408,7 +412,7 @@ pub fn connection_ops(input: &[u8]) {
     }
 }
 
-/// Checks that the fragments of a plan assemble to the message.
+/// Checks that the fragments of a [`FragmentPlan`] assemble to the message.
 fn plan(number: u8, step: usize) {
     let size = u32::try_from(step * 37 % 600).unwrap_or(0).max(4);
     for version in [Version::GIOP_1_1, Version::GIOP_1_2] {

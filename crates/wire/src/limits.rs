@@ -12,12 +12,12 @@ pub struct Limits {
     /// Size of one assembled message in bytes, without its 12-byte header. Stops a header, or an
     /// endless series of fragments, that announces more than the process can hold. Default: 64 MiB.
     pub max_message_size: u32,
-    /// Size of one string in bytes, terminator included. Stops a peer from making an application
-    /// hold, log and compare a name of tens of megabytes where the message size allows it. Default:
-    /// 16 MiB.
+    /// Size of one string in bytes, terminator included. Stops a name of tens of megabytes, which
+    /// the message size permits and which an application would keep, log and compare. Default: 16
+    /// MiB.
     pub max_string_length: u32,
-    /// Elements of one sequence. The decoder also compares the count with the remaining bytes, so
-    /// this limit only matters in messages of nearly the maximum size. Default: 64 Mi elements.
+    /// Elements of one sequence. The decoder also refuses a count that exceeds the remaining bytes,
+    /// so only a message of nearly the maximum size can reach the default. Default: 64 Mi elements.
     pub max_sequence_length: u32,
     /// Memory in bytes that decoding one message may take. The meter counts sequence elements,
     /// text, `any`s, TypeCodes, values and references, but no data that is borrowed from the
@@ -32,11 +32,11 @@ pub struct Limits {
     /// Values (IDL `valuetype`) of one message. Stops a message of some megabytes that becomes
     /// objects of several times its size. Default: 262,144.
     pub max_values: u32,
-    /// Repository ids in front of one value. Stops a list that is searched again for each of many
-    /// values. Default: 32.
+    /// Repository ids in front of one value. Stops a long list of ids that the receiver would
+    /// search again for each of many values. Default: 32.
     pub max_repository_ids: u32,
     /// Size in bytes of one repository id in front of a value, NUL included. Stops long ids that
-    /// are compared again for each of many values. Default: 512.
+    /// the receiver would compare again for each of many values. Default: 512.
     pub max_repository_id_length: u32,
     /// Service contexts of one message. Stops a message that makes every request walk a list of a
     /// million entries. Default: 128.

@@ -1,6 +1,6 @@
 //! Real-time CORBA on the wire: service contexts, and the policies in references. The encodings
-//! follow Real-time CORBA 1.2, and TAO where the specification defines none. The ORB interprets the
-//! numbers, not this module.
+//! follow Real-time CORBA 1.2, and TAO where the specification defines none. This module does not
+//! interpret the priorities and models; the ORB does.
 
 use std::time::Duration;
 
@@ -91,9 +91,10 @@ pub fn parse_deadline_context(data: &[u8]) -> Result<Duration, CdrError> {
     Decoder::for_encapsulation(data)?.read_u64().map(Duration::from_nanos)
 }
 
-/// Returns how long the client waits after sending the request, if the INVOCATION_POLICIES context
-/// (id 7) contains this time. The value of RelativeRoundtripTimeoutPolicy is an `unsigned long
-/// long` in units of 100 ns.
+/// Returns the round-trip time-out in an INVOCATION_POLICIES context (id 7): how long the client
+/// waits for the reply after it has sent the request. Returns `None` if the context has no such
+/// policy. The value of RelativeRoundtripTimeoutPolicy is an `unsigned long long` in units of 100
+/// ns.
 ///
 /// # Errors
 /// [`CdrError`] if it is malformed; [`CdrError::LimitExceeded`] for more policies than
@@ -172,8 +173,8 @@ pub fn parse_bands(value: &[u8]) -> Result<Vec<(i16, i16)>, CdrError> {
 }
 
 /// One protocol of a ClientProtocolPolicy, by its profile tag. ORB protocol properties have no
-/// encoding, and transport properties have no length field. The parser therefore stops at a
-/// protocol with unknown properties.
+/// encoding, and transport properties have no length field. The parser therefore refuses a list
+/// that contains a protocol with unknown properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolValue {
     /// IIOP.
@@ -184,9 +185,10 @@ pub enum ProtocolValue {
         receive_buffer: i32,
         /// True if the kernel probes idle connections.
         keep_alive: bool,
-        /// True if only hosts of the local network are reached.
+        /// True if the kernel sends without a gateway, to hosts of the local network only
+        /// (`SO_DONTROUTE`).
         dont_route: bool,
-        /// True if the kernel sends small messages at once.
+        /// True if the kernel sends small messages at once (`TCP_NODELAY`).
         no_delay: bool,
     },
     /// A Unix socket, in TAO's profile or Corelane's.
@@ -200,7 +202,7 @@ pub enum ProtocolValue {
     },
     /// Shared memory, which has no properties.
     SharedMemory,
-    /// Every transport that the program added, without properties.
+    /// The transports that the program added, under one profile tag and without properties.
     Other,
 }
 
@@ -288,7 +290,7 @@ mod tests {
     use super::*;
     use crate::ior::TaggedComponent;
 
-    /// The expected octets are those of the specification's examples, in both byte orders.
+    /// The expected octets come from the specification's examples, in both byte orders.
     #[test]
     fn values_have_the_octets_of_the_specification() {
         let little = cfg!(target_endian = "little");

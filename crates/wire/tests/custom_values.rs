@@ -39,8 +39,8 @@ fn encoder(endian: Endian, shift: usize) -> Encoder<'static> {
     e
 }
 
-/// Writes numbers of every alignment, values between chunks, an indirection within a chunk, and
-/// numbers that look like an indirection.
+/// Writes a custom value. Its state has numbers of every alignment, values between chunks, an
+/// indirection within a chunk, and numbers that look like an indirection.
 fn write_custom(e: &mut Encoder<'_>, graph: usize) -> Result<(), CdrError> {
     let inner = |e: &mut Encoder<'_>, at, number| {
         let Some(value) = e.begin_value((graph, at), keep, INNER, true)? else { return Ok(()) };
@@ -218,14 +218,14 @@ fn malformed_custom_values_are_refused() {
     assert_eq!(decode(&[head(0x7fff_ff02), vec![0; 8]].concat()), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[4, 1])), Some(CdrError::Truncated));
     assert_eq!(decode(&with(&[40, 1])), Some(CdrError::BadValue));
-    // An end tag for a value that has not begun. A nested value that is not chunked or has an
-    // invalid tag.
+    // The decoder refuses an end tag for a value that has not begun, and a nested value that is not
+    // chunked or has an invalid tag.
     assert_eq!(decode(&with(&[0xffff_fffe])), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[0x7fff_ff00, 0xffff_ffff])), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[0x7fff_ff1a, 0xffff_ffff])), Some(CdrError::BadValue));
-    // A nested value that ends together with the outer value.
+    // A nested value may end together with the outer value.
     assert_eq!(decode(&with(&[0x7fff_ff08, 0xffff_ffff])), None);
-    // More nested values than the limit.
+    // The decoder refuses more nested values than the limit.
     let many: Vec<u32> = (0..1001).map(|_| 0x7fff_ff08).chain([0xffff_ffff]).collect();
     assert_eq!(decode(&with(&many)), Some(CdrError::LimitExceeded));
 }

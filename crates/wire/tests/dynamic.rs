@@ -280,7 +280,7 @@ proptest! {
     }
 }
 
-// ---- compared with static types -----------------------------------------------------------------
+// ---- comparison with static types -----------------------------------------------------------------
 
 #[test]
 fn values_written_dynamically_are_read_statically_and_the_reverse() {
@@ -411,7 +411,7 @@ fn value_of_another_type_is_refused() {
     assert_eq!(refused(&array, Value::Octets(Octets::from(vec![1]))), Some(CdrError::TypeMismatch));
 }
 
-// ---- hostile ----------------------------------------------------------------------------------------
+// ---- hostile input ----------------------------------------------------------------------------------------
 
 /// Decodes an `any` whose TypeCode the encoder writes and whose value is given as bytes.
 fn with_octets(type_code: &TypeCode, value: &[u8]) -> Result<AnyValue, CdrError> {
@@ -466,7 +466,7 @@ fn sequence_of_empty_structures_does_not_depend_on_the_data_after_it() {
     }
     assert_eq!(with_octets(&empties, &u32::MAX.to_ne_bytes()).err(), Some(CdrError::LimitExceeded));
     assert_eq!(with_octets(&empties, &10_000u32.to_ne_bytes()).err(), Some(CdrError::LimitExceeded));
-    // Static types have the same bounds.
+    // Static types have the same bounds on empty elements.
     #[derive(Clone, Debug, PartialEq)]
     struct Empty;
     impl Cdr for Empty {
@@ -487,8 +487,8 @@ fn sequence_of_empty_structures_does_not_depend_on_the_data_after_it() {
 
 #[test]
 fn permitted_number_of_empty_parts_does_not_depend_on_the_encoding() {
-    // 600 empty structures, beside an `any` whose type has meaningless bytes that the encoder does
-    // not repeat.
+    // The value has 600 empty structures and an `any`. The encoding of the type in the `any`
+    // contains meaningless bytes, which the encoder does not write again.
     let array = TypeCode::array(structure(vec![], 0), 600).unwrap();
     let octets = |padded: bool| {
         let mut e = Encoder::new();
@@ -522,7 +522,7 @@ fn nesting_of_values_is_limited() {
     let one = 1u32.to_ne_bytes();
     assert_eq!(with_octets(&node, &one.repeat(1 << 16)).err(), Some(CdrError::NestingTooDeep));
     assert!(with_octets(&node, &[one.repeat(100), vec![0; 4]].concat()).is_ok());
-    // Nested `any`s.
+    // The limit on nesting also counts `any`s that contain `any`s.
     let any = Kind::Any.number().to_ne_bytes();
     let octets = any.repeat(1 << 16);
     assert_eq!(AnyValue::decode(&mut Decoder::new(&octets, Endian::NATIVE)).err(), Some(CdrError::NestingTooDeep));

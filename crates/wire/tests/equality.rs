@@ -13,7 +13,7 @@ fn line(from: TypeCode, to: TypeCode) -> TypeCode {
 }
 
 /// A structure of two points, whose TypeCode peers encode in four ways: with an indirection to the
-/// first point, without one, without names, and behind an alias.
+/// first point, without an indirection, without names, and behind an alias.
 fn lines() -> [TypeCode; 4] {
     let shared = point();
     let with_indirection = line(shared.clone(), shared);
@@ -82,7 +82,7 @@ fn nested_any_is_equal_for_every_encoding_of_its_type() {
             for (one, other) in around(&line_value(a, 4)).iter().zip(&around(&line_value(b, 4))) {
                 assert_eq!((one, other), (other, one));
                 assert_eq!((&received(one), one), (&received(other), &received(other)));
-                // Both values are still equal when another value encloses each of them.
+                // Both values stay equal when another value encloses each of them.
                 for (one, other) in around(one).iter().zip(&around(other)) {
                     assert_eq!(one, other);
                 }

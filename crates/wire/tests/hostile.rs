@@ -149,7 +149,7 @@ fn memory_of_decoded_elements_is_limited() {
 #[test]
 fn nesting_of_encapsulations_is_limited() {
     fn deep(d: &mut Decoder<'_>) -> Result<(), CdrError> {
-        d.nested(|d| {
+        d.read_nested(|d| {
             let mut inner = d.read_encapsulation()?;
             deep(&mut inner)
         })

@@ -335,7 +335,8 @@ proptest! {
         }
     }
 
-    /// omniORB sends such fragments, in which data is aligned from the header of its own fragment.
+    /// omniORB sends GIOP 1.1 fragments. The data of each fragment is aligned from the fragment's
+    /// own header.
     #[test]
     fn values_round_trip_in_giop_1_1_fragments(groups in vec(items(true), 1..5), endian in endian(), pieces in vec(1usize..300, 1..4)) {
         let (version, sets) = (Version::GIOP_1_1, CodeSets::LATIN1_UTF16);

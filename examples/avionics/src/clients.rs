@@ -10,13 +10,13 @@ use crate::{Result, meter};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     pub(crate) name: &'static str,
-    /// Description of the task for readers.
+    /// Description of the task in the tables and the report.
     pub(crate) task: &'static str,
     /// Calls per second.
     pub(crate) rate: u32,
     /// Maximum time from the instant at which a call is due to its result.
     pub(crate) deadline: Option<Duration>,
-    /// Fixed priority. A client with a shorter period has a higher one.
+    /// Fixed priority. A client with a shorter period has a higher priority.
     pub(crate) priority: Option<u8>,
 }
 

@@ -26,10 +26,10 @@ type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Resu
 const USAGE: &str = "\
 usage: avionics [--seconds N] [--out FOLDER]
 
-  --seconds N    how long the clients call, 1 to 3600; 15 unless given
-  --out FOLDER   where report.html goes; target/demo unless given
+  --seconds N    time in seconds for which the clients call, 1 to 3600; default 15
+  --out FOLDER   folder for report.html; default target/demo
 
-Exit status: 0 every call succeeded, 1 some failed or a process did, 2 wrong usage. A missed deadline is no failure: it is shown.
+Exit status: 0 if every call succeeded, 1 if a call or a process failed, 2 for invalid options. A missed deadline is not a failure.
 ";
 
 fn main() -> ExitCode {

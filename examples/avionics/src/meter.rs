@@ -20,7 +20,7 @@ const REPORT: Duration = Duration::from_secs(1);
 enum Sample {
     /// The call returned a result, or ended at its deadline without one.
     Done { latency: Duration, missed: bool },
-    /// The call was not made because the previous one was still running.
+    /// The call was not made because the previous call was still running.
     Skipped,
     /// The call failed.
     Failed(SystemException),

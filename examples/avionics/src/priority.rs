@@ -7,8 +7,8 @@ use corelane_sys::thread::{Scheduling, scheduling, set_scheduling};
 /// so that the server runs a call at once.
 pub(crate) const SERVER: u8 = 40;
 
-/// Gives a fixed priority, if any, to the calling thread and the threads that it starts. Returns
-/// the class that the kernel granted.
+/// Gives the fixed priority `wanted` to the calling thread and to the threads that it starts later.
+/// `None` changes nothing. Returns the class that the kernel granted.
 pub(crate) fn raise(wanted: Option<u8>) -> String {
     if let Some(priority) = wanted {
         // Errors are ignored: the function returns the class that the kernel granted.

@@ -55,7 +55,7 @@ fn demo_of_three_seconds_succeeds_and_writes_its_report() {
     }
     assert!(summary.contains(&format!("{missed} deadlines missed, 0 calls failed")), "{said}");
     assert_eq!(page.matches("<svg").count(), expected.len());
-    assert!(!page.contains("http"), "the page refers to another resource");
+    assert!(!page.contains("http"), "the page must refer to no other resource");
     assert!(said.contains("SCHED_FIFO") || said.contains("Fixed priorities are refused"), "{said}");
 }
 

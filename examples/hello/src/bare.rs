@@ -1,5 +1,5 @@
 //! The hello example's server without an ORB: returns each line over TCP with an exclamation mark.
-//! The benchmark `footprint` subtracts its size from that of `hello-server`.
+//! The benchmark `footprint` subtracts the size of this program from the size of `hello-server`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

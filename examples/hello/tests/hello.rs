@@ -48,7 +48,7 @@ fn readme_shows_parts_of_the_files_of_the_example() {
         assert!(read(file).contains(part), "examples/hello/{file} does not have this part of README.md:\n{part}");
     }
     assert_eq!(parts.len(), 2);
-    let (_, dependencies) = readme.split_once("```toml\n").expect("README.md shows dependencies");
+    let (_, dependencies) = readme.split_once("```toml\n").expect("README.md must show dependencies");
     let dependencies = dependencies.split_once("```").unwrap().0;
     assert!(read(PAGE).contains(dependencies), "{PAGE} shows other dependencies than README.md:\n{dependencies}");
 }
@@ -68,7 +68,7 @@ fn sections(manifest: &str) -> Vec<(&str, Vec<&str>)> {
 #[test]
 fn manifest_on_the_page_fits_the_files_of_the_example() {
     let (page, own) = (read(PAGE), read("Cargo.toml"));
-    let (_, shown) = page.split_once("`Cargo.toml`\n```toml\n").expect("the page shows a manifest");
+    let (_, shown) = page.split_once("`Cargo.toml`\n```toml\n").expect("the page must show a manifest");
     let shown = sections(shown.split_once("```").unwrap().0);
     let own = sections(&own);
     let titles: Vec<&str> = shown.iter().map(|(title, _)| *title).collect();

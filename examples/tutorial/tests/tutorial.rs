@@ -1,5 +1,5 @@
-//! Checks that docs/tutorial.md shows the files of this example, and that they do what the page
-//! says.
+//! Checks that docs/tutorial.md shows the files of this example, and that the programs print the
+//! output that the page shows.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 const PAGE: &str = "../../docs/tutorial.md";
 /// Maximum number of lines of the page.
 const MAX_LINES: usize = 160;
-/// The address in the page. Tests take a free port instead.
+/// The address in the page. The test replaces it by the address of its server, which has a free
+/// port.
 const WRITTEN: &str = "127.0.0.1:2809";
 
 fn read(path: &str) -> String {
@@ -22,7 +23,7 @@ fn pieces(page: &str) -> Vec<(&str, &str)> {
     pieces.map(|piece| piece.split_once('\n').unwrap()).collect()
 }
 
-/// Each piece of code is a whole file, or consecutive lines of one.
+/// Each piece of code must be a whole file, or consecutive lines of a file.
 #[test]
 fn page_shows_the_files_of_the_example() {
     let page = read(PAGE);
@@ -53,7 +54,7 @@ impl Drop for Server {
     }
 }
 
-/// Returns true if a line is equal to the line of the page. In the page `...` stands for any text.
+/// Returns true if a line is equal to the line of the page. In the page `...` matches any text.
 fn is_shown(line: &str, shown: &str) -> bool {
     match shown.split_once("...") {
         Some((begin, end)) => line.starts_with(begin) && line.ends_with(end),

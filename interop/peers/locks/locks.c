@@ -12,7 +12,7 @@
 
 static atomic_ulong locks, conditions;
 
-/* Declares `next`, the C library's function of that name, which is looked up once. */
+/* Declares `next`, a pointer to the C library's function `name`, which is looked up once. */
 #define NEXT(result, name, parameters)                              \
   static result(*_Atomic next) parameters;                          \
   result(*call) parameters = next;                                  \
@@ -43,7 +43,8 @@ int pthread_rwlock_wrlock(pthread_rwlock_t *lock) {
   return taken(call(lock));
 }
 
-/* Counts a wait, and the lock of the mutex that the C library takes again when the wait ends. */
+/* Counts a wait. Also counts one lock, because the C library takes the mutex again when the wait
+ * ends. */
 int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex) {
   NEXT(int, "pthread_cond_wait", (pthread_cond_t *, pthread_mutex_t *));
   atomic_fetch_add_explicit(&conditions, 1, memory_order_relaxed);

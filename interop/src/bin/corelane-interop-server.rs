@@ -1,8 +1,9 @@
-//! `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof]` and the options of
+//! `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof] [--task]` and the options of
 //! `corelane_interop::suite::options::OrbOptions`.
 //!
 //! Serves an object of Interop::Suite under the plain key "Interop" and writes its reference to
-//! FILE. The server ends at the shutdown operation, after SECONDS (300), or, with `--until-eof`, at
+//! FILE. With `--task` it writes the reference of a task that calls the object, and fails at its end
+//! if no connection was bound to the task. The server ends at the shutdown operation, after SECONDS (300), or, with `--until-eof`, at
 //! the end of standard input.
 #![forbid(unsafe_code)]
 
@@ -13,8 +14,13 @@ use std::thread;
 use std::time::Duration;
 use std::{env, fs, io};
 
+use corelane::rt::{CorePool, CorePoolConfig};
+use corelane::{ObjectRef, Orb};
 use corelane_interop::suite::options::ServerOptions;
 use corelane_interop::suite::servants::{self, SuiteServant};
+use corelane_sched::allocation::Machine;
+use corelane_services::cores::AdmissionConfig;
+use corelane_services::cores::protocol::{Criticality, TaskSpec, TaskTiming};
 
 fn main() -> ExitCode {
     let options = match ServerOptions::parse(env::args().skip(1)) {
@@ -34,11 +40,12 @@ fn main() -> ExitCode {
 }
 
 fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
-    let orb = options.setup.orb()?;
+    let orb = options.orb_options.orb()?;
     let poa = orb.root_poa();
     let reference = poa.activate(&servants::suite_servant(SuiteServant::new(&poa, orb.shutdown_handle())?))?;
     orb.bind_key("Interop", &reference)?;
     poa.manager().activate()?;
+    let (reference, pool) = if options.task { admit(&orb, &reference)? } else { (reference, None) };
     let part = format!("{}.part", options.ior);
     fs::write(&part, format!("{reference}\n"))?;
     fs::rename(&part, &options.ior)?;
@@ -59,8 +66,31 @@ fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
         });
     }
     orb.run();
-    let counts = orb.event_counts();
+    let (counts, tasks) = (orb.event_counts(), pool.map(|pool| pool.counts()));
     orb.shutdown(true)?;
-    println!("ended; events: {counts:?}");
-    Ok(())
+    println!("ended; events: {counts:?}; core pool: {tasks:?}");
+    match tasks {
+        Some(tasks) if tasks.bound == 0 => Err("no connection was bound to the task".into()),
+        _ => Ok(()),
+    }
+}
+
+/// Admits a task that calls `target`. Returns the task reference and the core pool.
+fn admit(orb: &Orb, target: &ObjectRef) -> Result<(ObjectRef, Option<CorePool>), Box<dyn Error>> {
+    // Callers with nested callbacks use a thread without a task for each nested upcall.
+    let pool = CorePoolConfig::default().cores([0]).best_effort_threads(40);
+    let service = AdmissionConfig::new(Machine::with_cores(1)).core_pool(pool).serve(orb)?;
+    let timing =
+        TaskTiming { execution: 1_000_000, period: 100_000_000, deadline: 0, jitter: 0, blocking: 0, min_distance: 0 };
+    let task = TaskSpec {
+        name: "interop".into(),
+        target: Some(target.clone()),
+        operation: String::new(),
+        timing,
+        importance: Criticality::Normal,
+        core: 0,
+        lease: 3_600_000_000_000,
+    };
+    let promise = service.reference().admit(&task).map_err(|error| format!("{error:?}"))?;
+    Ok((promise.target.ok_or("the task has no reference")?, service.core_pool().cloned()))
 }

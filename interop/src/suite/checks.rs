@@ -1,6 +1,6 @@
 //! The client's checks. They call every operation of interop.idl and verify all results.
 //!
-//! The names of the checks and their order are those of interop/peers/omniorb/client.cc.
+//! The checks have the names and the order of the checks in interop/peers/omniorb/client.cc.
 
 mod dynamics;
 mod echoes;
@@ -64,8 +64,8 @@ pub(crate) struct Client {
 
 impl Client {
     fn random(&self, round: u64) -> Random {
-        let ClientOptions { characters, plain_unions, .. } = self.options;
-        Random::new(round, SampleOptions { characters, plain_unions })
+        let ClientOptions { characters, only_labelled_discriminators, .. } = self.options;
+        Random::new(round, SampleOptions { characters, only_labelled_discriminators })
     }
 }
 
@@ -75,7 +75,7 @@ impl Client {
 ///
 /// The client could not start.
 pub fn run_all(options: ClientOptions) -> Result<bool, String> {
-    let orb = options.setup.orb()?;
+    let orb = options.orb_options.orb()?;
     let client = match Client::new(&orb, options) {
         Ok(client) => client,
         Err(trouble) => {
@@ -89,7 +89,7 @@ pub fn run_all(options: ClientOptions) -> Result<bool, String> {
     client.failures();
     client.the_rest();
     let mut size = 1000;
-    while size <= client.options.big {
+    while size <= client.options.max_message_octets {
         client.big_messages(size);
         size *= 10;
     }
@@ -112,7 +112,7 @@ pub fn run_all(options: ClientOptions) -> Result<bool, String> {
 ///
 /// The client could not start.
 pub fn run_echo_checks(options: ClientOptions) -> Result<(usize, usize), String> {
-    let orb = options.setup.orb()?;
+    let orb = options.orb_options.orb()?;
     let client = Client::new(&orb, options)?;
     client.echoes();
     Ok(client.report.counts())
@@ -155,7 +155,7 @@ pub(crate) fn same(place: &str, expected: Option<&ObjectRef>, got: Option<&Objec
     if equal { String::new() } else { format!("{place} is another object ") }
 }
 
-/// Returns the untyped reference in a typed one that may be nil.
+/// Returns the untyped reference inside a typed reference. `None` means nil.
 pub(crate) fn plain<R: Reference>(reference: Option<&R>) -> Option<&ObjectRef> {
     reference.map(Reference::as_object)
 }

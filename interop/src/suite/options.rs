@@ -1,4 +1,5 @@
-//! The command lines of Corelane's two programs, compatible with those of the peers.
+//! The command lines of Corelane's two programs, compatible with the command lines of the peers'
+//! programs.
 
 use std::collections::HashSet;
 use std::fs;
@@ -42,16 +43,16 @@ pub struct OrbOptions {
     /// `--giop 1.N`: the highest version used and published.
     pub version: Version,
     /// `--native latin1|utf8`: the native code set.
-    pub native: CharSet,
+    pub native_char_set: CharSet,
     /// `--fragment OCTETS`: larger messages are sent in fragments of that size.
-    pub fragment: Option<usize>,
+    pub fragment_size: Option<usize>,
     /// `--dispatch reactive|thread-per-connection|leader-followers|half-sync`.
     pub dispatch: String,
     /// `--pool N`: the threads of the pool, or the connections with their own thread.
     pub threads: usize,
-    /// `--nested DEPTH`: maximum nested upcalls on a thread whose servant waits for a reply. With 0
-    /// the thread only waits. Default: the choice of the dispatch.
-    pub nested: Option<u8>,
+    /// `--nested DEPTH`: maximum nested upcalls on a thread whose servant waits for a reply. With
+    /// 0, the thread runs no upcall while it waits. Default: the choice of the dispatch.
+    pub max_nested_upcalls: Option<u8>,
 }
 
 /// A time-out longer than any run of the suite.
@@ -62,12 +63,12 @@ impl Default for OrbOptions {
         Self {
             listen: Vec::new(),
             version: Version::GIOP_1_2,
-            native: CharSet::Utf8,
-            fragment: None,
+            native_char_set: CharSet::Utf8,
+            fragment_size: None,
             dispatch: "leader-followers".into(),
             // The pool has enough threads for eight callers with four nested upcalls each.
             threads: 40,
-            nested: None,
+            max_nested_upcalls: None,
         }
     }
 }
@@ -87,16 +88,16 @@ impl OrbOptions {
                 }
             }
             "--native" => {
-                self.native = match words.value(word)?.as_str() {
+                self.native_char_set = match words.value(word)?.as_str() {
                     "latin1" => CharSet::Latin1,
                     "utf8" => CharSet::Utf8,
                     other => return Err(format!("--native {other}: latin1 or utf8 is expected")),
                 }
             }
-            "--fragment" => self.fragment = Some(words.number(word)?),
+            "--fragment" => self.fragment_size = Some(words.number(word)?),
             "--dispatch" => self.dispatch = words.value(word)?,
             "--pool" => self.threads = words.number(word)?,
-            "--nested" => self.nested = Some(words.number(word)?),
+            "--nested" => self.max_nested_upcalls = Some(words.number(word)?),
             _ => return Ok(false),
         }
         Ok(true)
@@ -119,16 +120,16 @@ impl OrbOptions {
             "half-sync" => Dispatch::HalfSyncHalfAsync { threads: self.threads, max_queued: 1000 },
             other => return Err(format!("--dispatch {other} is unknown")),
         };
-        let nested_wait = self.nested.map(|depth| match depth {
+        let nested_wait = self.max_nested_upcalls.map(|depth| match depth {
             0 => NestedWait::Block,
             depth => NestedWait::Serve { max_depth: depth },
         });
         let pool = PoolConfig::default().dispatch(dispatch).nested_wait(nested_wait);
-        let mut builder = Orb::builder().pool(pool).giop_version(self.version).native_char_set(self.native);
+        let mut builder = Orb::builder().pool(pool).giop_version(self.version).native_char_set(self.native_char_set);
         // Each nested call of each thread needs a connection. The time-out is long, because a busy
         // machine is slow. The test driver ends the program if it takes too long.
         builder = builder.max_connections_per_server(64).call_timeout(LIFE);
-        if let Some(octets) = self.fragment {
+        if let Some(octets) = self.fragment_size {
             builder = builder.fragment_size(octets);
         }
         if self.listen.is_empty() {
@@ -138,8 +139,8 @@ impl OrbOptions {
     }
 }
 
-/// The command line of `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof]`, and the
-/// options of [`OrbOptions`].
+/// The command line of `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof] [--task]`,
+/// and the options of [`OrbOptions`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerOptions {
     /// The file to which the server writes its reference.
@@ -148,8 +149,11 @@ pub struct ServerOptions {
     pub life_seconds: u64,
     /// True if the server ends when its standard input ends.
     pub until_eof: bool,
+    /// `--task`: the server admits a task that calls its object, and publishes the task reference.
+    /// A core pool serves the task.
+    pub task: bool,
     /// The configuration of the server's ORB.
-    pub setup: OrbOptions,
+    pub orb_options: OrbOptions,
 }
 
 impl ServerOptions {
@@ -166,7 +170,8 @@ impl ServerOptions {
                 "--ior" => options.ior = words.value(&word)?,
                 "--life" => options.life_seconds = words.number(&word)?,
                 "--until-eof" => options.until_eof = true,
-                _ if options.setup.take(&word, &mut words)? => {}
+                "--task" => options.task = true,
+                _ if options.orb_options.take(&word, &mut words)? => {}
                 _ => return Err(format!("unknown argument {word}")),
             }
         }
@@ -181,28 +186,28 @@ pub struct ClientOptions {
     /// The server's reference, an `IOR:` or `corbaloc:` text, or the name of a file with such a text.
     pub reference: String,
     /// True if the client sends wide characters.
-    pub wide: bool,
+    pub wide_characters: bool,
     /// The characters of narrow strings.
     pub characters: Characters,
     /// True if unions may only have discriminators with a label.
-    pub plain_unions: bool,
+    pub only_labelled_discriminators: bool,
     /// The checks to leave out.
     pub skipped: HashSet<String>,
     /// Number of values for each operation.
     pub rounds: u64,
     /// Size of the largest message in octets; 0 leaves large messages out.
-    pub big: usize,
+    pub max_message_octets: usize,
     /// Number of concurrent callers.
     pub threads: u32,
     /// Duration of the slow operation of concurrent callers, in milliseconds.
-    pub slow: u32,
+    pub slow_call_ms: u32,
     /// Number of callers that must be inside the server at the same time. With 0 the client does
     /// not check this.
-    pub meet: u32,
+    pub min_callers_at_once: u32,
     /// True if the client shuts the server down after its last check.
     pub shutdown: bool,
     /// The configuration of the client's ORB.
-    pub setup: OrbOptions,
+    pub orb_options: OrbOptions,
 }
 
 impl ClientOptions {
@@ -216,41 +221,41 @@ impl ClientOptions {
         let mut meet = None;
         let mut options = Self {
             reference: String::new(),
-            wide: true,
+            wide_characters: true,
             characters: Characters::Ascii,
-            plain_unions: false,
+            only_labelled_discriminators: false,
             skipped: HashSet::new(),
             rounds: 6,
-            big: 1_000_000,
+            max_message_octets: 1_000_000,
             threads: 8,
-            slow: 50,
-            meet: 0,
+            slow_call_ms: 50,
+            min_callers_at_once: 0,
             shutdown: false,
-            setup: OrbOptions::default(),
+            orb_options: OrbOptions::default(),
         };
         while let Some(word) = words.0.next() {
             match word.as_str() {
-                "--no-wide" => options.wide = false,
+                "--no-wide" => options.wide_characters = false,
                 "--chars" => {
                     let name = words.value(&word)?;
                     let all = [Characters::Ascii, Characters::Latin1, Characters::Latin1Strings, Characters::Unicode];
                     let found = all.into_iter().find(|characters| characters.name() == name);
                     options.characters = found.ok_or_else(|| format!("--chars {name} is unknown"))?;
                 }
-                "--plain-unions" => options.plain_unions = true,
+                "--plain-unions" => options.only_labelled_discriminators = true,
                 "--skip" => drop(options.skipped.insert(words.value(&word)?)),
                 "--rounds" => options.rounds = words.number(&word)?,
-                "--big" => options.big = words.number(&word)?,
+                "--big" => options.max_message_octets = words.number(&word)?,
                 "--threads" => options.threads = words.number(&word)?,
-                "--slow" => options.slow = words.number(&word)?,
+                "--slow" => options.slow_call_ms = words.number(&word)?,
                 "--meet" => meet = Some(words.number(&word)?),
                 "--shutdown" => options.shutdown = true,
-                _ if options.setup.take(&word, &mut words)? => {}
+                _ if options.orb_options.take(&word, &mut words)? => {}
                 _ if options.reference.is_empty() && !word.starts_with('-') => options.reference = reference(&word)?,
                 _ => return Err(format!("unknown argument {word}")),
             }
         }
-        options.meet = meet.unwrap_or(options.threads);
+        options.min_callers_at_once = meet.unwrap_or(options.threads);
         if options.reference.is_empty() { Err("a reference is missing".into()) } else { Ok(options) }
     }
 }
@@ -288,9 +293,9 @@ mod tests {
         let line = "--ior f --until-eof --giop 1.1 --native latin1 --fragment 1024 --dispatch half-sync --pool 9";
         let options = ServerOptions::parse(words(line)).unwrap();
         assert_eq!((options.ior.as_str(), options.life_seconds, options.until_eof), ("f", 300, true));
-        let setup = options.setup;
-        assert_eq!((setup.version, setup.native), (Version::GIOP_1_1, CharSet::Latin1));
-        assert_eq!((setup.fragment, setup.dispatch.as_str(), setup.threads), (Some(1024), "half-sync", 9));
+        let setup = options.orb_options;
+        assert_eq!((setup.version, setup.native_char_set), (Version::GIOP_1_1, CharSet::Latin1));
+        assert_eq!((setup.fragment_size, setup.dispatch.as_str(), setup.threads), (Some(1024), "half-sync", 9));
         assert!(ServerOptions::parse(words("--life 3")).unwrap_err().contains("--ior"));
     }
 
@@ -298,7 +303,10 @@ mod tests {
     fn command_line_of_the_client_is_parsed() {
         let options =
             ClientOptions::parse(words("corbaloc::h:1/K --chars latin1 --no-wide --threads 3 --skip a")).unwrap();
-        assert_eq!((options.reference.as_str(), options.wide, options.meet), ("corbaloc::h:1/K", false, 3));
+        assert_eq!(
+            (options.reference.as_str(), options.wide_characters, options.min_callers_at_once),
+            ("corbaloc::h:1/K", false, 3)
+        );
         assert!(options.characters == Characters::Latin1 && options.skipped.contains("a"));
         assert!(ClientOptions::parse(words("corbaloc::h:1/K --what")).unwrap_err().contains("--what"));
     }

@@ -251,7 +251,7 @@ pub struct SuiteServant {
     watch: Watch,
 }
 
-/// A function that operations which every client calls run.
+/// A function that the servant runs in some operations that every client calls.
 struct Watch(Box<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for Watch {
@@ -312,8 +312,8 @@ impl SuiteServant {
     }
 }
 
-/// Makes the servant of the diamond by the trait `Bottom`, because four of its traits have
-/// `servant`.
+/// Makes the servant of the diamond by the trait `Bottom`, because four traits of the diamond have
+/// a function `servant`.
 fn bottom() -> Servant {
     Bottom::servant(BottomServant::default())
 }

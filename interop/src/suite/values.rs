@@ -13,7 +13,7 @@ pub struct SampleOptions {
     /// The characters of narrow strings.
     pub characters: Characters,
     /// True if the peer loses union discriminators without a label (JacORB).
-    pub plain_unions: bool,
+    pub only_labelled_discriminators: bool,
 }
 
 /// A reproducible source of values. In round 0, numbers are the minimum of their type, and
@@ -46,8 +46,8 @@ impl Random {
 
     /// Returns true if unions may only have discriminators with a label.
     #[must_use]
-    pub fn plain_unions(&self) -> bool {
-        self.repertoire.plain_unions
+    pub fn only_labelled_discriminators(&self) -> bool {
+        self.repertoire.only_labelled_discriminators
     }
 
     /// Returns a number below `n`.
@@ -274,14 +274,14 @@ impl Sample for OnChar {
             0 => Self::Alpha(i32::of(r)),
             1 => Self::Beta('b', r.text(9)),
             2 => Self::Beta('c', r.text(9)),
-            _ => Self::Other(if r.repertoire.plain_unions { '\0' } else { 'z' }, u8::of(r)),
+            _ => Self::Other(if r.repertoire.only_labelled_discriminators { '\0' } else { 'z' }, u8::of(r)),
         }
     }
 }
 
 impl Sample for OnShort {
     fn of(r: &mut Random) -> Self {
-        match r.below(if r.repertoire.plain_unions { 3 } else { 4 }) {
+        match r.below(if r.repertoire.only_labelled_discriminators { 3 } else { 4 }) {
             0 => Self::Lowest(u8::of(r)),
             1 => Self::Zero(Point::of(r)),
             2 => Self::Highest(f64::of(r)),
@@ -295,7 +295,7 @@ impl Sample for OnUShort {
         match r.below(3) {
             0 => Self::None_(bool::of(r)),
             1 => Self::Many(r.sequence(12, Point::of)),
-            _ => Self::Some_(if r.repertoire.plain_unions { 1 } else { u16::MAX }, Colour::of(r)),
+            _ => Self::Some_(if r.repertoire.only_labelled_discriminators { 1 } else { u16::MAX }, Colour::of(r)),
         }
     }
 }
@@ -305,14 +305,14 @@ impl Sample for OnLong {
         match r.below(3) {
             0 => Self::Human(Person::of(r)),
             1 => Self::Numbers(r.array(i32::of)),
-            _ => Self::Text(if r.repertoire.plain_unions { 0 } else { -i32::MAX }, r.text(9)),
+            _ => Self::Text(if r.repertoire.only_labelled_discriminators { 0 } else { -i32::MAX }, r.text(9)),
         }
     }
 }
 
 impl Sample for OnULong {
     fn of(r: &mut Random) -> Self {
-        match r.below(if r.repertoire.plain_unions { 2 } else { 3 }) {
+        match r.below(if r.repertoire.only_labelled_discriminators { 2 } else { 3 }) {
             0 => Self::Small(i64::of(r)),
             1 => Self::Words(r.sequence(6, |r| r.text(10))),
             _ => Self::Other(u32::MAX),
@@ -384,7 +384,7 @@ impl Sample for WideRecord {
 mod tests {
     use super::*;
 
-    const PLAIN: SampleOptions = SampleOptions { characters: Characters::Ascii, plain_unions: false };
+    const PLAIN: SampleOptions = SampleOptions { characters: Characters::Ascii, only_labelled_discriminators: false };
 
     #[test]
     fn round_gives_equal_values_each_time() {

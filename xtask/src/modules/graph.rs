@@ -1,4 +1,5 @@
-//! The graph of the files of a crate: its edges come from resolved paths. Finds circles in it.
+//! The graph of the files of a crate, with edges from resolved paths, and the search for circles in
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -84,6 +84,7 @@ pub(super) const ORB: &[Layer] = &[
             "rt/band.rs",
             "rt/client_policies.rs",
             "rt/config.rs",
+            "rt/core_config.rs",
             "rt/protocol.rs",
             "rt/thread_priority.rs",
             "server/config.rs",

@@ -67,7 +67,7 @@ impl TypeNames {
     }
 }
 
-/// Returns true if the files are those of an IDL construct as written and as resolved.
+/// Returns true if the files define an IDL construct as written and as resolved.
 fn is_pair(definitions: &[&(String, bool)]) -> bool {
     definitions.iter().map(|(file, _)| file.as_str()).eq(PAIR)
 }

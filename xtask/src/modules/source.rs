@@ -231,7 +231,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Collects the paths in an item, including those in the tokens of macros.
+/// Collects the paths in an item, including the paths in the tokens of macros.
 struct PathCollector<'m>(&'m mut Module);
 
 impl<'ast> Visit<'ast> for PathCollector<'_> {

@@ -1,12 +1,13 @@
 //! Baseline for every ORB, called `floor` in results: messages of equal sizes without an ORB.
 //!
 //! A client and a server in two processes exchange messages of given sizes over bare sockets. The
-//! messages have no format, and each side makes the minimum of two system calls. A server whose
-//! threads wait in `epoll_wait` makes three. The difference to a call through an ORB is the ORB's
-//! own cost.
+//! messages have no format. For an exchange, each side makes two system calls, which is the
+//! minimum. A server whose threads wait in `epoll_wait` makes three. The time by which a call
+//! through an ORB exceeds the exchange is the ORB's own cost.
 //!
 //! Over shared memory, each side makes two copies and two futex calls, or spins instead of the
-//! futex calls. A side that spins over a socket polls the socket until a message comes.
+//! futex calls. A side that spins over a socket polls the socket for a limited time before it
+//! blocks.
 //!
 //! A baseline over the streams of `corelane_net` shows the cost that transports add to bare
 //! sockets.
@@ -51,14 +52,14 @@ impl MessageSizes {
     /// the bodies.
     #[cfg(test)]
     pub(crate) const fn giop(key: usize, operation: usize, arguments: usize, results: usize) -> MessageSizes {
-        // Header 12, request id 4, flags and reserved 4, addressing disposition 2, padding 2,
-        // length of the object key 4.
+        // In bytes: header 12, request id 4, flags and reserved 4, addressing disposition 2,
+        // padding 2, length of the object key 4.
         let name = (28 + key).next_multiple_of(4) + 4;
         // The name ends with a NUL. The number of service contexts follows.
         let contexts = (name + operation + 1).next_multiple_of(4) + 4;
         let request = if arguments == 0 { contexts } else { contexts.next_multiple_of(8) + arguments };
-        // Header 12, request id 4, status 4, number of service contexts 4: together a multiple of
-        // 8.
+        // In bytes: header 12, request id 4, status 4, number of service contexts 4: together a
+        // multiple of 8.
         MessageSizes { request, reply: 24 + results }
     }
 
@@ -88,8 +89,8 @@ pub(crate) enum WaitStrategy {
     Blocking,
     /// A thread for each connection spins before it sleeps, and so does the client.
     SpinThenSleep,
-    /// Both sides wait as with `SpinThenSleep` and copy one message at the same time, part by part. Only
-    /// for shared memory.
+    /// Both sides wait as with `SpinThenSleep`. The reader copies a part of a message while the writer
+    /// copies the next part. Only for shared memory.
     Pipelined,
     /// A thread for each connection waits on a stream of `corelane_net`.
     Stream(StreamSpin),
@@ -154,7 +155,7 @@ enum Medium {
     Stream(BaselineTransport, StreamSpin),
 }
 
-/// Prefixes of addresses. An address without a prefix is that of a socket whose users do not spin.
+/// Prefixes of addresses. An address without a prefix names a socket on which neither side spins.
 const MEDIA: [(&str, Medium); 10] = [
     ("polling:", Medium::Socket { spins: true }),
     ("futex:", Medium::Memory { spins: false }),

@@ -27,7 +27,7 @@ use crate::service::serve_lines;
 const CHUNK: usize = 64 * 1024;
 
 /// A listening baseline server. Dropping the server ends its acceptor and its pool. A connection
-/// outside of the pool ends with its client.
+/// that the pool does not serve ends when its client closes it.
 pub(crate) struct BaselineServer {
     accepting: Accepting,
     address: BaselineAddress,
@@ -102,8 +102,8 @@ impl Drop for BaselineServer {
     }
 }
 
-/// Runs a baseline server as the whole program. Prints `ready ADDRESS`, and ends at the end of the
-/// standard input.
+/// Runs a baseline server until the standard input ends. Prints `ready ADDRESS` when the server
+/// listens.
 ///
 /// # Errors
 /// The server cannot listen.
@@ -127,7 +127,7 @@ fn accept(listener: BorrowedFd<'_>, medium: Medium, pool: Option<&Arc<BaselinePo
                 let Some((bare, sizes)) = memory::accept_parts(socket.as_fd()) else { continue };
                 drop(serving.spawn(move || memory::serve_parts(bare, sizes)));
             }
-            // The module `stream` accepts the connections of streams.
+            // `Medium::Stream` does not occur here: the module `stream` accepts these connections.
             Medium::Socket { .. } | Medium::Stream(..) => {
                 let Some(sizes) = read_sizes(socket.as_fd()) else { continue };
                 let spins = medium == Medium::Socket { spins: true };
@@ -218,8 +218,8 @@ struct BaselinePool {
     used: AtomicUsize,
 }
 
-/// A connection of the pool. `taken` is set while a thread reads a request. A second edge for the
-/// request then does not bring another thread to the connection.
+/// A connection of the pool. `taken` is set while a thread reads a request, so that a thread with a
+/// second event for the request leaves the connection alone.
 struct PoolConnection {
     socket: OwnedFd,
     sizes: MessageSizes,

@@ -26,7 +26,8 @@ pub(crate) fn floor(options: &BenchOptions, report: &mut Report<'_>, progress: &
         let sizes = message_sizes(&orb, operation, options)?;
         let mut variants = Vec::new();
         for floor in &all {
-            // A group with several transports has the transport in each configuration's name.
+            // In a group with several transports, each configuration's name begins with the
+            // transport.
             variants.extend(floor.variant("floor", operation, sizes)?.map(|mut variant| {
                 prefix_transport(&mut variant.label);
                 variant

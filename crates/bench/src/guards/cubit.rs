@@ -1,4 +1,4 @@
-//! The benchmark `cubit`: IDL_Cubit of the papers.
+//! The benchmark `cubit`: the IDL_Cubit test of the papers.
 //!
 //! One client makes calls without pauses, with arguments of every kind. The calls go through
 //! Corelane and other ORBs. The baseline is bare sockets with messages of equal sizes.
@@ -115,9 +115,10 @@ fn one_by_one(
     Ok(all)
 }
 
-/// Adds dynamic invocation of omniORB and of Corelane with a thread per connection.
+/// Adds variants with dynamic invocation: omniORB, and Corelane with a thread per connection.
 ///
-/// Both are compared with the baseline and with their stubs, and Corelane's also with omniORB's.
+/// Each variant is compared with the baseline and with calls of the same server through stubs.
+/// Corelane's variant is compared with omniORB's dynamic invocation, too.
 fn add_dynamic(
     scene: &Testbed,
     cast: &mut VariantGroup,

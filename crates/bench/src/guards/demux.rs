@@ -1,5 +1,5 @@
-//! The benchmark `demux`: the time to find the connection, the POA, the object and the operation,
-//! by their number.
+//! The benchmark `demux`: the time that a server takes to find the connection, the POA, the object
+//! and the operation of a request, and its growth with the number of each.
 
 use corelane::Orb;
 use corelane::mapping::Operation as Name;
@@ -30,7 +30,7 @@ const OBJECTS: [usize; 5] = [1, 100, 10_000, 100_000, 1_000_000];
 const SAME: usize = 64;
 
 /// Number of references that the `random` variant calls in turn. They exceed the caches of one
-/// core, and are the same for every server.
+/// core. Each server gets an equal list.
 const RANDOM: usize = 16_384;
 
 /// Maximum memory in bytes of an active object without its servant.
@@ -62,7 +62,7 @@ pub(crate) fn demux(options: &BenchOptions, report: &mut Report<'_>, progress: &
 /// request and its state.
 fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(CONNECTIONS.iter().sum())?;
-    // Includes the connections of the references, and other descriptors of the program.
+    // The number includes the connections of the references, and other descriptors of the program.
     let wanted = CONNECTIONS.iter().sum::<usize>() as u64 + 300;
     let limit = process::raise_descriptor_limit(wanted).unwrap_or(0);
     let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };

@@ -120,8 +120,8 @@ fn values(figures: &[Figure], architectures: &[ServerArchitecture], sent: &[Arc<
             let bound = is_half_sync.then_some(goals::MAX_HALF_SYNC_P99_RATIO);
             value(&format!("p99, over {name}"), own.p99_us / first.p99_us, "x", bound);
         }
-        // The server is never idle, so its rate and the time of a call give the number of requests
-        // that it takes during the call.
+        // The server is never idle. Its rate multiplied by the time of a call is therefore the
+        // number of requests that it takes during the call.
         let requests = own.p50_us / 1e6 * (sent.per_second() + own.per_s);
         let bound = is_half_sync.then_some(goals::MAX_HALF_SYNC_REQUESTS);
         value("requests taken in a median call", requests, "", bound);

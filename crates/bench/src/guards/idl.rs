@@ -2,8 +2,8 @@
 //! with omniidl.
 //!
 //! Both compilers run as separate programs, in turns, on a long file and on a nearly empty one. The
-//! difference is the time of the front end. Other activity of the machine only makes a turn longer,
-//! so the shortest turn counts.
+//! difference between the times of the two files is the time of the front end. Other activity of
+//! the machine only makes a turn longer, so the shortest turn counts.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -152,8 +152,8 @@ fn code_lines(text: &str) -> usize {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('/')).count()
 }
 
-/// Returns IDL like that of applications, with structures, sequences, a union, exceptions,
-/// inheritance and comments.
+/// Returns IDL with the constructs of typical applications: structures, sequences, a union,
+/// exceptions, inheritance and comments.
 fn text(parts: usize) -> String {
     let mut text = String::new();
     for part in 0..parts {

@@ -1,4 +1,5 @@
-//! The benchmark `lane`: the additional cost of a lane over a plain pool with an equal thread.
+//! The benchmark `lane`: the additional cost of a lane, compared with a pool without lanes whose
+//! thread has an equal priority.
 //!
 //! The benchmark also counts the work of other real-time features: changing a thread's priority,
 //! and a mutex with priority inheritance.
@@ -79,8 +80,8 @@ pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &m
 
 /// Counts the server thread's work for a call, in a lane and in a pool without lanes.
 ///
-/// The pool's thread either already has the request's priority or must change to it. The work of an
-/// uncontended mutex is counted too.
+/// The pool's thread has the request's priority in one case, and must change to it in another. The
+/// function also counts the work of an uncontended mutex.
 fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).build().map_err(|error| Failure::new(error.to_string()))?;
@@ -94,7 +95,7 @@ fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
         ("no lanes, priority changed", &in_pool, PRIORITY + 1, LEADER_FOLLOWERS + 2.0),
     ] {
         let target = target(&orb, reference)?;
-        // The thread changes its priority, so it is not this thread.
+        // The call changes its thread's priority, so it has a thread of its own.
         let tally = std::thread::scope(|scope| {
             let calling = scope.spawn(|| {
                 orb.real_time().current()?.set_priority(priority.into())?;

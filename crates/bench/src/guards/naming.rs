@@ -64,7 +64,7 @@ pub(crate) fn serve(place: &str, durability: &str) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
     let pool = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: THREADS });
     let orb = Orb::builder().pool(pool).listen(LOOPBACK).build().map_err(|error| failed(&error))?;
-    let mut naming = NamingConfig::new().max_waiting_changes(32).max_forwards(THREADS / 4);
+    let mut naming = NamingConfig::new().max_waiting_changes(32).max_forwarding_threads(THREADS / 4);
     naming = match durability {
         "synced" => naming,
         "relaxed" => naming.durability(Durability::Relaxed),
@@ -94,7 +94,7 @@ fn fill(naming: &NamingService, line: &str) -> Result<(), Failure> {
     let root = naming.reference();
     let parent: Vec<NameComponent> = path.split('/').map(component).collect();
     for depth in 1..=parent.len() {
-        // An earlier line may have made the context.
+        // An earlier `fill` line may have created the context.
         if root.resolve(&parent[..depth]).is_err() {
             root.bind_new_context(&parent[..depth]).map_err(|error| Failure::new(format!("{error:?}")))?;
         }
@@ -117,7 +117,8 @@ fn numbered(number: usize) -> NameComponent {
     NameComponent { id: format!("object{number}"), kind: "o".to_owned() }
 }
 
-/// Returns names of a context with `count` bindings, spread over all bindings.
+/// Returns up to [`NAMES`] names of a context with `count` bindings, spread evenly over the
+/// bindings.
 fn names(path: &str, count: usize) -> Vec<Vec<NameComponent>> {
     let picked = count.min(NAMES);
     let name = |index: usize| {
@@ -273,7 +274,8 @@ impl Drop for Beside {
     }
 }
 
-/// Syncs of one page of a file, whose rate is the most that the disk permits.
+/// Writes and syncs one page of a file in each call. The rate is the maximum at which the disk
+/// permits durable changes.
 struct Syncs {
     file: File,
     next: u64,
@@ -672,7 +674,8 @@ impl Scene<'_> {
             for _ in 0..3 {
                 progress.show(&format!("naming: {quantity}"));
                 let (mut server, root) = self.server(&path, "synced", placement)?;
-                // The change makes the file differ from that of an orderly end.
+                // With these changes, the file that SIGKILL leaves differs from the file that an
+                // orderly end leaves.
                 Changes::new(&root, 0).change()?;
                 root.unbind(&[component("client0")]).map_err(|error| Failure::new(format!("{error:?}")))?;
                 if is_killed {

@@ -7,13 +7,14 @@ use crate::Failure;
 /// Lifetime of the keys of the benchmark's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyLifetime {
-    /// Keys that live as long as the server. A key holds the object's slot in the server's tables.
+    /// Keys that live as long as the server. A key contains the object's slot in the server's
+    /// tables.
     Transient,
-    /// Keys that outlive the server. A key holds the path of the POA and an id of the application,
-    /// which the server finds by hashing.
+    /// Keys that outlive the server. A key contains the path of the POA and an id of the
+    /// application, which the server finds by hashing.
     Persistent,
-    /// Keys that outlive the server and also hold the object's slot as a hint (the papers' active
-    /// demultiplexing). The server tries the hint first.
+    /// Keys that outlive the server and also contain the object's slot as a hint (the papers'
+    /// active demultiplexing). The server tries the hint first.
     Hinted,
 }
 

@@ -79,8 +79,8 @@ impl fmt::Display for ServerArchitecture {
     }
 }
 
-/// Returns limits that permit arguments of 64 MiB with the message's header. The default limits are
-/// slightly too small for both.
+/// Returns limits that permit arguments of 64 MiB. The default message size is too small for such
+/// an argument with the fields before it.
 pub(crate) fn limits() -> Limits {
     Limits { max_message_size: 80 << 20, max_sequence_length: 80 << 20, ..Limits::DEFAULT }
 }

@@ -38,7 +38,8 @@ pub(crate) fn serve_non_polling_echo(architecture: ServerArchitecture, address: 
 }
 
 /// Serves one object of a real-time POA that declares one priority for all calls. Threads of the
-/// ORB's pool run the calls and keep their priority. Clients may use one band for all priorities.
+/// ORB's pool run the calls without a change of the threads' priority. Clients may use one band for
+/// all priorities.
 pub(crate) fn serve_single_priority(architecture: ServerArchitecture) -> Result<(), Failure> {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).pool(architecture.pool()).limits(limits()).listen(LOOPBACK);
@@ -176,8 +177,8 @@ pub(crate) fn serve_nested_poa(depth: usize, keys: KeyLifetime) -> Result<(), Fa
 }
 
 /// Serves an object for each native priority, in the lane of this priority (SERVER_DECLARED of
-/// Real-time CORBA). Each lane has threads of its priority and its own port. If `address` is a Unix
-/// socket, each lane has its own socket instead.
+/// Real-time CORBA). Each lane has threads of its priority, and a port of its own. If `address` is
+/// a Unix socket, each lane has a Unix socket of its own instead of a port.
 pub(crate) fn serve_lanes(priorities: &[u8], address: &str) -> Result<(), Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(address).build().map_err(failed)?;
@@ -186,7 +187,7 @@ pub(crate) fn serve_lanes(priorities: &[u8], address: &str) -> Result<(), Failur
     lanes.dedup();
     let lanes = lanes.iter().map(|&priority| {
         let listen = address.starts_with("unix:").then(|| format!("{address}-{priority}"));
-        // Accepts any priority from other machines too.
+        // The ceiling permits clients to ask for any priority.
         let ceiling = Some(i16::MAX);
         let mut lane = LaneConfig::default().priority(priority.into()).ceiling(ceiling);
         lane.listen.extend(listen);
@@ -240,7 +241,7 @@ pub(crate) fn serve_bands(priorities: &[i16]) -> Result<(), Failure> {
 }
 
 /// Serves one object in a pool without lanes. The only thread of the pool waits at this native
-/// priority and takes the priority of each request.
+/// priority. For each request, it changes to the request's priority.
 pub(crate) fn serve_without_lanes(priority: u8) -> Result<(), Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;

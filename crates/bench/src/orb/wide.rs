@@ -20,7 +20,7 @@ struct Blank;
 include!(concat!(env!("OUT_DIR"), "/wide_servants.rs"));
 
 /// Returns a servant with `width` operations named `op_000`, `op_001` and so on. Returns `None` if
-/// no interface has this number.
+/// no interface has `width` operations.
 pub(crate) fn servant(width: usize) -> Option<Servant> {
     let blank = Arc::new(Blank);
     match width {

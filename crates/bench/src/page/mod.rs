@@ -1,8 +1,8 @@
 //! The command `corelane bench report`, which makes one HTML page from the JSON lines of one or
 //! more runs.
 //!
-//! The page has no scripts and loads no other files. Every figure has its numbers beneath. Parsing
-//! and drawing are pure functions over text. Only the function [`write()`] accesses files.
+//! The page has no scripts and loads no other files. A table with the numbers follows each figure.
+//! Parsing and drawing are pure functions over text. Only the function [`write()`] accesses files.
 
 mod chart;
 mod papers;

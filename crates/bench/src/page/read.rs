@@ -37,7 +37,7 @@ pub(crate) struct RecordedLabel {
     pub(crate) config: String,
 }
 
-/// Position on the axis along which a benchmark varies its variants.
+/// A position on an axis, for figures that form lines.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RecordedAxisPoint {
     pub(crate) series: String,

@@ -40,8 +40,8 @@ pub(crate) fn of_bench(runs: &[RecordedRun], bench: &str) -> String {
     text
 }
 
-/// Draws curves along axes on which each group has only one position. Such groups are measured one
-/// after the other.
+/// Draws curves through the points of several groups, for an axis on which each group has only one
+/// point. The benchmark measures such groups one after the other.
 fn across_groups(runs: &[RecordedRun], bench: &str, several: bool) -> String {
     let placed: Vec<RunLine<'_, ResultLine>> = numbered(runs, |run| &run.results)
         .filter(|(_, _, line)| line.label.bench == bench && line.axis_point.is_some())
@@ -88,7 +88,8 @@ fn groups(runs: &[RecordedRun], bench: &str) -> Vec<String> {
     found
 }
 
-/// Benchmarks whose curves are those of the papers' figures.
+/// Benchmarks that the page draws as the papers' figures do: with curves of mean and standard
+/// deviation.
 const MT_CUBIT: [&str; 2] = ["mt", "mt-equal"];
 
 fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
@@ -122,8 +123,8 @@ fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
 /// Unit of bars that show call times.
 pub(crate) const CALL_TIMES_UNIT: &str = "us: bar to the median, thin line to p99";
 
-/// Returns the title and the bars of an operation's calls over TCP. The calls are those of the
-/// first group of `cubit`, or else of `call`, without dynamic invocation.
+/// Returns the title and the bars of an operation's calls over TCP. The calls are from the first
+/// group of `cubit`, or else of `call`, without dynamic invocation.
 pub(crate) fn panel(runs: &[RecordedRun], operation: &str) -> Option<(String, Vec<Bar>)> {
     let calls = |bench: &'static str| {
         numbered(runs, |run| &run.results).filter(move |(_, _, line)| {
@@ -151,7 +152,8 @@ fn varies<'p>(places: impl Iterator<Item = &'p RecordedAxisPoint>) -> bool {
     places.any(|x| x != first)
 }
 
-/// A number of a line that a curve shows: its name, its getter, and true for a dashed curve.
+/// A quantity of a curve: its name, the function that reads it from a result line, and true for a
+/// dashed curve.
 type LineMeasure = (&'static str, fn(&ResultLine) -> f64, bool);
 
 /// Draws medians and 99th percentiles along the axis, or times per call if ratios compare rates.
@@ -212,8 +214,8 @@ struct Series<'p> {
     points: Vec<(f64, Vec<f64>)>,
 }
 
-/// Draws a curve for every series and measure. All curves of a series have one style, and those of
-/// a dashed measure are dashed.
+/// Draws a curve for every series and measure. All curves of a series have one colour and one shape
+/// of marks. The curves of a dashed measure are dashed.
 fn draw<'p>(
     axis: &str,
     unit: &str,
@@ -255,8 +257,8 @@ fn distributions(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
                 .cdf
                 .iter()
                 .zip(&run.cdf_parts)
-                // The slowest thousandth of the calls would dominate the picture. The table
-                // contains it.
+                // The picture leaves out the slowest thousandth of the calls, which would dominate
+                // it. The table includes these calls.
                 .filter(|(_, part)| **part <= 0.999)
                 .map(|(time, part)| (*time, 100.0 * part))
                 .collect(),
@@ -276,7 +278,8 @@ fn of_values(lines: &[RunLine<'_, ValueLine>], several: bool) -> String {
         }
     }
     let mut text = side_by_side(lines, several);
-    // Counts are only in the table, because bars of counts show no more.
+    // The page shows counts only in the table, because bars of counts would show no more than the
+    // table.
     let pictured = |unit: &str| !unit.is_empty() && unit != MICROSECONDS_PER_CALL;
     for (quantity, unit) in kinds.into_iter().filter(|(_, unit)| pictured(unit)) {
         let of_kind: Vec<_> =

@@ -100,8 +100,8 @@ pub(crate) fn papers(bench: &str) -> String {
     text
 }
 
-/// Returns the tables beneath a figure: times with comparisons, then the cost of a call. They name
-/// the run if `several`.
+/// Returns the tables beneath a figure: times with comparisons, then the cost of a call. `several`
+/// is true if the page has several runs. Each row then names its run.
 pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> String {
     let columns = |numbers: &[&str]| {
         let texts = several.then_some("run").into_iter().chain(["peer", "config"]).map(Column::text);
@@ -171,7 +171,7 @@ pub(crate) fn values(rows: &[(&RecordedRun, &ValueLine)], several: bool) -> Stri
         };
         rows.iter().find(of_cell).map_or(String::new(), |(_, line)| number(line))
     };
-    // A unit that all numbers share goes into the corner of the table.
+    // The corner of the table shows a unit that all numbers share.
     let shared = whats.first().map_or("", |(_, unit)| *unit);
     let shared = if whats.iter().all(|(_, unit)| *unit == shared) { shared } else { "" };
     let what_name = |(quantity, unit): &(&str, &str)| {
@@ -272,7 +272,7 @@ fn compared<'r, T: 'r>(
         for (number, line) in lines(run).iter().enumerate() {
             let wanted = key(line);
             // Several lines of a run may have one key, for example for several files or settings.
-            // They are compared in their order.
+            // The first of them is compared with the first in another run, and so on.
             let earlier = lines(run)[..number].iter().filter(|other| key(other) == wanted).count();
             let find = |run: &'r RecordedRun| lines(run).iter().filter(|other| key(other) == wanted).nth(earlier);
             let (before, after) = (&runs[..at], &runs[at + 1..]);

@@ -2,8 +2,8 @@
 //! of one process.
 //!
 //! As in the papers, client and server are two ORBs of one process, on one core, and the calls go
-//! through sockets. The calls are compared with calls within a thread: of the same object
-//! collocated, and of a plain virtual function.
+//! through sockets. They are compared with two calls within a thread: a collocated call of the
+//! object, and a call of a plain virtual function.
 //!
 //! A thread of lower priority, the *scavenger*, takes all remaining processor time. The kernel
 //! reports how often and how long the scavenger runs. If the system obeys priorities, it never
@@ -333,8 +333,8 @@ impl Orbs {
     }
 }
 
-/// Maximum time in nanoseconds by which a collocated call may exceed a virtual function: through
-/// the POA, and past the POA.
+/// Maximum time in nanoseconds by which a collocated call may exceed the call of a virtual
+/// function: first for a call through the POA, then for a call that bypasses the POA.
 const GOALS: [f64; 2] = [60.0, 5.0];
 
 fn over_virtual(figures: &[Figure]) -> Vec<SingleValue> {

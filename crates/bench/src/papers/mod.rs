@@ -1,8 +1,8 @@
 //! Benchmarks that repeat the experiments of published papers on CORBA and operating systems
 //! (docs/benchmarks.md).
 //!
-//! Their figures show the behaviour of the system as a whole. The benchmarks in `guards` watch
-//! single costs of Corelane.
+//! Their figures show the behaviour of the whole system. The benchmarks in `guards` measure single
+//! costs of Corelane.
 
 pub(crate) mod architectures;
 pub(crate) mod cpu;

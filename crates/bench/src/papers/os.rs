@@ -95,8 +95,9 @@ impl<'o> OsVariants<'o> {
 
     /// Adds a baseline variant and a Corelane variant in one setting.
     ///
-    /// `set` puts a subject into the setting. Later variants are compared with the first ones, and
-    /// Corelane is also compared with the baseline in the same setting.
+    /// `set` puts a subject into the setting. The report compares the variants of later calls with
+    /// the variants of the first call: bare sockets with bare sockets, and Corelane with Corelane.
+    /// It also compares Corelane with bare sockets in the same setting.
     fn add(
         &mut self,
         name: &str,
@@ -125,7 +126,7 @@ impl<'o> OsVariants<'o> {
         progress: &mut Progress,
     ) -> Result<(), Failure> {
         let group = Group { title: title.to_owned(), compare: ComparedQuantity::Median, variants: self.variants };
-        // Each variant enters its own placement.
+        // Each variant enters its own placement, so the group has none.
         report.measure(group, run_length, &Placement::default(), progress).map(drop)
     }
 }
@@ -253,7 +254,7 @@ fn deadlines(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Pro
         variants.push(Variant { label: ours, subject: overdue, against });
     }
     let title =
-        "os: timer slack, how late a call's precise deadline of 1 ms is told beside a thread that sleeps as long"
+        "os: timer slack, how late a call's precise deadline of 1 ms is reported, beside a thread that sleeps for 1 ms"
             .to_owned();
     let group = Group { title, compare: ComparedQuantity::Median, variants };
     let run_length = RunLength { warm_up: 5, count: options.run_length.count.min(300), ..options.run_length };

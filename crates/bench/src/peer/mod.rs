@@ -169,7 +169,7 @@ impl BuiltPeer {
         self.out.join("bench")
     }
 
-    /// Returns the peer with programs that count.
+    /// Returns the peer, with programs whose locks the library counts.
     pub(crate) fn counting(self, counting: CountingLibrary) -> Self {
         BuiltPeer { counting: Some(counting), ..self }
     }

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 
 use clap::{ArgMatches, Command};
 
-use super::orb_options::{ForeignOrb, Imported, Malformed, takes_value};
+use super::orb_options::{ForeignOrb, ImportTarget, Imported, Malformed, takes_value};
 use super::{MAX_FILE, USAGE};
 use crate::arguments::{self, option};
 use crate::text::{excerpt, printable};
@@ -14,7 +14,11 @@ use crate::{DONE, NOT_DONE, WRONG_USAGE};
 
 /// Returns the options and positional words of the command.
 pub(super) fn command() -> Command {
-    arguments::command("import", USAGE).args([option("from", "omniorb|tao"), arguments::positionals("FILE")])
+    arguments::command("import", USAGE).args([
+        option("for", "programs|commands"),
+        option("from", "omniorb|tao"),
+        arguments::positionals("FILE"),
+    ])
 }
 
 /// Separates the `-ORB` options, each with the number of its word, from the words of the command.
@@ -43,15 +47,20 @@ pub(super) fn run(parsed: &ArgMatches, words: Vec<(usize, String)>, out: &mut dy
         Some("tao") => Some(ForeignOrb::Tao),
         Some(other) => return refuse(format!("`{}` is not an ORB: omniorb or tao", excerpt(other)), out),
     };
+    let target = match arguments::text(parsed, "for").as_deref() {
+        None | Some("programs") => ImportTarget::Programs,
+        Some("commands") => ImportTarget::Commands,
+        Some(other) => return refuse(format!("`{}` has no configuration: programs or commands", excerpt(other)), out),
+    };
     let files = arguments::texts(parsed, "FILE");
     if files.is_empty() && words.is_empty() {
         return refuse("no file and no -ORB option is given".to_owned(), out);
     }
     let paths: Vec<&OsString> = parsed.get_many("FILE").into_iter().flatten().collect();
-    match import(&paths, words, orb) {
+    match import(&paths, words, orb, target) {
         Ok(imported) => {
             let names: Vec<String> = files.iter().map(|name| format!("`{}`", excerpt(name))).collect();
-            print(&imported, &names, out);
+            print(&imported, &names, target, out);
             DONE
         }
         Err((status, reason)) => {
@@ -63,8 +72,13 @@ pub(super) fn run(parsed: &ArgMatches, words: Vec<(usize, String)>, out: &mut dy
 }
 
 /// Reads all files and words. The error is an exit status and a message for the user.
-fn import(paths: &[&OsString], words: Vec<(usize, String)>, orb: Option<ForeignOrb>) -> Result<Imported, (u8, String)> {
-    let mut imported = Imported::default();
+fn import(
+    paths: &[&OsString],
+    words: Vec<(usize, String)>,
+    orb: Option<ForeignOrb>,
+    target: ImportTarget,
+) -> Result<Imported, (u8, String)> {
+    let mut imported = Imported::new(target);
     for (source, path) in paths.iter().enumerate() {
         let name = excerpt(&path.to_string_lossy());
         let mut text = Vec::new();
@@ -93,12 +107,16 @@ fn message(place: &str, malformed: &Malformed) -> String {
 
 /// Prints the configuration to the standard output, and the options that are not carried over to
 /// the standard error.
-fn print(imported: &Imported, names: &[String], out: &mut dyn Write) {
+fn print(imported: &Imported, names: &[String], target: ImportTarget, out: &mut dyn Write) {
     let source = if names.is_empty() { "-ORB options".to_owned() } else { names.join(", ") };
-    let mut text = format!("# Converted from {source} by `corelane config import`. CORELANE_CONFIG names this file.\n");
+    let (reader, owner) = match target {
+        ImportTarget::Programs => ("`-ORBconfig` of a program names this file", "The configuration of programs has"),
+        ImportTarget::Commands => ("CORELANE_CONFIG names this file", "The commands have"),
+    };
+    let mut text = format!("# Converted from {source} by `corelane config import`. {reader}.\n");
     let tables = imported.to_toml();
     if tables.is_empty() {
-        text += "# The commands have no counterpart of any of the options.\n";
+        text += &format!("# {owner} no counterpart of any of the options.\n");
     }
     text += &tables;
     // Ignore errors: the reader may have closed the pipe.

@@ -33,8 +33,8 @@ usage: corelane cores analyse FILE [--cores N] [--discipline NAME] [--json] [--s
        corelane cores snapshot [--at REFERENCE] [--json]
 
 Decides whether periodic tasks keep their deadlines. FILE is a task file in TOML, or the JSON of rt-app; `-` is the standard
-input (docs/task-allocation.md). `serve` admits the tasks of clients until SIGTERM or SIGINT; its promises are advisory:
-requests do not run on the core of their task yet.
+input (docs/task-allocation.md). `serve` admits the tasks of clients until SIGTERM or SIGINT, and runs their requests on the
+cores of their tasks. Without the permission to do so, its promises are advisory, and it says so.
 
   analyse           give each task a core and a priority, and compute its worst-case response time
   simulate          run the tasks in virtual time, and report the longest response times and the missed deadlines
@@ -242,7 +242,7 @@ fn lost_core(text: &str) -> Result<(usize, Nanos), String> {
     Ok((number("--lose", core, 0, u64::from(MAX_CORES))?, time("--lose", at)?))
 }
 
-/// A task file, its machine with the changes of the options, and its tasks on cores.
+/// A task file, its machine as changed by the options, and the assignment of its tasks to cores.
 struct AllocatedSystem {
     file: TaskFile,
     machine: Machine,

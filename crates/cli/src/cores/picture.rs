@@ -30,7 +30,7 @@ pub(super) struct ResponseBar<'n> {
     pub(super) fits: bool,
 }
 
-/// Draws response times as fractions of the deadlines. A line at two thirds of the width is the
+/// Draws response times as fractions of the deadlines. A line at two thirds of the width marks the
 /// deadline.
 pub(super) fn responses(bars: &[ResponseBar<'_>]) -> String {
     let shown = &bars[..bars.len().min(MAX_ROWS)];

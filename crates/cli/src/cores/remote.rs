@@ -5,13 +5,14 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use corelane::rt::{CorePool, CorePoolConfig};
 use corelane::{Endpoint, ObjectRef, Orb, SystemException, SystemExceptionKind as Kind};
-use corelane_sched::allocation::Machine;
+use corelane_sched::allocation::{Discipline, Machine};
 use corelane_sched::task::{Criticality, Nanos, TaskId, Utilization};
 use corelane_sched::task_file::NamedTask;
 use corelane_services::cores::protocol::tasks::AdmitError;
 use corelane_services::cores::protocol::{self, Promise, Rejected, TaskSpec, TaskState, TaskTiming, TasksRef};
-use corelane_services::cores::{ADMISSION_OBJECT_KEY, AdmissionConfig, ClientIdentityInterceptor};
+use corelane_services::cores::{ADMISSION_OBJECT_KEY, AdmissionConfig, AdmissionService, ClientIdentityInterceptor};
 use corelane_sys::{poll, signal};
 use serde_json::{Value as Json, json};
 
@@ -29,6 +30,9 @@ const DEFAULT_LEASE: Nanos = 3_600_000_000_000;
 /// Pause between two requests for a pending decision. `MAX_QUESTIONS` is the number of requests.
 const PAUSE: Duration = Duration::from_millis(10);
 const MAX_QUESTIONS: usize = 1_000;
+/// Maximum number of connections of tasks that `serve` binds to threads, on a machine with few
+/// cores.
+const MAX_BOUND: u32 = 64;
 
 /// Serves an admission object until the process receives a termination signal.
 pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
@@ -37,10 +41,16 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     let cores = arguments.cores.unwrap_or_else(|| u32::try_from(available).unwrap_or(1));
     let mut machine = Machine::with_cores(cores);
     machine.discipline = arguments.discipline.unwrap_or_default();
+    let discipline = machine.discipline;
     let listen = arguments.listen.as_deref().unwrap_or(DEFAULT_LISTEN);
     let builder = Orb::builder().listen(listen).interceptor(ClientIdentityInterceptor);
     let orb = builder.build().map_err(|error| error.to_string())?;
-    let service = AdmissionConfig::new(machine).serve(&orb).map_err(|error| error.to_string())?;
+    // If the machine has fewer cores than `--cores`, the pool borrows threads for tasks of the others.
+    let own = available.min(usize::try_from(cores).unwrap_or(usize::MAX));
+    let pool = CorePoolConfig::default().cores(0..own);
+    let threads = pool.threads_per_core.saturating_mul(u32::try_from(own).unwrap_or(u32::MAX));
+    let config = AdmissionConfig::new(machine).core_pool(pool.max_threads(threads.max(MAX_BOUND)));
+    let service = config.serve(&orb).map_err(|error| error.to_string())?;
     let mut lines = format!("{}\n", service.reference());
     for endpoint in orb.endpoints() {
         if let Endpoint::Tcp { host, port } = endpoint {
@@ -50,10 +60,20 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     }
     // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
-    let _ = io::stderr().write_all(b"the promises are advisory: requests do not run on the core of their task yet\n");
-    poll::wait_any([termination.as_fd()], None).map_err(|error| error.to_string())?;
+    if let Some(reason) = advisory_reason(&service, discipline) {
+        let _ = writeln!(io::stderr(), "the promises are advisory: {reason}");
+    }
+    poll::wait_readable_any([termination.as_fd()], None).map_err(|error| error.to_string())?;
     orb.shutdown(true).map_err(|error| error.to_string())?;
     Ok(true)
+}
+
+/// Returns the reason why the server cannot keep its promises by its own means.
+fn advisory_reason(service: &AdmissionService, discipline: Discipline) -> Option<String> {
+    if discipline == Discipline::EarliestDeadlineFirst {
+        return Some("tasks run at fixed priorities, not in the order of their deadlines".to_owned());
+    }
+    service.core_pool().and_then(CorePool::advisory_reason)
 }
 
 /// Returns the admission object of `--at`, or of the default address.
@@ -63,11 +83,12 @@ fn object(orb: &Orb, arguments: &CoresArguments) -> Result<TasksRef, String> {
     Ok(TasksRef::unchecked_narrow(&object))
 }
 
-/// Returns the reason for a system exception. An exception from the network has none of its own.
+/// Explains a system exception to the user. An exception that came over the network contains no
+/// explanation.
 fn explain(exception: &SystemException) -> String {
     let reason = match exception.kind() {
         Kind::BadParam => "a field is out of range, or the target is not an object of this server",
-        Kind::NoPermission => "the token is not that of this task",
+        Kind::NoPermission => "the token does not belong to this task",
         Kind::ObjectNotExist => "the task, the target or the admission object does not exist",
         Kind::NoResources => "the server does not have this core, or no room for further tasks",
         Kind::Transient => "the server cannot be reached, or there are too many decisions or tasks of this client",

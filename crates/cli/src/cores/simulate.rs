@@ -69,8 +69,8 @@ fn places(system: &AllocatedSystem) -> Result<Vec<usize>, String> {
     system.file.tasks.iter().map(place).collect()
 }
 
-/// Returns the priority level of each task. With `is_global`, levels are over all cores, by
-/// deadline; otherwise they are per core.
+/// Returns the priority level of each task. If `is_global`, one order of levels covers all cores,
+/// by deadline. Otherwise each core has levels of its own.
 fn levels(system: &AllocatedSystem, timings: &[Timing], is_global: bool) -> Vec<u32> {
     let mut levels = vec![0; timings.len()];
     if is_global {

@@ -115,7 +115,7 @@ impl Examination {
     }
 
     fn nil(&mut self) {
-        let remedy = "the server handed out no object: look at what made the reference";
+        let remedy = "the server handed out no object: examine the program that made the reference";
         self.add(Finding::bad("reference", "the reference is nil: it names no object", remedy));
     }
 
@@ -316,7 +316,7 @@ impl Examination {
             Ok((true, _)) => Finding::bad("object", "it does not exist", "get a new reference from the server"),
             Ok((false, false)) => Finding::unsure(
                 "object",
-                format!("it exists, and denies to be a {}", excerpt(&ior.type_id)),
+                format!("it exists, but it denies that it is a {}", excerpt(&ior.type_id)),
                 "the reference is old, or another object has its key: get a new one from the server",
             ),
             Ok((false, true)) => Finding::good("object", "it exists and answers"),
@@ -426,18 +426,18 @@ fn refusal(exception: &SystemException, broke_protocol: bool) -> Finding {
     let cause = printable(&exception.to_string());
     let phase = exception.detail().and_then(|detail| detail.phase);
     let (found, remedy) = match (exception.kind(), phase) {
-        (Kind::Timeout, Some(CallPhase::Wait)) => (
+        (Kind::Timeout, Some(CallPhase::WaitForReply)) => (
             "it takes connections and answers nothing",
             "look whether a CORBA server has this port, and whether all its threads are busy or its POA manager holds requests",
         ),
         (Kind::CommFailure | Kind::Transient, Some(_)) if broke_protocol => {
             ("it answers, but not in GIOP", "correct the port: another program has this one, or it expects TLS")
         }
-        (Kind::CommFailure | Kind::Transient, Some(CallPhase::Send | CallPhase::Wait)) => (
+        (Kind::CommFailure | Kind::Transient, Some(CallPhase::SendRequest | CallPhase::WaitForReply)) => (
             "it closes the connection without an answer",
             "look at the server's log: it may refuse this client, be full, or be another program",
         ),
-        (Kind::CommFailure | Kind::Transient, Some(CallPhase::Connect | CallPhase::Acquire)) => {
+        (Kind::CommFailure | Kind::Transient, Some(CallPhase::Connect | CallPhase::AcquireConnection)) => {
             ("it takes no connection", "look whether the server is full, and whether the firewall passes this program")
         }
         (Kind::ObjectNotExist, _) => (

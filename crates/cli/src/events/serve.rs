@@ -42,6 +42,6 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     EventChannelFactory::new(EventChannel::builder().max_waiting_pulls(0)).serve(&orb).map_err(message)?;
     // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
-    poll::wait_any([termination.as_fd()], None).map_err(message)?;
+    poll::wait_readable_any([termination.as_fd()], None).map_err(message)?;
     orb.shutdown(true).map_err(message)
 }

@@ -106,7 +106,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     let disconnect = connect(&orb, arguments, &printed)?;
     let mut left = arguments.count;
     while left != Some(0) {
-        let ready = poll::wait_any([termination.as_fd(), printed.changed.as_fd()], None).map_err(message)?;
+        let ready = poll::wait_readable_any([termination.as_fd(), printed.changed.as_fd()], None).map_err(message)?;
         printed.changed.drain();
         let (lines, is_ended) = {
             let mut waiting = printed.waiting.lock();

@@ -13,8 +13,8 @@ use crate::json::hexadecimal;
 use crate::policies::describe as describe_policy;
 use crate::text::printable;
 
-/// Names of the components whose content is not decoded (CORBA 3.0.3 section 13.6.6, and those of
-/// other ORBs).
+/// Names of the components whose content is not decoded: components of CORBA 3.0.3 section 13.6.6,
+/// and components of other ORBs.
 const NAMES: [(u32, &str); 37] = [
     (5, "complete object key"),
     (6, "endpoint id position"),
@@ -60,7 +60,7 @@ pub(super) struct Content<'d> {
     pub(super) name: &'static str,
     /// The content in one line. `None` if its format is unknown or the content is malformed.
     pub(super) text: Option<String>,
-    /// Further lines. A line about unknown content has its octets.
+    /// Further lines: each has a text, and for unknown content also the octets.
     pub(super) details: Vec<(String, Option<&'d [u8]>)>,
     /// The content as JSON. Null if `text` is `None`.
     pub(super) json: Json,

@@ -99,7 +99,7 @@ pub(crate) fn object_of_word(orb: &Orb, word: &str) -> Result<Option<ObjectRef>,
 /// Returns the object of a stringified reference. The error is a message for the user.
 pub(crate) fn object_of_reference(orb: &Orb, text: &str) -> Result<Option<ObjectRef>, String> {
     orb.string_to_object(text).map_err(|exception| match exception.detail() {
-        // The ORB explains a name that it cannot resolve, and its explanation has the reference.
+        // The ORB explains why it cannot resolve a name. The explanation contains the reference.
         Some(FailureDetail { message, .. }) if is_url_error(&exception) && !message.is_empty() => printable(message),
         _ => format!("`{}` cannot be used: {exception}", excerpt(text)),
     })

@@ -1,8 +1,8 @@
 //! Operations on a name server itself, over a Unix socket for permitted users.
 //!
-//! The kernel reports the user of each connection. The server closes the connection of any other
-//! user and prints a line about it. At the server's other addresses, an object with the key of the
-//! control object refuses every call.
+//! The kernel reports the user of each connection. The server closes the connection of a user
+//! without permission and prints a line about it. At the server's addresses for clients, an object
+//! with the key of the control object refuses every call.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -119,7 +119,8 @@ impl Listener for AllowedListener {
     }
 }
 
-/// A control object that refuses every call. The server has it at its addresses for clients.
+/// A control object that refuses every call. The server activates it for the addresses at which
+/// clients resolve names.
 struct Refusing;
 
 impl Refusing {

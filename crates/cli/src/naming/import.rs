@@ -19,7 +19,7 @@ use super::control;
 use super::output::Output;
 use super::walk::{ObjectMap, ServerAddresses, for_each_batch, joined_name, name_text};
 
-/// Maximum number of uncopied names that are listed. Further ones are only counted.
+/// Maximum number of names whose failure is reported. Further failures are only counted.
 const MAX_LISTED: usize = 20;
 /// Number of names between two progress messages.
 const PROGRESS: usize = 100_000;
@@ -182,7 +182,7 @@ impl Importer<'_, '_> {
     }
 
     /// Copies a context of the source server. If the context belongs to another server or has
-    /// already been copied, only binds it.
+    /// already been copied, binds the name to the existing context instead.
     fn copy_context(&mut self, work: &ContextCopy, name: &[NameComponent]) -> Result<(), String> {
         let object = work.from.resolve(name).map_err(rebind_message)?.ok_or("nil")?;
         if self.made.get(&object).is_some() {
@@ -213,8 +213,8 @@ impl Importer<'_, '_> {
                 self.counts.contexts += 1;
                 made.ok_or("the server made a nil context")?
             }
-            // The context is of an earlier run, or already has other names, to which the copied
-            // names are added.
+            // The context exists from an earlier run, or with other names. The copied names are
+            // added to it.
             Err(BindNewContextError::AlreadyBound(_)) => {
                 let found = work.to.resolve(name).map_err(rebind_message)?.ok_or("nil")?;
                 let context = NamingContextRef::narrow(&found).map_err(|error| error.to_string())?;
@@ -231,8 +231,8 @@ impl Importer<'_, '_> {
     }
 }
 
-/// Returns the reference that a Corelane server gives for a context. Returns `context` itself for
-/// other servers.
+/// Returns the server's own reference to a context, if the server is Corelane's. For other servers,
+/// returns `context`.
 fn own_reference(context: &NamingContextRef) -> NamingContextRef {
     let watched = WatchedContextRef::narrow(context.as_object()).ok().flatten();
     let own = watched.and_then(|watched| watched.own_reference().ok().flatten());

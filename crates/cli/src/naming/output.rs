@@ -17,8 +17,8 @@ impl<'o> Output<'o> {
         Output { out, is_json }
     }
 
-    /// Prints one line. As text, its control characters are escaped. As JSON, it is an object with
-    /// these members and the number of the schema.
+    /// Prints one line. A line of text has its control characters escaped. A line of JSON is an
+    /// object with these members and the number of the schema.
     ///
     /// # Errors
     /// A message for the user, if the line cannot be written.

@@ -156,7 +156,8 @@ impl PruneWalk {
                 }
             }
         } else {
-            // The names below the context belong to another server.
+            // The names below the context belong to another server, so only the context itself is
+            // checked.
             death(&object)
         };
         self.checked.insert(object, reason.clone());

@@ -40,8 +40,8 @@ pub(super) fn run(arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(
     let mut naming = NamingConfig::new()
         .durability(arguments.durability)
         .max_waiting_changes(MAX_WAITING_CHANGES)
-        .max_forwards(THREADS / 4)
-        .max_watchers(THREADS / 10);
+        .max_forwarding_threads(THREADS / 4)
+        .max_watching_clients(THREADS / 10);
     if let Some(store) = &arguments.store {
         naming = naming.store_file(store);
     }
@@ -76,7 +76,7 @@ pub(super) fn run(arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(
     );
     explain(arguments);
     notify("READY=1\n").map_err(|error| format!("cannot report the start to NOTIFY_SOCKET: {error}"))?;
-    poll::wait_any([termination.as_fd(), end.as_fd()], None).map_err(|error| error.to_string())?;
+    poll::wait_readable_any([termination.as_fd(), end.as_fd()], None).map_err(|error| error.to_string())?;
     let _ = notify("STOPPING=1\n");
     if let Some(orb) = controlled {
         orb.shutdown(true).map_err(|error| error.to_string())?;
@@ -138,7 +138,7 @@ pub(super) fn shutdown(arguments: &NamingArguments) -> Result<(), String> {
 /// Copies the store of a running server.
 fn running_backup(path: &Path, copy: &str, out: &mut Output<'_>) -> Result<(), String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
-    // The server may have another working directory.
+    // The server may have another working directory, so the path must be absolute.
     let absolute = std::path::absolute(copy).map_err(|error| format!("`{copy}`: {error}"))?;
     let text = absolute.to_str().ok_or_else(|| format!("the path `{copy}` is not UTF-8"))?;
     control::object(&orb, path)?.backup(text).map_err(control::backup_message)?;

@@ -133,7 +133,7 @@ impl<V> ObjectMap<V> {
     }
 }
 
-/// The addresses of one server, by which its contexts are distinguished from those of other
+/// The addresses of one server. They distinguish the server's contexts from the contexts of other
 /// servers.
 pub(super) struct ServerAddresses {
     addresses: Vec<ServerLocation>,
@@ -190,7 +190,7 @@ fn look_up(host: &str, port: u16) -> Vec<ServerLocation> {
 }
 
 /// Returns true if two addresses belong to one server. A server that listens at all addresses of
-/// this machine may publish another address than the one that clients call.
+/// this machine may publish an address that differs from the address that clients call.
 fn is_same(first: &ServerLocation, second: &ServerLocation) -> bool {
     match (first, second) {
         (ServerLocation::Address(first), ServerLocation::Address(second)) => {

@@ -237,7 +237,7 @@ fn follow(
         }
         for change in changes {
             if print(&change, &mut contexts, &mut server, printer)? {
-                // A removed context may still have another name.
+                // Another name may still lead to a removed context.
                 contexts.extend(read_contexts(context, prefix, &mut server)?);
             }
         }
@@ -272,7 +272,8 @@ fn print(
         // The last reading already contains this change.
         return Ok(false);
     }
-    // The name may have been bound to a context. If so, the names below the context are gone too.
+    // The name may have been bound to a context. If so, the names below the context do not exist
+    // any more either.
     let has_removed = contexts.remove_below(&name);
     if let Some(object) = bound
         && contexts.name(object).is_none()

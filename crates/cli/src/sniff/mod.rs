@@ -194,10 +194,10 @@ fn show_all(
 
 /// Prints how many packets and connections were not evaluated.
 fn left_out(counts: SniffCounts, show: &mut MessagePrinter<'_, '_>) -> Result<(), String> {
-    let SniffCounts { ip_fragments, unsupported_links, discarded_connections, .. } = counts;
+    let SniffCounts { ip_fragments, unsupported_link_layers, discarded_connections, .. } = counts;
     for (count, what) in [
         (ip_fragments, "fragments of IP packets were left out"),
-        (unsupported_links, "packets have a link layer that is not known here"),
+        (unsupported_link_layers, "packets have a link layer that is not known here"),
         (discarded_connections, "connections were forgotten: there were too many"),
     ] {
         if count > 0 {

@@ -90,15 +90,15 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
             SniffEvent::Message { header, content, fragment_starts, code_sets } => {
                 return self.message(header, content, (*fragment_starts, *code_sets), seen.time_ns, members);
             }
-            SniffEvent::Lost(octets) => {
+            SniffEvent::MissingOctets(octets) => {
                 add("lost_octets", json!(octets));
                 format!("{octets} octets are not in the capture")
             }
-            SniffEvent::Dropped(octets) => {
+            SniffEvent::DroppedOctets(octets) => {
                 add("dropped_octets", json!(octets));
                 format!("{octets} octets were dropped: too many wait for the rest of their messages")
             }
-            SniffEvent::Unfinished(octets) => {
+            SniffEvent::UnfinishedMessage(octets) => {
                 add("unfinished_octets", json!(octets));
                 format!("the connection or the capture ends within a message, of which there are {octets} octets")
             }
@@ -147,8 +147,8 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
         Some(format!("{} {} {text}", header.version, name_of(header.kind)).trim_end().to_owned())
     }
 
-    /// Returns `None` if a filter leaves out messages of this operation. Without an operation, any
-    /// filter does.
+    /// Returns `None` if a filter leaves out messages of this operation. Any filter leaves out
+    /// messages without an operation.
     fn unless_filtered(&self, operation: Option<&str>) -> Option<()> {
         let wanted = &self.arguments.operations;
         let is_wanted = wanted.is_empty() || operation.is_some_and(|name| wanted.iter().any(|one| one == name));

@@ -13,7 +13,7 @@ pub(super) struct Preemption {
     /// Start in nanoseconds of the monotonic clock. The kernel's resolution is a microsecond.
     pub(super) from: u64,
     pub(super) until: u64,
-    /// Name of the thread that ran instead.
+    /// Name of the thread that ran in this period.
     pub(super) by: String,
 }
 

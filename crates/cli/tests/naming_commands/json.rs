@@ -46,7 +46,7 @@ fn names_are_shown_as_json() {
     let (status, said) = json_of(&server, &["resolve", "shop/none"]);
     let reason = "not found: nothing is bound to the first component of `none`";
     assert_eq!((status, said), (1, vec![json!({ "schema": 1, "error": reason })]));
-    // As text, control characters are escaped.
+    // The output as text escapes control characters.
     assert!(server.done(&["list", "shop"]).starts_with("\\u{1b}[2J\n"));
 }
 

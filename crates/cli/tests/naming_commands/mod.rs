@@ -473,13 +473,13 @@ fn second_server_of_a_store_is_refused_with_the_process_id_of_the_first() {
 
 const PAGE: &str = include_str!("../../../../docs/naming.md");
 
-/// Returns the code block of the page that contains `text`.
+/// Returns the code block of docs/naming.md that contains `text`.
 fn block(text: &str) -> &'static str {
     let mut blocks = PAGE.split("\n```").skip(1).step_by(2);
     blocks.find(|block| block.contains(text)).and_then(|block| block.split_once('\n')).unwrap().1
 }
 
-/// Makes the changes that the page's lines of `watch` describe, and expects these lines.
+/// Makes the changes that the lines of `watch` in docs/naming.md describe, and expects these lines.
 #[test]
 fn watch_prints_the_lines_of_the_page() {
     let lines: Vec<&str> = block("unbound shop/clock.object").lines().collect();
@@ -499,7 +499,7 @@ fn watch_prints_the_lines_of_the_page() {
     watching.end();
 }
 
-/// Runs the page's session with the control socket, at other addresses.
+/// Runs the session of docs/naming.md with the control socket, at other addresses.
 #[test]
 fn control_session_of_the_page_prints_what_the_page_shows() {
     let folder = Folder::new("page");

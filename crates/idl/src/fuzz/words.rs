@@ -3,7 +3,7 @@
 /// Tokens, and whole beginnings, members and ends of declarations. Single random tokens alone would
 /// hardly ever form a declaration.
 pub(super) const WORDS: &[&str] = &[
-    // Beginnings.
+    // Beginnings of declarations with a body.
     "module A {",
     "module B {",
     "interface A {",
@@ -47,7 +47,7 @@ pub(super) const WORDS: &[&str] = &[
     "typeid A \"IDL:A:1.0\";",
     "typeprefix A \"p\";",
     "import ::A;",
-    // Members.
+    // Members of declarations.
     "long a;",
     "short a, b[k];",
     "S s;",
@@ -135,7 +135,7 @@ pub(super) const WORDS: &[&str] = &[
     "eventtype",
     "porttype",
     "typename",
-    // Marks.
+    // Punctuation.
     "{",
     "}",
     ";",
@@ -212,7 +212,7 @@ pub(super) const WORDS: &[&str] = &[
     "@O(a = 1)",
     "@wcet(10)",
     "@optional",
-    // The preprocessor.
+    // Preprocessor directives.
     "\n#pragma prefix \"p\"\n",
     "\n#pragma prefix \"\"\n",
     "\n#pragma ID A \"IDL:A:2.0\"\n",

@@ -18,7 +18,8 @@ pub(crate) struct ConditionError {
     pub(crate) message: &'static str,
 }
 
-/// Evaluates a condition in which `defined` and macros are already replaced. Remaining names are 0.
+/// Evaluates a condition in which `defined` and macros are already replaced. A name that remains
+/// has the value 0.
 pub(crate) fn holds(tokens: &[Token], end: Span, symbols: &Symbols) -> Result<bool, ConditionError> {
     let mut parser = ConditionParser { tokens, at: 0, end, symbols, depth: 0 };
     let value = parser.conditional(true)?;

@@ -44,7 +44,7 @@ impl Macro {
             && self.body.iter().zip(other.body.iter()).all(same)
     }
 
-    /// Returns the first `#` or `##` in the body without its operands, and a message.
+    /// Returns the first `#` or `##` of the body that lacks an operand, with an error message.
     pub(crate) fn fault(&self) -> Option<(&Token, &'static str)> {
         let marks = |token: &&Token| token.is(Punctuation::HashHash);
         let end = self.body.first().filter(marks).or_else(|| self.body.last().filter(marks));
@@ -70,7 +70,7 @@ impl Macro {
     }
 
     /// Returns a flag for each parameter that needs an expanded argument. A parameter that is used
-    /// only next to `#` or `##` does not.
+    /// only next to `#` or `##` needs none.
     pub(crate) fn needs_expanded(&self) -> Vec<bool> {
         let mut needed = vec![false; self.parameters.as_ref().map_or(0, |list| list.len())];
         for at in 0..self.body.len() {

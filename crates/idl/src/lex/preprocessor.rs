@@ -271,8 +271,8 @@ impl Preprocessor<'_> {
         self.report(diagnostic);
     }
 
-    /// Defines the predefined macros, and the macros of the command line, which form a file of
-    /// their own.
+    /// Defines the predefined macros, and the macros of the command line. The source map shows the
+    /// latter as a file `<command line>`.
     fn define_given(&mut self) {
         for (name, kind, value) in OWN {
             let symbols = &mut *self.environment.symbols;
@@ -432,7 +432,7 @@ impl Preprocessor<'_> {
 
     fn enter(&mut self, path: PathBuf, identity: PathBuf, file: FileId) {
         let source = self.environment.sources.file(file);
-        let (text, base) = (Arc::clone(&source.text), source.start());
+        let (text, base) = (Arc::clone(&source.text), source.start_position());
         let (position, conditions, guard) = (ScanPosition::START, Vec::new(), Guard::Start);
         self.frames.push(Frame { path, identity, text, base, position, conditions, guard });
     }

@@ -81,8 +81,8 @@ impl<'t> Scanner<'t> {
         ScanPosition { at: self.at, starts_line: self.starts_line }
     }
 
-    /// Returns the next token. At the end of the text, every call returns [`TokenKind::End`] as the
-    /// first token on a line.
+    /// Returns the next token. At the end of the text, every call returns [`TokenKind::End`] with
+    /// `starts_line` set.
     pub(crate) fn next(&mut self, symbols: &mut Symbols, found: &mut ScanFindings) -> Token {
         self.skip_space(found);
         let start = self.at;
@@ -213,7 +213,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Takes bytes while `wanted(byte, previous byte)` is true. Interns the bytes without line
+    /// Reads bytes while `wanted(byte, previous byte)` is true, and interns them without line
     /// splices.
     fn run(&mut self, symbols: &mut Symbols, wanted: impl Fn(u8, u8) -> bool) -> Symbol {
         let start = self.at;

@@ -144,7 +144,8 @@ impl Parser<'_> {
         let third = self.ahead(2);
         match word {
             K::Bitset | K::Bitmask | K::Home | K::Component | K::Eventtype | K::Porttype | K::Connector => {
-                // `home foo;` cannot be another declaration, not even in an interface.
+                // In a module or an interface, a type name followed by a name and `;` is no
+                // declaration, so `home foo;` begins with the keyword.
                 by_name
                     && third.is_some_and(|third| {
                         third.is(P::OpenBrace)
@@ -529,7 +530,7 @@ fn what_is(kind: &Kind) -> String {
     text.to_owned()
 }
 
-/// Returns the edit distance of two words; exact up to 2.
+/// Returns the edit distance of two words if it is at most 2, else a number above 2.
 pub(crate) fn distance(one: &str, two: &str) -> usize {
     let (one, two) = (one.as_bytes(), two.as_bytes());
     if one.len().abs_diff(two.len()) > 2 {

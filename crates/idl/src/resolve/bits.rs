@@ -126,7 +126,7 @@ impl DeclarationResolver<'_> {
 
     /// Checks that the type of a bit field can hold the bits of the field.
     fn check_field(&mut self, ty: &Type, width: u32, span: Span) {
-        let room = match self.model.resolved(ty) {
+        let room = match self.model.unaliased(ty) {
             Type::Basic(BasicType::Boolean) => 1,
             Type::Basic(BasicType::Octet | BasicType::Int8 | BasicType::UInt8) => 8,
             Type::Basic(BasicType::Short | BasicType::UShort) => 16,

@@ -86,7 +86,7 @@ impl DeclarationResolver<'_> {
     ) -> ResolveResult<V> {
         match self
             .model
-            .resolved_definition(ty)
+            .unaliased_definition(ty)
             .filter(|id| matches!(self.model.get(*id).kind, DefinitionKind::Enum(_)))
         {
             Some(of) => self.evaluate_checked(expression, RequiredType::Label(of), at),
@@ -102,7 +102,7 @@ impl DeclarationResolver<'_> {
         place: Span,
         at: DeclarationSite,
     ) -> ResolveResult<V> {
-        let target = match self.model.resolved(ty) {
+        let target = match self.model.unaliased(ty) {
             Type::Faulty => return Err(ReportedError),
             Type::Basic(basic) => basic_target(*basic),
             Type::String(wide, bound) => Some(RequiredType::String { wide: *wide, bound: *bound }),
@@ -122,7 +122,8 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Checks only the names in an expression whose required type is unknown.
+    /// Looks up the names in an expression whose required type is unknown, without a check of its
+    /// value.
     pub(super) fn evaluate_freely(&mut self, expression: &Expression, at: DeclarationSite) -> ResolveResult<()> {
         match &expression.kind {
             E::Named(name) => self.look_up(name, at.scope, true).map(drop),
@@ -153,7 +154,7 @@ impl DeclarationResolver<'_> {
                 }
             }
             (V::Float(number), RequiredType::Float { kind }) => {
-                // A value that rounds to the largest number of the type is still in range.
+                // A value that rounds to the largest number of the type is in range.
                 #[expect(clippy::cast_possible_truncation, reason = "the cast tests whether the value fits")]
                 let fits = number.is_finite() && (kind != BasicType::Float || (*number as f32).is_finite());
                 if !fits {
@@ -298,12 +299,12 @@ impl DeclarationResolver<'_> {
             },
             DefinitionKind::Constant(_, V::Faulty) => Err(ReportedError),
             DefinitionKind::Constant(ty, value) => {
-                let wide = match self.model.resolved(ty) {
+                let wide = match self.model.unaliased(ty) {
                     Type::String(wide, _) => *wide,
                     Type::Basic(basic) => *basic == BasicType::WChar,
                     _ => false,
                 };
-                let (value, ty) = (value.clone(), self.model.resolved(ty).clone());
+                let (value, ty) = (value.clone(), self.model.unaliased(ty).clone());
                 let found = match (&value, target) {
                     (V::Integer(_), RequiredType::Integer { .. })
                     | (V::Fixed(..), RequiredType::Fixed(_))

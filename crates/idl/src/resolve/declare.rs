@@ -328,9 +328,10 @@ impl DeclarationResolver<'_> {
         inherited: &[(Symbol, Span)],
         own: impl Iterator<Item = (Symbol, Span)>,
     ) {
-        let known: SymbolMap<Span> = inherited.iter().map(|(name, span)| (self.symbols.folded(*name), *span)).collect();
+        let known: SymbolMap<Span> =
+            inherited.iter().map(|(name, span)| (self.symbols.case_folded(*name), *span)).collect();
         for (name, span) in own {
-            if let Some(first) = known.get(&self.symbols.folded(name)) {
+            if let Some(first) = known.get(&self.symbols.case_folded(name)) {
                 let message = format!("`{}` is a member of the base already", self.text(name));
                 self.report(Diagnostic::error(span, message).label("declared again").related(*first, "inherited"));
             }
@@ -413,7 +414,7 @@ impl DeclarationResolver<'_> {
     fn discriminator(&mut self, written: &ast::Type, at: DeclarationSite) -> Type {
         use BasicType as B;
         let ty = self.ty(written, at);
-        let fits = match self.model.resolved(&ty) {
+        let fits = match self.model.unaliased(&ty) {
             Type::Basic(basic) => {
                 !matches!(basic, B::Void | B::Float | B::Double | B::LongDouble | B::Any | B::Object | B::ValueBase)
             }
@@ -433,7 +434,7 @@ impl DeclarationResolver<'_> {
             );
             return Type::Faulty;
         }
-        if let Type::Basic(kind @ (B::Octet | B::Int8 | B::UInt8)) = self.model.resolved(&ty)
+        if let Type::Basic(kind @ (B::Octet | B::Int8 | B::UInt8)) = self.model.unaliased(&ty)
             && !self.extended
         {
             let message = format!("`{}` as a discriminator requires IDL 4", kind.text());
@@ -477,7 +478,7 @@ impl DeclarationResolver<'_> {
 
     fn check_default_reachable(&mut self, discriminator: &Type, seen: &UsedCaseLabels) {
         let Some(span) = seen.default else { return };
-        let all = match self.model.resolved(discriminator) {
+        let all = match self.model.unaliased(discriminator) {
             Type::Basic(BasicType::Boolean) => 2,
             Type::Basic(BasicType::Octet | BasicType::Char | BasicType::Int8 | BasicType::UInt8) => 256,
             Type::Named(id) => match &self.model.get(*id).kind {

@@ -58,7 +58,8 @@ impl DeclarationResolver<'_> {
                     None => self.report(Diagnostic::error(span, "`#pragma version` needs a name and a version")),
                 }
             }
-            // Other pragmas are for other compilers and are never refused (CORBA 10.7.5).
+            // Every other pragma may be for another compiler, so it is never refused (CORBA
+            // 10.7.5).
             other => {
                 let like = |word: &&str| match *word {
                     "ID" => other.eq_ignore_ascii_case("ID"),

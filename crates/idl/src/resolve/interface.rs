@@ -133,7 +133,7 @@ impl DeclarationResolver<'_> {
         let mut bases: Vec<DefinitionId> = Vec::new();
         for name in names {
             let Ok(mut id) = self.look_up(name, at.scope, false) else { continue };
-            if let Some(behind) = self.model.resolved_definition(&crate::model::Type::Named(id)) {
+            if let Some(behind) = self.model.unaliased_definition(&crate::model::Type::Named(id)) {
                 id = behind;
             }
             let described = |resolver: &Self| (resolver.described(id), resolver.model.get(id).span);
@@ -195,7 +195,7 @@ impl DeclarationResolver<'_> {
             });
             if let DefinitionKind::Value(value) = &self.model.get(base).kind {
                 for (member, _) in &value.state {
-                    operations.insert(self.symbols.folded(member.name), (base, Some(member.name), member.span));
+                    operations.insert(self.symbols.case_folded(member.name), (base, Some(member.name), member.span));
                 }
             }
         }
@@ -211,7 +211,7 @@ impl DeclarationResolver<'_> {
         for member in members {
             let definition = self.model.get(*member);
             if matches!(definition.kind, DefinitionKind::Operation(_) | DefinitionKind::Attribute(_)) {
-                found(self.symbols.folded(definition.name), *member);
+                found(self.symbols.case_folded(definition.name), *member);
             }
         }
     }

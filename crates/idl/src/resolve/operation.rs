@@ -23,7 +23,7 @@ impl DeclarationResolver<'_> {
         if let Some(oneway) = oneway {
             self.check_oneway(oneway, operation);
         }
-        let worst_case = self.worst_case(&declaration.annotations, at);
+        let wcet_microseconds = self.wcet_microseconds(&declaration.annotations, at);
         let kind = DefinitionKind::Operation(OperationDeclaration {
             name: id_name.symbol,
             oneway: oneway.is_some(),
@@ -31,7 +31,7 @@ impl DeclarationResolver<'_> {
             parameters,
             raises,
             context: operation.context.iter().map(|name| name.value.clone()).collect(),
-            worst_case,
+            wcet_microseconds,
         });
         let id = self.add(at, id_name, declaration.first_token, kind);
         self.declare(at.scope, id_name, ScopeItem::Definition(id));
@@ -39,7 +39,7 @@ impl DeclarationResolver<'_> {
     }
 
     /// Returns the number in `@wcet(microseconds)`.
-    fn worst_case(&mut self, annotations: &[ast::Annotation], at: DeclarationSite) -> Option<u32> {
+    fn wcet_microseconds(&mut self, annotations: &[ast::Annotation], at: DeclarationSite) -> Option<u32> {
         let (microseconds, span) = self.annotated_number(annotations, "wcet", at).ok()??;
         if microseconds == 0 {
             let diagnostic = Diagnostic::error(span, "an operation takes at least one microsecond");
@@ -77,10 +77,10 @@ impl DeclarationResolver<'_> {
                 && !name.absolute
             {
                 let first = name.parts[0];
-                names.entry(self.symbols.folded(first.symbol)).or_insert((first, "used as a type here"));
+                names.entry(self.symbols.case_folded(first.symbol)).or_insert((first, "used as a type here"));
             }
             let name = parameter.name;
-            let folded = self.symbols.folded(name.symbol);
+            let folded = self.symbols.case_folded(name.symbol);
             match names.get(&folded).copied() {
                 Some((other, role)) => {
                     let (text, before) = (self.text(name.symbol), self.text(other.symbol));
@@ -168,7 +168,7 @@ impl DeclarationResolver<'_> {
     /// Reports a declaration in an interface or value type with the name of an inherited operation,
     /// attribute or state member.
     pub(super) fn check_not_inherited(&mut self, name: Name, parent: DefinitionId) {
-        let folded = self.symbols.folded(name.symbol);
+        let folded = self.symbols.case_folded(name.symbol);
         if self.inherited.as_ref().is_none_or(|(of, _)| *of != parent) {
             self.inherited = Some((parent, self.inherited_operations(parent)));
         }

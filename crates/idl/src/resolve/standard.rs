@@ -45,7 +45,7 @@ enum Effect {
     Describes,
     /// The annotation requests a feature that the compiler does not support.
     Ignored,
-    /// The compiler evaluates the annotation of these kinds of items.
+    /// The compiler evaluates the annotation on items of these kinds.
     At(&'static [AnnotatedItem]),
 }
 

@@ -141,7 +141,7 @@ impl DeclarationResolver<'_> {
     pub(super) fn check_complete(&mut self, ty: &Type, span: Span, within: Option<DefinitionId>) -> bool {
         let mut element = ty;
         loop {
-            element = match self.model.resolved(element) {
+            element = match self.model.unaliased(element) {
                 Type::Array(inner, _) => inner,
                 other => {
                     element = other;
@@ -185,7 +185,7 @@ impl DeclarationResolver<'_> {
 
     /// Returns the native type that the type is or contains.
     pub(super) fn native_in(&self, ty: &Type) -> Option<DefinitionId> {
-        match self.model.resolved(ty) {
+        match self.model.unaliased(ty) {
             Type::Named(id) if matches!(self.model.get(*id).kind, DefinitionKind::Native) => Some(*id),
             Type::Sequence(element, _) | Type::Array(element, _) => self.native_in(element),
             _ => None,

@@ -105,7 +105,7 @@ impl DeclarationResolver<'_> {
         let mut concrete: Option<&ScopedName> = None;
         for (index, name) in value.bases.iter().enumerate() {
             let Ok(mut id) = self.look_up(name, at.scope, false) else { continue };
-            if let Some(behind) = self.model.resolved_definition(&Type::Named(id)) {
+            if let Some(behind) = self.model.unaliased_definition(&Type::Named(id)) {
                 id = behind;
             }
             let (what, place) = (self.described(id), self.model.get(id).span);
@@ -168,7 +168,7 @@ impl DeclarationResolver<'_> {
         let mut concrete: Option<&ScopedName> = None;
         for name in names {
             let Ok(mut id) = self.look_up(name, at.scope, false) else { continue };
-            if let Some(behind) = self.model.resolved_definition(&Type::Named(id)) {
+            if let Some(behind) = self.model.unaliased_definition(&Type::Named(id)) {
                 id = behind;
             }
             let (what, place) = (self.described(id), self.model.get(id).span);
@@ -234,10 +234,10 @@ impl DeclarationResolver<'_> {
         self.check_complete(&boxed, ty.span, None);
         self.check_no_native(&boxed, ty.span);
         self.model.get_mut(id).local = self.is_local(&boxed);
-        if *self.model.resolved(&boxed) == Type::Basic(ast::BasicType::ValueBase) {
+        if *self.model.unaliased(&boxed) == Type::Basic(ast::BasicType::ValueBase) {
             self.report(Diagnostic::error(ty.span, "`ValueBase` cannot be boxed: it is a value already"));
         }
-        if let Some(of) = self.model.resolved_definition(&boxed)
+        if let Some(of) = self.model.unaliased_definition(&boxed)
             && matches!(self.model.get(of).kind, DefinitionKind::Value(_) | DefinitionKind::ValueBox(_))
         {
             let message = format!("{} cannot be boxed: it is a value already", self.described(of));
@@ -284,7 +284,7 @@ impl DeclarationResolver<'_> {
             parameters,
             raises,
             context: Vec::new(),
-            worst_case: None,
+            wcet_microseconds: None,
         };
         if let DefinitionKind::Value(value) = &mut self.model.get_mut(parent).kind {
             value.factories.push(factory);

@@ -51,7 +51,7 @@ pub(super) enum DecodingCode {
     Block(Vec<CodeLine>, String),
 }
 
-/// The encoding of a reference, a value (IDL `valuetype`) or another handle.
+/// The encoding of a type whose Rust type is a handle, such as an object reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handle {
     Reference,
@@ -83,7 +83,7 @@ impl Handle {
 
 impl Generator<'_> {
     fn handle_of(&self, ty: &Type) -> Option<Handle> {
-        match self.model().resolved(ty) {
+        match self.model().unaliased(ty) {
             Type::Basic(BasicType::Object) => Some(Handle::Reference),
             Type::Basic(BasicType::ValueBase) => Some(Handle::Value),
             Type::Named(id) => match &self.model().get(*id).kind {
@@ -100,9 +100,9 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if parameters are passed by value.
+    /// Returns true if parameters of the type are passed by value.
     fn is_by_value(&self, ty: &Type) -> bool {
-        match self.model().resolved(ty) {
+        match self.model().unaliased(ty) {
             Type::Basic(basic) => *basic != BasicType::Any && self.handle_of(ty).is_none(),
             Type::Fixed(..) => true,
             Type::Named(id) => {
@@ -118,7 +118,7 @@ impl Generator<'_> {
     /// Returns the suffix of the functions `write_...` and `read_...` for a type without
     /// parameters.
     fn call_of(&self, ty: &Type) -> Option<&'static str> {
-        let Type::Basic(basic) = self.model().resolved(ty) else { return None };
+        let Type::Basic(basic) = self.model().unaliased(ty) else { return None };
         Some(match basic {
             BasicType::Short => "i16",
             BasicType::UShort => "u16",
@@ -137,7 +137,7 @@ impl Generator<'_> {
         })
     }
 
-    /// Returns true if sequences of the type are copied in bulk.
+    /// Returns true if sequences of the type are encoded and decoded in bulk.
     fn is_number(&self, ty: &Type) -> bool {
         self.call_of(ty).is_some_and(|call| !matches!(call, "bool" | "char" | "wchar"))
     }
@@ -147,7 +147,7 @@ impl Generator<'_> {
         if self.handle_of(ty).is_some() {
             return false;
         }
-        match self.model().resolved(ty) {
+        match self.model().unaliased(ty) {
             Type::Basic(basic) => !matches!(basic, BasicType::Char | BasicType::WChar),
             Type::String(wide, bound) => !wide && bound.is_none(),
             Type::Sequence(element, bound) => bound.is_none() && self.has_cdr(element),
@@ -161,7 +161,7 @@ impl Generator<'_> {
 
     /// Returns statements that write a value to the encoder `e`.
     pub(super) fn encode(&mut self, ty: &Type, operand: &EncodedExpression, e: &str) -> Vec<CodeLine> {
-        let resolved = self.model().resolved(ty).clone();
+        let resolved = self.model().unaliased(ty).clone();
         if let Some(call) = self.call_of(ty) {
             let fallible = if matches!(call, "char" | "wchar") { "?" } else { "" };
             return vec![CodeLine::plain(format!("{e}.write_{call}({}){fallible};", operand.value()))];
@@ -271,7 +271,7 @@ impl Generator<'_> {
 
     /// Returns statements that write a borrowed `in` or `inout` parameter.
     pub(super) fn encode_parameter(&mut self, ty: &Type, name: &str, e: &str) -> Vec<CodeLine> {
-        let resolved = self.model().resolved(ty).clone();
+        let resolved = self.model().unaliased(ty).clone();
         match &resolved {
             _ if self.handle_of(ty).is_some() => self.encode_optional(ty, name, e),
             _ if self.is_by_value(ty) => self.encode(ty, &EncodedExpression::Place(name.to_owned()), e),
@@ -308,7 +308,7 @@ impl Generator<'_> {
 
     /// Returns statements that write a result and consume it.
     pub(super) fn encode_result(&mut self, ty: &Type, name: &str, e: &str) -> Vec<CodeLine> {
-        match self.model().resolved(ty) {
+        match self.model().unaliased(ty) {
             Type::Sequence(element, None) if self.is_octet(element) => {
                 vec![CodeLine::plain(format!("{e}.write_octets_owned({name})?;"))]
             }
@@ -328,7 +328,7 @@ impl Generator<'_> {
         if let Some(call) = self.call_of(ty) {
             return DecodingCode::Expression(format!("{d}.read_{call}()?"));
         }
-        let resolved = self.model().resolved(ty).clone();
+        let resolved = self.model().unaliased(ty).clone();
         match &resolved {
             Type::String(wide, bound) => {
                 let name = if *wide { "wstring" } else { "string" };
@@ -437,7 +437,7 @@ impl Generator<'_> {
 
     /// Returns statements that read an owned value into a variable.
     pub(super) fn decode_into(&mut self, ty: &Type, name: &str, d: &str) -> Vec<CodeLine> {
-        let annotation = match self.model().resolved(ty) {
+        let annotation = match self.model().unaliased(ty) {
             Type::Basic(_) if self.call_of(ty).is_some() => String::new(),
             Type::String(..) => String::new(),
             _ => format!(": {}", self.owned(ty)),
@@ -457,7 +457,7 @@ impl Generator<'_> {
     /// Returns statements that read an argument for a servant, in place if possible, and the
     /// expression that passes the argument.
     pub(super) fn decode_argument(&mut self, ty: &Type, name: &str, d: &str) -> (Vec<CodeLine>, String) {
-        let resolved = self.model().resolved(ty).clone();
+        let resolved = self.model().unaliased(ty).clone();
         let lent = |lines: Vec<String>| (lines.into_iter().map(CodeLine::Plain).collect(), name.to_owned());
         match &resolved {
             Type::String(wide, bound) => {
@@ -474,7 +474,7 @@ impl Generator<'_> {
                 lent(vec![self.read_length(element, *bound, d), format!("let {name} = {d}.read_raw(len)?;")])
             }
             Type::Sequence(element, bound) if self.is_number(element) => {
-                let element = self.model().resolved(element).clone();
+                let element = self.model().unaliased(element).clone();
                 let number = self.owned(&element);
                 lent(vec![
                     self.read_length(&element, *bound, d),
@@ -497,7 +497,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if a servant borrows a sequence of such elements from the arena.
+    /// Returns true if a servant borrows a sequence with elements of this type from the arena.
     fn is_lent(&self, element: &Type) -> bool {
         let explicit = self.is_string(element) || self.call_of(element).is_some();
         explicit || (self.is_fixed_size(element) && self.has_cdr(element))
@@ -505,7 +505,7 @@ impl Generator<'_> {
 
     /// Returns a closure that reads one element into the arena.
     fn element_reader(&mut self, element: &Type) -> String {
-        let resolved = self.model().resolved(element).clone();
+        let resolved = self.model().unaliased(element).clone();
         match &resolved {
             Type::String(wide, bound) => {
                 let call = if *wide { "wstr" } else { "str" };

@@ -317,7 +317,7 @@ impl Generator<'_> {
         }
         out.open("match discriminator {");
         let mut catches_all = false;
-        // The default comes last, even if it is not last in the IDL.
+        // The default arm becomes the last match arm, even if other arms follow it in the IDL.
         let ordered = variants.iter().filter(|variant| variant.arm.is_some_and(|arm| !arm.default));
         let last = variants.iter().filter(|variant| variant.arm.is_none_or(|arm| arm.default));
         for variant in ordered.chain(last) {
@@ -359,7 +359,7 @@ impl Generator<'_> {
             }
         }
         let exhaustive = self.covers_all(union)
-            && !matches!(self.model().resolved(&union.discriminator), Type::Basic(BasicType::Char));
+            && !matches!(self.model().unaliased(&union.discriminator), Type::Basic(BasicType::Char));
         if !catches_all && !exhaustive {
             let error = self.runtime("CdrError");
             out.line(&format!("_ => Err({error}::BadDiscriminator),"));
@@ -372,7 +372,7 @@ impl Generator<'_> {
     /// Returns true if every value of the discriminator has a label.
     fn covers_all(&self, union: &Union) -> bool {
         let labels = union.arms.iter().map(|arm| arm.labels.len()).sum::<usize>();
-        match self.model().resolved(&union.discriminator) {
+        match self.model().unaliased(&union.discriminator) {
             Type::Basic(BasicType::Boolean) => labels == 2,
             Type::Basic(BasicType::Char | BasicType::Octet | BasicType::Int8 | BasicType::UInt8) => labels == 256,
             Type::Basic(BasicType::Short | BasicType::UShort) => labels == 65_536,
@@ -419,7 +419,7 @@ impl Generator<'_> {
     pub(super) fn typedef(&mut self, id: DefinitionId, ty: &Type, out: &mut CodeWriter) {
         let name = self.name(id);
         // The alias names the reference type itself. Each use of the alias adds the `Option`.
-        let of = match self.model().resolved_definition(ty) {
+        let of = match self.model().unaliased_definition(ty) {
             Some(of) if is_reference(self.model(), of) => match ty {
                 Type::Named(direct) => self.path_to(*direct),
                 _ => self.owned(ty),
@@ -432,7 +432,7 @@ impl Generator<'_> {
     }
 
     pub(super) fn constant(&mut self, id: DefinitionId, ty: &Type, value: &ConstantValue, out: &mut CodeWriter) {
-        let resolved = self.model().resolved(ty).clone();
+        let resolved = self.model().unaliased(ty).clone();
         let (of, single) = match &resolved {
             Type::String(..) => ("&str".to_owned(), false),
             Type::Basic(BasicType::Float) => (self.owned(ty), true),

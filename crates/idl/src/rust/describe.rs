@@ -1,5 +1,5 @@
-//! Generation of type descriptions: statics beside the types, from which the runtime creates
-//! TypeCodes.
+//! Generation of type descriptions: one static for each type, from which the runtime creates the
+//! type's TypeCode.
 
 use super::Generator;
 use super::writer::CodeWriter;
@@ -163,7 +163,7 @@ impl Generator<'_> {
                     path.push(name.clone());
                     format!("&{}", self.relative(&path))
                 }
-                None => match self.model().resolved(ty).clone() {
+                None => match self.model().unaliased(ty).clone() {
                     Type::Named(_) if self.is_type_code(ty) => "TYPE_CODE".to_owned(),
                     // Bit masks and bit sets have no TypeCode of their own.
                     Type::Named(id) => match &self.model().get(id).kind {
@@ -186,7 +186,7 @@ impl Generator<'_> {
 
     /// Returns true if a type is `CORBA::TypeCode`.
     pub(super) fn is_type_code(&self, ty: &Type) -> bool {
-        let id = self.model().resolved_definition(ty);
+        let id = self.model().unaliased_definition(ty);
         id.is_some_and(|id| self.is_built_in(id) && self.text(self.model().get(id).name) == "TypeCode")
     }
 }

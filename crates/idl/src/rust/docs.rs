@@ -39,7 +39,7 @@ pub(super) fn of(compilation: &Compilation, first_token: usize) -> Vec<String> {
 fn line_of(compilation: &Compilation, position: u32) -> usize {
     let span = crate::source::Span { start: position, end: position };
     let file = compilation.sources.file(compilation.sources.file_of(span));
-    file.line_at((position - file.start()) as usize)
+    file.line_at((position - file.start_position()) as usize)
 }
 
 fn is_documentation(text: &str) -> bool {
@@ -58,7 +58,8 @@ fn plain(comment: &str) -> Vec<&str> {
     }
 }
 
-/// Keeps lines with text, and removes blank lines at the beginning and end.
+/// Replaces lines without a letter or digit by one blank line, and removes them at the beginning
+/// and end.
 fn tidy<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
     let mut tidied: Vec<String> = Vec::new();
     for line in lines {

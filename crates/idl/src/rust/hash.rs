@@ -1,7 +1,7 @@
 //! Search for a perfect hash of an interface's operation names.
 //!
-//! `corelane::mapping::OperationTable` uses the result at run time, and must have the same
-//! functions `hash` and `slot`.
+//! `corelane::mapping::OperationTable` uses the result at run time. It has copies of the functions
+//! `hash` and `slot`, which must stay equal to the functions here.
 
 /// Parameters of an operation table.
 #[derive(Debug, PartialEq, Eq)]
@@ -99,7 +99,8 @@ fn slot(hash: u64, displacement: u16, count: usize) -> usize {
 mod tests {
     use super::{PerfectHash, bucket, hash, slot};
 
-    /// The tests of `OperationTable` expect the same hashes.
+    /// The tests of `OperationTable` in the ORB expect these hashes too, so both functions are
+    /// equal.
     #[test]
     fn hash_equals_the_runtimes() {
         assert_eq!(hash(0, b""), 0xbe8c_ab64_4efd_da51);

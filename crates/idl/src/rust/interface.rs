@@ -39,7 +39,7 @@ pub(super) struct Call {
     /// True if the call sets an attribute.
     pub(super) sets: bool,
     /// Declared maximum processor time, in microseconds.
-    pub(super) worst_case: Option<u32>,
+    pub(super) wcet_microseconds: Option<u32>,
     /// The context properties sent after the arguments; empty without a `context` clause.
     pub(super) context: Vec<String>,
 }
@@ -86,7 +86,7 @@ impl Generator<'_> {
                         parameters: named.collect(),
                         raises: operation.raises.clone(),
                         sets: false,
-                        worst_case: operation.worst_case,
+                        wcet_microseconds: operation.wcet_microseconds,
                         context: operation.context.clone(),
                     });
                 }
@@ -100,7 +100,7 @@ impl Generator<'_> {
                         parameters: Vec::new(),
                         raises: attribute.get_raises.clone(),
                         sets: false,
-                        worst_case: None,
+                        wcet_microseconds: None,
                         context: Vec::new(),
                     };
                     let set = self.names.setter.get(member).map(|method| {
@@ -191,7 +191,7 @@ impl Generator<'_> {
         out.line(&format!("pub type {reference} = {local}<dyn {name}>;"));
     }
 
-    /// Writes the reference type of an interface that is only declared forward.
+    /// Writes the reference type of an interface that the IDL announces and never defines.
     fn announced_interface(&mut self, id: DefinitionId, out: &mut CodeWriter) {
         let name = self.object_name(id);
         let object = self.runtime("ObjectRef");
@@ -408,7 +408,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the operations of further bases that the type of the first base does not have.
+    /// Returns the operations that an interface inherits from its second and later bases only. The
+    /// reference type of the first base has the operations of that base.
     fn further_calls(&self, interface: &Interface) -> Vec<(DefinitionId, Call)> {
         let Some((first, rest)) = interface.bases.split_first() else { return Vec::new() };
         let mut seen: HashSet<DefinitionId> = self.model().all_bases(*first).into_iter().collect();
@@ -504,7 +505,7 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Writes the call of a servant that does not fit on the line of its closure.
+    /// Writes a call of a servant if the call does not fit on the line of its closure.
     fn direct_call(&self, call: &Call, servant: &str, trait_path: &str, arguments: Vec<String>, out: &mut CodeWriter) {
         let joined = arguments.join(", ");
         let line = format!("{servant}.{}({joined})", call.method);
@@ -602,7 +603,8 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Writes the dispatcher of an interface's own operations, for derived interfaces too.
+    /// Writes the dispatcher of the operations that an interface itself declares. The skeletons of
+    /// the interface and of derived interfaces call the dispatcher.
     fn dispatcher(
         &mut self,
         id: DefinitionId,
@@ -760,8 +762,8 @@ impl Generator<'_> {
             false => hash.order.iter().map(|index| format!("{:?}", all[*index].name)).collect(),
         };
         let worst_cases: Vec<u32> = match interface.bases.is_empty() {
-            true => hash.order.iter().map(|index| calls[*index].worst_case.unwrap_or(0)).collect(),
-            false => hash.order.iter().map(|index| all[*index].worst_case).collect(),
+            true => hash.order.iter().map(|index| calls[*index].wcet_microseconds.unwrap_or(0)).collect(),
+            false => hash.order.iter().map(|index| all[*index].wcet_microseconds).collect(),
         };
         let is_timed = worst_cases.iter().any(|time| *time > 0);
         out.table("const NAMES: &[&str] = &[", &ordered, "];");
@@ -864,13 +866,13 @@ struct Slot {
     /// The operation's number in the dispatcher of the interface `of`.
     number: usize,
     /// Declared maximum processor time in microseconds; 0 if none.
-    worst_case: u32,
+    wcet_microseconds: u32,
 }
 
 fn slots(id: DefinitionId, table: &PerfectHash, calls: &[Call]) -> Vec<Slot> {
     let slot = |(number, index): (usize, &usize)| {
         let call = &calls[*index];
-        Slot { name: call.wire.clone(), of: id, number, worst_case: call.worst_case.unwrap_or(0) }
+        Slot { name: call.wire.clone(), of: id, number, wcet_microseconds: call.wcet_microseconds.unwrap_or(0) }
     };
     table.order.iter().enumerate().map(slot).collect()
 }

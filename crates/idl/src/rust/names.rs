@@ -16,7 +16,8 @@ pub(super) struct RustNames {
     pub(super) setter: HashMap<DefinitionId, String>,
     /// The reference type of an interface or value.
     pub(super) reference: HashMap<DefinitionId, String>,
-    /// The object reference of an abstract interface, beside its reference type.
+    /// The typed object reference of an abstract interface. The type in `reference` holds an object
+    /// reference or a value.
     pub(super) object: HashMap<DefinitionId, String>,
     /// The operations trait of a value type with state.
     pub(super) operations_trait: HashMap<DefinitionId, String>,
@@ -75,7 +76,7 @@ impl RustNames {
                 DefinitionKind::Constant(..) => screaming(text),
                 DefinitionKind::Typedef(_)
                     if model
-                        .resolved_definition(&crate::model::Type::Named(*id))
+                        .unaliased_definition(&crate::model::Type::Named(*id))
                         .is_some_and(|of| is_reference(model, of)) =>
                 {
                     upper_camel(text) + "Ref"
@@ -170,8 +171,8 @@ impl RustNames {
     }
 }
 
-/// Returns true for interfaces and value types. Their reference type has a name of its own, and its
-/// uses are in an `Option`.
+/// Returns true for interfaces and value types. Such a definition has a separate reference type,
+/// which members, parameters and results use in an `Option`.
 pub(super) fn is_reference(model: &Model, id: DefinitionId) -> bool {
     matches!(&model.get(id).kind, DefinitionKind::Interface(_) | DefinitionKind::Value(_) | DefinitionKind::ValueBox(_))
 }

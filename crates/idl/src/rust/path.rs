@@ -43,7 +43,7 @@ impl Wrap {
         (fallible.len() <= INNER_WIDTH).then(|| vec![fallible.to_owned(), self.name.clone(), self.coder.clone()])
     }
 
-    /// Adds the name to a statement that can fail and is short enough.
+    /// Adds the value's name to a statement that can fail and is short enough.
     fn line(&self, line: &CodeLine) -> Option<CodeLine> {
         match line {
             CodeLine::Plain(text) => {
@@ -108,7 +108,7 @@ impl Wrap {
         Some([self.assign("let item", &element)?, CodeLine::plain("list.push(item);")])
     }
 
-    /// Adds the name to an expression that can fail and is short enough.
+    /// Adds the value's name to an expression that can fail and is short enough.
     fn expression(&self, value: &str) -> Option<String> {
         let (fallible, rest) = match value.strip_suffix("?.into()") {
             Some(fallible) => (fallible, ".into()"),
@@ -125,7 +125,7 @@ impl Generator<'_> {
         Wrap { at, before, name: format!("{:?}", name.trim_start_matches("r#")), coder: coder.to_owned() }
     }
 
-    /// Adds the name to all statements that can fail. Other statements stay unchanged.
+    /// Adds the value's name to all statements that can fail. Other statements stay unchanged.
     pub(super) fn named(&mut self, lines: Vec<CodeLine>, part: Part, name: &str, coder: &str) -> Vec<CodeLine> {
         let can_fail = |line: &CodeLine| match line {
             CodeLine::Plain(text) | CodeLine::Assign(_, text) => text.contains('?'),

@@ -44,7 +44,7 @@ impl Generator<'_> {
                 if self.is_boxed(ty) { format!("Box<{array}>") } else { array }
             }
             Type::Named(id) if self.is_built_in(*id) => {
-                let behind = self.model().resolved(ty).clone();
+                let behind = self.model().unaliased(ty).clone();
                 match behind {
                     _ if self.is_type_code(ty) => self.runtime("TypeCode"),
                     _ if behind == *ty => "()".to_owned(),
@@ -53,7 +53,7 @@ impl Generator<'_> {
             }
             Type::Named(id) => {
                 let path = self.path_to(*id);
-                match self.model().resolved_definition(ty) {
+                match self.model().unaliased_definition(ty) {
                     Some(of) if is_reference(self.model(), of) => format!("Option<{path}>"),
                     _ => path,
                 }
@@ -106,7 +106,7 @@ impl Generator<'_> {
 
     /// Returns the type of an `in` or `inout` parameter.
     pub(super) fn borrowed(&mut self, ty: &Type) -> String {
-        let resolved = self.model().resolved(ty).clone();
+        let resolved = self.model().unaliased(ty).clone();
         match &resolved {
             Type::Basic(BasicType::Object | BasicType::ValueBase) => {
                 self.owned(&resolved).replacen("Option<", "Option<&", 1)
@@ -137,7 +137,7 @@ impl Generator<'_> {
 
     /// Returns true if the Rust type of a map's keys can be ordered.
     pub(super) fn is_ordered(&self, key: &Type) -> bool {
-        match self.model().resolved(key) {
+        match self.model().unaliased(key) {
             Type::Basic(basic) => !matches!(
                 basic,
                 BasicType::Float
@@ -159,11 +159,11 @@ impl Generator<'_> {
     }
 
     pub(super) fn is_octet(&self, ty: &Type) -> bool {
-        *self.model().resolved(ty) == Type::Basic(BasicType::Octet)
+        *self.model().unaliased(ty) == Type::Basic(BasicType::Octet)
     }
 
     pub(super) fn is_string(&self, ty: &Type) -> bool {
-        matches!(self.model().resolved(ty), Type::String(..))
+        matches!(self.model().unaliased(ty), Type::String(..))
     }
 
     pub(super) fn is_boxed(&self, ty: &Type) -> bool {
@@ -177,7 +177,7 @@ impl Generator<'_> {
 
     /// Returns the approximate size of a value in memory, in bytes.
     fn size(&self, ty: &Type) -> u64 {
-        match self.model().resolved(ty) {
+        match self.model().unaliased(ty) {
             Type::Basic(basic) => match basic {
                 BasicType::Octet | BasicType::Int8 | BasicType::UInt8 | BasicType::Boolean => 1,
                 BasicType::Short | BasicType::UShort => 2,
@@ -196,7 +196,7 @@ impl Generator<'_> {
     /// Returns true if values have no parts on the heap. Such values can be copied, and be borrowed
     /// from the arena.
     pub(super) fn is_fixed_size(&self, ty: &Type) -> bool {
-        match self.model().resolved(ty) {
+        match self.model().unaliased(ty) {
             Type::Basic(basic) => !matches!(basic, BasicType::Any | BasicType::Object | BasicType::ValueBase),
             array @ Type::Array(element, _) => !self.is_boxed(array) && self.is_fixed_size(element),
             Type::Fixed(..) => true,
@@ -208,7 +208,7 @@ impl Generator<'_> {
     /// Returns true if sequences of the type are encoded in bulk, with each member at a constant
     /// offset.
     pub(super) fn is_plain(&self, ty: &Type) -> bool {
-        match self.model().resolved(ty) {
+        match self.model().unaliased(ty) {
             Type::Basic(basic) => matches!(
                 basic,
                 BasicType::Short
@@ -234,7 +234,8 @@ impl Generator<'_> {
         self.facts.get(&id).is_some_and(|facts| facts.plain)
     }
 
-    /// Returns true if a structure, union or enumeration is of fixed size.
+    /// Returns true if a structure, union or enumeration has no parts on the heap, so that it can
+    /// be `Copy`.
     pub(super) fn is_copy(&self, id: DefinitionId) -> bool {
         self.facts.get(&id).is_some_and(|facts| facts.copy)
     }
@@ -258,7 +259,7 @@ impl Generator<'_> {
     }
 
     pub(super) fn has_default_type(&self, ty: &Type) -> bool {
-        match self.model().resolved(ty) {
+        match self.model().unaliased(ty) {
             Type::Array(element, dimensions) => {
                 dimensions.iter().all(|length| *length <= LONGEST_COMMON_ARRAY) && self.has_default_type(element)
             }
@@ -288,7 +289,7 @@ impl Generator<'_> {
     }
 
     pub(super) fn is_standard_type(&self, ty: &Type) -> bool {
-        match self.model().resolved(ty) {
+        match self.model().unaliased(ty) {
             Type::Basic(basic) => {
                 !matches!(basic, BasicType::LongDouble | BasicType::Any | BasicType::Object | BasicType::ValueBase)
             }
@@ -311,7 +312,7 @@ impl Generator<'_> {
     }
 
     fn is_exact_type(&self, ty: &Type) -> bool {
-        match self.model().resolved(ty) {
+        match self.model().unaliased(ty) {
             Type::Basic(basic) => {
                 !matches!(basic, BasicType::Float | BasicType::Double | BasicType::LongDouble | BasicType::Any)
             }
@@ -324,7 +325,7 @@ impl Generator<'_> {
 
     /// Returns the minimum size of a value on the wire in bytes, without alignment.
     pub(super) fn least_size(&self, ty: &Type) -> u64 {
-        match self.model().resolved(ty) {
+        match self.model().unaliased(ty) {
             Type::Basic(basic) => match basic {
                 BasicType::Short | BasicType::UShort => 2,
                 BasicType::Long | BasicType::ULong | BasicType::Float | BasicType::Any => 4,
@@ -349,8 +350,9 @@ impl Generator<'_> {
         }
     }
 
-    /// Finds the facts of all types. One pass suffices, because a type follows the types that it
-    /// contains.
+    /// Finds the facts of all types. One pass finds the facts about sizes and copies, because a
+    /// type follows the types that it contains directly. Further passes find the facts that also
+    /// depend on the elements of sequences.
     pub(super) fn find_facts(&mut self) {
         let model = self.model();
         for id in model.ids() {

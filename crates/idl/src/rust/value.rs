@@ -281,7 +281,7 @@ impl Generator<'_> {
             parameters: named.collect(),
             raises: factory.raises.clone(),
             sets: false,
-            worst_case: None,
+            wcet_microseconds: None,
             context: Vec::new(),
         }
     }
@@ -327,8 +327,8 @@ impl Generator<'_> {
         self.value_of(first).is_some_and(|base| base.flavor != ValueFlavor::Abstract).then_some(first)
     }
 
-    /// Returns all bases and supported interfaces of a value type. Each appears once, the nearer
-    /// ones first.
+    /// Returns all bases and supported interfaces of a value type. Each definition appears once,
+    /// nearer ones first.
     fn ancestors(&self, id: DefinitionId) -> Vec<DefinitionId> {
         let mut all = self.model().all_bases(id);
         for base in std::iter::once(id).chain(all.clone()) {

@@ -1,7 +1,7 @@
 //! Output of Rust code in the format of rustfmt.
 //!
 //! The writer supports only the constructs that generated code contains. A test compares the output
-//! with that of rustfmt.
+//! with the output of rustfmt.
 
 const WIDTH: usize = 100;
 /// Maximum width of a list of arguments on one line.
@@ -67,7 +67,7 @@ impl CodeWriter {
         self.line(line);
     }
 
-    /// Indents again, after the line that opened the block has ended.
+    /// Indents the following lines of a block whose opening line was written without `open`.
     pub(super) fn open_again(&mut self) {
         self.indent += 1;
     }

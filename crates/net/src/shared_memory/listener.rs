@@ -1,4 +1,4 @@
-//! The listener accepts a connection when its client has sent the rings. It never blocks for a
+//! The listener accepts a connection when the client has sent its rings. It never waits for a
 //! client.
 
 use std::io;
@@ -22,9 +22,9 @@ const LISTENER_TOKEN: u64 = u64::MAX;
 /// Maximum number of clients that have connected but not sent their rings. A further client
 /// replaces the oldest client.
 const MAX_HANDSHAKES: usize = 64;
-/// Time after which a client that has not sent its rings may be dropped for a new client.
+/// Age at which a client that has not sent its rings is dropped when another such client connects.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum size in bytes of an accepted ring, unless a property allows more.
+/// Maximum size of an accepted ring in bytes, unless the listener's properties allow larger rings.
 const DEFAULT_MAX_RING_BYTES: u32 = 1 << 20;
 
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl RingListener {
             return Err(io::ErrorKind::ConnectionAborted.into());
         };
         let rings = match RingPair::open(memory.as_fd(), sizes) {
-            // Memory that stays mapped can be closed without blocking.
+            // If the memory stays mapped, closing its descriptor does not block.
             Ok(rings) => rings,
             Err(error) => {
                 deferred_close::close(memory);

@@ -1,7 +1,8 @@
-//! Shared memory: two rings of bytes (`corelane_sys::ring`) beside a Unix socket.
+//! Connections over shared memory: each has two rings of bytes (`corelane_sys::ring`) and a Unix
+//! socket.
 //!
 //! The peers meet at the socket in the file system. A client does not wait until the server
-//! accepts: it makes the rings, and sends a header and their descriptor at once.
+//! accepts: it creates the rings, and sends a header and their descriptor at once.
 //!
 //! | bytes | content |
 //! |---|---|
@@ -11,12 +12,13 @@
 //! | 16 to 19 | capacity of the ring to the client in bytes, a power of two |
 //!
 //! The server accepts the connection when the whole header has arrived, and never waits for a
-//! client. It keeps a bounded number of slow clients, and drops each of them after a while. Both
-//! sides ask the kernel for the peer's credentials.
+//! client. It remembers a bounded number of clients that have not sent their header, and drops the
+//! oldest of them when further clients connect. Both sides ask the kernel for the peer's
+//! credentials.
 //!
-//! Afterwards the socket is the *bell*: it carries single bytes, each of which wakes a side that
-//! waits for the descriptor. The end of the socket tells each side that the peer has ended, for any
-//! reason.
+//! After the header the socket is the *bell*: it carries single bytes, each of which wakes a side
+//! that waits for the descriptor. The end of the socket tells each side that the peer has ended,
+//! for any reason.
 
 mod large;
 mod listener;
@@ -45,17 +47,17 @@ const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 20;
 /// Capacity of a ring in bytes, unless the client's properties set another one.
 const DEFAULT_RING_BYTES: u32 = 64 * 1024;
-/// Time for which a waiting thread polls before it sleeps, while polling has helped so far.
+/// Time for which a waiting thread polls before it sleeps, if earlier polling has helped.
 const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 
-/// Rings in shared memory, for processes on one machine.
+/// A transport over rings in shared memory, between processes of one machine.
 ///
 /// By default a server accepts clients of its own user and of root. A client checks this rule
-/// before it connects, so that it tries another transport instead of being refused.
+/// before it connects, so that it tries another transport and is not refused.
 ///
-/// The buffer sizes of a client's [`ConnectionProperties`] are the sizes of the rings, 64 KiB each
-/// by default. Buffer sizes of a listener that exceed 1 MiB are the maximum ring sizes that the
-/// listener accepts.
+/// The buffer sizes in a client's [`ConnectionProperties`] are the sizes of the rings, 64 KiB each
+/// by default. A listener accepts rings of at most 1 MiB, or of the buffer sizes in its own
+/// properties if those are larger.
 ///
 /// # Examples
 /// ```
@@ -106,14 +108,14 @@ impl SharedMemory {
         self.spin_policy(SpinPolicy::Adaptive { max_spin: longest })
     }
 
-    /// Sets if waiting threads poll before they sleep. With every policy, a thread polls only while
-    /// the peer was last seen on another core.
+    /// Sets the policy by which waiting threads poll before they sleep. With every policy, a thread
+    /// polls only while the peer was last seen on another core.
     #[must_use]
     pub fn spin_policy(self, policy: SpinPolicy) -> Self {
         SharedMemory { spin: policy, ..self }
     }
 
-    /// Checks that a client of user `client` may connect to a server of user `server`.
+    /// Checks that the process of user `client` may connect to a server of user `server`.
     fn check_users(&self, client: Option<u32>, server: Option<u32>) -> io::Result<()> {
         let welcome = match (self.allowed_users, client, server) {
             (AllowedUsers::AnyUser, _, _) => true,
@@ -148,14 +150,14 @@ impl Transport for SharedMemory {
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
         let fd = socket::connect(&Address::Unix(socket_path(endpoint)?), &SocketOptions::default(), deadline)?;
-        // The server passes no descriptors to the client.
+        // The server passes no descriptors to the client, so the client's socket filters them out.
         let fd = filtered_socket(fd);
         let peer = credentials(fd.as_fd());
         self.check_users(Some(process::effective_user_id()), user_id(&peer))?;
         let octets = |wanted: Option<u32>| wanted.unwrap_or(DEFAULT_RING_BYTES);
         let sizes = RingSizes::at_least(octets(properties.send_buffer_size), octets(properties.receive_buffer_size));
         let (rings, memory) = RingPair::create(sizes)?;
-        // A new connection has room for the header.
+        // The socket of a new connection has room for the header, so the call does not wait.
         let sent =
             socket::send_with_descriptor(fd.as_fd(), &encode_header(sizes), memory.as_fd(), socket::WaitMode::Now)?;
         if sent < HEADER_BYTES {
@@ -197,7 +199,7 @@ fn user_id(peer: &Peer) -> Option<u32> {
 fn socket_path(endpoint: &Endpoint) -> io::Result<std::path::PathBuf> {
     match endpoint {
         Endpoint::SharedMemory { path } => Ok(path.clone()),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} is no shared memory endpoint"))),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} is not a shared memory endpoint"))),
     }
 }
 
@@ -210,7 +212,8 @@ fn encode_header(sizes: RingSizes) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Decodes a client's header. `None` if the header is not one of this version.
+/// Decodes a client's header. `None` if the header has another format or version, or invalid ring
+/// sizes.
 fn parse_header(header: &[u8; HEADER_BYTES]) -> Option<RingSizes> {
     let (magic, rest) = header.split_first_chunk::<8>()?;
     let mut values = rest.chunks_exact(4).map_while(|octets| octets.first_chunk().copied().map(u32::from_le_bytes));

@@ -58,7 +58,7 @@ impl PeerState {
         self.asleep.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Counts the calling thread as awake again.
+    /// Counts the calling thread as awake.
     #[inline]
     pub(super) fn end_sleep(&self) {
         self.asleep.fetch_sub(1, Ordering::SeqCst);
@@ -74,10 +74,11 @@ impl PeerState {
         self.rings.writer().unpark();
     }
 
-    /// Returns true if a thread may still sleep after its wake-up.
+    /// Returns true if a thread may sleep in spite of the wake-up.
     ///
-    /// A thread does not fall asleep if its word in the shared memory has changed. But the peer can
-    /// write the word and may have restored the old value. So a single wake-up may come too early.
+    /// The wake-up changes the thread's word in the shared memory, so that a thread which is about
+    /// to sleep stays awake. The peer can restore the word before the thread sleeps. So one wake-up
+    /// may not be enough.
     fn is_any_asleep(&self) -> bool {
         self.asleep.load(Ordering::SeqCst) > 0
     }
@@ -120,14 +121,14 @@ impl PeerMonitor {
     pub(super) fn attach_orb(&self) {
         let mut used = self.0.lock();
         if used.forks != process::fork_generation() {
-            // The counted ORBs belong to the parent process.
+            // The ORBs counted so far belong to the parent process.
             (used.orbs, used.forks) = (0, process::fork_generation());
         }
         used.orbs += 1;
     }
 
     /// Counts one ORB fewer. After the last ORB, ends the thread and waits for its end. Threads
-    /// that sleep on remaining connections then check for the peer by themselves.
+    /// that sleep on the remaining connections then check for the peer by themselves.
     pub(super) fn detach_orb(&self) {
         let mut used = self.0.lock();
         used.orbs = used.orbs.saturating_sub(1);
@@ -182,7 +183,7 @@ impl MonitoredPeer {
 
     pub(super) fn unregister(self, fd: BorrowedFd<'_>) {
         self.watch.shared.peers.lock().all.remove(&self.token);
-        // The epoll instance may have removed the connection already.
+        // The connection may not be in the epoll instance any more.
         let _ = self.watch.shared.epoll.remove(fd);
     }
 }
@@ -200,8 +201,8 @@ struct PeerMonitorShared {
     epoll: Epoll,
     wake: EventFd,
     stop: AtomicBool,
-    /// Highest native priority of all threads that have slept on these connections. Written under
-    /// the lock `peers`, sequentially consistent.
+    /// Highest native priority of all threads that have slept on the monitor's connections. Written
+    /// under the lock `peers`, sequentially consistent.
     priority: AtomicU8,
     thread: OnceLock<Tid>,
     peers: PiMutex<MonitoredPeers>,
@@ -215,9 +216,9 @@ struct MonitoredPeers {
 
 /// Token of the wake-up event; tokens of connections count from 1.
 const WAKE_TOKEN: u64 = 0;
-/// Time between two wake-ups of a thread that was woken and may still sleep.
+/// Time between two wake-ups of a thread that may sleep in spite of the first one.
 const REWAKE_INTERVAL: Duration = Duration::from_millis(1);
-/// Maximum number of wake-ups at the end of the monitor. The first ones suffice to wake a thread. A
+/// Maximum number of wake-ups at the end of the monitor. A few of them wake a thread that sleeps. A
 /// thread that counts as asleep after all of them may be waiting for a core.
 const MAX_FINAL_WAKE_UPS: usize = 100;
 
@@ -251,7 +252,7 @@ impl MonitorThread {
         self.shared.wake.notify();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
-            // The thread runs nothing that can panic.
+            // The thread runs no code that can panic.
             let _ = thread.join();
         }
     }
@@ -288,13 +289,13 @@ impl PeerMonitorShared {
             let _state = self.peers.lock();
             let own = thread::current_tid();
             let _ = self.thread.set(own);
-            // The kernel lets every thread leave a class with fixed priorities.
+            // The call cannot fail: the kernel permits every thread to leave a real-time class.
             let _ = thread::set_scheduling(None, Scheduling::Other);
             self.apply_priority(Some(own));
         }
         self.monitor();
-        // From now on no hang-up is reported. So every sleeping thread is woken to check for the
-        // peer itself.
+        // No hang-up is reported from here on. So every sleeping thread is woken to check for the
+        // peer by itself.
         let mut all: Vec<Arc<PeerState>> = self.peers.lock().all.values().filter_map(Weak::upgrade).collect();
         all.iter().for_each(|ends| ends.report_gone());
         for _ in 0..MAX_FINAL_WAKE_UPS {
@@ -308,7 +309,8 @@ impl PeerMonitorShared {
 
     fn monitor(&self) {
         let mut events = [EpollEvent::EMPTY; 16];
-        // Connections whose hang-up was reported and on which a thread may still sleep.
+        // Connections whose hang-up was reported and on which a thread may sleep in spite of the
+        // wake-up.
         let mut told: Vec<Arc<PeerState>> = Vec::new();
         loop {
             let time = (!told.is_empty()).then_some(REWAKE_INTERVAL);
@@ -328,7 +330,8 @@ impl PeerMonitorShared {
     }
 }
 
-/// Wakes threads that may still sleep once more, and removes connections on which none sleeps.
+/// Wakes the threads that may sleep on these connections, and removes the connections on which no
+/// thread sleeps.
 fn wake_again(told: &mut Vec<Arc<PeerState>>) {
     told.retain(|ends| {
         let is_any_asleep = ends.is_any_asleep();
@@ -367,7 +370,7 @@ mod tests {
         one.unregister(first.as_fd());
         assert!(Arc::strong_count(&list) > 2);
         other.unregister(second.as_fd());
-        assert_eq!(Arc::strong_count(&list), 1, "the thread has been joined");
+        assert_eq!(Arc::strong_count(&list), 1, "expected that the monitor's thread has been joined");
         alone.unregister(elsewhere.as_fd());
     }
 
@@ -384,10 +387,16 @@ mod tests {
         assert!(!ends.is_peer_gone());
         let list = Arc::clone(&left.watch.shared);
         watching.detach_orb();
-        assert!(!ends.is_peer_gone() && Arc::strong_count(&list) > 2, "another ORB uses the monitor");
+        assert!(
+            !ends.is_peer_gone() && Arc::strong_count(&list) > 2,
+            "expected that the monitor runs while another ORB uses it"
+        );
         watching.detach_orb();
-        assert!(ends.is_peer_gone() && Arc::strong_count(&list) == 2, "the thread has been joined");
-        // Another ORB can use the transport afterwards.
+        assert!(
+            ends.is_peer_gone() && Arc::strong_count(&list) == 2,
+            "expected that the monitor's thread has been joined"
+        );
+        // An ORB can use the transport after the monitor has ended.
         let (other, _, next) = watched(&watching);
         assert!(!Arc::ptr_eq(&next.watch, &left.watch));
         next.unregister(other.as_fd());
@@ -395,7 +404,7 @@ mod tests {
     }
 
     /// The peer restores the word on which the thread sleeps, between the wake-up and the sleep.
-    /// The monitor wakes the thread again.
+    /// Fails if the monitor does not wake the thread again.
     #[test]
     fn wake_up_undone_by_the_peer_is_repeated() {
         let watching = PeerMonitor::default();
@@ -404,14 +413,14 @@ mod tests {
         let (fd, peer) = socket::pair().unwrap();
         let ends = PeerState::new(rings);
         let watched = MonitoredPeer::new(fd.as_fd(), &ends, &watching).unwrap();
-        // Acts like a thread that is about to sleep and was not woken yet.
+        // The test acts like a thread that is about to sleep and was not woken.
         ends.begin_sleep();
         ends.rings.reader().set_wake_method(WakeMethod::Futex);
         assert!(!ends.is_peer_gone());
         drop(peer);
         let end = Monotonic::now() + Duration::from_secs(60);
         while !ends.is_peer_gone() {
-            assert!(!end.is_past(), "the socket's end is not told");
+            assert!(!end.is_past(), "expected that the monitor reports the end of the socket");
             std::thread::yield_now();
         }
         // The thread sleeps after the wake-up. Its word has the expected value, because the peer
@@ -451,7 +460,7 @@ mod tests {
                     .is_ok()
             };
             let asked = std::thread::scope(|scope| scope.spawn(sleeps).join().unwrap());
-            // Fixed priorities may not be permitted here.
+            // The system may not permit fixed priorities.
             assert!(!asked || found() == Scheduling::Fifo(expected), "{:?}", found());
         }
         watched.unregister(fd.as_fd());

@@ -2,18 +2,19 @@
 //!
 //! A thread that waits in `recv` or `send` first polls for a while, if polling has helped before
 //! and the peer is on another core. Then it sleeps on the ring's wake word until the peer or the
-//! peer monitor ([`MonitoredPeer`]) wakes it. Without the monitor it sleeps at most
-//! [`FALLBACK_SLEEP`]. A reader that has slept for this time then waits for the socket. The socket
-//! reports both the bell and the peer's end, for any reason. So an idle connection wakes no thread,
-//! and a killed peer is noticed.
+//! peer monitor ([`MonitoredPeer`]) wakes it. Without the monitor it sleeps for at most
+//! [`FALLBACK_SLEEP`]. After such a sleep a reader requests the bell and waits for the socket,
+//! which reports both the bell and the peer's end, for any reason. So an idle connection wakes no
+//! thread, and a killed peer is noticed.
 //!
 //! A thread that does not wait ([`Wait::Now`]) requests the bell when it got fewer bytes, or less
-//! room, than it wanted. Its descriptor then reports later arrivals as edges.
+//! room, than it wanted. The descriptor then reports later arrivals as edges.
 //!
 //! The thread that reads the stream also reads the bell's bytes, before they fill the socket. There
-//! is one exception: while a writer waits for the edge that announces room, the bytes stay, because
-//! the kernel does not report an edge whose byte was read. If a writer requests room repeatedly
-//! while no thread reads the stream, the writer reads all bytes of the bell but one.
+//! is one exception: while a writer waits for the edge that announces room, the bytes stay in the
+//! socket, because the kernel does not report an edge whose byte was read. If a writer requests
+//! room repeatedly while no thread reads the stream, the writer reads all bytes of the bell but
+//! one.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -52,11 +53,11 @@ pub(super) struct RingStream {
     shut_down: AtomicBool,
     /// Number of requests for the bell since its bytes were last read, approximately. `Relaxed`.
     bell_requests: AtomicU32,
-    /// Set when a writer that does not wait found no room, and waits for the edge that announces
+    /// Set while a writer with [`Wait::Now`] that found no room waits for the edge that announces
     /// room. `Relaxed`.
     wants_room: AtomicBool,
-    /// Held while a thread reads the bell's bytes or sets `wants_room`. Threads of several
-    /// priorities take it if a request was handed over.
+    /// Locked while a thread reads the bell's bytes or sets `wants_room`. Threads of several
+    /// priorities lock it if a request was handed over to another lane.
     bell: PiMutex<()>,
     /// State of polling for bytes to read.
     spin: AdaptiveSpin,
@@ -92,7 +93,7 @@ impl RingStream {
         }
     }
 
-    /// Copies available bytes out of the ring.
+    /// Copies the available bytes out of the ring, as far as `buffer` has room.
     #[inline]
     pub(super) fn read_ring(&self, reader: RingReader<'_>, buffer: &mut [u8]) -> io::Result<usize> {
         let (count, ring) = reader.read(buffer).inspect_err(|_| self.abort())?;
@@ -103,13 +104,14 @@ impl RingStream {
         Ok(count)
     }
 
-    /// Copies bytes into the ring, up to its room.
+    /// Copies bytes of `slices` into the ring, as far as the ring has room.
     #[inline]
     fn write_ring(&self, writer: RingWriter<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         self.write_ring_part(writer, slices, 0, total_len(slices))
     }
 
-    /// Copies at most `wanted` bytes after the first `skipped` bytes into the ring, up to its room.
+    /// Copies at most `wanted` bytes of `slices` into the ring, after the first `skipped` bytes and
+    /// as far as the ring has room.
     #[inline]
     pub(super) fn write_ring_part(
         &self,
@@ -118,7 +120,7 @@ impl RingStream {
         skipped: usize,
         wanted: usize,
     ) -> io::Result<usize> {
-        if self.write_ended.load(Ordering::Relaxed) || writer.is_abandoned() {
+        if self.write_ended.load(Ordering::Relaxed) || writer.is_reading_ended() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         writer.publish_core(thread::current_core());
@@ -137,7 +139,10 @@ impl RingStream {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.abort();
-                Err(io::Error::new(io::ErrorKind::InvalidData, "the peer requests its bell and does not read it"))
+                Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the peer requests the bell and does not read the bell's bytes",
+                ))
             }
             Err(_) => Err(io::ErrorKind::BrokenPipe.into()),
         }
@@ -164,7 +169,7 @@ impl RingStream {
     #[cold]
     fn limit_bell_bytes(&self, asked: u32) {
         if asked >= 2 * MAX_BELL_REQUESTS {
-            // A writer that waits for an edge would have continued long before so many reads.
+            // After so many reads no writer waits for an edge: it would have continued long ago.
             self.wants_room.store(false, Ordering::Relaxed);
         }
         self.drain_bell();
@@ -190,8 +195,8 @@ impl RingStream {
     }
 
     /// Reads all bytes of the bell but one. While a message of many times the ring's capacity is
-    /// written, perhaps no thread reads the stream. The next thread that reads the stream must
-    /// still get an edge.
+    /// written, it may be that no thread reads the stream. The next thread that reads the stream
+    /// must get an edge nevertheless.
     #[cold]
     fn drain_bell_but_one(&self) -> io::Result<()> {
         let mut octets = [0; 1024];
@@ -231,7 +236,7 @@ impl RingStream {
     #[cold]
     fn read_at_end_or(&self, buffer: &mut [u8], otherwise: io::ErrorKind) -> io::Result<usize> {
         let reader = self.peer_state.rings.reader();
-        let ended = reader.is_ended() || poll::check_hang_up(self.fd.as_fd())?.read_closed;
+        let ended = reader.is_writing_ended() || poll::check_hang_up(self.fd.as_fd())?.read_closed;
         // Reads bytes that the peer wrote before it announced the end.
         match self.read_ring(reader, buffer)? {
             0 if ended || self.is_shut_down() => Ok(0),
@@ -288,7 +293,7 @@ impl RingStream {
                 return Ok(count);
             }
             let to_look = slept || self.peer_state.is_peer_gone();
-            if reader.is_ended()
+            if reader.is_writing_ended()
                 || self.is_shut_down()
                 || (to_look && poll::check_hang_up(self.fd.as_fd())?.read_closed)
             {
@@ -431,7 +436,7 @@ impl Stream for RingStream {
         self.drain_bell();
         let reader = self.peer_state.rings.reader();
         self.request_bell(reader);
-        let is_there = !reader.is_empty()? || reader.is_ended() || self.is_shut_down();
+        let is_there = !reader.is_empty()? || reader.is_writing_ended() || self.is_shut_down();
         Ok(Some(is_there || poll::check_hang_up(self.fd.as_fd())?.read_closed))
     }
 
@@ -453,13 +458,14 @@ impl Stream for RingStream {
             self.shut_down.store(true, Ordering::Release);
         }
         self.write_ended.store(true, Ordering::Release);
-        // The bell is not needed: the socket reports the end of either direction, also as an edge.
-        writer.end();
+        // The bell is not needed: the socket reports the end of either direction, and epoll reports
+        // it as an edge.
+        writer.announce_writing_end();
         writer.unpark();
         let direction = match half {
             ShutdownMode::Write => socket::Shutdown::Write,
             ShutdownMode::Both => {
-                reader.abandon();
+                reader.announce_reading_end();
                 reader.unpark();
                 socket::Shutdown::Both
             }
@@ -495,7 +501,7 @@ mod tests {
 
     use super::*;
 
-    fn end(fd: std::os::fd::OwnedFd, rings: RingPair) -> RingStream {
+    fn ring_stream(fd: std::os::fd::OwnedFd, rings: RingPair) -> RingStream {
         RingStream::new(
             DescriptorFilterSocket::with_descriptor_passing(fd),
             Peer::Unknown,
@@ -505,15 +511,15 @@ mod tests {
         )
     }
 
-    /// Without a monitor thread, a reader that waits long requests the bell and detects the peer's
-    /// end by itself.
+    /// Without a monitor thread, a reader that waits long must request the bell and must detect the
+    /// peer's end. Otherwise the test hangs.
     #[test]
     fn without_a_monitor_bell_and_hang_up_are_still_noticed() {
         let sizes = RingSizes::at_least(4096, 4096);
         let (ours, memory) = RingPair::create(sizes).unwrap();
         let theirs = RingPair::open(memory.as_fd(), sizes).unwrap();
         let (fd, other) = socket::pair().unwrap();
-        let (client, mut server) = (end(fd, ours), end(other, theirs));
+        let (client, mut server) = (ring_stream(fd, ours), ring_stream(other, theirs));
         if let Some(watched) = server.monitored.take() {
             watched.unregister(server.fd.as_fd());
         }
@@ -523,7 +529,8 @@ mod tests {
                 let first = server.recv(&mut octet, Wait::Block).unwrap();
                 (first, octet[0], server.recv(&mut octet, Wait::Block).unwrap())
             });
-            // The reader sleeps for a shorter time before it requests the bell.
+            // The reader sleeps for [`FALLBACK_SLEEP`] before it requests the bell, so the test
+            // waits longer.
             std::thread::sleep(2 * FALLBACK_SLEEP);
             client.send(&[7], Wait::Block).unwrap();
             std::thread::sleep(2 * FALLBACK_SLEEP);

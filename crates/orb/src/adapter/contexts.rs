@@ -13,27 +13,29 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::fault::PeerFault;
 use crate::server::connection::Connection;
 
-/// The information in a request's service contexts.
+/// The content of the service contexts of a request.
 #[derive(Default)]
 pub(super) struct RequestContexts {
     pub(super) priority: Option<Priority>,
-    /// The priority as the client sent it, for the reply, which carries it back.
+    /// The priority number that the client sent. The reply carries the number back to the client.
     pub(super) reply_priority: Option<i16>,
-    /// The exception with which the server refuses the request because of its service contexts.
+    /// The exception to raise if a service context is invalid or asks for a priority that is not
+    /// permitted.
     pub(super) refused: Option<SystemException>,
     /// The priority band that the operation `_bind_priority_band` declares.
     pub(super) band: Option<(i16, i16)>,
-    /// The time until the client's deadline, at the sending of the request.
+    /// The time from the sending of the request to the client's deadline.
     pub(super) remaining: Option<Duration>,
 }
 
 impl RequestContexts {
-    /// Records the reason to refuse the request. The first reason is kept.
+    /// Records the exception with which the server refuses the request. If an exception is already
+    /// recorded, it stays.
     fn refuse(&mut self, why: impl Into<SystemException>) {
         self.refused.get_or_insert_with(|| why.into());
     }
 
-    /// Reads the priority context of a request, and no other context.
+    /// Reads the service context of a request that carries its priority, and ignores all others.
     pub(super) fn of_priority(connection: &Connection, request: &Request<'_>) -> Self {
         let mut contexts = RequestContexts::default();
         if let Some(data) = request.contexts.find(context_id::RT_CORBA_PRIORITY) {
@@ -48,7 +50,7 @@ impl RequestContexts {
             Err(error) => return self.refuse(error),
         };
         let Some(priority) = Priority::new(number) else {
-            // TAO sends -1 for a request without a priority.
+            // Clients with TAO send -1 in a request without a priority.
             if number == -1 {
                 self.reply_priority = Some(number);
             } else {
@@ -81,7 +83,8 @@ impl RequestContexts {
         }
     }
 
-    /// Records a time until the client's deadline. The shortest time of several contexts is used.
+    /// Records a time until the client's deadline. If several contexts carry such a time, the
+    /// shortest is used.
     fn shorten(&mut self, time: Duration) {
         self.remaining = Some(self.remaining.map_or(time, |other| other.min(time)));
     }
@@ -94,12 +97,13 @@ impl RequestContexts {
     }
 }
 
-/// The kinds of contexts that have been read, as bits.
+/// The kinds of service contexts that have been read: one bit for each kind.
 #[derive(Default)]
 struct SeenContexts(u8);
 
 impl SeenContexts {
-    /// Records a kind of context. Returns true if no context of this kind was read before.
+    /// Records that a context of the kind with the bit `kind` has been read. Returns true if it is
+    /// the first of its kind.
     fn is_first(&mut self, kind: u8) -> bool {
         let is_first = self.0 & kind == 0;
         self.0 |= kind;
@@ -107,7 +111,9 @@ impl SeenContexts {
     }
 }
 
-/// Reads the service contexts of a request. Of two contexts of one kind, only the first is used.
+/// Reads the service contexts of a request. If the request has several contexts of one kind, the
+/// first is used. Also sets the connection's code sets, and the DSCP code point of its packets if
+/// the endpoint sets one by priority.
 #[inline(never)]
 pub(super) fn read_contexts(
     adapter: &ObjectAdapter,
@@ -141,13 +147,13 @@ pub(super) fn read_contexts(
 
 #[cold]
 pub(super) fn record_code_sets(connection: &Connection, data: &[u8]) -> Result<(), PeerFault> {
-    // If the client chose code sets that this side does not support, the default code sets still
-    // apply. Characters that the default code sets cannot express are then refused.
+    // If the client chose code sets that this ORB does not support, the default code sets stay in
+    // use. A string with a character that they cannot express is then refused.
     if let Some(code_sets) = CodeSetContext::parse(data)?.code_sets(WideOrder::Standard) {
         connection.set_code_sets(code_sets);
     }
     Ok(())
 }
 
-/// The implicit operation that binds a connection to a priority band.
+/// The implicit operation by which a client binds a connection to a priority band.
 pub(super) const BIND_BAND: &[u8] = b"_bind_priority_band";

@@ -15,6 +15,8 @@ use crate::poa::LocateResult;
 use crate::server::connection::Connection;
 use crate::server::message::{Message, RequestMemory};
 
+/// Answers a LocateRequest. Parks the request if its object cannot be found yet, for example
+/// because a POA manager holds requests.
 #[cold]
 pub(super) fn locate(
     adapter: &Arc<ObjectAdapter>,
@@ -42,13 +44,13 @@ pub(super) fn locate(
         LocateResult::ObjectHere | LocateResult::MustWait(_) => LocateStatus::ObjectHere,
         LocateResult::Forward(_) => LocateStatus::ObjectForward,
         LocateResult::Exception(_) if header.version.has_locate_exceptions() => LocateStatus::SystemException,
-        // GIOP 1.0 and 1.1 cannot carry the exception.
+        // A LocateReply of GIOP 1.0 or 1.1 cannot carry an exception.
         LocateResult::UnknownObject | LocateResult::Exception(_) => LocateStatus::UnknownObject,
     };
     giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);
     match (status, located) {
         (LocateStatus::ObjectForward, LocateResult::Forward(reference)) => {
-            // Encoding cannot fail, because the reference has been encoded before.
+            // The encoding succeeds, because the reference was encoded at least once before.
             let _ = reference.ior().encode(&mut reply);
         }
         (LocateStatus::SystemException, LocateResult::Exception(exception)) => exception.encode(&mut reply),

@@ -9,11 +9,12 @@ use crate::client::context::{ClientContext, UpperLayers};
 use crate::poa::PoaTable;
 use crate::server_context::ServerContext;
 
-/// The object adapter of an ORB: its POAs, and the contexts that requests use. The threads of lanes
-/// keep the object adapter alive.
+/// The object adapter of an ORB: its POAs, and the client and server contexts that requests use.
+/// The threads of lanes keep the object adapter alive.
 #[derive(Debug)]
 pub(crate) struct ObjectAdapter {
-    /// A copy of the pointer in the server context. The copy saves one load for each request.
+    /// A copy of the pointer that the server context has, too. The copy saves one memory load for
+    /// each request.
     client: Arc<ClientContext>,
     server: Arc<ServerContext>,
     poa_table: Arc<PoaTable>,
@@ -24,12 +25,13 @@ impl ObjectAdapter {
         ObjectAdapter { client: Arc::clone(server.client()), server, poa_table }
     }
 
-    /// Makes the client's maintenance thread also maintain lanes and POAs.
-    pub(crate) fn introduce_to_client(self: &Arc<Self>) {
+    /// Registers this object adapter with the client context, so that the client's maintenance
+    /// thread runs the maintenance of lanes and POAs, too.
+    pub(crate) fn register_with_client(self: &Arc<Self>) {
         self.client.set_upper_layers(Box::new(AdapterHandle(Arc::downgrade(self))));
     }
 
-    /// Returns the client context, which references keep.
+    /// Returns the client context. Object references hold this context, too.
     #[inline]
     pub(crate) fn client(&self) -> &Arc<ClientContext> {
         &self.client
@@ -55,7 +57,8 @@ impl Deref for ObjectAdapter {
     }
 }
 
-/// The handle through which the client calls the object adapter.
+/// The handle through which the client layer calls the object adapter, which it must not keep
+/// alive.
 struct AdapterHandle(Weak<ObjectAdapter>);
 
 impl UpperLayers for AdapterHandle {

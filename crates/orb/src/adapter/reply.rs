@@ -12,13 +12,13 @@ use crate::event::Event;
 use crate::servant::ServerCall;
 use crate::server::connection::{Connection, SendError, SendResult};
 
-/// Encodes an outcome other than the servant's results.
+/// Encodes a forward or a system exception in place of the servant's results.
 #[cold]
 pub(super) fn encode_non_result(outcome: DispatchOutcome, call: &mut ServerCall<'_>) {
     match outcome {
         DispatchOutcome::Done | DispatchOutcome::Held(_) => {}
         DispatchOutcome::Forward(reference) => {
-            // Encoding cannot fail, because the reference has been encoded before.
+            // The encoding succeeds, because the reference was encoded at least once before.
             let _ = reference.ior().encode(call.restart(ReplyStatus::LocationForward));
         }
         DispatchOutcome::Exception(exception) => exception.encode(call.restart(ReplyStatus::SystemException)),
@@ -44,13 +44,15 @@ pub(super) fn send(
     };
     probe!("reply sent", request_id.into());
     match sent {
-        // After a last message on the connection the peer expects no reply.
+        // The ORB has queued CloseConnection or MessageError on the connection, after which the
+        // peer expects no reply.
         SendResult::Complete | SendResult::Queued | SendResult::Failed(SendError::Closing) => {}
         SendResult::Failed(loss) => close_after_send_error(adapter, connection, loss),
     }
 }
 
-/// Sends a reply without results of a servant, off the fast path.
+/// Sends a reply as [`send`] does, without a copy of its code at the call site. For replies that
+/// carry no results of a servant.
 #[inline(never)]
 pub(super) fn send_slow(
     adapter: &ObjectAdapter,
@@ -76,7 +78,7 @@ pub(super) fn send_in_parts(
         return connection.send(&fragments, wait);
     }
     let mut list = [&[][..]; MAX_SLICES];
-    connection.send_slices(reply.gather(&mut list, |slice| slice), &|part| reply.share_or_copy(part), wait)
+    connection.send_slices(reply.gather_slices(&mut list, |slice| slice), &|part| reply.share_or_copy(part), wait)
 }
 
 #[cold]

@@ -20,17 +20,19 @@ use crate::text;
 
 /// The outcome of dispatching a request.
 pub(crate) enum DispatchOutcome {
-    /// The request has finished. The [`ServerCall`] has the results, or a user exception.
+    /// The request has finished. The [`ServerCall`] contains the results or a user exception.
     Done,
-    /// The object is at another address.
+    /// The client must send the request to this reference (LOCATION_FORWARD).
     Forward(ObjectRef),
-    /// The request must wait for this event.
+    /// The request must wait for this event before it can run.
     Held(WaitFor),
-    /// The request raised a system exception.
+    /// The client gets this system exception: the servant raised it, or the ORB did before the
+    /// upcall.
     Exception(SystemException),
 }
 
-/// A request whose deadline has passed before its upcall.
+/// The facts about a request whose deadline passed before its upcall: how long it waited in the
+/// server, and the time to the deadline that it carried.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExpiredDeadline {
     waited: Duration,
@@ -43,8 +45,8 @@ impl ExpiredDeadline {
         (waited >= remaining).then_some(ExpiredDeadline { waited, remaining })
     }
 
-    /// Reports an expired request before its upcall. Returns the highest CORBA priority at which
-    /// the request may run.
+    /// Reports an expired request, and applies the ORB's action for such requests. Returns the
+    /// highest CORBA priority at which the request may run; `None` means no limit.
     ///
     /// # Errors
     /// TIMEOUT if the request must not run.
@@ -65,7 +67,7 @@ impl ExpiredDeadline {
 }
 
 /// Dispatches a request by the result of its look-up: calls the servant, or returns the reason why
-/// there is none.
+/// no servant runs.
 #[inline(always)]
 pub(crate) fn dispatch_to_target(
     orb: &OrbContext,
@@ -90,7 +92,8 @@ pub(crate) fn dispatch_to_target(
     }
 }
 
-/// Does what [`dispatch_to_target`] does, without a copy of its code at the call site.
+/// Calls [`dispatch_to_target`], whose code is inlined here and not at the call sites of this
+/// function.
 #[inline(never)]
 pub(crate) fn dispatch_out_of_line(
     orb: &OrbContext,
@@ -102,9 +105,9 @@ pub(crate) fn dispatch_out_of_line(
     dispatch_to_target(orb, found, operation, call, expired)
 }
 
-/// Answers a request for an object that does not exist. The answer to `_non_existent` is the result
-/// true, and not OBJECT_NOT_EXIST, because some clients (GlassFish's) would raise this exception to
-/// their caller.
+/// Answers a request for an object that does not exist. The operation `_non_existent` returns true.
+/// Other operations raise `exception`, OBJECT_NOT_EXIST. Clients such as GlassFish's would pass
+/// this exception of `_non_existent` on to their callers.
 #[cold]
 fn answer_missing(operation: &[u8], call: &mut ServerCall<'_>, exception: SystemException) -> DispatchOutcome {
     if !asks_for_existence(operation) {
@@ -130,8 +133,8 @@ fn upcall(
     expired: Option<ExpiredDeadline>,
 ) -> Result<(), SystemException> {
     let Some(_frame) = UpcallScope::enter(target) else {
-        // The upcall does not run. If a servant locator lent the servant, `finish` returns it to
-        // the locator.
+        // The upcall does not run. `finish` returns the servant to its servant locator, if a
+        // locator supplied it.
         let _ = target.finish(operation);
         return Err(SystemException::new(Kind::NoResources, 0, Completion::No).because("upcalls are nested too deep"));
     };
@@ -148,13 +151,14 @@ fn upcall(
         Ok(Ok(())) => Ok(()),
         Ok(Err(exception)) if exception.is_unknown_operation() => dispatch_implicit(target, operation, call, exception),
         Ok(Err(exception)) => Err(exception),
-        Err(panic) => Err(panicked(orb, target, operation, &*panic)),
+        Err(panic) => Err(handle_servant_panic(orb, target, operation, &*panic)),
     };
     target.finish(operation).and(result)
 }
 
 /// Runs one of the operations that every object has (CORBA 3.0.3, section 15.4.2, "operation"). For
-/// any other operation, returns the exception of the skeleton or the servant.
+/// any other operation, raises `exception`, or OBJ_ADAPTER if a servant locator supplied the
+/// servant.
 #[cold]
 fn dispatch_implicit(
     target: &UpcallTarget<'_>,
@@ -173,8 +177,8 @@ fn dispatch_implicit(
         b"_component" => ObjectRef::encode(None, call.reply())?,
         b"_interface" => return Err(not_implemented("there is no interface repository")),
         b"_domain_managers" => return Err(not_implemented("there are no domains")),
-        // The locator supplied this servant for this operation. If the servant does not have the
-        // operation, the locator is at fault.
+        // The servant locator supplied this servant for this operation. If the servant does not
+        // have the operation, the locator is at fault.
         _ if target.is_from_locator() => {
             let code = minor::obj_adapter::WRONG_SERVANT_TYPE;
             let wrong = SystemException::new(Kind::ObjAdapter, code, Completion::No);
@@ -191,7 +195,7 @@ fn not_implemented(why: &'static str) -> SystemException {
 }
 
 #[cold]
-pub(crate) fn panicked(
+pub(crate) fn handle_servant_panic(
     orb: &OrbContext,
     target: &UpcallTarget<'_>,
     operation: &[u8],

@@ -1,8 +1,8 @@
-//! The back-off of endpoints that could not be reached recently. A call tries other profiles and
-//! addresses of its reference before an endpoint in back-off.
+//! The back-off of endpoints: the time after a failure to connect during which a call tries the
+//! other profiles and addresses of its reference first.
 //!
-//! Invariant: at most [`MAX_ENDPOINTS`] endpoints are recorded, each for a bounded time. An
-//! endpoint in back-off is still tried if the reference has no other.
+//! Invariant: at most [`MAX_ENDPOINTS`] endpoints are recorded, each for a bounded time. A call
+//! tries an endpoint in back-off if all other endpoints of the reference have failed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,19 +12,22 @@ use corelane_net::Endpoint;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, PiMutex};
 
-/// Back-off after the first failure. Each further failure doubles it.
+/// Back-off after the first failure. Each further failure doubles the back-off, up to
+/// [`MAX_BACKOFF`].
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// Maximum number of endpoints recorded.
+/// Maximum number of endpoints whose failures are recorded. When the table is full, the endpoint
+/// whose back-off ends soonest is removed.
 const MAX_ENDPOINTS: usize = 256;
 
-/// The endpoints of an ORB's connection pools that failed recently.
+/// The endpoints to which the client of an ORB recently failed to connect.
 #[derive(Debug)]
 pub(crate) struct EndpointBackoff {
-    /// Callers of all priorities take this lock before they connect.
+    /// The failures of each endpoint. The lock has priority inheritance, because callers of all
+    /// priorities take it before they connect.
     entries: PiMutex<HashMap<Endpoint, Backoff>>,
-    /// Number of entries. While it is 0, a look-up does not take the lock. Written `Relaxed`, under
-    /// the lock.
+    /// Number of entries. While the number is 0, a look-up does not take the lock. Stored `Relaxed`
+    /// by the holder of the lock, loaded `Relaxed` by any thread.
     count: AtomicUsize,
 }
 
@@ -35,7 +38,8 @@ struct Backoff {
 }
 
 impl Backoff {
-    /// Returns true if a failure at `now` belongs to the sequence of the earlier failures.
+    /// Returns true if a failure at `now` continues the sequence of earlier failures, so that the
+    /// back-off doubles. A sequence ends [`MAX_BACKOFF`] after the end of its last back-off.
     fn is_known(self, now: Monotonic) -> bool {
         now < self.until + MAX_BACKOFF
     }
@@ -80,8 +84,8 @@ impl EndpointBackoff {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns true if the endpoint is in back-off at `now`, so that other endpoints should be
-    /// tried first.
+    /// Returns true if the endpoint is in back-off at `now`. The caller then tries the other
+    /// endpoints first.
     pub(crate) fn is_backing_off(&self, endpoint: &Endpoint, now: Monotonic) -> bool {
         !self.is_empty() && self.entries.lock().get(endpoint).is_some_and(|backoff| now < backoff.until)
     }

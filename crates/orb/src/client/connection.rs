@@ -1,6 +1,8 @@
-//! The client's side of a connection: sends a request and reads its reply.
+//! The client's side of a connection that one call at a time uses: sends a request and reads its
+//! reply.
 //!
-//! The calling thread reads the reply, and skips late replies to abandoned calls.
+//! The calling thread itself reads the reply. It skips replies to earlier calls that were
+//! abandoned.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -24,13 +26,13 @@ use crate::nested_wait;
 use crate::policy::CallDeadline;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
-/// Maximum number of late replies that a connection may still receive. With more, a new connection
-/// is cheaper.
+/// Maximum number of abandoned calls whose replies a connection may still receive. A connection
+/// with more is closed, because a new connection costs less than skipping their replies.
 const MAX_ABANDONED: u32 = 8;
 
-/// Minimum size in bytes of a reply that is taken out of the connection together with its buffer,
-/// so that octet sequences can share the memory. The buffer of a smaller reply is heap memory, and
-/// replacing it costs more than copying the reply.
+/// Minimum size in bytes of a reply that takes the connection's buffer with it, so that octet
+/// sequences in the results can share the buffer's memory. For a smaller reply, a new buffer for
+/// the connection would cost more than copying the sequences.
 pub(crate) const MIN_OWNED_BYTES: usize = MAX_HEAP_BYTES;
 
 /// A slot of a connection pool. One caller at a time checks its connection out.
@@ -42,7 +44,7 @@ pub(crate) struct ClientConnection {
     /// The stream, registered with the hang-up monitor.
     monitored: MonitoredStream,
     endpoint: Endpoint,
-    /// Id of the connection; later connections have higher ones.
+    /// Id of the connection. A connection that is made later has a higher id.
     pub(super) connection_id: u64,
     framer: Framer,
     received: ReceiveBuffer,
@@ -50,7 +52,7 @@ pub(crate) struct ClientConnection {
     /// The connection's share of the ORB's memory for replies: 0 bytes while the received data
     /// needs at most 64 KiB.
     share: MemoryShare,
-    /// Memory of the last request, kept for the next request.
+    /// The memory in which the last request was written. The next request is written there, too.
     pub(crate) request_memory: Vec<u8>,
     abandoned: u32,
     /// The code sets announced to the server.
@@ -58,8 +60,8 @@ pub(crate) struct ClientConnection {
     coarse_timeout: Duration,
     is_broken: bool,
     is_truncated: bool,
-    /// True if the connection has no priority band, or its band has been declared to the server. A
-    /// connection with an undeclared band is closed instead of returned.
+    /// True if the connection has no priority band, or if the server knows the connection's band. A
+    /// connection whose band could not be declared is closed when its call returns it.
     is_band_declared: bool,
     fork_generation: u64,
     pub(super) oneways: OnewayBuffer,
@@ -77,11 +79,13 @@ pub(super) struct OnewayBuffer {
 
 /// The result of buffering a oneway.
 pub(super) enum BufferResult {
-    /// The buffer has no room for the message.
+    /// The message is not buffered, because the buffer has no room for it.
     Full,
-    /// The message is buffered, and the connection was already in the ORB's list.
+    /// The message is buffered. The ORB's list of connections with buffered oneways already
+    /// contains the connection.
     AlreadyListed,
-    /// The message is buffered, and the caller must add the connection to the ORB's list.
+    /// The message is buffered. The caller must add the connection to the ORB's list of connections
+    /// with buffered oneways.
     NeedsListing,
 }
 
@@ -106,9 +110,10 @@ impl OnewayBuffer {
 /// A complete message from the server.
 #[derive(Debug)]
 pub(crate) enum ReceivedMessage {
-    /// The message at the front of the receive buffer: its header and its length in bytes.
+    /// A message that is at the front of the receive buffer. The fields are its header and its
+    /// length in bytes.
     InPlace(Header, usize),
-    /// A message assembled from fragments.
+    /// A message that was assembled from fragments, in memory outside the receive buffer.
     Assembled(Box<AssembledMessage>),
 }
 
@@ -117,13 +122,13 @@ pub(crate) enum ReceivedMessage {
 pub(crate) struct AssembledMessage {
     pub(crate) header: Header,
     pub(crate) message: Vec<u8>,
-    /// Positions at which GIOP 1.1 fragments begin.
+    /// Positions in `message` at which GIOP 1.1 fragments begin.
     pub(crate) breaks: Vec<usize>,
 }
 
 impl ClientConnection {
-    /// Makes a connection from a monitored stream. Large messages of the connection take their
-    /// memory from `spares` and are counted in `reply_memory`.
+    /// Makes a connection from a monitored stream. The connection takes the memory of large
+    /// messages from `spares`, and charges it to `reply_memory`.
     pub(super) fn new(
         monitored: MonitoredStream,
         endpoint: &Endpoint,
@@ -157,9 +162,9 @@ impl ClientConnection {
         !self.is_broken && self.is_band_declared && !self.monitored.has_hung_up()
     }
 
-    /// Returns true if the next call may use the connection at once: the connection has no
-    /// outstanding late reply and at least the id `min_connection_id`. `awaits` is true if the
-    /// request wants a reply. A oneway also needs a monitored connection.
+    /// Returns true if a call may use the connection now: the connection is usable, owes no reply
+    /// to an abandoned call, and has at least the id `min_connection_id`. `awaits` is false for a
+    /// oneway, for which this function resumes the monitoring of the connection.
     #[inline]
     pub(super) fn accepts_request(&mut self, min_connection_id: u64, awaits: bool) -> bool {
         self.is_usable()
@@ -168,13 +173,12 @@ impl ClientConnection {
             && (awaits || self.ensure_monitored())
     }
 
-    /// Returns true if the connection's band must still be declared.
+    /// Returns true if the band must be declared to the server before the first request.
     pub(crate) fn needs_band_declaration(&self) -> bool {
         !self.is_band_declared
     }
 
-    /// Records that the band needs no declaration any more: the server knows it, or does not
-    /// support bands.
+    /// Records that the server knows the connection's band, or does not support bands.
     pub(crate) fn set_band_declared(&mut self) {
         self.is_band_declared = true;
     }
@@ -184,11 +188,11 @@ impl ClientConnection {
         self.oneways.max_bytes = octets;
     }
 
-    /// Sends the buffered oneways without blocking, if they have waited longer than `delay`. If
-    /// oneways remain, returns the time at which to call again.
+    /// Sends the buffered oneways if the oldest has waited for the time `delay`. Does not block. If
+    /// bytes remain in the buffer, returns the time at which to call this function again.
     ///
     /// # Errors
-    /// If the connection is broken: the peer's address, and the number of lost bytes.
+    /// The peer's address and the number of lost bytes, if the connection fails.
     #[cold]
     pub(super) fn flush_oneways(
         &mut self,
@@ -218,7 +222,7 @@ impl ClientConnection {
         Ok(None)
     }
 
-    /// Frees the memory that large messages needed. Called while no call uses the connection.
+    /// Frees the buffers of large messages. Called while no call uses the connection.
     #[cold]
     pub(crate) fn trim_buffers(&mut self) {
         if self.request_memory.capacity() > MAX_RETAINED_BYTES {
@@ -245,16 +249,16 @@ impl ClientConnection {
         self.monitored.is_unmonitored()
     }
 
-    /// Makes sure that the connection is monitored, because a oneway does not notice a hang-up.
-    /// Returns false if the peer has hung up.
+    /// Makes sure that the hang-up monitor monitors the connection. Called before a oneway, which
+    /// itself does not notice that the peer has hung up. Returns false if the peer has hung up.
     #[inline]
     pub(crate) fn ensure_monitored(&mut self) -> bool {
-        self.monitored.pin()
+        self.monitored.ensure_monitored()
     }
 
-    /// Sets the deadline `due` in the transport. A coarse time-out needs a system call, so it is
-    /// set only if the present time-out is shorter than the call's, or longer by more than an
-    /// eighth. A coarse time-out never ends a call early.
+    /// Returns how long a transport operation may wait for a call with the deadline `due`. An
+    /// absolute deadline is passed to each operation. A relative time becomes a coarse time-out of
+    /// the stream, which then ends the operation.
     #[inline(always)]
     fn apply_timeout(&mut self, due: CallDeadline) -> Result<Wait, ExchangeError> {
         let coarse = match due {
@@ -268,6 +272,9 @@ impl ClientConnection {
         Ok(Wait::Block)
     }
 
+    /// Sets the stream's coarse time-out to `coarse` plus the error of the coarse clock, so that no
+    /// call ends early. Setting it is a system call, which is saved if the present time-out is
+    /// longer than `coarse` by at most an eighth.
     #[cold]
     fn set_coarse_timeout(&mut self, coarse: Duration) -> io::Result<()> {
         let longer = self.coarse_timeout.checked_sub(coarse);
@@ -279,10 +286,11 @@ impl ClientConnection {
         Ok(())
     }
 
-    /// Sends the complete message of request `id`, in fragments if `fragment_size` is set.
+    /// Sends the message of request `id`, behind any buffered oneways. If `fragment_size` is set,
+    /// sends a longer message in fragments of this size in bytes.
     ///
     /// # Errors
-    /// The part of the message that was sent, and the reason why sending stopped.
+    /// How much of the message was sent, and the reason why sending stopped.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -311,11 +319,12 @@ impl ClientConnection {
         }
         match fragments {
             Some(fragments) => self.send_all(&mut [IoSlice::new(&fragments)], due),
-            None => self.send_all(message.gather(&mut empty_slices(), IoSlice::new), due),
+            None => self.send_all(message.gather_slices(&mut empty_slices(), IoSlice::new), due),
         }
     }
 
-    /// Sends the buffered oneways, then the message.
+    /// Sends the buffered oneways and then the message, by one operation of the transport if
+    /// possible.
     #[cold]
     fn send_behind_oneways(
         &mut self,
@@ -333,7 +342,7 @@ impl ClientConnection {
             }
             None => {
                 let mut list = empty_slices();
-                let gathered = message.gather(&mut list, IoSlice::new);
+                let gathered = message.gather_slices(&mut list, IoSlice::new);
                 slices[1..=gathered.len()].copy_from_slice(gathered);
                 1 + gathered.len()
             }
@@ -351,7 +360,7 @@ impl ClientConnection {
             Ok(sent) if sent == whole.len() => Ok(()),
             Ok(sent) => {
                 let rest = whole.get(sent..).unwrap_or_default();
-                // The first part has been sent, even if sending the remaining bytes fails.
+                // A part has been sent, even if `send_all` fails before it sends a byte.
                 self.send_all(&mut [IoSlice::new(rest)], due.to_absolute())
                     .map_err(|(_, broken)| (BytesSent::Some, broken))
             }
@@ -375,8 +384,8 @@ impl ClientConnection {
                         return Ok(());
                     }
                     bytes_sent = BytesSent::Some;
-                    // The deadline is absolute from now on, so that a peer that reads in small
-                    // pieces cannot prolong the call.
+                    // The deadline becomes absolute. A relative time would begin anew with each
+                    // operation, so a peer that reads in small pieces could prolong the call.
                     wait = self.apply_timeout(due.to_absolute()).map_err(|broken| (bytes_sent, broken))?;
                 }
                 Err(error) => {
@@ -387,11 +396,12 @@ impl ClientConnection {
         }
     }
 
-    /// Reads once from the transport, which nearly always receives the whole reply. Returns false,
-    /// without reading, if the call needs the slow path.
+    /// Reads once from the transport. One read nearly always receives the whole reply. Returns
+    /// false without reading if bytes are already in the buffer, the call can be cancelled, or the
+    /// thread must run other requests while it waits.
     ///
     /// # Errors
-    /// The reason why no bytes were received.
+    /// The reason why the read failed. The call then has no reply.
     #[inline(always)]
     pub(crate) fn read_reply_fast(
         &mut self,
@@ -407,17 +417,17 @@ impl ClientConnection {
         Ok(true)
     }
 
-    /// Returns the header of the reply to request `id` if the whole reply has arrived and can be
-    /// read in place. Such a reply is [plain](giop::Reply::parse_plain_header) and smaller than
-    /// [`MIN_OWNED_BYTES`].
+    /// Returns the header of the reply to request `id` if the whole reply is at the front of the
+    /// buffer, is [plain](giop::Reply::parse_plain_header), and is smaller than
+    /// [`MIN_OWNED_BYTES`]. The caller can then read the results in the buffer.
     #[inline]
     pub(crate) fn plain_reply(&self, id: u32, limits: &Limits) -> Option<Header> {
         giop::Reply::parse_plain_header(self.received.unread(), id, limits.max_message_size)
             .filter(|header| header.total_len() < MIN_OWNED_BYTES)
     }
 
-    /// Receives the next complete message. `first` is true if nothing has been read yet for the
-    /// call.
+    /// Receives the next complete message. `first` is true if no bytes of this message have been
+    /// read. Its first read may then use a relative deadline.
     pub(crate) fn receive_message(
         &mut self,
         due: CallDeadline,
@@ -432,8 +442,8 @@ impl ClientConnection {
                 Err(wanted) => wanted,
             };
             if !first {
-                // From the second read on the deadline is absolute, so that a peer that sends in
-                // small pieces cannot prolong the call.
+                // From the second read on, the deadline is absolute. A relative time would begin
+                // anew with each read, so a peer that sends in small pieces could prolong the call.
                 due = due.to_absolute();
             }
             first = false;
@@ -447,16 +457,17 @@ impl ClientConnection {
         }
     }
 
-    /// Waits until bytes arrive, `moment` is reached, or the call is cancelled. Runs requests of
-    /// the thread's lane meanwhile, if the pool's [`NestedWait`](crate::NestedWait) says so.
+    /// Waits until bytes arrive, the time `moment` is reached, or the call is cancelled. If the
+    /// pool's [`NestedWait`](crate::NestedWait) permits it, the thread runs requests of its lane
+    /// while it waits.
     #[cold]
     fn wait_slow(&self, moment: Option<Monotonic>, canceller: Option<&Canceller>) -> Result<(), ExchangeError> {
         let Some(fd) = self.monitored.stream().readiness() else { return Ok(()) };
         let mut is_readable = self.monitored.stream().arm_readiness()? == Some(true);
         while !is_readable && nested_wait::dispatches_while_waiting() {
             let waited = nested_wait::wait_or_dispatch(fd, moment, canceller)?;
-            // At the maximum depth of nested upcalls the thread runs no further request while it
-            // waits.
+            // `waited` is false at the maximum depth of nested upcalls. The thread then runs no
+            // requests while it waits.
             is_readable =
                 !waited || canceller.is_some_and(Canceller::is_cancelled) || self.is_readable_or_late(moment)?;
         }
@@ -474,14 +485,14 @@ impl ClientConnection {
         }
     }
 
-    /// Returns true if bytes have arrived or `moment` has passed. A descriptor may be readable
-    /// although no bytes have arrived.
+    /// Returns true if bytes have arrived or `moment` has passed. The stream is asked, because its
+    /// descriptor may be readable although no bytes have arrived.
     fn is_readable_or_late(&self, moment: Option<Monotonic>) -> io::Result<bool> {
         Ok(moment.is_some_and(Monotonic::is_past) || self.monitored.stream().arm_readiness()?.is_none_or(|there| there))
     }
 
-    /// Returns the first complete message received. If no message is complete, returns the number
-    /// of bytes that the first message needs.
+    /// Returns the first message in the buffer if it is complete, else (as the inner error) the
+    /// number of bytes that it needs.
     pub(crate) fn next_message(&mut self, limits: &Limits) -> Result<Result<ReceivedMessage, usize>, ExchangeError> {
         loop {
             match self.framer.next(self.received.unread(), limits) {
@@ -503,7 +514,8 @@ impl ClientConnection {
         }
     }
 
-    /// Reads once from the transport. The buffer has room for `wanted` bytes in total, or more.
+    /// Reads once from the transport into the receive buffer. Makes room for a message of `wanted`
+    /// bytes.
     #[inline(always)]
     pub(crate) fn read_more(&mut self, wanted: usize, wait: Wait) -> Result<(), ExchangeError> {
         match self.monitored.stream().recv(self.received.room(wanted, &self.spares), wait) {
@@ -523,11 +535,12 @@ impl ClientConnection {
         }
     }
 
-    /// Charges the memory of received bytes that no call has read yet.
+    /// Charges the memory of the receive buffer and of incomplete fragmented messages to the ORB's
+    /// memory for replies, if it exceeds 64 KiB.
     ///
     /// # Errors
-    /// If the ORB's memory for replies is exhausted. The connection is then broken and its memory
-    /// freed.
+    /// [`ExchangeError::OverBudget`] if the ORB's memory for replies is exhausted. The connection
+    /// is then broken, and its received data is freed.
     #[cold]
     fn account_memory(&mut self) -> Result<(), ExchangeError> {
         let unread = if self.received.is_empty() { 0 } else { self.received.held().max(self.received.unread().len()) };
@@ -538,52 +551,54 @@ impl ClientConnection {
         })
     }
 
-    /// Stops reading, and frees the memory of received data.
+    /// Marks the connection as broken, and frees the memory of received data.
     #[cold]
     fn drop_received(&mut self) {
         self.is_broken = true;
         (self.received, self.framer) = (ReceiveBuffer::new(), Framer::new());
-        // Setting a smaller share cannot fail.
+        // Setting a share to 0 needs no memory, so it cannot fail.
         let _ = self.share.set(0);
     }
 
-    /// Returns the bytes of a message received in place.
+    /// Returns the first `length` bytes of the receive buffer: a message that was received [in
+    /// place](ReceivedMessage::InPlace).
     #[inline]
     pub(crate) fn front_message(&self, length: usize) -> &[u8] {
         &self.received.unread()[..length]
     }
 
-    /// Takes the message at the front out of the buffer, for results that outlive the call's use of
-    /// the connection.
+    /// Takes the message of `length` bytes at the front, together with the buffer, for results that
+    /// share the buffer's memory. Bytes behind the message move to a new buffer.
     #[cold]
     pub(crate) fn take_message(&mut self, length: usize) -> ReceiveBuffer {
         let rest = self.received.split_after(length, ReceiveBuffer::new());
-        // Without memory for the bytes behind the message these bytes are lost, so the connection
-        // is broken.
+        // If no memory can be allocated for the bytes behind the message, they are lost, so the
+        // connection is broken.
         self.is_broken |= rest.is_none();
         let taken = std::mem::replace(&mut self.received, rest.unwrap_or_default());
         if self.received.capacity() == 0 && length <= MAX_RETAINED_BYTES {
-            // The next reply is likely as large, so memory for it is prepared now.
+            // The next reply is probably as large, so memory for it is allocated now.
             self.received.room(length, &self.spares);
         }
-        // Cannot fail: the buffer is smaller than before.
+        // This cannot fail, because the buffer holds fewer bytes than before.
         let _ = self.account_memory();
         taken
     }
 
-    /// Removes the message at the front of the buffer, which has been read.
+    /// Removes the message of `length` bytes at the front of the buffer, after it has been read.
     #[inline]
     pub(crate) fn consume(&mut self, length: usize) {
         self.received.consume(length);
         if self.share.octets() > 0 {
-            // Cannot fail: the buffer is smaller than before.
+            // This cannot fail, because the buffer holds fewer bytes than before.
             let _ = self.account_memory();
         }
     }
 
-    /// Abandons the reply that a call waited for. A late reply is skipped. If a large part of the
-    /// reply has arrived, the connection is closed: no call would read the remainder, and the part
-    /// would stay in memory.
+    /// Abandons the reply for which a call waited, and sends the CancelRequest `cancel`. If the
+    /// reply arrives later, a later call skips it. If a large part of the reply has arrived, the
+    /// connection is broken, because this part would stay in memory until another call reads the
+    /// remainder.
     #[cold]
     pub(crate) fn abandon(&mut self, cancel: &Encoder<'_>) {
         self.abandoned += 1;
@@ -591,9 +606,9 @@ impl ClientConnection {
             return self.drop_received();
         }
         let mut list = empty_slices();
-        let slices = cancel.gather(&mut list, IoSlice::new);
-        // A CancelRequest is only a hint, so it is dropped if the transport accepts none of its
-        // bytes. If the transport accepts some bytes only, the connection is broken.
+        let slices = cancel.gather_slices(&mut list, IoSlice::new);
+        // The server may ignore a CancelRequest, so the message is dropped if the transport accepts
+        // none of its bytes. If the transport accepts a part of them, the connection is broken.
         match self.monitored.stream().send_vectored(slices, Wait::Now) {
             Ok(sent) if sent == slices.iter().map(|slice| slice.len()).sum::<usize>() => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -602,9 +617,9 @@ impl ClientConnection {
         self.is_broken |= self.abandoned > MAX_ABANDONED;
     }
 
-    /// Handles a reply that is a system exception. If no other reply is outstanding, bytes behind
-    /// this reply are a fault of the server. The connection is then closed, and the next call takes
-    /// another connection.
+    /// Handles a reply that is a system exception. If the connection owes no other reply, bytes
+    /// behind this reply are a fault of the server. The connection is then broken, so the next call
+    /// takes another connection.
     #[cold]
     pub(crate) fn on_system_exception(&mut self, received: &ReceivedMessage) {
         let length = match received {
@@ -614,8 +629,8 @@ impl ClientConnection {
         self.is_broken |= !self.owes_replies() && self.received.unread().len() > length;
     }
 
-    /// Handles a reply to another request than the current one. Returns true if the reply can
-    /// belong to an abandoned call.
+    /// Handles a reply whose id is not the id of the current request. Returns true if an abandoned
+    /// call is outstanding, to which the reply may belong.
     #[cold]
     pub(crate) fn accept_late_reply(&mut self) -> bool {
         let was_behind = self.owes_replies();
@@ -627,14 +642,14 @@ impl ClientConnection {
         self.monitored.stream().peer()
     }
 
-    /// Returns true if late replies to abandoned calls are still outstanding.
+    /// Returns true if replies to abandoned calls are outstanding.
     #[inline]
     pub(crate) fn owes_replies(&self) -> bool {
         self.abandoned > 0
     }
 
-    /// Returns true if only a part of the last request was sent. The server may have replied to
-    /// that part.
+    /// Returns true if the connection failed after it had sent a part of the last request. The
+    /// server may have replied to this part.
     pub(crate) fn is_truncated(&self) -> bool {
         self.is_truncated
     }
@@ -645,14 +660,17 @@ impl ClientConnection {
         self.is_truncated = true;
     }
 
-    /// Returns true if bytes have arrived that may belong to the reply to request `id`.
+    /// Returns true if the beginning of a reply has arrived that is, or may be, the reply to
+    /// request `id`.
     #[cold]
     pub(crate) fn has_begun_reply(&self, id: u32) -> bool {
         self.framer.has_partial_reply(id) || is_reply_start(self.received.unread(), id)
     }
 
-    /// Searches the unread bytes for a CloseConnection or MessageError after a failed send. The
-    /// search ends at a reply to request `id`, because later messages do not concern this request.
+    /// Reads messages after the connection has failed, and returns the kind of the first
+    /// CloseConnection or MessageError. Returns `None` if the reply to request `id` comes before
+    /// it, because CloseConnection does not apply to an answered request. Does not wait, and reads
+    /// at most 64 messages.
     #[cold]
     pub(crate) fn final_message(&mut self, id: u32, limits: &Limits) -> Option<MessageKind> {
         for _ in 0..64 {
@@ -686,8 +704,8 @@ impl ClientConnection {
     }
 }
 
-/// Returns true if a complete message is the reply to request `id`, or a reply with an unreadable
-/// id.
+/// Returns true if a complete message is the reply to request `id`, or a reply whose id cannot be
+/// read.
 fn is_reply_to(message: &[u8], header: &Header, id: u32, limits: &Limits) -> bool {
     let named = match header.kind {
         MessageKind::Reply => giop::Reply::parse(message, header, limits).map(|reply| reply.request_id),
@@ -697,8 +715,8 @@ fn is_reply_to(message: &[u8], header: &Header, id: u32, limits: &Limits) -> boo
     named.map_or(true, |named| named == id)
 }
 
-/// Returns true if `unread` begins with a reply to request `id`, or with a reply whose id has not
-/// arrived yet.
+/// Returns true if `unread` begins with a reply to request `id`, or with a reply whose id is not
+/// known: the id has not arrived, or does not come first in the message (GIOP 1.0 and 1.1).
 pub(super) fn is_reply_start(unread: &[u8], id: u32) -> bool {
     let Some(Ok(header)) = unread.first_chunk().map(Header::parse) else { return false };
     let names_id_first = header.kind == MessageKind::LocateReply || header.version.has_giop_1_2_headers();
@@ -706,18 +724,19 @@ pub(super) fn is_reply_start(unread: &[u8], id: u32) -> bool {
     matches!(header.kind, MessageKind::Reply | MessageKind::LocateReply) && named.is_none_or(|named| named == id)
 }
 
-/// Returns an empty list for the slices of a message.
+/// Returns an array of empty slices, which a caller fills with the slices of a message.
 pub(super) fn empty_slices<'m>() -> [IoSlice<'m>; MAX_SLICES] {
     [IoSlice::new(&[]); MAX_SLICES]
 }
 
 impl Drop for ClientConnection {
     fn drop(&mut self) {
-        // In a forked child the connection still belongs to the parent.
+        // In a forked child process this object is a copy, and the parent process uses the
+        // connection.
         if corelane_sys::process::fork_generation() == self.fork_generation {
             if !self.oneways.bytes.is_empty() && !self.is_broken {
-                // Bytes that the transport does not accept at once are lost. No caller remains to
-                // get an error.
+                // Bytes that the transport does not accept at once are lost. There is no caller to
+                // whom an error could be returned.
                 let _ = self.monitored.stream().send(&self.oneways.bytes, Wait::Now);
             }
             self.monitored.stream().shutdown(ShutdownMode::Both);

@@ -25,13 +25,16 @@ use crate::memory::ByteBudget;
 use crate::orb_context::OrbContext;
 use crate::rt::protocol::SocketSettings;
 
-/// Number of known servers above which the client forgets the servers that no reference uses.
+/// Number of known servers at which the client, before it adds a server, removes the servers that
+/// no reference uses.
 const PRUNE_THRESHOLD: usize = 256;
 
-/// The key of a server: the addresses of a profile, and the socket settings of its connections.
+/// The key of a server in the table of known servers: the addresses of a profile, and the socket
+/// settings of its connections.
 type ServerKey = (Vec<Endpoint>, SocketSettings);
 
-/// The interface through which the client calls the layers of the ORB above it.
+/// The interface through which the client layer calls the layers above it, which it does not know:
+/// lanes and POAs.
 pub(crate) trait UpperLayers: Send + Sync {
     /// Runs the periodic maintenance of the layers above the client.
     fn run_maintenance(&self);
@@ -40,7 +43,7 @@ pub(crate) trait UpperLayers: Send + Sync {
     fn lane_endpoints(&self) -> Vec<Endpoint>;
 }
 
-/// The functions that read messages with values (IDL `valuetype`).
+/// The functions with which a decoder reads values (IDL `valuetype`).
 #[cfg(all(feature = "any", feature = "valuetype"))]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ValueFunctions {
@@ -48,22 +51,24 @@ pub(crate) struct ValueFunctions {
     pub(crate) convert_custom: Option<CustomValueConverter>,
 }
 
-/// The context of an ORB's calls: the ORB's context, and the connections to servers.
+/// The context of an ORB's calls: the [`OrbContext`], the connections to servers, and the threads
+/// that serve these connections.
 pub(crate) struct ClientContext {
     orb: OrbContext,
     hangup_monitor: HangupMonitor,
     reply_readers: ReplyReaders,
     backoff: EndpointBackoff,
     oneway_batches: PendingBatches,
-    /// The connection pools of the servers to which references lead. Callers of all priorities and
-    /// the maintenance thread take this lock.
+    /// The connection pools of known servers, which references share. The lock has priority
+    /// inheritance, because callers of all priorities and the maintenance thread take it.
     server_pools: PiMutex<HashMap<ServerKey, Arc<ServerPools>>>,
-    /// The connection pools that belong to one reference only.
+    /// The connection pools that one reference uses alone (PrivateConnectionPolicy).
     private_pools: PiMutex<Vec<Weak<ServerPools>>>,
     reply_memory: Arc<ByteBudget>,
-    /// The object adapter of the ORB, for calls within the process.
+    /// The object adapter of the ORB, which collocated calls use. Its type is erased, because this
+    /// layer must not name it.
     adapter: OnceLock<ErasedArc>,
-    /// The factories for received values.
+    /// The registry of the factories that make received values. Its type is erased.
     #[cfg(feature = "valuetype")]
     value_factories: OnceLock<ErasedArc>,
     #[cfg(all(feature = "any", feature = "valuetype"))]
@@ -92,19 +97,19 @@ impl ClientContext {
         })
     }
 
-    /// Sets the layers above the client. Called once, while the ORB is made.
+    /// Sets the interface to the layers above the client. Called once, while the ORB is built.
     pub(crate) fn set_upper_layers(&self, layers: Box<dyn UpperLayers>) {
         // `set` succeeds, because an ORB calls this method only once.
         let _ = self.upper_layers.set(layers);
     }
 
-    /// Sets the object adapter, once.
+    /// Sets the object adapter. Called once, while the ORB is built.
     pub(crate) fn set_adapter(&self, adapter: ErasedArc) {
         // `set` succeeds, because an ORB calls this method only once.
         let _ = self.adapter.set(adapter);
     }
 
-    /// Returns the object adapter, which has the type `T`.
+    /// Returns the object adapter if it is set and has the type `T`.
     #[inline]
     pub(crate) fn adapter<T: 'static>(&self) -> Option<&T> {
         self.adapter.get()?.get()
@@ -115,42 +120,42 @@ impl ClientContext {
         self.value_functions = functions;
     }
 
-    /// Returns the state for reading the values of a message.
+    /// Returns a new state for reading the values of one message.
     #[cfg(all(feature = "any", feature = "valuetype"))]
     #[inline]
     pub(crate) fn value_read_state(&self) -> ValueReadState {
         ValueReadState::new().with_functions(self.value_functions.look_up_type, self.value_functions.convert_custom)
     }
 
-    /// Returns the state for reading the values of a message. The state is empty without the
-    /// features for values.
+    /// Returns a new state for reading one message. It has no functions for values, because the
+    /// features `any` and `valuetype` are not both enabled.
     #[cfg(not(all(feature = "any", feature = "valuetype")))]
     #[inline]
     pub(crate) fn value_read_state(&self) -> ValueReadState {
         ValueReadState::new()
     }
 
-    /// Returns the functions that read messages with values.
+    /// Returns the functions with which a decoder reads values.
     #[cfg(all(feature = "any", feature = "valuetype"))]
     #[inline]
     pub(crate) fn value_functions(&self) -> ValueFunctions {
         self.value_functions
     }
 
-    /// Sets the value factories, once.
+    /// Sets the registry of value factories. Called once, while the ORB is built.
     #[cfg(feature = "valuetype")]
     pub(crate) fn set_value_factories(&self, factories: ErasedArc) {
         // `set` succeeds, because an ORB calls this method only once.
         let _ = self.value_factories.set(factories);
     }
 
-    /// Returns the value factories, which have the type `T`.
+    /// Returns the registry of value factories if it is set and has the type `T`.
     #[cfg(feature = "valuetype")]
     pub(crate) fn value_factories<T: 'static>(&self) -> Option<&T> {
         self.value_factories.get()?.get()
     }
 
-    /// Returns the addresses that references to objects of this ORB carry.
+    /// Returns the addresses that references to objects of this ORB contain.
     #[cold]
     pub(crate) fn own_addresses(&self) -> Vec<Endpoint> {
         let mut addresses = self.published_endpoints().to_vec();
@@ -170,7 +175,7 @@ impl ClientContext {
         &self.backoff
     }
 
-    /// Returns the memory that all replies may use together.
+    /// Returns the budget for the memory that all replies to this ORB may use together.
     #[inline]
     pub(crate) fn reply_memory(&self) -> &Arc<ByteBudget> {
         &self.reply_memory
@@ -185,14 +190,14 @@ impl ClientContext {
         self.hangup_monitor.monitor(stream, pool, always)
     }
 
-    /// Makes the hang-up monitor's thread run the ORB's maintenance every `period` after the thread
-    /// has started.
+    /// Makes the thread of the hang-up monitor run the ORB's maintenance every `period`, once the
+    /// thread has started.
     pub(crate) fn set_maintenance(self: &Arc<Self>, period: Duration) {
         let maintained: Weak<Self> = Arc::downgrade(self);
         self.hangup_monitor.set_maintenance(maintained, period);
     }
 
-    /// Lists the connection of a slot, which now has buffered oneways.
+    /// Adds a slot's connection to the list of connections with buffered oneways.
     #[cold]
     pub(super) fn list_batch(&self, slot: Weak<PoolSlot>) {
         if self.oneway_batches.add(slot) {
@@ -200,8 +205,8 @@ impl ClientContext {
         }
     }
 
-    /// Sends the buffered oneways whose delay has passed, or all of them if `all` is true. Returns
-    /// the time at which to call again.
+    /// Sends the buffered oneways whose delay has passed, or all buffered oneways if `all` is true.
+    /// Returns the time at which to call this function again.
     #[cold]
     pub(crate) fn send_batches(&self, all: bool) -> Option<Monotonic> {
         self.oneway_batches.flush(Monotonic::now(), all, self.events())
@@ -211,8 +216,9 @@ impl ClientContext {
         self.transports().find(endpoint).is_some()
     }
 
-    /// Returns the connection pools for these endpoints. With `private` they are new and belong to
-    /// one reference; otherwise all references with these endpoints share them.
+    /// Returns the connection pools for the server at `endpoints`. If `private` is true, the pools
+    /// are new, and one reference uses them alone. Otherwise all references with these endpoints
+    /// and socket settings share the pools.
     pub(crate) fn pools_for(
         &self,
         endpoints: Vec<Endpoint>,
@@ -223,7 +229,8 @@ impl ClientContext {
         if !private {
             let mut servers = self.server_pools.lock();
             if servers.len() >= PRUNE_THRESHOLD {
-                // Forget the servers that no reference uses any more.
+                // A count of 1 means that the table has the last pointer, so no reference uses the
+                // server.
                 servers.retain(|_, server| Arc::strong_count(server) > 1);
             }
             return Arc::clone(servers.entry((endpoints, sockets)).or_insert_with(|| Arc::new(pools)));
@@ -231,8 +238,8 @@ impl ClientContext {
         let pools = Arc::new(pools);
         let mut known = self.private_pools.lock();
         if known.len() == known.capacity() {
-            // The list is pruned only when it is full. Pruning at each insertion would scan the
-            // whole list each time.
+            // The dead entries are removed only when the list is full, because the removal scans
+            // the whole list.
             known.retain(|pools| pools.strong_count() > 0);
             let room = known.len().max(16);
             known.reserve(room);
@@ -241,7 +248,8 @@ impl ClientContext {
         pools
     }
 
-    /// Closes the idle connections and forgets the servers. Called when the ORB shuts down.
+    /// Closes the idle connections, removes all servers, and stops the client's threads. Called
+    /// when the ORB shuts down.
     pub(crate) fn close_connections(&self) {
         let mut servers: Vec<Arc<ServerPools>> = self.server_pools.lock().drain().map(|(_, server)| server).collect();
         servers.extend(self.private_pools.lock().drain(..).filter_map(|server| server.upgrade()));
@@ -271,7 +279,8 @@ impl Maintained for ClientContext {
         ClientContext::send_batches(self, false)
     }
 
-    /// Runs the periodic maintenance, also while connections are draining.
+    /// Runs the periodic maintenance of the layers above the client, and of the client's pools.
+    /// After the end of the ORB, the pools need no maintenance.
     fn run_maintenance(&self) {
         if let Some(layers) = self.upper_layers.get() {
             layers.run_maintenance();
@@ -279,8 +288,8 @@ impl Maintained for ClientContext {
         if self.has_ended() {
             return;
         }
-        // The pools are collected first: closing a connection is a system call, which must not run
-        // under the lock.
+        // The pools are copied to a list first, because their maintenance closes connections, which
+        // are system calls, and must not run under the lock.
         let mut servers: Vec<Arc<ServerPools>> = self.server_pools.lock().values().cloned().collect();
         servers.extend(self.private_pools.lock().iter().filter_map(Weak::upgrade));
         let now = Monotonic::now();

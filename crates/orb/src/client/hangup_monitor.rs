@@ -1,17 +1,17 @@
-//! The hang-up monitor: notices that servers close connections, so that no request is written to a
-//! closed connection.
+//! The hang-up monitor notices when servers close connections, so that the next request is not
+//! written to a closed connection.
 //!
-//! One thread per ORB, started with the first connection, waits for hang-ups on all connections.
-//! Replies do not wake the thread. It runs in the ordinary scheduling class, on the cores of the
-//! thread that made the ORB. While callers may wait for the thread's work, it runs at their
-//! priority.
+//! Each ORB has one monitor thread, which starts with the first connection and waits for hang-ups
+//! on all connections. Replies do not wake it. It runs in the ordinary scheduling class, on the
+//! cores of the thread that built the ORB. While it holds a connection for which callers may wait,
+//! it runs at their priority.
 //!
-//! Monitoring has a cost: the kernel handles each reply as an event of the monitored connection, in
-//! the time of the sender. A caller that makes [`BUSY_CALLS`] calls within a [`USAGE_PERIOD`]
-//! therefore suspends the monitoring of its connection, because its next call notices a hang-up
-//! itself. Every period the thread samples the unmonitored connections, and resumes monitoring of
-//! those that are idle. A oneway does not notice a hang-up, so a connection that carries oneways
-//! stays monitored.
+//! Monitoring costs time: for each reply, the kernel checks the epoll instance of the monitored
+//! connection, in the time of the reply's sender. A caller that makes [`BUSY_CALLS`] calls within a
+//! [`USAGE_PERIOD`] therefore suspends the monitoring of its connection. On a busy connection, the
+//! next call soon notices a hang-up. Every period, the thread samples the unmonitored connections
+//! and resumes the monitoring of idle ones. A oneway does not notice a hang-up, so a connection
+//! that recently carried a oneway stays monitored.
 
 use std::fmt;
 use std::io;
@@ -33,46 +33,47 @@ use crate::orb_context::OrbContext;
 
 const STOP_TOKEN: u64 = u64::MAX;
 
-/// Time between two samples of the unmonitored connections.
+/// Time between two samples of the number of calls on each unmonitored connection.
 const USAGE_PERIOD: Duration = Duration::from_millis(50);
 
-/// Number of calls in a [`USAGE_PERIOD`] from which a connection is busy.
+/// A connection with at least this number of calls in a [`USAGE_PERIOD`] is busy.
 const BUSY_CALLS: u32 = 64;
 
-/// Number of calls in a [`USAGE_PERIOD`] below which a busy connection is idle again.
+/// A busy connection with fewer calls than this number in a [`USAGE_PERIOD`] is idle again.
 const IDLE_CALLS: u32 = 16;
 
-/// Number of calls after a oneway before monitoring may be suspended again. Suspending and resuming
-/// cost about as much as a few unmonitored calls save.
+/// Number of calls after a oneway before which monitoring is not suspended. Each suspension costs
+/// two changes of the epoll instance, which pay only if many calls follow.
 const ONEWAY_COOLDOWN_CALLS: u32 = 1024;
 
-/// Mode: monitored; monitoring is suspended when the connection becomes busy.
+/// Mode of a monitored connection whose monitoring is suspended when it becomes busy.
 const MONITORED: u8 = 0;
-/// Mode: busy, and not monitored.
+/// Mode of a busy connection, which is not monitored.
 const UNMONITORED: u8 = 1;
-/// Mode: monitored, because the connection carried a oneway recently.
+/// Mode of a connection that is monitored because it recently carried a oneway.
 const PINNED: u8 = 2;
-/// Mode: always monitored, if the stream has a descriptor.
+/// Mode of a connection that is always monitored, or that has no descriptor to monitor.
 const ALWAYS: u8 = 3;
 
-/// The work of an ORB that the monitor's thread does.
+/// The work that the monitor's thread does for an ORB in addition to monitoring.
 pub(crate) trait Maintained: Send + Sync {
     fn orb(&self) -> &OrbContext;
 
-    /// Sends the buffered oneways whose delay has passed. Returns the time at which to call again.
+    /// Sends the buffered oneways whose delay has passed. Returns the time at which to call this
+    /// function again.
     fn send_batches(&self) -> Option<Monotonic>;
 
-    /// Runs the periodic maintenance.
+    /// Runs the periodic maintenance of the ORB.
     fn run_maintenance(&self);
 }
 
-/// The owner of a monitored connection, which the monitor informs of a hang-up.
+/// The owner of a monitored connection. The monitor informs the owner of a hang-up.
 pub(crate) trait HangupHandler: Send + Sync {
     /// Closes the connections whose peers have hung up and that are not in use.
     fn close_hung_up(&self, orb: &OrbContext);
 }
 
-/// The monitor thread and its connections.
+/// The monitor of an ORB: its thread and the connections that it monitors.
 pub(crate) struct HangupMonitor {
     shared: Arc<MonitorInner>,
     cores: Option<CpuSet>,
@@ -80,24 +81,24 @@ pub(crate) struct HangupMonitor {
 }
 
 struct MonitorInner {
-    /// Stamp of the ORB.
+    /// Stamp of the ORB, which identifies the ORB within the process.
     stamp: u64,
     epoll: Epoll,
     wake: EventFd,
     stop: AtomicBool,
-    /// The ORB whose maintenance the thread runs, and the time between two runs.
+    /// The ORB whose maintenance the thread runs, and the time between two runs of the maintenance.
     maintained: OnceLock<(Weak<dyn Maintained>, Duration)>,
     entries: GenerationalSlab<MonitorEntry>,
-    /// Slots and generations of the unmonitored connections, and of some closed connections. The
-    /// capacity suffices for all connections. Monitoring is suspended and resumed under this lock.
-    /// The thread that adds the first entry wakes the monitor, which samples every period while
-    /// there are entries.
+    /// Slots and generations of the unmonitored connections, and of some connections that were
+    /// closed while unmonitored. The capacity suffices for all connections, so adding an entry
+    /// allocates nothing. Threads suspend and resume monitoring under this lock. The thread that
+    /// adds the first entry wakes the monitor's thread, which then takes a sample every period.
     unmonitored: PiMutex<Vec<(u32, u32)>>,
 }
 
 struct MonitorEntry {
     state: Arc<StreamState>,
-    /// Owner of the connection, which closes the connection if it is not in use.
+    /// Owner of the connection. After a hang-up it closes the connection if no call uses it.
     owner: Weak<dyn HangupHandler>,
 }
 
@@ -105,23 +106,25 @@ struct MonitorEntry {
 struct StreamState {
     stream: Box<dyn Stream>,
     hung_up: AtomicBool,
-    /// Number of calls on the connection, wrapping. Written only by the thread that has the
-    /// connection, `Relaxed`.
+    /// Number of calls on the connection, wrapping. Stored `Relaxed` by the thread that has checked
+    /// the connection out.
     calls: AtomicU32,
-    /// The value of `calls` at the previous sample, while the connection is unmonitored. `Relaxed`.
+    /// The value of `calls` at the previous sample. Valid while the connection is unmonitored.
+    /// Stored and loaded `Relaxed`.
     sampled_calls: AtomicU32,
-    /// One of the modes from [`MONITORED`] to [`ALWAYS`]. Stored `Release` by the thread that has
-    /// the connection; the monitor thread only ends `UNMONITORED`.
+    /// The mode: [`MONITORED`], [`UNMONITORED`], [`PINNED`] or [`ALWAYS`]. Stored `Release` by the
+    /// thread that has checked the connection out. The monitor's thread changes `UNMONITORED` to
+    /// `MONITORED`.
     mode: AtomicU8,
 }
 
-/// A connection's stream, monitored until it is dropped.
+/// The stream of a connection that the monitor knows until this object is dropped.
 pub(crate) struct MonitoredStream {
     state: Arc<StreamState>,
     entry: Option<(Arc<MonitorInner>, u32, u32)>,
     /// Time at which the current sequence of [`BUSY_CALLS`] calls began.
     busy_since: Monotonic,
-    /// Value of `calls` at the last oneway; valid in mode `PINNED` only.
+    /// Value of `calls` at the last oneway. Valid in the mode [`PINNED`].
     pinned_at: u32,
 }
 
@@ -130,16 +133,17 @@ impl HangupMonitor {
         let epoll = Epoll::new()?;
         let wake = EventFd::new()?;
         epoll.add(std::os::fd::AsFd::as_fd(&wake), STOP_TOKEN, Interest::READABLE | Interest::EDGE)?;
-        let entries = GenerationalSlab::new("watched connections", LockScope::Orb, max_streams);
+        let entries = GenerationalSlab::new("monitored connections", LockScope::Orb, max_streams);
         let (stop, maintained) = (AtomicBool::new(false), OnceLock::new());
-        let unmonitored = PiMutex::new("connections not watched", LockScope::Orb, Vec::new());
+        let unmonitored = PiMutex::new("unmonitored connections", LockScope::Orb, Vec::new());
         let shared = Arc::new(MonitorInner { stamp, epoll, wake, stop, maintained, entries, unmonitored });
-        Ok(HangupMonitor { shared, cores, thread: Mutex::new("watcher thread", LockScope::Orb, None) })
+        Ok(HangupMonitor { shared, cores, thread: Mutex::new("monitor thread", LockScope::Orb, None) })
     }
 
     /// Monitors `stream`: permanently if `always` is true, else while the connection is not busy. A
-    /// stream without a descriptor cannot be monitored. A stream that reports bytes only on demand
-    /// costs nothing to monitor, so it is monitored permanently.
+    /// stream without a descriptor is not monitored. A stream whose descriptor reports arriving
+    /// bytes only when the caller asks for it costs nothing to monitor, so it is monitored
+    /// permanently.
     pub(crate) fn monitor(
         &self,
         stream: Box<dyn Stream>,
@@ -160,15 +164,15 @@ impl HangupMonitor {
         monitored.entry = Some((Arc::clone(&self.shared), slot, generation));
         added?;
         if !always {
-            // The list has room for every connection in addition to its present entries, which may
-            // be closed connections.
-            let more = self.shared.entries.len();
+            // Room for every connection is reserved in addition to the present entries, which may
+            // all belong to closed connections.
+            let more = self.shared.entries.live_count();
             self.shared.unmonitored.lock().reserve(more);
         }
         Ok(monitored)
     }
 
-    /// Makes the thread run the ORB's maintenance every `period` after the thread has started.
+    /// Makes the thread run the ORB's maintenance every `period`, once the thread has started.
     pub(crate) fn set_maintenance(&self, orb: Weak<dyn Maintained>, period: Duration) {
         // `set` succeeds, because an ORB calls this method only once.
         let _ = self.shared.maintained.set((orb, period));
@@ -185,12 +189,13 @@ impl HangupMonitor {
         Ok(())
     }
 
-    /// Wakes the thread, so that it sends the buffered oneways in time.
+    /// Wakes the thread, so that it learns when the next buffered oneways are due.
     pub(crate) fn wake(&self) {
         self.shared.wake.notify();
     }
 
-    /// Replaces the monitor thread with a thread that does nothing.
+    /// Stops the monitor's thread. A thread that does nothing takes its place, so that no new
+    /// monitor thread starts.
     #[cfg(test)]
     pub(crate) fn replace_thread(&self) {
         self.stop();
@@ -207,7 +212,7 @@ impl HangupMonitor {
     pub(crate) fn stop(&self) {
         self.request_stop();
         if let Some(thread) = self.thread.lock().take() {
-            // `join` reports a panic of the thread. The ORB ends, so the report is of no use.
+            // `join` fails if the thread panicked. The ORB ends anyway, so the error is ignored.
             let _ = thread.join();
         }
     }
@@ -253,8 +258,8 @@ impl MonitorInner {
         }
     }
 
-    /// Resumes monitoring of idle connections if a period has ended. Returns true if unmonitored
-    /// connections remain.
+    /// Resumes the monitoring of idle connections if `over` is true: a [`USAGE_PERIOD`] has ended.
+    /// Returns true if unmonitored connections remain.
     fn resume_idle(&self, over: bool) -> bool {
         let mut unmonitored = self.unmonitored.lock();
         if over {
@@ -272,9 +277,10 @@ impl MonitorInner {
         !unmonitored.is_empty()
     }
 
-    /// Resumes monitoring of a connection, and checks if the peer has already hung up. The kernel
-    /// also reports an earlier hang-up, but perhaps too late for the next request. If the kernel
-    /// refuses, the next call takes another connection.
+    /// Resumes the monitoring of a connection. Checks at once if the peer has hung up, because the
+    /// kernel's report of an earlier hang-up might come after the next request. If the kernel
+    /// cannot monitor the connection, it counts as hung up, and the next call takes another
+    /// connection.
     fn resume(&self, state: &StreamState, slot: u32, generation: u32) {
         let Some(fd) = state.stream.readiness() else { return };
         let is_watched = self.add(fd, slot, generation).is_ok();
@@ -283,15 +289,15 @@ impl MonitorInner {
         }
     }
 
-    /// Adds a connection to the thread's epoll instance. The kernel also reports a hang-up that
-    /// happened earlier.
+    /// Adds a connection to the epoll instance of the monitor's thread. The kernel reports hang-ups
+    /// from before this call, too.
     fn add(&self, fd: BorrowedFd<'_>, slot: u32, generation: u32) -> io::Result<()> {
         let token = (u64::from(slot) << 32) | u64::from(generation);
         self.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE)
     }
 
-    /// Reports that the thread ends early. From now on calls notice hang-ups themselves, and no
-    /// maintenance runs.
+    /// Reports that the monitor's thread ends because epoll failed. From now on, callers notice a
+    /// hang-up only when a call fails, and no maintenance runs.
     #[cold]
     fn report_failure(&self, error: &io::Error) {
         self.stop.store(true, Ordering::Release);
@@ -324,7 +330,7 @@ impl MonitoredStream {
         self.state.mode.load(Ordering::Relaxed) == UNMONITORED
     }
 
-    /// Counts a call on the connection. Returns the number of calls so far, wrapping.
+    /// Counts a call on the connection. Returns the number of calls including this one, wrapping.
     #[inline]
     pub(crate) fn count_call(&mut self) -> u32 {
         let calls = self.calls().wrapping_add(1);
@@ -335,7 +341,8 @@ impl MonitoredStream {
         calls
     }
 
-    /// Samples the connection's usage. Called once every [`BUSY_CALLS`] calls.
+    /// Decides by the time of the last [`BUSY_CALLS`] calls if monitoring is suspended. Called once
+    /// every [`BUSY_CALLS`] calls.
     #[cold]
     fn sample_usage(&mut self, calls: u32) {
         let mode = self.state.mode.load(Ordering::Relaxed);
@@ -357,12 +364,14 @@ impl MonitoredStream {
     fn suspend(&self, calls: u32) {
         let (Some((shared, slot, generation)), Some(fd)) = (&self.entry, self.state.stream.readiness()) else { return };
         let mut unmonitored = shared.unmonitored.lock();
-        // If the thread has stopped or the kernel refuses, the mode stays as it is.
+        // If the monitor's thread has stopped or the kernel refuses, the connection stays
+        // monitored.
         if shared.stop.load(Ordering::Acquire) || shared.epoll.remove(fd).is_err() {
             return;
         }
-        // The sample is set back by [`BUSY_CALLS`], because the current period has already begun
-        // and counts as a whole one.
+        // The sample is set back by [`BUSY_CALLS`], so that the calls before the suspension count
+        // in the current period. Without them, a connection could seem idle at the end of a period
+        // of which only a part remained.
         self.state.sampled_calls.store(calls.wrapping_sub(BUSY_CALLS), Ordering::Relaxed);
         self.state.mode.store(UNMONITORED, Ordering::Release);
         if unmonitored.is_empty() {
@@ -372,10 +381,10 @@ impl MonitoredStream {
         unmonitored.push((*slot, *generation));
     }
 
-    /// Makes sure that the connection is monitored, because it will carry a oneway. Returns false
-    /// if the peer has hung up.
+    /// Makes sure that the connection is monitored. Called before a oneway is sent on it. Returns
+    /// false if the peer has hung up.
     #[inline]
-    pub(crate) fn pin(&mut self) -> bool {
+    pub(crate) fn ensure_monitored(&mut self) -> bool {
         self.pinned_at = self.calls();
         match self.state.mode.load(Ordering::Acquire) {
             UNMONITORED => self.resume_pinned(),
@@ -400,7 +409,8 @@ impl MonitoredStream {
 impl Drop for MonitoredStream {
     fn drop(&mut self) {
         if let Some((shared, slot, generation)) = self.entry.take() {
-            // The kernel removes the descriptor when the last holder of the entry drops the stream.
+            // The kernel removes the descriptor from the epoll instance when the last holder of the
+            // entry drops the stream.
             let _: RetireResult<_> = shared.entries.retire(slot, generation);
         }
     }
@@ -433,7 +443,7 @@ pub(super) mod tests {
     use crate::policy::SyncScope;
     use crate::{Orb, clock};
 
-    /// A connection that only the test uses, and its peer.
+    /// A monitor with one connection, on which the test counts calls, and the connection's peer.
     struct MonitorFixture {
         monitor: HangupMonitor,
         monitored: MonitoredStream,
@@ -450,7 +460,8 @@ pub(super) mod tests {
             MonitorFixture { monitor, monitored, peer: listener.accept().unwrap().0 }
         }
 
-        /// Makes a fixture without a monitor thread; the test itself takes the samples.
+        /// Makes a fixture without a monitor thread. The test takes the samples by
+        /// [`look`](Self::look).
         fn alone(always: bool) -> Self {
             let fixture = Self::new(always);
             fixture.monitor.replace_thread();
@@ -461,8 +472,8 @@ pub(super) mod tests {
             &self.monitor.shared
         }
 
-        /// Returns the connection's mode. Checks that the epoll instance and the list of
-        /// unmonitored connections agree with the mode.
+        /// Returns the connection's mode. Asserts that the connection is in the epoll instance, or
+        /// else in the list of unmonitored connections, as the mode requires.
         fn state(&self) -> u8 {
             let unmonitored = self.shared().unmonitored.lock();
             let mode = self.monitored.state.mode.load(Ordering::Relaxed);
@@ -478,7 +489,7 @@ pub(super) mod tests {
             mode
         }
 
-        /// Makes calls that take `time` in total.
+        /// Counts `calls` calls, which take `time` in total.
         fn call(&mut self, calls: u32, time: Duration) {
             let begin = Monotonic::from_nanos(1_000_000_000);
             self.monitored.busy_since = begin;
@@ -489,16 +500,18 @@ pub(super) mod tests {
             clock::set(None);
         }
 
-        /// Does the monitor thread's work at the end of a period.
+        /// Takes the sample that the monitor's thread takes at the end of a period. Returns true if
+        /// unmonitored connections remain.
         fn look(&self) -> bool {
             self.shared().resume_idle(true)
         }
 
-        /// Waits until the monitor thread has done an action.
+        /// Waits until the monitor's thread has made `until` true. `what` describes this state in
+        /// the failure message.
         fn wait(&self, what: &str, until: impl Fn(&Self) -> bool) {
             let end = Monotonic::now() + Duration::from_secs(20);
             while !until(self) {
-                assert!(!end.is_past(), "not {what}");
+                assert!(!end.is_past(), "the connection must be {what} within 20 s");
                 thread::sleep(Duration::from_millis(1));
             }
         }
@@ -513,8 +526,8 @@ pub(super) mod tests {
             fixture.call(1, USAGE_PERIOD);
             assert_eq!(fixture.state(), UNMONITORED);
             assert!(fixture.shared().resume_idle(false));
-            // The calls before the suspension count as calls of this period, and so do the later
-            // ones.
+            // With 0 calls after the suspension, the connection stays unmonitored because the calls
+            // before the suspension count in this period.
             for calls in [0, IDLE_CALLS, 5 * BUSY_CALLS] {
                 fixture.call(calls, USAGE_PERIOD);
                 assert!(fixture.look());
@@ -547,42 +560,42 @@ pub(super) mod tests {
         fixture.call(BUSY_CALLS, USAGE_PERIOD);
         assert_eq!(fixture.state(), UNMONITORED);
         for _ in 0..3 {
-            assert!(fixture.monitored.pin());
+            assert!(fixture.monitored.ensure_monitored());
             fixture.call(ONEWAY_COOLDOWN_CALLS, USAGE_PERIOD);
             assert_eq!(fixture.state(), PINNED);
         }
         fixture.call(BUSY_CALLS, USAGE_PERIOD);
         assert_eq!(fixture.state(), MONITORED);
-        assert!(fixture.monitored.pin());
+        assert!(fixture.monitored.ensure_monitored());
         assert_eq!(fixture.state(), PINNED);
         fixture.call(ONEWAY_COOLDOWN_CALLS + 2 * BUSY_CALLS, USAGE_PERIOD);
         assert_eq!(fixture.state(), UNMONITORED);
     }
 
     #[test]
-    fn pin_detects_a_closed_peer() {
+    fn ensure_monitored_detects_a_closed_peer() {
         let mut fixture = MonitorFixture::alone(false);
         fixture.call(BUSY_CALLS, USAGE_PERIOD);
         fixture.peer.shutdown(Shutdown::Write).unwrap();
         wait_for_end(&fixture.peer);
         assert!(!fixture.monitored.has_hung_up());
-        assert!(!fixture.monitored.pin());
+        assert!(!fixture.monitored.ensure_monitored());
         assert!(fixture.monitored.has_hung_up());
     }
 
     #[test]
-    fn pin_detects_a_peer_that_closed_before_monitoring_resumed() {
+    fn ensure_monitored_detects_a_peer_that_closed_before_monitoring_resumed() {
         let mut fixture = MonitorFixture::alone(false);
         fixture.call(BUSY_CALLS, USAGE_PERIOD);
         fixture.peer.shutdown(Shutdown::Write).unwrap();
         wait_for_end(&fixture.peer);
         assert!(fixture.look() && !fixture.look());
         assert_eq!(fixture.state(), MONITORED);
-        assert!(!fixture.monitored.pin());
+        assert!(!fixture.monitored.ensure_monitored());
     }
 
-    /// Waits until the socket at the other end of `peer`, on this machine, is in the state
-    /// CLOSE_WAIT.
+    /// Waits until the socket that is connected to `peer` is in the state CLOSE_WAIT. Both sockets
+    /// are on this machine.
     pub(in crate::client) fn wait_for_end(peer: &TcpStream) {
         let (from, to) = (peer.peer_addr().unwrap().port(), peer.local_addr().unwrap().port());
         let here = u32::from_ne_bytes([127, 0, 0, 1]);
@@ -594,7 +607,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Reads a request of GIOP 1.2 and returns its id.
+    /// Reads a GIOP 1.2 request and returns its request id.
     fn request(stream: &mut TcpStream) -> u32 {
         let mut head = [0; 16];
         stream.read_exact(&mut head).unwrap();
@@ -645,7 +658,7 @@ pub(super) mod tests {
     fn always_monitored_connection_is_never_unmonitored() {
         let mut fixture = MonitorFixture::alone(true);
         fixture.call(9 * BUSY_CALLS, Duration::ZERO);
-        assert!(fixture.monitored.pin() && !fixture.look());
+        assert!(fixture.monitored.ensure_monitored() && !fixture.look());
         assert_eq!(fixture.state(), ALWAYS);
     }
 
@@ -658,7 +671,7 @@ pub(super) mod tests {
         drop(monitored);
         assert_eq!(peer.read(&mut [0]).unwrap(), 0, "the dropped connection must be closed");
         assert!(!monitor.shared.resume_idle(true));
-        assert!(monitor.shared.unmonitored.lock().is_empty() && monitor.shared.entries.is_empty());
+        assert!(monitor.shared.unmonitored.lock().is_empty() && !monitor.shared.entries.has_live_entries());
     }
 
     #[test]
@@ -666,11 +679,11 @@ pub(super) mod tests {
         let mut fixture = MonitorFixture::new(false);
         for _ in 0..2 {
             fixture.call(BUSY_CALLS, USAGE_PERIOD);
-            fixture.wait("watched", |fixture| fixture.state() == MONITORED);
+            fixture.wait("monitored", |fixture| fixture.state() == MONITORED);
             assert_eq!(
                 fixture.monitored.state.sampled_calls.load(Ordering::Relaxed),
                 fixture.monitored.calls(),
-                "it looked"
+                "the monitor's thread must sample the calls when it resumes monitoring"
             );
         }
         fixture.call(BUSY_CALLS, USAGE_PERIOD);

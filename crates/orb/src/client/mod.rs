@@ -1,9 +1,9 @@
 //! The client side: connections and their pools.
 //!
 //! `context` has the data that all calls of an ORB share. `pool` has the connections to one server
-//! for one priority band. `connection` and `multiplexed` are the two kinds of connections. This
-//! module does not use the types of references, POAs and lanes: it calls their layers through
-//! traits in `context`.
+//! for one priority band. `connection` is a connection that one call at a time uses, `multiplexed`
+//! a connection that several calls share. This module does not use the types of references, POAs
+//! and lanes: it calls their layers through the trait `UpperLayers` in `context`.
 
 pub(crate) mod backoff;
 pub(crate) mod connection;

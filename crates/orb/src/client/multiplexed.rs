@@ -1,8 +1,8 @@
 //! A multiplexed connection, which several calls use at the same time.
 //!
-//! A caller checks out the sending half, writes its request, and waits for the completion of its
-//! entry in the request table. A thread of the ORB (`reply_reader.rs`) reads the replies and
-//! completes the entries, in any order.
+//! A caller checks out the sending half, enters its request in the connection's table, writes the
+//! request, and waits until its entry has the reply. A thread of the ORB (`reply_reader.rs`) reads
+//! the replies, which may arrive in any order, and gives each to its entry.
 
 use std::io::{self, IoSlice};
 use std::ops::{Deref, DerefMut};
@@ -31,36 +31,36 @@ use crate::memory::{ByteBudget, MemoryShare};
 use crate::nested_wait;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
-/// Maximum number of requests of one connection that wait for their replies.
+/// Maximum number of requests in the table of one connection.
 const MAX_PENDING: u32 = 1 << 16;
-/// Maximum number of bytes that the reader thread reads from one connection before it reads other
-/// connections.
+/// Number of bytes after which the reader thread stops reading one connection and reads other
+/// connections. The last read may exceed the number.
 const MAX_READ_BYTES: usize = 256 << 10;
 
 /// A multiplexed connection, with the table of its outstanding requests.
 #[derive(Debug)]
-pub(crate) struct Multiplexed {
+pub(crate) struct MultiplexedConnection {
     stream: Box<dyn Stream>,
     endpoint: Endpoint,
     sending: CheckoutCell<SendHalf>,
-    /// Callers wait at this event count for the sending half.
+    /// The event count at which callers wait for the sending half.
     send_gate: Arc<EventCount>,
-    /// The outstanding requests. Callers of all priorities of a band take this lock, and so does
-    /// the reader.
+    /// The outstanding requests. The lock has priority inheritance, because the reader and callers
+    /// of all priorities in a band take it.
     requests: PiMutex<PendingTable>,
-    /// The receiving half, which only the reader thread uses.
+    /// The receiving half, which the reader thread checks out.
     reading: CheckoutCell<ReceiveHalf>,
-    /// True while the remainder of a message is still to be sent. Stored `Release` by the holder of
-    /// the sending half, loaded `Acquire` by any thread.
+    /// True while a message has been sent in part and its remainder waits. Stored `Release` by the
+    /// holder of the sending half, loaded `Acquire` by any thread.
     has_remainder: AtomicBool,
     registration: OnceLock<Registration>,
-    /// True if the connection has no priority band, or its band has been declared to the server.
-    /// Stored `Release` by the caller that declares the band, loaded `Acquire`.
+    /// True if the connection has no priority band, or if the server knows the connection's band.
+    /// Stored `Release` by the caller that declares the band, loaded `Acquire` by any caller.
     is_band_declared: AtomicBool,
     fork_generation: u64,
     /// The ORB's cache of memory for large messages.
     spares: RegionCache,
-    /// True while more than [`MIN_OWNED_BYTES`] bytes of an incomplete reply have arrived. Stored
+    /// True while incomplete replies need more than [`MIN_OWNED_BYTES`] bytes of memory. Stored
     /// `Release` by the reader, loaded `Acquire` by callers that cancel.
     is_mid_large_reply: AtomicBool,
 }
@@ -68,28 +68,31 @@ pub(crate) struct Multiplexed {
 /// The state of the sending half, which one caller at a time uses.
 #[derive(Debug)]
 pub(crate) struct SendHalf {
-    /// Memory of the last request, kept for the next request.
+    /// The memory in which the last request was written. The next request is written there, too.
     pub(crate) memory: Vec<u8>,
     /// The code sets announced to the server.
     pub(crate) announced: Option<CodeSets>,
-    /// The remainder of a message whose sender's deadline passed. It is sent before any other
-    /// message. `remainder_sent` is the number of its bytes that have been sent.
+    /// The bytes that were left of a message when its sender's deadline passed. The connection
+    /// sends them before any other message.
     remainder: Vec<u8>,
+    /// Number of bytes of `remainder` that have been sent.
     remainder_sent: usize,
-    /// The value of `remainder_sent` at the last check, and the time since which it has not
-    /// changed.
+    /// The value of `remainder_sent` at the last maintenance, and the time since which this value
+    /// has not changed.
     last_progress: Option<(usize, Monotonic)>,
 }
 
-/// Exclusive use of the sending half.
+/// Exclusive use of the sending half. The drop returns the half to the connection.
 pub(crate) struct SendGuard<'m> {
     sending: CheckoutGuard<'m, SendHalf>,
-    /// The guard is declared last, so that its drop runs after `sending` has been returned.
+    /// This field is the last, so that its drop runs after the drop of `sending` has returned the
+    /// half.
     _remainder: RemainderGuard<'m>,
 }
 
-/// A guard whose drop makes the reader send the remainder of a message when the transport has room.
-struct RemainderGuard<'m>(&'m Multiplexed);
+/// A guard whose drop asks the reader to send the remainder of a message when the transport has
+/// room.
+struct RemainderGuard<'m>(&'m MultiplexedConnection);
 
 impl Drop for RemainderGuard<'_> {
     fn drop(&mut self) {
@@ -116,21 +119,22 @@ impl DerefMut for SendGuard<'_> {
 #[derive(Debug)]
 struct PendingTable {
     waiting: RequestTable<Arc<PendingReply>>,
-    /// True once the fault of the server that ended the connection has been reported.
+    /// True after a caller has claimed the report of the protocol fault that ended the connection.
     is_fault_reported: bool,
-    /// True once the connection takes no more requests.
+    /// True after the connection has stopped accepting requests.
     is_closed: bool,
-    /// True if a request was entered after the last maintenance.
+    /// True if a request was entered since the last maintenance.
     is_used: bool,
     idle_since: Monotonic,
 }
 
-/// The outcome of reading.
+/// The outcome of reading a connection until it has no input, or until other connections must be
+/// read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadOutcome {
-    /// No bytes are left; the kernel will report the next ones.
+    /// All input has been read. Epoll will report further input.
     Drained,
-    /// The connection may have more input.
+    /// The connection may have more input, which epoll need not report again.
     More,
     /// The connection has ended.
     Closed,
@@ -140,7 +144,7 @@ pub(crate) enum ReadOutcome {
 struct ReceiveHalf {
     framer: Framer,
     received: ReceiveBuffer,
-    /// The connection's share of the ORB's memory for replies: 0 bytes while incomplete messages
+    /// The share of the ORB's memory for replies that incomplete messages use: 0 bytes while they
     /// need at most 64 KiB.
     share: MemoryShare,
 }
@@ -148,39 +152,42 @@ struct ReceiveHalf {
 /// A request that waits for its reply.
 #[derive(Debug)]
 pub(crate) struct PendingReply {
-    /// The state of the reply. The caller takes this lock, and so does the reader, briefly. The
-    /// lock has priority inheritance, because more urgent callers wait for the reader.
+    /// The state of the reply. The caller and the reader take this lock briefly. The lock has
+    /// priority inheritance, because a preempted caller that holds it would delay the reader, and
+    /// with the reader more urgent callers.
     state: PiMutex<State>,
     done: EventCount,
 }
 
 #[derive(Debug)]
 enum State {
-    /// The reply has not arrived. The field is the event descriptor of a caller that waits for
-    /// other events, too.
+    /// The reply has not arrived. The field is the descriptor to notify, if the caller waits for
+    /// other events and for the reply at the same time.
     Waiting(Option<Arc<EventFd>>),
+    /// The reply has arrived, or will not arrive.
     Done(Result<ReceivedReply, ReplyError>),
+    /// The caller has collected the outcome.
     Taken,
 }
 
-/// The reason why a request cannot be entered.
+/// The reason why a request cannot be entered in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegisterError {
     /// The connection has ended.
     Closed,
-    /// The maximum number of requests wait for their replies.
+    /// The table contains the maximum number of requests, all of which wait for replies.
     Full,
 }
 
-/// A reply and its bytes.
+/// A complete reply, with its bytes in memory that the connection does not use.
 #[derive(Debug)]
 pub(crate) struct ReceivedReply {
     pub(crate) header: Header,
     pub(crate) octets: Octets,
-    /// Positions at which GIOP 1.1 fragments begin.
+    /// Positions in `octets` at which GIOP 1.1 fragments begin.
     pub(crate) breaks: Vec<usize>,
-    /// The share of the ORB's memory for replies that a large reply holds until its caller has read
-    /// it.
+    /// The share of the ORB's memory for replies that a large reply uses. The share ends when the
+    /// reply is dropped.
     pub(crate) _share: Option<MemoryShare>,
 }
 
@@ -188,7 +195,7 @@ pub(crate) struct ReceivedReply {
 #[derive(Clone, Debug)]
 pub(crate) enum CloseCause {
     Io(io::ErrorKind),
-    /// The server broke the protocol, or sent CloseConnection or MessageError.
+    /// The server violated the protocol, or sent CloseConnection or MessageError.
     Fault(PeerFault),
     /// The ORB's memory for replies is exhausted.
     OverBudget(MemoryRefusal),
@@ -198,7 +205,7 @@ pub(crate) enum CloseCause {
 #[derive(Debug)]
 pub(crate) struct ReplyError {
     pub(crate) error: ExchangeError,
-    /// True if a part of the reply had arrived.
+    /// True if a part of the reply arrived before the failure.
     pub(crate) reply_begun: bool,
 }
 
@@ -218,15 +225,16 @@ impl From<CloseCause> for ExchangeError {
     }
 }
 
-impl Multiplexed {
-    /// Makes a multiplexed connection from a new stream.
+impl MultiplexedConnection {
+    /// Makes a multiplexed connection from a stream that has carried no request. Messages that
+    /// exceed 64 KiB take their memory from `spares`, and are charged to `replies`.
     pub(crate) fn new(
         stream: Box<dyn Stream>,
         endpoint: &Endpoint,
         (spares, replies): (&RegionCache, &Arc<ByteBudget>),
         is_band_declared: bool,
     ) -> Self {
-        let send_gate = Arc::new(EventCount::new("shared connection"));
+        let send_gate = Arc::new(EventCount::new("sending half of a connection"));
         let idle_since = Monotonic::from_nanos(0);
         let memory = Vec::with_capacity(1024);
         let sending =
@@ -234,10 +242,10 @@ impl Multiplexed {
         let waiting = RequestTable::new(ConnectionSide::Initiator, MAX_PENDING);
         let reading =
             ReceiveHalf { framer: Framer::new(), received: ReceiveBuffer::new(), share: MemoryShare::new(replies) };
-        Multiplexed {
+        MultiplexedConnection {
             stream,
             endpoint: endpoint.clone(),
-            sending: CheckoutCell::new("sending end", LockScope::Connection, sending)
+            sending: CheckoutCell::new("sending half of a connection", LockScope::Connection, sending)
                 .with_event_count(Arc::clone(&send_gate)),
             send_gate,
             requests: PiMutex::new(
@@ -245,7 +253,7 @@ impl Multiplexed {
                 LockScope::Connection,
                 PendingTable { waiting, is_fault_reported: false, is_closed: false, is_used: true, idle_since },
             ),
-            reading: CheckoutCell::new("replies", LockScope::Connection, reading),
+            reading: CheckoutCell::new("receiving half of a connection", LockScope::Connection, reading),
             has_remainder: AtomicBool::new(false),
             registration: OnceLock::new(),
             is_band_declared: AtomicBool::new(is_band_declared),
@@ -260,13 +268,13 @@ impl Multiplexed {
         let _ = self.registration.set(registration);
     }
 
-    /// Returns true if the connection's band must still be declared.
+    /// Returns true if the band must be declared to the server before the first request.
     pub(crate) fn needs_band_declaration(&self) -> bool {
         !self.is_band_declared.load(Ordering::Acquire)
     }
 
-    /// Records that the band needs no declaration any more: the server knows it, or does not
-    /// support bands. Two threads may call this method concurrently.
+    /// Records that the server knows the connection's band, or does not support bands. Two threads
+    /// may call this method at the same time, because both may declare the band.
     pub(crate) fn set_band_declared(&self) {
         self.is_band_declared.store(true, Ordering::Release);
     }
@@ -279,13 +287,13 @@ impl Multiplexed {
         &*self.stream
     }
 
-    /// Returns true if the connection takes further requests.
+    /// Returns true if the connection accepts further requests.
     pub(crate) fn is_open(&self) -> bool {
         !self.requests.lock().is_closed
     }
 
-    /// Checks out the sending half for one request. Returns `None` if the half was in use until
-    /// `deadline`.
+    /// Checks out the sending half for one request. Waits for the half until `deadline`. Returns
+    /// `None` if other callers used it until then.
     pub(crate) fn sender(&self, deadline: Option<Monotonic>) -> Option<SendGuard<'_>> {
         self.try_sender().or_else(|| self.send_gate.wait(deadline, || self.try_sender()))
     }
@@ -294,7 +302,7 @@ impl Multiplexed {
         self.sending.try_checkout().map(|sending| SendGuard { sending, _remainder: RemainderGuard(self) })
     }
 
-    /// Enters a request in the table.
+    /// Enters a request in the table. Returns the request's id, and the entry that gets the reply.
     pub(crate) fn register(&self) -> Result<(u32, Arc<PendingReply>), RegisterError> {
         let state = PiMutex::new("reply", LockScope::Connection, State::Waiting(None));
         let pending = Arc::new(PendingReply { state, done: EventCount::new("reply") });
@@ -305,8 +313,8 @@ impl Multiplexed {
         requests.is_used = true;
         match requests.waiting.insert(Arc::clone(&pending)) {
             Ok(id) => Ok((id, pending)),
-            // The table is full, partly with abandoned requests that the server has not answered.
-            // The connection takes no more requests, and the caller uses another connection.
+            // The table is full, and contains abandoned requests that the server has not answered.
+            // The connection accepts no more requests, and the caller uses another connection.
             Err(_) if requests.waiting.abandoned_count() > 0 => {
                 requests.is_closed = true;
                 Err(RegisterError::Closed)
@@ -315,30 +323,33 @@ impl Multiplexed {
         }
     }
 
-    /// Removes a request that gets no reply, because it was not sent or is a oneway.
+    /// Removes a request from the table, because it was not sent or is a oneway.
     pub(crate) fn unregister(&self, id: u32) {
         let request = self.requests.lock().waiting.remove(id);
         drop(request);
     }
 
-    /// Abandons the reply to a request. The reply may still arrive.
+    /// Abandons a request that was sent. Its id stays in the table, so that the reader can skip a
+    /// reply that arrives later.
     pub(crate) fn abandon(&self, id: u32) {
         let request = self.requests.lock().waiting.abandon(id);
         drop(request);
     }
 
-    /// Returns true at the first call. The caller then reports the fault that ended the connection.
+    /// Returns true at the first call. The caller that gets true reports the protocol fault that
+    /// ended the connection.
     #[cold]
     pub(crate) fn claim_fault_report(&self) -> bool {
         !std::mem::replace(&mut self.requests.lock().is_fault_reported, true)
     }
 
-    /// Sends a complete message until `deadline`.
+    /// Sends a complete message, or `fragments`, the message cut into fragments. Waits until
+    /// `deadline` for the transport.
     ///
     /// # Errors
-    /// The part of the message that was sent, and the reason why sending stopped. If the deadline
-    /// passes after a part was sent, the remainder is sent later, because other calls use the
-    /// connection. The message then counts as sent.
+    /// How much of the message was sent, and the reason why sending stopped. If the deadline passes
+    /// after a part was sent, the connection sends the remainder later, because other calls need
+    /// the connection. In this case the error says that the whole message was sent.
     pub(crate) fn send(
         &self,
         sender: &mut SendGuard<'_>,
@@ -352,7 +363,7 @@ impl Multiplexed {
                 list[0] = IoSlice::new(fragments);
                 &mut list[..1]
             }
-            None => message.gather(&mut list, IoSlice::new),
+            None => message.gather_slices(&mut list, IoSlice::new),
         };
         let mut bytes_sent = BytesSent::None;
         let wait = deadline.map_or(Wait::Block, Wait::Until);
@@ -377,13 +388,14 @@ impl Multiplexed {
         Ok(())
     }
 
-    /// Queues the remainder of a message of which a part was sent.
+    /// Queues the bytes that are left of a message that was sent in part.
     #[cold]
     fn queue_remainder<'o>(&self, sender: &mut SendGuard<'_>, left: impl Iterator<Item = &'o [u8]>) {
         left.for_each(|octets| sender.remainder.extend_from_slice(octets));
         self.has_remainder.store(true, Ordering::Release);
     }
 
+    /// Sends the queued remainder of an earlier message, if there is one.
     fn send_remainder(&self, sender: &mut SendGuard<'_>, wait: Wait) -> io::Result<()> {
         if sender.remainder.is_empty() {
             return Ok(());
@@ -406,16 +418,19 @@ impl Multiplexed {
         Ok(())
     }
 
-    /// Sends the remainder of a message, because the transport has room. If the sending half is in
-    /// use, its user sends the remainder.
+    /// Sends the remainder of a message. The reader calls this method when the transport has room.
+    /// If a caller has checked the sending half out, this caller sends the remainder.
     #[cold]
     pub(super) fn resume_sending(&self) {
         if let Some(mut sender) = self.try_sender() {
-            // A failure closes the sending half; the reader then finds the end of the connection.
+            // The error needs no handling: the failure has closed the sending half, and the reader
+            // will notice the end of the connection.
             let _ = self.send_remainder(&mut sender, Wait::Now);
         }
     }
 
+    /// Sets whether epoll tells the reader that the transport has room. If this fails, closes the
+    /// sending half, because the remainder would never be sent.
     #[cold]
     fn watch_writable(&self, wanted: bool) {
         let watched = self
@@ -428,8 +443,9 @@ impl Multiplexed {
         }
     }
 
-    /// Sends a CancelRequest for the request `id`. The message is only a hint, so it is sent only
-    /// if the transport has room for it.
+    /// Abandons the request `id` and sends a CancelRequest for it. The server may ignore a
+    /// CancelRequest, so the message is dropped if the transport has no room. If a large reply is
+    /// incomplete and no other call waits, closes the connection instead of sending.
     pub(crate) fn cancel(&self, id: u32, version: corelane_wire::Version) {
         self.abandon(id);
         if self.is_mid_large_reply.load(Ordering::Acquire) && self.close_if_unused() {
@@ -450,9 +466,10 @@ impl Multiplexed {
         }
     }
 
-    /// Closes the connection if it was unused for the time `idle`, or if the server read nothing of
-    /// a remainder for this time. The time is measured in steps of the maintenance period. Also
-    /// frees memory of large requests. Returns true if the connection has ended.
+    /// Closes the connection if no call used it for the time `idle`, or if the transport accepted
+    /// nothing of a remainder for this time. The time is measured in steps of the maintenance
+    /// period. Otherwise frees the memory of large requests. Returns true if the connection has
+    /// ended.
     #[cold]
     pub(crate) fn run_maintenance(&self, now: Monotonic, idle: Duration) -> bool {
         if self.is_send_stalled(now, idle) {
@@ -476,7 +493,7 @@ impl Multiplexed {
             }
             return false;
         }
-        // A caller that is about to enter a request finds the table closed and takes another
+        // A caller that registers a request after this line gets an error and uses another
         // connection.
         requests.is_closed = true;
         drop(requests);
@@ -485,7 +502,8 @@ impl Multiplexed {
     }
 
     fn is_send_stalled(&self, now: Monotonic, time: Duration) -> bool {
-        // If the sending half is in use, its user sends the remainder, so sending is not stalled.
+        // If a caller has checked the sending half out, it sends the remainder, so sending is not
+        // stalled.
         let Some(mut sender) = self.try_sender().filter(|_| self.has_remainder.load(Ordering::Acquire)) else {
             return false;
         };
@@ -498,18 +516,19 @@ impl Multiplexed {
         }
     }
 
-    /// Closes the sending half, because nothing can follow an incomplete message. The reader still
-    /// reads the server's last messages, above all CloseConnection, and then ends the waiting
-    /// requests.
+    /// Closes the sending direction of the connection, because no message can follow an incomplete
+    /// one. The reader continues to read, because the server may have sent CloseConnection. At the
+    /// end of the input the reader ends the waiting requests.
     #[cold]
     fn close_send_half(&self) {
         self.requests.lock().is_closed = true;
         self.stream.shutdown(ShutdownMode::Write);
     }
 
-    /// Reads the bytes that have arrived, and completes the requests that have replies.
+    /// Reads the bytes that have arrived, and completes the requests whose replies are complete.
+    /// Returns after [`MAX_READ_BYTES`] even if more bytes are there.
     pub(crate) fn read_replies(&self, limits: &Limits) -> ReadOutcome {
-        // Only one thread reads at a time.
+        // Another thread is reading, so this call need not read.
         let Some(mut reading) = self.reading.try_checkout() else { return ReadOutcome::Drained };
         let read = self.read_burst(&mut reading, limits);
         read.unwrap_or_else(|lost| {
@@ -520,7 +539,7 @@ impl Multiplexed {
         })
     }
 
-    /// Reads until no input is left, or until other connections must have a turn.
+    /// Reads until no input is left, or until [`MAX_READ_BYTES`] have been read.
     fn read_burst(&self, reading: &mut ReceiveHalf, limits: &Limits) -> Result<ReadOutcome, CloseCause> {
         let mut read = 0;
         loop {
@@ -565,7 +584,8 @@ impl Multiplexed {
         }
     }
 
-    /// Charges the memory of incomplete messages to the ORB's memory for replies.
+    /// Charges the memory of incomplete messages to the ORB's memory for replies, if it exceeds 64
+    /// KiB.
     #[cold]
     fn account_memory(&self, reading: &mut ReceiveHalf) -> Result<(), CloseCause> {
         let ReceiveHalf { framer, received, share } = reading;
@@ -609,37 +629,39 @@ impl Multiplexed {
         drop(requests);
         match answered {
             ReplyMatch::Matched(pending) => pending.complete(Ok(arrived)),
-            // A reply to an abandoned call is skipped.
+            // No call waits for the reply, so it is dropped.
             ReplyMatch::Abandoned => {}
             ReplyMatch::Unknown => return Err(CloseCause::Fault(PeerFault::Unexpected(header.kind))),
         }
         Ok(())
     }
 
-    /// Closes the connection and ends every waiting request.
+    /// Closes the connection and ends every waiting request with the error `lost`. No part of a
+    /// reply counts as arrived.
     #[cold]
     pub(crate) fn close(&self, lost: &CloseCause) {
         self.close_with(lost, |_| false);
     }
 
-    /// Closes the connection if no request waits for a reply, because the current message would
-    /// stay in memory without a caller to read it. Returns true if the connection was closed.
+    /// Closes the connection if no request waits for a reply, and returns true if it did. Called
+    /// when the request of an incomplete large reply was abandoned, because the arrived part would
+    /// stay in memory.
     #[cold]
     fn close_if_unused(&self) -> bool {
         let mut requests = self.requests.lock();
         if requests.waiting.has_waiting() {
             return false;
         }
-        // The flag is set under the lock, so that a caller that is about to register takes another
-        // connection.
+        // The flag is set under the lock, so that no caller can register a request between the
+        // check and the close.
         requests.is_closed = true;
         drop(requests);
         self.stream.shutdown(ShutdownMode::Both);
         true
     }
 
-    /// Closes the connection and ends every waiting request. `has_begun` is true for a request if a
-    /// part of its reply has arrived.
+    /// Closes the connection and ends every waiting request with the error `lost`. `has_begun`
+    /// returns true for the id of a request if a part of its reply has arrived.
     #[cold]
     fn close_with(&self, lost: &CloseCause, has_begun: impl Fn(u32) -> bool) {
         let mut requests = self.requests.lock();
@@ -654,8 +676,9 @@ impl Multiplexed {
 }
 
 impl ReceiveHalf {
-    /// Takes the message of `length` bytes at the front of the buffer. A large message keeps the
-    /// buffer, and the bytes behind it move to a new buffer.
+    /// Takes the message of `length` bytes at the front of the buffer. A message of at most 64 KiB
+    /// is copied. A larger message takes the buffer with it, and the bytes behind the message move
+    /// to a new buffer.
     fn take(&mut self, length: usize) -> Result<Octets, CloseCause> {
         if length <= MIN_OWNED_BYTES {
             let octets = Octets::copy_from(&self.received.unread()[..length]);
@@ -667,18 +690,19 @@ impl ReceiveHalf {
         Ok(std::mem::replace(&mut self.received, rest).into_octets())
     }
 
-    /// Stops reading, and frees the memory of received data.
+    /// Frees the memory of received data, after the connection has been closed.
     #[cold]
     fn drop_received(&mut self) {
         (self.received, self.framer) = (ReceiveBuffer::new(), Framer::new());
-        // Setting a smaller share cannot fail.
+        // Setting a share to 0 needs no memory, so it cannot fail.
         let _ = self.share.set(0);
     }
 }
 
-impl Drop for Multiplexed {
+impl Drop for MultiplexedConnection {
     fn drop(&mut self) {
-        // In a forked child the connection still belongs to the parent.
+        // In a forked child process this object is a copy, and the parent process uses the
+        // connection.
         if corelane_sys::process::fork_generation() == self.fork_generation {
             self.stream.shutdown(ShutdownMode::Both);
         }
@@ -686,6 +710,7 @@ impl Drop for Multiplexed {
 }
 
 impl PendingReply {
+    /// Sets the outcome, unless it is already set, and wakes the caller.
     fn complete(&self, outcome: Result<ReceivedReply, ReplyError>) {
         let mut state = self.state.lock();
         let State::Waiting(bell) = &mut *state else { return };
@@ -703,13 +728,21 @@ impl PendingReply {
         !matches!(*self.state.lock(), State::Waiting(_))
     }
 
+    /// Waits until `deadline` for the reply and takes it. If the pool's
+    /// [`NestedWait`](crate::NestedWait) permits it, the thread runs requests of its lane while it
+    /// waits.
+    ///
+    /// # Errors
+    /// The reason why there is no reply: the deadline, a cancellation by `canceller`, or the end of
+    /// the connection.
     pub(crate) fn wait(
         &self,
         deadline: Option<Monotonic>,
         canceller: Option<&Canceller>,
     ) -> Result<ReceivedReply, ReplyError> {
         nested_wait::release_dedicated_connection();
-        // Without a free descriptor the caller waits only for the reply.
+        // If no event descriptor can be made, the caller waits for the reply alone: it runs no
+        // other requests and cannot be cancelled.
         if (nested_wait::dispatches_while_waiting() || canceller.is_some())
             && let Ok(Some(bell)) = self.reply_event()
         {
@@ -723,20 +756,20 @@ impl PendingReply {
         }
         match std::mem::replace(&mut *self.state.lock(), State::Taken) {
             State::Done(outcome) => outcome,
-            // `Taken`: another call has already taken the reply.
+            // `Waiting`: the deadline has passed. `Taken`: the reply was taken before.
             State::Waiting(_) | State::Taken => Err(ExchangeError::TimedOut.into()),
         }
     }
 
-    /// Makes a descriptor that becomes readable when the reply arrives. Returns `None` if the reply
-    /// has already arrived.
+    /// Makes an event descriptor that becomes readable when the outcome is set. Returns `None` if
+    /// it is already set.
     fn reply_event(&self) -> io::Result<Option<Arc<EventFd>>> {
         let made = Arc::new(EventFd::new()?);
         Ok(self.notify_on_reply(&made).then_some(made))
     }
 
-    /// Notifies `bell` when the reply arrives; `bell` replaces an earlier descriptor. Returns false
-    /// if the reply has already arrived.
+    /// Makes the reader notify `bell` when the outcome is set. `bell` replaces a descriptor that an
+    /// earlier call of this method set. Returns false if the outcome is already set.
     pub(crate) fn notify_on_reply(&self, bell: &Arc<EventFd>) -> bool {
         match &mut *self.state.lock() {
             State::Waiting(waiting) => {
@@ -757,7 +790,8 @@ mod tests {
     use super::*;
     use crate::priority_inheritance::inherits_priority;
 
-    /// A server that replies without end, to requests in the order of their ids.
+    /// A stream on which replies arrive without end. Their request ids count up from the value in
+    /// the field.
     #[derive(Debug)]
     struct Endless(AtomicU32);
 
@@ -799,7 +833,7 @@ mod tests {
     fn endless_sender_does_not_starve_other_connections() {
         let calls = 40_000;
         let first = 1 << 17;
-        let connection = Multiplexed::new(
+        let connection = MultiplexedConnection::new(
             Box::new(Endless(first.into())),
             &Endpoint::tcp("127.0.0.1", 1),
             (&RegionCache::new(), &unbounded()),
@@ -807,20 +841,22 @@ mod tests {
         );
         let ids: Vec<u32> = (0..calls).map(|_| connection.register().unwrap().0).collect();
         assert_eq!(ids[0], first);
-        // The replies belong to abandoned calls.
+        // The calls are abandoned, so the first 40,000 replies are dropped. Without the limit of
+        // bytes, the first `read_replies` would read all of them and return `Closed`.
         ids.into_iter().for_each(|id| connection.abandon(id));
         for _ in 0..3 {
             assert_eq!(connection.read_replies(&Limits::DEFAULT), ReadOutcome::More);
         }
-        // The next replies belong to no call.
+        // The following replies have ids of no call, which is a protocol fault.
         assert_eq!(connection.read_replies(&Limits::DEFAULT), ReadOutcome::Closed);
         assert!(!connection.is_open());
     }
 
-    /// A large part of a reply has arrived, and the call that waited for it was abandoned.
+    /// The test sets the flag for a large incomplete reply, then cancels both calls. If `cancel`
+    /// ignored the flag, the connection would stay open.
     #[test]
     fn large_abandoned_reply_closes_the_connection_if_no_call_waits() {
-        let connection = Multiplexed::new(
+        let connection = MultiplexedConnection::new(
             Box::new(Endless(0.into())),
             &Endpoint::tcp("127.0.0.1", 1),
             (&RegionCache::new(), &unbounded()),
@@ -838,7 +874,7 @@ mod tests {
 
     #[test]
     fn connection_full_of_abandoned_requests_closes() {
-        let connection = Multiplexed::new(
+        let connection = MultiplexedConnection::new(
             Box::new(Endless(0.into())),
             &Endpoint::tcp("127.0.0.1", 1),
             (&RegionCache::new(), &unbounded()),
@@ -851,12 +887,12 @@ mod tests {
         assert!(!connection.is_open());
     }
 
-    /// Callers may have any priority of a band. A caller that is preempted while it holds the table
-    /// or its reply inherits the priority of the threads that wait for it.
+    /// Callers of several priorities use one connection. Each lock must lend its holder the
+    /// priority of a waiting thread: with an ordinary mutex, `inherits_priority` returns false.
     #[test]
     fn table_and_reply_locks_inherit_priority() {
         let connection = || {
-            Arc::new(Multiplexed::new(
+            Arc::new(MultiplexedConnection::new(
                 Box::new(Endless(0.into())),
                 &Endpoint::tcp("127.0.0.1", 1),
                 (&RegionCache::new(), &unbounded()),

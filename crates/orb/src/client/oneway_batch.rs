@@ -1,9 +1,10 @@
-//! Buffering of oneways on their connections, so that several are sent together
-//! ([`SyncScope::None`](crate::SyncScope::None)).
+//! Oneway batches: oneways with [`SyncScope::None`](crate::SyncScope::None) wait in a buffer of
+//! their connection, and several are sent together.
 //!
-//! A buffer is sent when it would exceed its maximum size, before any other message of the
-//! connection, or when its delay has passed. A connection with buffered oneways is on a list, from
-//! which the hang-up monitor's thread sends the buffers whose delay has passed.
+//! A buffer is sent when the next oneway would exceed its maximum size, when another message is
+//! sent on the connection, or when its delay has passed. A list contains the connections with
+//! buffered oneways. The hang-up monitor's thread sends the buffers on this list whose delay has
+//! passed.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -26,20 +27,21 @@ pub(crate) struct PendingBatches {
 struct PendingBatch {
     due: Monotonic,
     slot: Weak<PoolSlot>,
-    /// The function [`send`]. Only [`PendingBatches::add`] names the function, so the linker drops
-    /// it from programs whose clients do not buffer oneways.
+    /// The function [`send`]. [`PendingBatches::add`] is the only function that names it, so the
+    /// linker drops `send` from programs that never buffer oneways.
     send: SendBatch,
 }
 
 type SendBatch = fn(&Weak<PoolSlot>, Monotonic, Duration, bool, &Events) -> Option<Monotonic>;
 
 /// Sends the buffered oneways of a slot's connection if they are due or `all` is true. Returns the
-/// time at which the buffer is due next; `None` if it is empty.
+/// time at which to call this function again, or `None` if the buffer is empty or its connection is
+/// gone.
 fn send(slot: &Weak<PoolSlot>, now: Monotonic, delay: Duration, all: bool, events: &Events) -> Option<Monotonic> {
     let slot = slot.upgrade()?;
     let sent = match slot.try_checkout_for_maintenance() {
-        // A caller has checked the connection out. Its message is sent behind the buffered oneways,
-        // or is buffered too.
+        // A caller has checked the connection out. It sends the buffered oneways before its
+        // message, or adds its oneway to them.
         None => Ok(Some(now + delay)),
         Some(mut slot) => slot.as_deref_mut()?.flush_oneways(now, if all { Duration::ZERO } else { delay }),
     };
@@ -51,11 +53,12 @@ fn send(slot: &Weak<PoolSlot>, now: Monotonic, delay: Duration, all: bool, event
 
 impl PendingBatches {
     pub(crate) fn new(delay: Duration) -> Self {
-        PendingBatches { list: Mutex::new("connections that hold oneways", LockScope::Orb, Vec::new()), delay }
+        PendingBatches { list: Mutex::new("connections with buffered oneways", LockScope::Orb, Vec::new()), delay }
     }
 
-    /// Lists the connection of a slot when it buffers its first message. Returns true if the list
-    /// was empty; the caller then wakes the thread that flushes the list.
+    /// Adds the connection of a slot to the list, when it buffers its first oneway. Returns true if
+    /// the list was empty. The caller must then wake the hang-up monitor's thread, which flushes
+    /// the list.
     #[cold]
     pub(crate) fn add(&self, slot: Weak<PoolSlot>) -> bool {
         let mut list = self.list.lock();
@@ -64,7 +67,7 @@ impl PendingBatches {
     }
 
     /// Sends the buffers that are due at `now`, or every buffer if `all` is true. Returns the time
-    /// at which the next buffer is due.
+    /// at which to call this method again, or `None` if the list is empty.
     #[cold]
     pub(crate) fn flush(&self, now: Monotonic, all: bool, events: &Events) -> Option<Monotonic> {
         let mut list = std::mem::take(&mut *self.list.lock());
@@ -92,8 +95,9 @@ mod tests {
     use crate::policy::SyncScope;
     use crate::{OnewayBatch, Orb};
 
-    /// A later oneway stays on its connection: on another connection it would overtake the oneways
-    /// that are being sent.
+    /// While a batch is flushed, the next oneway of the caller must wait for its connection. On
+    /// another connection it would overtake the oneways of the batch. If the caller did not wait,
+    /// the client would open a second connection.
     #[test]
     fn oneways_stay_on_their_connection_while_its_batch_is_flushed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -105,7 +109,7 @@ mod tests {
         std::thread::scope(|scope| {
             let acceptor = &listener;
             scope.spawn(|| io::copy(&mut acceptor.accept().unwrap().0, &mut io::sink()).unwrap());
-            // The ORB and the object are dropped with this scope, so that the reading thread ends
+            // The ORB and the object are dropped with this closure, so that the reading thread ends
             // even if an assertion fails.
             let (_orb, object) = (orb, object);
             for _ in 0..200_000 {
@@ -113,7 +117,7 @@ mod tests {
             }
             listener.set_nonblocking(true).unwrap();
             let other = listener.accept().unwrap_err();
-            assert_eq!(other.kind(), io::ErrorKind::WouldBlock, "the client opened a second connection");
+            assert_eq!(other.kind(), io::ErrorKind::WouldBlock, "the client must not open a second connection");
         });
     }
 }

@@ -1,8 +1,9 @@
 //! A pool of connections to one server, which calls check out exclusively.
 //!
 //! A call checks a connection out with one compare-and-swap, writes its request, reads its reply,
-//! and returns the connection. Two callers never share a connection, so no call waits for another
-//! call's reply. When all connections are in use, a caller waits for one until its deadline.
+//! and returns the connection. When all connections are in use, a caller waits until its deadline
+//! for one to be returned, or uses the pool's multiplexed connection
+//! ([`ConnectionPoolExhaustedAction`](crate::ConnectionPoolExhaustedAction)).
 
 use std::cell::Cell;
 use std::io;
@@ -19,7 +20,7 @@ use corelane_sys::process;
 use super::connection::{BufferResult, ClientConnection, PoolSlot};
 use super::context::ClientContext;
 use super::hangup_monitor::HangupHandler;
-use super::multiplexed::Multiplexed;
+use super::multiplexed::MultiplexedConnection;
 use super::try_order::{Attempts, BRIEF_ATTEMPT, MAX_TRIED, TryOrder};
 use crate::orb_context::OrbContext;
 use crate::policy::CallDeadline;
@@ -28,38 +29,39 @@ use crate::rt::protocol::SocketSettings;
 use crate::thread_context::PriorityBoost;
 
 /// Maximum time for which a caller waits while its connection is under maintenance. The maintenance
-/// takes microseconds, but its thread has a low priority and may be preempted.
+/// of a connection takes microseconds, but the maintenance thread has a low priority and may be
+/// preempted.
 const MAX_MAINTENANCE_WAIT: Duration = if cfg!(test) { Duration::from_secs(60) } else { Duration::from_millis(20) };
 
-/// The connections of one priority band to one server.
+/// The client's connections to one server for one priority band.
 #[derive(Debug)]
 pub(crate) struct ConnectionPool {
-    /// Addresses of the server from one profile, in the profile's order.
+    /// Addresses of the server, in the order of the profile that contains them.
     endpoints: Arc<[Endpoint]>,
     sockets: SocketSettings,
     slots: Vec<Arc<PoolSlot>>,
-    /// Index of the first slot that has never held a connection. Callers raise it by `fetch_max`
-    /// (`AcqRel`) and load it `Acquire`.
+    /// Number of slots, from index 0, that a caller has used at least once. Callers raise the
+    /// number by `fetch_max` (`AcqRel`) and load it `Acquire`.
     used: AtomicUsize,
-    /// The last sample of each slot. Only the maintenance thread uses the samples.
+    /// The maintenance thread's last sample of each used slot.
     usage_samples: Mutex<Vec<UsageSample>>,
-    /// Callers wait here when every slot is in use or under maintenance.
+    /// The event count at which callers wait when every slot is in use or under maintenance.
     slot_returned: Arc<EventCount>,
     band: ConnectionBand,
-    /// The multiplexed connection. Callers wait at `multiplexed_ready` while a thread makes the
-    /// connection.
+    /// The state of the pool's multiplexed connection.
     multiplexed: PiMutex<MultiplexedState>,
+    /// The event count at which callers wait while a thread makes the multiplexed connection.
     multiplexed_ready: EventCount,
-    /// Index of the endpoint that answered last. `Relaxed`.
+    /// Index of the endpoint to which the pool connected last. Stored and loaded `Relaxed`.
     last_answered: AtomicUsize,
 }
 
-/// A sample of a slot's use, which the maintenance thread took.
+/// A sample of a slot's use count, taken by the maintenance thread.
 #[derive(Debug)]
 struct UsageSample {
-    /// Number of uses of the slot.
+    /// The slot's use count at the sample.
     uses: u32,
-    /// Time since which the slot is known to be unused.
+    /// Time of the first sample with this use count. The slot has not been used since then.
     unused_since: Monotonic,
 }
 
@@ -69,34 +71,37 @@ enum MultiplexedState {
     None,
     /// A thread is making the connection.
     Connecting,
-    Open(Arc<Multiplexed>),
+    Open(Arc<MultiplexedConnection>),
 }
 
-/// Exclusive use of a connection by the calling thread. The drop returns the connection to the
-/// pool.
+/// Exclusive use of a connection by one call. The drop returns the connection to the pool.
 pub(crate) struct Checkout<'p> {
-    /// The slot, borrowed if the pool outlives the checkout, which saves a reference count. It is
-    /// empty before connecting and after [`discard`](Self::discard).
+    /// The slot of the connection. If the pool outlives the checkout, the slot is borrowed, which
+    /// saves counting a reference. The slot is empty before the connection is made and after
+    /// [`discard`](Self::discard).
     slot: ArcCheckoutGuard<'p, Option<Box<ClientConnection>>>,
 }
 
-/// Returns a predicate that is true if a slot's connection accepts a request at once.
+/// Returns a predicate on slots: [`ClientConnection::accepts_request`] of the slot's connection,
+/// false for an empty slot.
 #[inline]
 fn accepts_request(min_connection_id: u64, awaits: bool) -> impl Fn(&mut Option<Box<ClientConnection>>) -> bool {
     move |slot| slot.as_mut().is_some_and(|connection| connection.accepts_request(min_connection_id, awaits))
 }
 
 thread_local! {
-    /// Index of the slot that this thread used last in any pool, where its next search begins.
+    /// Index of the slot that this thread used last, in any pool. The thread's next search begins
+    /// at this index.
     static LAST_SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The reason why a caller gets no connection.
 #[derive(Debug)]
 pub(crate) enum AcquireError {
-    /// All connections are in use, and none was returned in time.
+    /// All connections that the maximum permits are in use, and none was returned before the
+    /// deadline.
     AllBusy,
-    /// Connecting failed at every address; the field is the last failure.
+    /// Connecting failed at every address. The field is the last error.
     ConnectFailed(io::Error),
     /// The deadline passed while connecting.
     TimedOut,
@@ -112,9 +117,9 @@ impl ConnectionPool {
             )
         };
         let slots = (0..max.max(1)).map(slot).collect();
-        let usage_samples = Mutex::new("looks at a pool's slots", LockScope::Orb, Vec::new());
-        let multiplexed = PiMutex::new("shared connection of a pool", LockScope::Lane, MultiplexedState::None);
-        let multiplexed_ready = EventCount::new("shared connection");
+        let usage_samples = Mutex::new("usage samples of a pool", LockScope::Orb, Vec::new());
+        let multiplexed = PiMutex::new("multiplexed connection of a pool", LockScope::Lane, MultiplexedState::None);
+        let multiplexed_ready = EventCount::new("multiplexed connection of a pool");
         let (used, last_answered) = (AtomicUsize::new(0), AtomicUsize::new(0));
         ConnectionPool {
             endpoints,
@@ -130,7 +135,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Makes the calling thread begin its next search at the first slot, as a new thread does.
+    /// Makes the calling thread begin its next search at the first slot.
     #[cfg(test)]
     pub(crate) fn forget_last_slot() {
         LAST_SLOT.set(0);
@@ -144,9 +149,9 @@ impl ConnectionPool {
         self.band
     }
 
-    /// Checks out an idle connection with at least the id `min_connection_id` and no outstanding
-    /// late reply. `awaits` is true if the request wants a reply. If the caller's last connection
-    /// is under maintenance, waits until the maintenance ends, at most until `due`.
+    /// Checks out an idle connection that [accepts a request](ClientConnection::accepts_request).
+    /// The checkout keeps its slot alive. If the caller's last connection is under maintenance,
+    /// waits until the maintenance ends, at most until `due`.
     pub(crate) fn take_idle(
         &self,
         min_connection_id: u64,
@@ -156,16 +161,17 @@ impl ConnectionPool {
         self.find_slot(PoolSlot::try_checkout_owned, accepts_request(min_connection_id, awaits), Some(due))
     }
 
-    /// Checks out an idle connection as [`take_idle`](Self::take_idle) does, but accepts any id,
-    /// and borrows the pool.
+    /// Checks out an idle connection of any id that accepts a request. The checkout borrows the
+    /// pool. If the caller's last connection is under maintenance, waits until the maintenance
+    /// ends, at most until `due`.
     #[inline]
     pub(crate) fn borrow_idle(&self, awaits: bool, due: CallDeadline) -> Option<Checkout<'_>> {
         self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, awaits), Some(due))
     }
 
-    /// Takes an idle slot for which `wanted` returns true. During the search, closes connections
-    /// whose peers have hung up. With `due`, waits for the caller's last slot if this slot is under
-    /// maintenance.
+    /// Takes an idle slot for which `wanted` returns true, by the checkout function `take`. Closes
+    /// unusable connections that the search meets. If `due` is set and the caller's last slot is
+    /// under maintenance, waits for this slot, at most until `due`.
     #[inline]
     fn find_slot<'p, 'k>(
         &'p self,
@@ -195,11 +201,12 @@ impl ConnectionPool {
         None
     }
 
-    /// Waits for the end of a slot's maintenance and takes the slot. On another connection the
-    /// caller's request would overtake the oneways that it sent on the slot's connection.
+    /// Waits for the end of a slot's maintenance and takes the slot. If the caller used another
+    /// connection, its request could overtake the oneways that it sent on the slot's connection.
     ///
-    /// Returns `None` if the caller must take another slot: a caller with a real-time priority,
-    /// which must not wait for a thread of lower priority, or if another caller has this slot.
+    /// Returns `None` if the caller must take another slot: at `due`, after
+    /// [`MAX_MAINTENANCE_WAIT`], if another caller has checked this slot out, and always for a
+    /// caller with a real-time priority, which must not wait for the maintenance thread.
     #[cold]
     fn wait_for_maintenance<'p, S>(
         &self,
@@ -213,8 +220,8 @@ impl ConnectionPool {
         let now = Monotonic::now();
         let until = match due {
             CallDeadline::At(moment) => moment.min(now + MAX_MAINTENANCE_WAIT),
-            // None of the call's time has passed yet, and the call may end up to an eighth of its
-            // time late.
+            // A relative deadline means that the call is in its first step. Such a call may end
+            // late by an eighth of its time, which is the longest that it waits here.
             CallDeadline::WithinFrom(duration, _) => now + MAX_MAINTENANCE_WAIT.min(duration / 8),
             CallDeadline::Never => now + MAX_MAINTENANCE_WAIT,
         };
@@ -225,7 +232,7 @@ impl ConnectionPool {
             match slot.holder() {
                 CheckoutHolder::Maintenance => return None,
                 CheckoutHolder::User => return Some(None),
-                // The maintenance has just ended, so the loop tries the slot again.
+                // The maintenance ended after `take` had failed, so the loop calls `take` again.
                 CheckoutHolder::None => {}
             }
         };
@@ -233,8 +240,9 @@ impl ConnectionPool {
     }
 
     /// Checks out a connection with at least the id `min_connection_id`: an idle connection, or a
-    /// new one if the maximum permits. Otherwise waits until `deadline` for a connection to be
-    /// returned. `until` is called when connecting begins, and returns the deadline for connecting.
+    /// new one if the maximum permits it. Otherwise waits until `deadline` for a slot to be
+    /// returned. `until` is called after a slot has been found, and returns the deadline for
+    /// connecting.
     #[cold]
     pub(crate) fn acquire(
         self: &Arc<Self>,
@@ -253,8 +261,8 @@ impl ConnectionPool {
         self.ensure_connected(checkout, context, until(), min_connection_id)
     }
 
-    /// Makes the connection of a slot, unless the slot has a connection with at least the id
-    /// `min_connection_id`.
+    /// Makes a connection in the checked-out slot, unless the slot has a connection with at least
+    /// the id `min_connection_id`. `until` is the deadline for connecting.
     #[cold]
     pub(crate) fn ensure_connected<'p>(
         self: &Arc<Self>,
@@ -273,16 +281,16 @@ impl ConnectionPool {
         Ok(checkout)
     }
 
-    /// Takes an idle connection, else an empty slot, else a connection with an outstanding late
-    /// reply. The last choice can delay this call, because a server may serve the requests of a
-    /// connection one by one.
+    /// Takes an idle connection that accepts a request, else an empty slot, else a connection that
+    /// owes a reply to an abandoned call. The last choice can delay this call, because the server
+    /// may run the abandoned request before this call's request.
     pub(crate) fn take_free(&self, min_connection_id: u64) -> Option<Checkout<'static>> {
         self.find_slot(PoolSlot::try_checkout_owned, accepts_request(min_connection_id, true), None)
             .or_else(|| self.find_slot(PoolSlot::try_checkout_owned, |slot| slot.is_none(), None))
             .or_else(|| {
                 let used = self.used.load(Ordering::Acquire);
-                // Other threads may be taking the first empty slots at the same time, so several
-                // slots are tried.
+                // Other threads may take empty slots at the same time, so the search continues
+                // behind the first one.
                 let free = |index: usize| Some((index, PoolSlot::try_checkout_owned(self.slots.get(index)?)?));
                 let (index, slot) = (used..self.slots.len()).find_map(free)?;
                 self.used.fetch_max(index + 1, Ordering::AcqRel);
@@ -292,20 +300,20 @@ impl ConnectionPool {
             .or_else(|| self.find_slot(PoolSlot::try_checkout_owned, |slot| slot.is_some(), None))
     }
 
-    /// Returns true if there is an open multiplexed connection.
+    /// Returns true if the pool has an open multiplexed connection.
     #[cold]
     pub(crate) fn has_multiplexed(&self) -> bool {
         matches!(&*self.multiplexed.lock(), MultiplexedState::Open(connection) if connection.is_open())
     }
 
-    /// Returns the multiplexed connection, and makes one if none is open. While another thread
-    /// connects, the caller waits no longer than its own `until`.
+    /// Returns the pool's multiplexed connection. Makes one if none is open, or waits for another
+    /// thread that makes one, in both cases until `until`.
     #[cold]
     pub(crate) fn multiplexed(
         &self,
         context: &ClientContext,
         until: Option<Monotonic>,
-    ) -> Result<Arc<Multiplexed>, AcquireError> {
+    ) -> Result<Arc<MultiplexedConnection>, AcquireError> {
         let look = || {
             let mut shared = self.multiplexed.lock();
             match &*shared {
@@ -323,7 +331,7 @@ impl ConnectionPool {
             None => return Err(AcquireError::TimedOut),
         }
         let made = self.connect_stream(context, until).and_then(|(stream, endpoint)| {
-            let connection = Arc::new(Multiplexed::new(
+            let connection = Arc::new(MultiplexedConnection::new(
                 stream,
                 endpoint,
                 (context.spares(), context.reply_memory()),
@@ -349,8 +357,8 @@ impl ConnectionPool {
             stream.set_spin_policy(policy);
         }
         let owner: Weak<Self> = Arc::downgrade(self);
-        // Connections of real-time callers are always monitored, so that a hang-up is noticed at
-        // once.
+        // A connection for callers with a real-time priority is always monitored, so that a hang-up
+        // is noticed before the next call.
         let monitored =
             context.monitor(stream, owner, self.band.is_real_time()).map_err(AcquireError::ConnectFailed)?;
         let is_band_declared = self.band.range().is_none();
@@ -362,7 +370,8 @@ impl ConnectionPool {
         Ok(connection)
     }
 
-    /// Returns the order in which to try the endpoints now.
+    /// Returns the order in which to try the server's endpoints, by the back-off at the present
+    /// time.
     fn endpoint_order(&self, context: &ClientContext) -> TryOrder {
         let now = crate::clock::now();
         let backing_off = |backing_off, (index, endpoint)| {
@@ -375,12 +384,13 @@ impl ConnectionPool {
         TryOrder::new(self.endpoints.len(), self.last_answered.load(Ordering::Relaxed), backing_off)
     }
 
-    /// Returns true if every endpoint failed lately.
+    /// Returns true if every endpoint of the server is in back-off at `now`.
     pub(crate) fn is_backing_off(&self, context: &ClientContext, now: Monotonic) -> bool {
         self.endpoints.iter().all(|endpoint| context.backoff().is_backing_off(endpoint, now))
     }
 
-    /// Connects to the first address that answers.
+    /// Connects to the first endpoint that answers, in the [try order](Self::endpoint_order).
+    /// Records failures and successes for the back-off.
     fn connect_stream(
         &self,
         context: &ClientContext,
@@ -416,7 +426,8 @@ impl ConnectionPool {
         Err(AcquireError::ConnectFailed(failure))
     }
 
-    /// Sets the code point of the band's priority on a connection's packets.
+    /// Sets the DSCP code point for the band's priority on the packets of a new connection, if the
+    /// client's protocol policies ask for it.
     fn set_code_point(&self, orb: &OrbContext, stream: &dyn Stream) {
         if self.sockets.network_priority
             && let Some(priority) = self.band.priority(&*orb.config().rt.priority_mapping)
@@ -425,17 +436,17 @@ impl ConnectionPool {
         }
     }
 
-    /// Raises the calling thread to the priority of the pool's callers, because callers wait while
-    /// the thread holds a slot or the sending half. Returns `None` if the kernel refuses; the
-    /// thread must then leave the work to the callers.
+    /// Raises the calling thread to the highest priority of the pool's callers until the result is
+    /// dropped, because callers wait while the thread holds a slot or the sending half. Returns
+    /// `None` if the kernel refuses. The thread must then hold neither.
     fn boost_priority(&self, orb: &OrbContext) -> Option<PriorityBoost> {
         let native = self.band.scheduling(&orb.config().rt).ok()?;
         PriorityBoost::at_least(native).ok()
     }
 
-    /// Closes connections that were not used for the time `idle`, and frees memory of unused
-    /// connections. Exclusive connections of callers with a real-time priority stay open for the
-    /// next call.
+    /// Closes connections that no call used for the time `idle`, and frees the memory of large
+    /// messages on unused connections. The exclusive connections of callers with a real-time
+    /// priority are left alone, so that their next calls need not connect.
     #[cold]
     pub(crate) fn run_maintenance(&self, orb: &OrbContext, now: Monotonic, idle: Duration) {
         if !self.band.is_real_time() {
@@ -454,7 +465,8 @@ impl ConnectionPool {
         }
     }
 
-    /// Maintains the slots that have not been used since the last sample.
+    /// Takes a sample of each used slot, and maintains the slots whose use count is unchanged since
+    /// an earlier sample.
     fn maintain_slots(&self, now: Monotonic, idle: Duration) {
         let mut usage_samples = self.usage_samples.lock();
         let known = usage_samples.len();
@@ -469,7 +481,8 @@ impl ConnectionPool {
                 continue;
             }
             let Some(mut taken) = slot.try_checkout_for_maintenance() else { continue };
-            // The count is checked again, because a caller may have used the slot since the sample.
+            // The count is checked again, because a caller may have used the slot before this
+            // thread checked it out.
             if slot.use_count() == last.uses {
                 if let Some(connection) = &mut *taken {
                     connection.trim_buffers();
@@ -479,6 +492,7 @@ impl ConnectionPool {
         }
     }
 
+    /// Closes the connections that are not checked out and for which `unwanted` returns true.
     fn close_unused(&self, unwanted: impl Fn(&mut ClientConnection) -> bool) {
         for slot in &self.slots {
             if let Some(mut slot) = slot.try_checkout_for_maintenance()
@@ -489,7 +503,8 @@ impl ConnectionPool {
         }
     }
 
-    /// Closes every connection that is not in use.
+    /// Closes every connection that is not checked out, and releases the multiplexed connection,
+    /// which closes when its last call ends.
     pub(crate) fn close_idle(&self) {
         self.close_unused(|_| true);
         let mut shared = self.multiplexed.lock();
@@ -500,8 +515,8 @@ impl ConnectionPool {
 }
 
 impl HangupHandler for ConnectionPool {
-    /// Closes idle connections whose peers have hung up. Connections in use are closed when they
-    /// are returned.
+    /// Closes the connections that are not checked out and whose peers have hung up. Other
+    /// connections of such peers are closed when their calls return them.
     #[cold]
     fn close_hung_up(&self, orb: &OrbContext) {
         if let Some(_boost) = self.boost_priority(orb) {
@@ -510,16 +525,18 @@ impl HangupHandler for ConnectionPool {
     }
 }
 
-/// Returns true if the server caused a failure to connect between `begun` and `due`. Errors of this
-/// process, and attempts with too little time, are not failures of the server.
+/// Returns true if the server is the cause of a failure to connect, so that it gets a back-off.
+/// `begun` and `due` are the start and the deadline of the attempt. A lack of descriptors in this
+/// process is not the server's failure, nor is a time-out of an attempt that had less than half of
+/// [`BRIEF_ATTEMPT`].
 fn is_server_failure(error: &io::Error, begun: Monotonic, due: Option<Monotonic>) -> bool {
     let had_time = || due.is_none_or(|due| due.since(begun) >= BRIEF_ATTEMPT / 2);
     !process::is_out_of_descriptors(error) && (error.kind() != io::ErrorKind::TimedOut || had_time())
 }
 
 impl Checkout<'_> {
-    /// Buffers a complete oneway message. Returns false if the message cannot be buffered and must
-    /// be sent.
+    /// Buffers a complete oneway message. Returns false if the buffer has no room, so that the
+    /// caller must send the message.
     #[inline(never)]
     pub(crate) fn buffer_oneway(&mut self, message: &[u8], context: &ClientContext) -> bool {
         match self.oneways.push(message) {
@@ -530,8 +547,8 @@ impl Checkout<'_> {
         true
     }
 
-    /// Closes the connection instead of returning it, because its state is unknown. Using the
-    /// checkout afterwards panics.
+    /// Closes the connection, because its state is unknown after a failure. The checkout is then
+    /// empty, and using it panics.
     #[cold]
     pub(crate) fn discard(&mut self) {
         *self.slot = None;
@@ -558,7 +575,8 @@ impl Drop for Checkout<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.slot.as_ref().is_some_and(|connection| !connection.is_usable()) {
-            // The connection is closed before another caller can take the slot.
+            // The drop of the field `slot` follows and returns the slot. The connection is closed
+            // first, so that no caller finds an unusable one.
             *self.slot = None;
         }
     }
@@ -589,17 +607,17 @@ mod tests {
     use crate::receive::MAX_RETAINED_BYTES;
     use crate::rt::{RtConfig, SchedulingClass};
 
-    /// A pool of connections, of one band, to a server that sends nothing.
+    /// A pool of connections to a listener that the test owns.
     struct PoolFixture {
         orb: Orb,
         pool: Arc<ConnectionPool>,
         listener: std::net::TcpListener,
     }
 
-    /// Returns the band of callers without a priority.
+    /// The connection band of threads without a real-time priority, such as the test's thread.
     const ORDINARY: fn() -> ConnectionBand = ConnectionBand::for_current_thread;
 
-    /// Returns a band of callers with priorities.
+    /// Returns the connection band of callers with any CORBA priority.
     fn every() -> ConnectionBand {
         ConnectionBand::for_range(PriorityBand { low: Priority::MIN, high: Priority::MAX })
     }
@@ -622,8 +640,9 @@ mod tests {
         Monotonic::from_nanos(second * 1_000_000_000)
     }
 
-    /// CloseConnection means that unanswered requests did not run. A reply before it means that the
-    /// server ran the request of this reply.
+    /// CloseConnection means that unanswered requests did not run. A reply that arrives before it
+    /// shows that its request ran. If `final_message` skipped this reply, it would return
+    /// CloseConnection, and the client would send the request again.
     #[test]
     fn close_connection_after_a_reply_does_not_deny_that_the_request_ran() {
         let fixture = fixture(ORDINARY(), 1);
@@ -635,12 +654,12 @@ mod tests {
         let begun = clock::now();
         while !connection.has_begun_reply(7) {
             assert_eq!(connection.final_message(7, limits), None);
-            assert!(begun.elapsed() < Duration::from_secs(60), "the reply did not arrive in time");
+            assert!(begun.elapsed() < Duration::from_secs(60), "the reply must arrive within 60 s");
             std::thread::yield_now();
         }
         assert_eq!(connection.final_message(7, limits), None);
         assert!(connection.has_begun_reply(7));
-        // CloseConnection applies to a request that was not answered.
+        // Request 8 was not answered, so CloseConnection applies to it.
         assert_eq!(connection.final_message(8, limits), Some(MessageKind::CloseConnection));
     }
 
@@ -654,10 +673,11 @@ mod tests {
         let memory = || {
             fixture.pool.take_idle(0, true, CallDeadline::Never).map(|connection| connection.request_memory.capacity())
         };
-        // A slot without an earlier sample counts as used.
+        // The first maintenance takes the first sample of the slot, so it frees nothing.
         run_maintenance(1);
         assert!(memory().is_some_and(|memory| memory > MAX_RETAINED_BYTES));
-        // The closure `memory` checked the connection out, which counts as a use.
+        // The call of `memory` above used the slot, so maintenance 2 takes a new sample.
+        // Maintenance 3 finds the slot unused and frees the memory.
         run_maintenance(2);
         run_maintenance(3);
         assert_eq!(memory(), Some(0));
@@ -669,8 +689,8 @@ mod tests {
         assert_eq!(memory(), None);
     }
 
-    /// A oneway stays on its connection: on another connection it would overtake the caller's
-    /// earlier oneways.
+    /// A caller's next oneway must use the caller's last connection, even if it is under
+    /// maintenance. On another connection it would overtake the caller's earlier oneways.
     #[test]
     fn caller_waits_while_its_connection_is_under_maintenance() {
         let fixture = fixture(ORDINARY(), 2);
@@ -698,7 +718,11 @@ mod tests {
         ConnectionPool::forget_last_slot();
         let before = counters::snapshot();
         assert_ne!(fixture.pool.take_idle(0, true, CallDeadline::Never).unwrap().connection_id, connection_id);
-        assert_eq!((counters::snapshot() - before).futex_calls, 0, "the caller waited for other callers");
+        assert_eq!(
+            (counters::snapshot() - before).futex_calls,
+            0,
+            "the caller must not wait for a slot that another caller uses"
+        );
     }
 
     #[test]
@@ -749,7 +773,7 @@ mod tests {
         assert!(fixture.pool.slots[0].try_checkout_for_maintenance().unwrap().is_none());
     }
 
-    /// Makes 1,000 calls without a pause.
+    /// Counts 1,000 calls while the test's clock stands still, which makes the connection busy.
     fn call(checkout: &mut Checkout<'_>) {
         crate::clock::set(Some(Monotonic::now()));
         for _ in 0..1000 {
@@ -838,7 +862,8 @@ mod tests {
                 |at| fixture.pool.run_maintenance(fixture.orb.core(), second(at), Duration::from_secs(3));
             (1..4).for_each(run_maintenance);
             assert!(connection.is_open());
-            // The kernel's buffers take some bytes first, which counts as progress.
+            // The kernel's buffers may accept some more bytes, which counts as progress, so the
+            // number of periods until the close is not exact.
             assert!((4..1000).any(|at| {
                 run_maintenance(at);
                 !connection.is_open()
@@ -873,7 +898,7 @@ mod tests {
         let is_asleep = || {
             let Some(tid) = who.get().map(|tid: &Tid| tid.as_raw()) else { return false };
             let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
-            // In /proc/PID/stat the thread's state follows its name, which is in parentheses.
+            // In the file `stat` the thread's state follows its name, which is in parentheses.
             stat.rsplit_once(") ").unwrap().1.starts_with('S')
         };
         std::thread::scope(|scope| {
@@ -889,7 +914,7 @@ mod tests {
                 assert!(!waiter.is_finished(), "the caller must wait for a free slot");
                 std::thread::yield_now();
             }
-            assert!(!asked.load(Ordering::SeqCst), "the connect time-out must not start while all slots are in use");
+            assert!(!asked.load(Ordering::SeqCst), "`until` must not be called while all slots are in use");
             drop(taken);
             waiter.join().unwrap().unwrap();
         });

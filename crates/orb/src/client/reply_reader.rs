@@ -1,6 +1,6 @@
-//! The threads that read multiplexed connections. Each priority band has one thread, which starts
-//! with the band's first multiplexed connection. The thread runs at the band's highest priority, on
-//! the cores of the thread that made the ORB.
+//! The reader threads, which read replies on multiplexed connections. Each connection band has one
+//! thread, which starts with the band's first multiplexed connection. The thread runs at the
+//! highest priority of the band's callers, on the cores of the thread that built the ORB.
 
 use std::fmt;
 use std::io;
@@ -16,17 +16,17 @@ use corelane_sys::slab::GenerationalSlab;
 use corelane_sys::thread::{self, JoinHandle, Scheduling};
 use corelane_wire::Limits;
 
-use super::multiplexed::{CloseCause, Multiplexed, ReadOutcome};
+use super::multiplexed::{CloseCause, MultiplexedConnection, ReadOutcome};
 use crate::event::Event;
 use crate::orb_context::OrbContext;
 use crate::rt::band::ConnectionBand;
 
 const STOP_TOKEN: u64 = u64::MAX;
 const INTEREST: Interest = Interest::READABLE.union(Interest::HANG_UP).union(Interest::EDGE);
-/// Maximum number of multiplexed connections that one thread reads.
+/// Maximum number of multiplexed connections that one reader thread reads.
 const MAX_CONNECTIONS: u32 = 1 << 16;
 
-/// The reader threads of all bands.
+/// The reader threads of an ORB, one for each connection band.
 pub(crate) struct ReplyReaders {
     limits: Limits,
     threads: Mutex<ReaderThreads>,
@@ -35,18 +35,18 @@ pub(crate) struct ReplyReaders {
 #[derive(Default)]
 struct ReaderThreads {
     running: Vec<RunningReader>,
-    /// True after [`stop`](ReplyReaders::stop): no further threads are made.
+    /// True after [`stop`](ReplyReaders::stop). No threads are started after that.
     stopped: bool,
 }
 
-/// A connection's registration with its reader, removed on drop.
+/// The registration of a connection with the reader of its band. The drop removes the registration.
 pub(super) struct Registration {
     reader: Arc<ReplyReader>,
     slot: u32,
     generation: u32,
 }
 
-/// The reader thread of a band.
+/// A reader thread, and the band whose connections it reads.
 struct RunningReader {
     band: ConnectionBand,
     reader: Arc<ReplyReader>,
@@ -57,21 +57,22 @@ struct ReplyReader {
     epoll: Epoll,
     wake: EventFd,
     stop: AtomicBool,
-    connections: GenerationalSlab<Weak<Multiplexed>>,
+    connections: GenerationalSlab<Weak<MultiplexedConnection>>,
     limits: Limits,
 }
 
 impl ReplyReaders {
     pub(crate) fn new(limits: Limits) -> Self {
-        ReplyReaders { limits, threads: Mutex::new("readers of replies", LockScope::Orb, ReaderThreads::default()) }
+        ReplyReaders { limits, threads: Mutex::new("reply readers", LockScope::Orb, ReaderThreads::default()) }
     }
 
-    /// Makes the reader of `band` read `connection` until it ends.
+    /// Makes the reader of `band` read `connection` until the connection ends. Starts the reader
+    /// thread if the band has none.
     pub(crate) fn attach(
         &self,
         orb: &OrbContext,
         band: ConnectionBand,
-        connection: &Arc<Multiplexed>,
+        connection: &Arc<MultiplexedConnection>,
     ) -> io::Result<()> {
         let Some(fd) = connection.stream().readiness() else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the transport has no descriptor to wait for"));
@@ -86,13 +87,15 @@ impl ReplyReaders {
         reader.epoll.add(fd, registration.token(), INTEREST)?;
         connection.set_registration(registration);
         if reader.stop.load(Ordering::SeqCst) {
-            // The reader thread has already left its loop and would not read this connection.
+            // The reader thread may have left its loop before this connection was added, so no
+            // thread would read it.
             connection.close(&CloseCause::Io(io::ErrorKind::ConnectionAborted));
         }
         Ok(())
     }
 
-    /// Returns the reader of a band, and an event to report after the lock is released.
+    /// Returns the reader of a band. Starts its thread if the band has none. The returned event, if
+    /// any, must be reported by the caller, because this function holds the lock.
     fn reader(&self, orb: &OrbContext, band: ConnectionBand) -> io::Result<(Arc<ReplyReader>, Option<Event>)> {
         let mut threads = self.threads.lock();
         if threads.stopped {
@@ -104,7 +107,7 @@ impl ReplyReaders {
         }
         let (epoll, wake) = (Epoll::new()?, EventFd::new()?);
         epoll.add(std::os::fd::AsFd::as_fd(&wake), STOP_TOKEN, Interest::READABLE)?;
-        let connections = GenerationalSlab::new("shared connections", LockScope::Lane, MAX_CONNECTIONS);
+        let connections = GenerationalSlab::new("multiplexed connections", LockScope::Lane, MAX_CONNECTIONS);
         let reader = Arc::new(ReplyReader {
             epoll,
             wake,
@@ -117,8 +120,9 @@ impl ReplyReaders {
         Ok((reader, refused))
     }
 
-    /// Starts the reader thread of a band at the band's highest priority, or at the caller's
-    /// priority if the kernel refuses.
+    /// Starts the reader thread of a band at the highest priority of the band's callers. If the
+    /// kernel refuses this priority, starts the thread at the calling thread's priority, and
+    /// returns the event that reports the refusal.
     fn start(
         &self,
         orb: &OrbContext,
@@ -128,15 +132,15 @@ impl ReplyReaders {
         let name = format!("orb/r{}", band.id());
         let builder =
             thread::ThreadBuilder::new().name(name.clone()).stack_size(256 * 1024).preferred_affinity(orb.cores());
-        // If the band's highest priority has no native priority, no call of the band has this
-        // priority. The thread then runs in the ordinary class.
+        // If the band's highest CORBA priority cannot be mapped to a native priority, the thread
+        // runs in the ordinary scheduling class.
         let scheduling = band.scheduling(&orb.config().rt).ok().flatten().unwrap_or(Scheduling::Other);
         let run = || {
             let own = Arc::clone(reader);
             move || own.run()
         };
         builder.clone().scheduling(scheduling).spawn(run()).map(|thread| (thread, None)).or_else(|error| {
-            let refused = Event::PriorityRefused { thread: name, error: error.to_string() };
+            let refused = Event::ThreadSchedulingRefused { thread: name, error: error.to_string() };
             Ok((builder.spawn(run())?, Some(refused)))
         })
     }
@@ -149,7 +153,7 @@ impl ReplyReaders {
         for RunningReader { reader, thread, .. } in running {
             reader.stop.store(true, Ordering::SeqCst);
             reader.wake.notify();
-            // `join` reports a panic of the thread. The ORB ends, so the report is of no use.
+            // `join` fails if the thread panicked. The ORB ends anyway, so the error is ignored.
             let _ = thread.join();
         }
     }
@@ -160,7 +164,7 @@ impl Registration {
         (u64::from(self.slot) << 32) | u64::from(self.generation)
     }
 
-    /// Sets whether the reader reports that the connection has room to send.
+    /// Sets whether epoll reports to the reader that the connection can accept bytes.
     pub(super) fn set_writable_interest(&self, fd: BorrowedFd<'_>, wanted: bool) -> io::Result<()> {
         let interest = if wanted { INTEREST | Interest::WRITABLE } else { INTEREST };
         self.reader.epoll.modify(fd, self.token(), interest)
@@ -183,14 +187,15 @@ impl fmt::Debug for Registration {
 impl ReplyReader {
     fn run(&self) {
         let mut events = [EpollEvent::EMPTY; 32];
-        // Connections that may have more input after their turn. They take turns with the
-        // connections that the kernel reports.
+        // Tokens of the connections that may have input that epoll need not report again. Each
+        // round of the loop reads them, and the connections that epoll reports.
         let mut unfinished: Vec<u64> = Vec::new();
         while !self.stop.load(Ordering::Acquire) {
             let timeout = (!unfinished.is_empty()).then_some(Duration::ZERO);
-            // Without epoll no reply can be read, so all waiting calls must end.
+            // If epoll fails, no reply can be read, so the loop ends and all waiting calls get an
+            // error.
             let Ok(count) = self.epoll.wait(&mut events, timeout) else {
-                // The band's next connection starts a new thread.
+                // The flag makes the band's next multiplexed connection start a new thread.
                 self.stop.store(true, Ordering::Release);
                 break;
             };
@@ -213,8 +218,8 @@ impl ReplyReader {
         }
     }
 
-    /// Returns the connection with this token; `None` if the connection no longer exists.
-    fn connection(&self, token: u64) -> Option<Arc<Multiplexed>> {
+    /// Returns the connection with this epoll token, or `None` if the connection has been dropped.
+    fn connection(&self, token: u64) -> Option<Arc<MultiplexedConnection>> {
         self.connections.get((token >> 32) as u32, token as u32).and_then(|connection| connection.upgrade())
     }
 

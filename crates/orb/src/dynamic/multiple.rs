@@ -21,7 +21,8 @@ impl DynamicRequest {
     ///
     /// # Errors
     /// BAD_PARAM 31 or 32 if one of the requests cannot be oneway; no request is sent in this case.
-    /// Otherwise the first error of a request; the other requests are sent all the same.
+    /// Otherwise the first error of a request; an error does not prevent the sending of the other
+    /// requests.
     pub fn send_all_oneway(requests: impl IntoIterator<Item = DynamicRequest>) -> Result<(), SystemException> {
         let requests: Vec<DynamicRequest> = requests.into_iter().collect();
         requests.iter().try_for_each(DynamicRequest::check_oneway)?;
@@ -78,8 +79,8 @@ impl DynamicRequest {
 ///
 /// `next` waits for a response (`get_next_response`). At the deadline of a request its response is
 /// TIMEOUT, so `next` returns in bounded time if every request has a deadline. If the references
-/// have several [`Canceller`]s, only the first one ends a wait of `next`; the others take effect
-/// when a response arrives. Dropping the iterator abandons the outstanding responses.
+/// have several [`Canceller`]s, only the first canceller ends a wait of `next`. The others take
+/// effect at the next response. Dropping the iterator abandons the outstanding responses.
 pub struct PendingResponses {
     /// Requests whose responses had not arrived at the last check, with their numbers.
     waiting: Vec<(usize, DeferredRequest)>,
@@ -111,9 +112,9 @@ impl PendingResponses {
         self.count - 1
     }
 
-    /// Returns the number of responses that have not been taken.
+    /// Returns the number of responses that `next` has not returned yet.
     #[must_use]
-    pub fn outstanding(&self) -> usize {
+    pub fn outstanding_count(&self) -> usize {
         self.waiting.len() + self.ready.len()
     }
 
@@ -123,8 +124,8 @@ impl PendingResponses {
         !self.ready.is_empty() || self.waiting.is_empty() || self.waiting.iter().any(|(_, request)| request.is_ready())
     }
 
-    /// Moves a request to `ready` if its response has arrived, its deadline has passed, or it was
-    /// cancelled.
+    /// Moves to `ready` each request whose response has arrived, whose deadline has passed, or that
+    /// was cancelled.
     fn collect_ready(&mut self) {
         self.wakeup.drain();
         let has_come = |(_, request): &mut (usize, DeferredRequest)| {
@@ -141,7 +142,8 @@ impl PendingResponses {
         let deadline = requests().filter_map(DeferredRequest::deadline).min();
         let canceller = requests().find_map(DeferredRequest::canceller);
         nested_wait::release_dedicated_connection();
-        // The wait may end early for another reason, so the caller checks again.
+        // The results of the waits are ignored: a wait may end early, so the caller checks the
+        // requests again.
         if nested_wait::wait_or_dispatch(self.wakeup.as_fd(), deadline, canceller).unwrap_or(false) {
             return;
         }
@@ -171,7 +173,7 @@ impl Iterator for PendingResponses {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.outstanding(), Some(self.outstanding()))
+        (self.outstanding_count(), Some(self.outstanding_count()))
     }
 }
 
@@ -179,6 +181,6 @@ impl ExactSizeIterator for PendingResponses {}
 
 impl fmt::Debug for PendingResponses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingResponses").field("outstanding", &self.outstanding()).finish_non_exhaustive()
+        f.debug_struct("PendingResponses").field("outstanding", &self.outstanding_count()).finish_non_exhaustive()
     }
 }

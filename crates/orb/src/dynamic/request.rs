@@ -109,14 +109,14 @@ impl ObjectRef {
 }
 
 impl DynamicRequest {
-    /// Adds the next argument, which has the mode in.
+    /// Adds the next argument, which has the mode `in`.
     #[must_use]
     pub fn input(mut self, value: Any) -> Self {
         self.arguments.push(value);
         self
     }
 
-    /// Adds the next argument, which has the mode inout.
+    /// Adds the next argument, which has the mode `inout`.
     #[must_use]
     pub fn inout(mut self, value: Any) -> Self {
         self.outputs.push(value.type_code().clone());
@@ -124,7 +124,7 @@ impl DynamicRequest {
         self
     }
 
-    /// Adds the type of the next argument, which has the mode out.
+    /// Adds the type of the next argument, which has the mode `out`.
     #[must_use]
     pub fn output(mut self, type_code: TypeCode) -> Self {
         self.outputs.push(type_code);
@@ -225,7 +225,7 @@ impl DynamicRequest {
 
     fn read(&self, reply: &mut Reply<'_>) -> Result<DynamicResponse, RequestError> {
         let client = Some(self.object.client().clone());
-        if let Some(id) = reply.exception() {
+        if let Some(id) = reply.exception_id() {
             let Some(type_code) = self.raises.iter().find(|exception| exception.id() == id) else {
                 return Err(reply.unlisted_exception().into());
             };
@@ -275,7 +275,7 @@ impl DeferredRequest {
     /// Notifies `bell` when the response arrives. Returns false if the response has already
     /// arrived.
     pub(super) fn notify_on_reply(&self, bell: &Arc<EventFd>) -> bool {
-        self.deferred.ring(bell)
+        self.deferred.notify_when_ready(bell)
     }
 
     /// Waits for the results of the operation (`get_response`).

@@ -1,10 +1,10 @@
-//! The implicit operation `_bind_priority_band`, by which the client declares the band of a new
-//! connection to the server. The declaration tells the server which priorities the connection's
-//! requests will have (Real-time CORBA 1.2, PriorityBandedConnectionPolicy).
+//! The implicit operation `_bind_priority_band`. By this operation the client declares the priority
+//! band of a new connection: the range of priorities that the connection's requests will have
+//! (Real-time CORBA 1.2, PriorityBandedConnectionPolicy).
 //!
-//! A server without this operation replies BAD_OPERATION, and the client uses the connection all
-//! the same. A server that cannot serve the band replies INV_POLICY, and the caller's call raises
-//! this exception.
+//! A server without this operation replies BAD_OPERATION, and the client uses the connection as if
+//! the band had been declared. A server that refuses the band replies INV_POLICY or NO_PERMISSION,
+//! and the call for which the connection was made raises this exception.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::Operation;
 use super::call::{AttemptError, AttemptResult, CallRoute, Invocation, ReplyHead, RequestSpec, refuse};
 use super::machine::{LastMessage, MachineInput};
 use crate::client::connection::ReceivedMessage;
-use crate::client::multiplexed::Multiplexed;
+use crate::client::multiplexed::MultiplexedConnection;
 use crate::client::pool::Checkout;
 use crate::exception::{CallPhase, Completion, SystemException, SystemExceptionKind as Kind};
 use crate::exchange::BytesSent;
@@ -28,8 +28,8 @@ fn no_arguments(_: &mut Encoder<'_>) -> Result<(), CdrError> {
 }
 
 impl<'r> Invocation<'r, '_, '_> {
-    /// Makes the invocation that declares the band `range`. Its deadline is the deadline of this
-    /// call.
+    /// Makes the invocation that declares the band `range`, with the deadline of the call for which
+    /// the connection was made.
     fn band_invocation(&self, range: (i16, i16)) -> Invocation<'r, '_, 'static> {
         let response = ResponseExpected::Target;
         let request = RequestSpec::Call { operation: &OPERATION, response, arguments: &no_arguments };
@@ -46,7 +46,7 @@ impl<'r> Invocation<'r, '_, '_> {
         }
     }
 
-    /// Declares the band of an exclusive connection. If the declaration fails, the connection is
+    /// Declares the band `range` of an exclusive connection. If this fails, the connection is
     /// closed.
     #[cold]
     pub(super) fn declare_band<'p>(
@@ -77,8 +77,8 @@ impl<'r> Invocation<'r, '_, '_> {
             ReceivedMessage::Assembled(whole) => (whole.header, whole.message.as_slice()),
         };
         let head = match ReplyHead::parse(octets, &header, limits) {
-            // The declaration is the first request on this connection, so a reply to another
-            // request is a fault.
+            // The declaration is the first request on this connection, so a reply with another id
+            // is a fault of the server.
             Ok(head) if head.request_id == id => head,
             Ok(_) => {
                 return Err(call.on_no_reply(route, &mut connection, id, PeerFault::Unexpected(header.kind).into()));
@@ -100,12 +100,12 @@ impl<'r> Invocation<'r, '_, '_> {
         Ok(connection)
     }
 
-    /// Declares the band of a multiplexed connection.
+    /// Declares the band `range` of a multiplexed connection.
     #[cold]
     pub(super) fn declare_band_multiplexed(
         &self,
         route: CallRoute<'_>,
-        connection: &Arc<Multiplexed>,
+        connection: &Arc<MultiplexedConnection>,
         range: (i16, i16),
     ) -> Result<(), Box<AttemptError>> {
         let outcome: AttemptResult<'_> = self.band_invocation(range).exchange_multiplexed(route, connection);
@@ -113,7 +113,8 @@ impl<'r> Invocation<'r, '_, '_> {
             match *error {
                 AttemptError::Raised(exception) if refuses_band(&exception) => return Err(refuse(exception)),
                 error @ (AttemptError::Failed(..) | AttemptError::Refused(_)) => return Err(before_request(error)),
-                // Any other reply concerns the object. The call itself will receive it again.
+                // Other replies do not refuse the band: a forward, for example, concerns the
+                // object. The request of the call will get such a reply, too.
                 AttemptError::Raised(_) | AttemptError::Forward(_) | AttemptError::NeedsAddressing(_) => {}
             }
         }
@@ -122,18 +123,18 @@ impl<'r> Invocation<'r, '_, '_> {
     }
 }
 
-/// Returns true if the exception means that the server refuses the band. Other exceptions mean that
-/// the server does not support bands, or does not know the object.
+/// Returns true for the exceptions by which a server refuses a band. By other exceptions a server
+/// says that it does not support bands, or does not know the object.
 fn refuses_band(exception: &SystemException) -> bool {
     matches!(exception.kind(), Kind::InvPolicy | Kind::NoPermission)
 }
 
-/// Converts the error of a declaration to the error of its call. The call's own request has not
-/// been sent.
+/// Converts the error of a declaration to the error of the call for which the connection was made.
+/// The result says that the call's request was not sent.
 fn before_request(error: AttemptError) -> Box<AttemptError> {
     Box::new(match error {
-        AttemptError::Failed(MachineInput::Lost { .. }, detail) => AttemptError::Failed(
-            MachineInput::Lost { bytes_sent: BytesSent::None, last_message: LastMessage::None },
+        AttemptError::Failed(MachineInput::ConnectionLost { .. }, detail) => AttemptError::Failed(
+            MachineInput::ConnectionLost { bytes_sent: BytesSent::None, last_message: LastMessage::None },
             detail,
         ),
         AttemptError::Failed(MachineInput::DeadlinePassed(_), detail) => {

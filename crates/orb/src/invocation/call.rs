@@ -1,5 +1,5 @@
-//! The fast path of a call: take an idle connection, send the request, receive the reply. Nearly
-//! every call takes this path; the [driver](super::driver) handles all other cases.
+//! The fast path of a call: check out an idle connection, send the request, receive the reply. If a
+//! step fails, or no connection is idle, the [driver](super::driver) continues the call.
 
 use std::hint::cold_path;
 use std::io;
@@ -40,10 +40,11 @@ use crate::policy::{CallDeadline, SyncScope, Timeout};
 use crate::service_contexts::{ContextList, context};
 
 /// The function that writes the arguments of a call. Each attempt calls the function again, because
-/// version, alignment and code sets may differ.
+/// the GIOP version, the alignment and the code sets may differ between attempts.
 pub(crate) type ArgumentWriter<'c, 'a> = &'c dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>;
 
-/// Makes a two-way call; the caller reads the results.
+/// Makes a two-way call and returns its reply, from which the caller reads the results. Applies the
+/// calling thread's policies, if it has any.
 pub(crate) fn invoke<'r, 'a>(
     callee: &'r Callee,
     operation: &Operation<'_>,
@@ -58,7 +59,8 @@ pub(crate) fn invoke<'r, 'a>(
     Invocation::new(context, callee, request).run_out_of_line(callee)?.ok_or_else(missing_reply)
 }
 
-/// Makes a two-way call under the calling thread's policies. The reply may outlive the callee.
+/// Makes a two-way call under the calling thread's policies and returns its reply. The reply may
+/// outlive `callee`.
 #[cold]
 pub(crate) fn invoke_as<'r, 'a>(
     context: &'r Arc<ClientContext>,
@@ -72,14 +74,14 @@ pub(crate) fn invoke_as<'r, 'a>(
     Invocation::new(context, callee, request).run()?.ok_or_else(missing_reply)
 }
 
-/// The function that reads the results of a call.
+/// The function that reads the results of a call from its reply.
 pub(crate) type ResultReader<'c> = &'c mut dyn FnMut(&mut Decoder<'_>) -> Result<(), CdrError>;
 
-/// Makes a two-way call from a thread without policies. On the fast path `results` reads the
-/// results in the connection's buffer. Returns a reply that `results` has not read: a user
-/// exception, or a reply that arrived off the fast path.
+/// Makes a two-way call from a thread without policies. On the fast path, `results` reads the
+/// results in the connection's buffer, and this function returns `None`. Otherwise it returns the
+/// reply, from which the caller reads the results or the user exception.
 ///
-/// The function is always inlined into its only caller, which nearly every stub shares.
+/// The function is always inlined into its one caller, a function that most stubs call.
 #[inline(always)]
 pub(crate) fn call<'r, 'a>(
     callee: &'r Callee,
@@ -98,7 +100,8 @@ fn missing_reply() -> SystemException {
     SystemException::new(Kind::Internal, 0, Completion::Maybe)
 }
 
-/// Makes a oneway call.
+/// Makes a oneway call. With [`SyncScope::Server`] and [`SyncScope::Target`], waits for the
+/// server's reply.
 pub(crate) fn oneway<'a>(
     callee: &Callee,
     operation: &Operation<'_>,
@@ -124,8 +127,8 @@ pub(crate) fn oneway<'a>(
     call.run_out_of_line(callee).map(drop)
 }
 
-/// Locates the object by a LocateRequest to its server. Follows forwards, and keeps the target that
-/// it finds.
+/// Locates the object by a LocateRequest to its server. Follows forwards, and records the target at
+/// which the object was found in the binding.
 #[cold]
 pub(crate) fn locate(callee: &Callee) -> Result<(), SystemException> {
     let callee = &with_thread_policies(callee);
@@ -134,13 +137,17 @@ pub(crate) fn locate(callee: &Callee) -> Result<(), SystemException> {
     Driver::new(Invocation::new(context, callee, RequestSpec::Locate)).run().map(drop)
 }
 
+/// The kind of message that an invocation sends, and its content.
 #[derive(Clone, Copy)]
 pub(super) enum RequestSpec<'c, 'a> {
+    /// A Request message.
     Call { operation: &'c Operation<'c>, response: ResponseExpected, arguments: ArgumentWriter<'c, 'a> },
+    /// A LocateRequest message.
     Locate,
 }
 
-/// Maximum size in bytes of a request that the transport accepts without waiting for the peer.
+/// Size in bytes up to which a request is assumed to fit in the transport's buffers. After sending
+/// a larger request, the call checks how much of its time has passed.
 const MAX_UNBLOCKED_BYTES: usize = 16 * 1024;
 
 /// The decoded header of a Reply or LocateReply message.
@@ -148,7 +155,7 @@ pub(super) struct ReplyHead {
     pub(super) request_id: u32,
     pub(super) status: ReplyStatus,
     pub(super) body_offset: usize,
-    /// True if the server does not know the object of a LocateRequest.
+    /// True for a LocateReply with the status UNKNOWN_OBJECT.
     is_object_missing: bool,
 }
 
@@ -183,8 +190,8 @@ impl ReplyHead {
     }
 }
 
-/// A reply in its connection's buffer. The drop consumes the reply, even if its results could not
-/// be read.
+/// A reply at the front of its connection's buffer. The drop removes the reply from the buffer,
+/// even if its results could not be read.
 struct ReplyGuard<'c> {
     connection: &'c mut ClientConnection,
     length: usize,
@@ -197,24 +204,25 @@ impl Drop for ReplyGuard<'_> {
     }
 }
 
-/// The outcome of an attempt without a result or a user exception.
+/// The outcome of an attempt that has neither results nor a user exception.
 pub(super) enum AttemptError {
-    /// The object has moved to this reference.
+    /// The reply is LOCATION_FORWARD to the reference in the field.
     Forward(Ior),
     /// The reply is a system exception.
     Raised(SystemException),
-    /// The server wants another form of target address.
+    /// The server asks for a request with another form of target address (NEEDS_ADDRESSING_MODE).
     NeedsAddressing(AddressingMode),
-    /// The attempt failed before a reply arrived.
+    /// The attempt failed before its reply was complete.
     Failed(MachineInput, FailureDetail),
-    /// The call cannot be made, or its reply cannot be read.
+    /// The call must end with this exception: its request cannot be written, its reply cannot be
+    /// read, or it was cancelled.
     Refused(SystemException),
 }
 
-/// A result or a user exception; `None` for a oneway.
+/// The outcome of an attempt: a reply with results or a user exception, or `None` for a oneway.
 pub(super) type AttemptResult<'r> = Result<Option<Reply<'r>>, Box<AttemptError>>;
 
-/// The target and the profile that an attempt uses.
+/// The target, its profile and the form of target address that an attempt uses.
 #[derive(Clone, Copy)]
 pub(super) struct CallRoute<'t> {
     pub(super) target: &'t TargetProfiles,
@@ -223,9 +231,10 @@ pub(super) struct CallRoute<'t> {
 }
 
 impl<'t> CallRoute<'t> {
-    /// Returns the profile that answered last and its connections, if the call may begin with this
-    /// profile. Returns `None` for intercepted calls, because the driver calls the interceptors.
-    /// The function is always inlined, because a returned pair would go through memory.
+    /// Returns the profile with which a call begins on the fast path, and the connection pool for
+    /// the call. Returns `None` if the driver must make the call: the object is forwarded, no pool
+    /// can be selected, or the ORB has interceptors. The function is always inlined, because a
+    /// returned pair would go through memory.
     #[inline(always)]
     fn preferred(context: &ClientContext, binding: &'t Binding) -> Option<(Self, PoolSelection<'t>)> {
         let at = binding.preferred_profile()?;
@@ -246,30 +255,32 @@ impl CallRoute<'_> {
     }
 }
 
-/// The state of a call that all its attempts share.
+/// The state of a call, which all attempts of the call share.
 #[derive(Clone)]
 pub(super) struct Invocation<'r, 'c, 'a> {
     pub(super) context: &'r Arc<ClientContext>,
     pub(super) callee: &'c Callee,
     pub(super) request: RequestSpec<'c, 'a>,
     pub(super) due: CallDeadline,
-    /// The priority that the request carries (RTCorbaPriority), decided by the selection of the
-    /// connection.
+    /// The CORBA priority that the request carries (RTCorbaPriority). The selection of the
+    /// connection pool decides it.
     pub(super) priority: Option<i16>,
-    /// The priority band that `_bind_priority_band` declares (RTCorbaPriorityRange).
+    /// The lowest and highest priority that a request `_bind_priority_band` declares
+    /// (RTCorbaPriorityRange). `None` in all other requests.
     pub(super) range: Option<(i16, i16)>,
-    /// True if the request may be buffered on its connection and sent together with others.
+    /// True if the request may wait in the oneway batch of its connection.
     pub(super) may_batch: bool,
-    /// Id of the first connection that was made after the call began.
+    /// The id that the next new connection would have got when the call began. Connections with
+    /// lower ids are older than the call.
     pub(super) first_new_connection: u64,
     /// True if the request carries the remaining time until the deadline.
     pub(super) sends_deadline: bool,
 }
 
 impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
-    /// Makes the state of a call. The caller has
-    /// [checked](crate::orb_context::OrbContext::check_usable) the ORB: a check in this function
-    /// would need a `Result`, from which the state would have to be moved.
+    /// Makes the state of a call. The caller must have
+    /// [checked](crate::orb_context::OrbContext::check_usable) the ORB. If this function checked
+    /// it, it would return a `Result`, from which the state would have to be moved.
     #[inline]
     pub(super) fn new(context: &'r Arc<ClientContext>, callee: &'c Callee, request: RequestSpec<'c, 'a>) -> Self {
         probe!("call begun");
@@ -288,14 +299,15 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Makes a call on the fast path, with the preferred profile and an idle connection. For a call
-    /// without failures these are the decisions that the machine would take. `callee` must be the
-    /// callee of this call; the connection is borrowed from it. Returns no reply if `results` has
-    /// read it.
+    /// Makes a call on the fast path, with the preferred profile and an idle connection. The
+    /// [machine](super::machine) would take the same decisions for a call without failures.
+    /// `callee` must be the callee of this call: the connection is borrowed from its pool. Returns
+    /// `None` if `results` has read the reply.
     ///
-    /// The function is always inlined, and so are the functions that it calls, up to the read that
-    /// waits for the reply. The kernel may refill the processor's return stack buffer when another
-    /// process runs during the wait (docs/decisions/0010-into-the-kernel-and-back.md).
+    /// This function and the functions that it calls are always inlined, up to the read that waits
+    /// for the reply. The fewer calls are open during the wait, the fewer returns the processor
+    /// predicts wrongly after it: the kernel may overwrite the return stack buffer when it switches
+    /// to another process (docs/decisions/0010-into-the-kernel-and-back.md).
     #[inline(always)]
     fn run_inline(
         &mut self,
@@ -311,7 +323,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Driver::new(self.clone()).run()
     }
 
-    /// Makes a call on the fast path; the caller reads the results. Returns `None` for a oneway.
+    /// Makes a call on the fast path, with a borrowed connection, and returns its reply, from which
+    /// the caller reads the results. Returns `None` for a oneway.
     #[inline(never)]
     fn run_out_of_line(&mut self, callee: &'r Callee) -> Result<Option<Reply<'r>>, SystemException> {
         if let Some((route, chosen)) = CallRoute::preferred(self.context, callee.binding())
@@ -323,7 +336,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Driver::new(self.clone()).run()
     }
 
-    /// Makes a call on the fast path. The reply may outlive the callee.
+    /// Makes a call on the fast path, with a connection that the reply keeps alive, so that the
+    /// reply may outlive the callee.
     fn run(&mut self) -> Result<Option<Reply<'r>>, SystemException> {
         if let Some((route, chosen)) = CallRoute::preferred(self.context, self.callee.binding())
             && let Some(connection) = chosen.pool.take_idle(0, true, self.due)
@@ -343,8 +357,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         self.exchange(route, connection, None)
     }
 
-    /// Sends the request and reads the reply. The connection is not moved before the end, because a
-    /// move would stall store forwarding (docs/performance.md).
+    /// Sends the request and reads the reply. `connection` is not moved in between, because reading
+    /// a value just after a move stalls store forwarding (docs/performance.md).
     #[inline(always)]
     fn exchange(
         &mut self,
@@ -382,7 +396,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Delivers a [plain](giop::Reply::parse_plain_header) reply.
+    /// Delivers a [plain](giop::Reply::parse_plain_header) reply at the front of the connection's
+    /// buffer: reads it with `results` if this function is given, else returns it.
     #[inline]
     pub(super) fn deliver(
         &self,
@@ -402,7 +417,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         read_results(self.context, octets, None, giop::Reply::PLAIN_HEADER_LEN, codec, results).map(|_| None)
     }
 
-    /// Passes the call to the driver after the first attempt, on `connection`, has failed.
+    /// Passes the call to the driver, after the first attempt has failed with `error`.
     #[cold]
     fn retry_from(
         &self,
@@ -410,13 +425,13 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         connection: Checkout<'_>,
         error: AttemptError,
     ) -> Result<Option<Reply<'r>>, SystemException> {
-        // The connection is returned first, because the next attempt may need it.
+        // The connection is returned to its pool first, because the driver may take it again.
         drop(connection);
         Driver::new(self.clone()).resume_after(error, route.profile_index(), false)
     }
 
-    /// Writes the request on `connection` and reads its reply. Calls the interceptors before and
-    /// after.
+    /// Sends the request on `connection` and reads its reply. Calls the interceptors before
+    /// sending, and with the outcome.
     pub(super) fn attempt(&mut self, route: CallRoute<'_>, connection: Checkout<'r>) -> AttemptResult<'r> {
         let Some(begun) = self.begin_interception(route, connection.peer())? else {
             return self.exchange_once(route, connection, &[]);
@@ -426,6 +441,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         outcome
     }
 
+    /// Sends the request with the service contexts `added`, and reads its reply.
     fn exchange_once(
         &mut self,
         route: CallRoute<'_>,
@@ -438,7 +454,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Writes the request on `connection`. Returns the request id if a reply is wanted.
+    /// Sends the request on `connection`, or buffers it if it may be batched. `added` are service
+    /// contexts of interceptors. Returns the request id if a reply must be read.
     #[inline]
     pub(super) fn transmit(
         &mut self,
@@ -446,7 +463,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         connection: &mut Checkout<'_>,
         added: &[(u32, Vec<u8>)],
     ) -> Result<Option<u32>, Box<AttemptError>> {
-        // A oneway needs a monitored connection, and the pool may have returned an unmonitored one.
+        // A oneway does not notice that the peer has hung up, so its connection must be monitored.
         if !self.wants_reply() && !connection.ensure_monitored() {
             let broken = ExchangeError::Io(io::ErrorKind::ConnectionAborted.into());
             let id = connection.next_request_id();
@@ -463,8 +480,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             own.request_memory = encoder.take_buffer();
             return Err(refuse(exception));
         }
-        // The code sets are recorded only after the arguments are written: writing may panic, and
-        // then nothing is announced.
+        // The code sets are recorded after the arguments have been written: if the writer panics,
+        // the message that announces the code sets is not sent.
         own.announced = announced;
         probe!("request marshalled", id.into());
         if self.may_batch
@@ -489,8 +506,9 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Ok(self.wants_reply().then_some(id))
     }
 
-    /// Handles a request that was sent in part. The server may have replied to the sent part, so
-    /// the caller still reads.
+    /// Handles a request that was not sent completely. Returns the request id if a part was sent
+    /// and the connection then failed, because the server may have replied to this part. The caller
+    /// then reads. All other failures are errors.
     #[cold]
     fn on_incomplete_send(
         &self,
@@ -506,12 +524,14 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Err(self.connection_lost(connection, id, bytes_sent, broken))
     }
 
-    /// Returns the code sets to announce with this request, if the server does not know them yet.
+    /// Returns the code sets that this request must announce to the server. `announced` are those
+    /// that an earlier request on the connection announced. Returns `None` if there are any.
     #[inline]
     pub(super) fn code_sets_to_announce(&self, route: CallRoute<'_>, announced: Option<CodeSets>) -> Option<CodeSets> {
         match &self.request {
             RequestSpec::Call { .. } if announced.is_none() => route.profile.code_sets,
-            // A LocateRequest has no service contexts.
+            // An earlier request has announced the code sets, or the message is a LocateRequest,
+            // which has no service contexts.
             _ => None,
         }
     }
@@ -521,7 +541,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         !matches!(&self.request, RequestSpec::Call { response: ResponseExpected::None, .. })
     }
 
-    /// Writes the complete message. `added` are the service contexts of the interceptors.
+    /// Writes the complete message into `encoder`. `id` is the request id, `announce` the code sets
+    /// to announce, and `added` the service contexts of the interceptors.
     #[inline]
     pub(super) fn write(
         &self,
@@ -551,7 +572,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         giop::finish_message(encoder)
     }
 
-    /// Writes a message with service contexts or another addressing mode, or a LocateRequest.
+    /// Writes a LocateRequest, or a request that has service contexts or whose target address is
+    /// not an object key.
     #[inline(never)]
     fn write_extended(
         &self,
@@ -574,7 +596,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         };
         let code_sets = announce.map(|code_sets| CodeSetContext::from(code_sets).data());
         let range = self.range.map(|(low, high)| wire_rt::encode_range_context(low, high));
-        // A request that declares the band of its connection has no priority of its own.
+        // A request `_bind_priority_band` has a range and no priority, so at most one of the two
+        // contexts is sent.
         let priority = self.priority.map(wire_rt::encode_priority_context);
         let remaining = match self.due {
             CallDeadline::At(moment) if self.sends_deadline && route.profile.is_ours => {
@@ -610,8 +633,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         giop::finish_message(encoder)
     }
 
-    /// Reads messages until the reply to the request `id` arrives. `first` is true if the call has
-    /// not read anything yet.
+    /// Reads messages until the reply to the request `id` arrives. `first` is false if the call has
+    /// read from the connection before: a relative deadline then becomes absolute.
     fn await_reply(
         &mut self,
         route: CallRoute<'_>,
@@ -635,8 +658,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Handles a complete message. Returns the connection if the reply to the request `id` is still
-    /// outstanding.
+    /// Handles a complete message. Returns the outcome of the attempt, or (as the error) the
+    /// connection, if the message is a late reply to an abandoned call.
     pub(super) fn on_message(
         &mut self,
         route: CallRoute<'_>,
@@ -656,11 +679,11 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             return Ok(self.on_reply(route, connection, received, header, &head));
         }
         if !connection.accept_late_reply() {
-            // The message is a fault. If such messages were skipped, a server could prolong the
-            // call without end.
+            // No call waits for this reply, so it is a fault of the server. If the client skipped
+            // such replies, a server could prolong the call without end.
             return Ok(Err(self.on_no_reply(route, &mut connection, id, PeerFault::Unexpected(header.kind).into())));
         }
-        // A late reply to an abandoned call must not restart this call's time.
+        // A late reply to an abandoned call must not make this call's relative time begin anew.
         self.due = self.due.to_absolute();
         if let ReceivedMessage::InPlace(_, length) = received {
             connection.consume(length);
@@ -668,7 +691,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Err(connection)
     }
 
-    /// Interprets a reply in the connection's buffer or in memory of its own.
+    /// Interprets the reply to the request. A reply of at least [`MIN_OWNED_BYTES`] takes its
+    /// buffer from the connection.
     fn on_reply(
         &self,
         route: CallRoute<'_>,
@@ -691,7 +715,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         self.interpret_reply(route, body, header, head, announced)
     }
 
-    /// Interprets a reply whose bytes are in `body`.
+    /// Converts a reply whose bytes are in `body` to the outcome of the attempt. `announced` are
+    /// the code sets of the connection.
     pub(super) fn interpret_reply(
         &self,
         route: CallRoute<'_>,
@@ -710,7 +735,9 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Handles a failure to receive the reply.
+    /// Handles a failure to receive the reply to request `id`. After a time-out or a cancellation,
+    /// sends a CancelRequest and leaves the connection open. After other failures, closes the
+    /// connection.
     #[cold]
     pub(super) fn on_no_reply(
         &self,
@@ -723,8 +750,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             let bytes_sent = if connection.is_truncated() { BytesSent::Some } else { BytesSent::All };
             return self.connection_lost(connection, id, bytes_sent, broken);
         }
-        // The call timed out or was cancelled. The server gets a CancelRequest, and the connection
-        // stays open.
         let mut cancel = Encoder::new();
         giop::write_cancel_request(&mut cancel, route.profile.version, id);
         connection.abandon(&cancel);
@@ -736,7 +761,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     pub(super) fn abandoned(&self, endpoint: &Endpoint, broken: &ExchangeError) -> Box<AttemptError> {
         match broken {
             ExchangeError::Cancelled => {
-                let detail = self.detail(endpoint, CallPhase::Wait, "cancelled by the caller".into());
+                let detail = self.detail(endpoint, CallPhase::WaitForReply, "cancelled by the caller".into());
                 refuse(
                     SystemException::new(Kind::Transient, minor::transient::CANCELLED, Completion::Maybe)
                         .with_detail(detail),
@@ -746,7 +771,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Handles a connection that failed during request `id`.
+    /// Handles a connection that failed during request `id`: finds the server's last message,
+    /// reports a protocol fault, and closes the connection.
     #[cold]
     fn connection_lost(
         &self,
@@ -762,7 +788,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             }
             _ => None,
         };
-        let last_message = LastMessage::before(final_message, connection.has_begun_reply(id));
+        let last_message = LastMessage::about_request(final_message, connection.has_begun_reply(id));
         let error = self.attempt_failed(connection.endpoint(), bytes_sent, &broken, last_message);
         if let ExchangeError::Fault(fault) = broken {
             self.context.events().fault_of_server(connection.peer(), fault);
@@ -771,8 +797,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         error
     }
 
-    /// Makes the error of an attempt whose connection failed. `last_message` is the server's last
-    /// message before the failure.
+    /// Makes the error of an attempt that timed out or whose connection failed. `last_message` is
+    /// the server's last message about the request before the failure.
     #[cold]
     pub(super) fn attempt_failed(
         &self,
@@ -781,7 +807,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         broken: &ExchangeError,
         last_message: LastMessage,
     ) -> Box<AttemptError> {
-        let phase = if bytes_sent == BytesSent::All { CallPhase::Wait } else { CallPhase::Send };
+        let phase = if bytes_sent == BytesSent::All { CallPhase::WaitForReply } else { CallPhase::SendRequest };
         if let ExchangeError::OverBudget(refusal) = broken {
             let setting = "OrbBuilder::max_reply_memory";
             let mut exception = over_budget("the reply exceeds the memory limit", *refusal, setting, Completion::Maybe);
@@ -806,26 +832,26 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             _ if last_message == LastMessage::MessageError => {
                 "the server sent MessageError: it could not read the request".to_owned()
             }
-            ExchangeError::TimedOut if phase == CallPhase::Wait => self.nested_wait_hint(),
+            ExchangeError::TimedOut if phase == CallPhase::WaitForReply => self.nested_wait_hint(),
             ExchangeError::TimedOut | ExchangeError::Cancelled | ExchangeError::OverBudget(_) => String::new(),
             ExchangeError::Io(error) => error.to_string(),
             ExchangeError::Fault(fault) => fault.to_string(),
         };
         let mut detail = self.detail(endpoint, phase, message);
         if !matches!((broken, self.due), (ExchangeError::TimedOut, _) | (_, CallDeadline::At(_))) {
-            // Only a time-out took the call's whole time; the duration of other failures is not
-            // measured.
+            // With a relative deadline the ORB does not measure the time of a call. Only after a
+            // time-out is it known: the whole time of the call has passed.
             detail.elapsed = None;
         }
         let input = match broken {
             ExchangeError::TimedOut => MachineInput::DeadlinePassed(phase),
-            _ => MachineInput::Lost { bytes_sent, last_message },
+            _ => MachineInput::ConnectionLost { bytes_sent, last_message },
         };
         Box::new(AttemptError::Failed(input, detail))
     }
 
-    /// Adds an explanation to a call that timed out, if an upcall made it and its thread waited
-    /// without running other requests.
+    /// Returns an explanation if a servant made the call that timed out, and its thread ran no
+    /// other requests while it waited. Returns an empty text in all other cases.
     #[cold]
     fn nested_wait_hint(&self) -> String {
         if !crate::upcall_stack::in_upcall_of(self.context.stamp()) || nested_wait::dispatches_while_waiting() {
@@ -833,8 +859,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
         let thread = std::thread::current();
         format!(
-            "called in an upcall on the thread {}, which waited in place: if the reply needed another request served there, all \
-             threads of the pool may have waited for one another (PoolConfig::nested_wait)",
+            "called in an upcall on the thread {}, which ran no other requests while it waited. If the reply depends on another \
+             request to this pool, all threads of the pool may have waited for one another (PoolConfig::nested_wait)",
             thread.name().unwrap_or("without a name")
         )
     }
@@ -850,7 +876,8 @@ pub(super) fn refuse(exception: SystemException) -> Box<AttemptError> {
     Box::new(AttemptError::Refused(exception))
 }
 
-/// Converts a reply without results into the outcome of the attempt.
+/// Converts a reply that has no results, such as an exception or a forward, to the outcome of the
+/// attempt.
 #[cold]
 fn non_result<'r>(mut reply: Reply<'r>, head: &ReplyHead) -> AttemptResult<'r> {
     let error = match head.status {

@@ -1,4 +1,5 @@
-//! The callee of an invocation: the object, and the properties of its reference that affect calls.
+//! The callee of an invocation: the target object, and the properties of its reference that affect
+//! calls.
 
 use std::sync::Arc;
 
@@ -10,12 +11,12 @@ use crate::client::context::ClientContext;
 use crate::policy::{self, CallPolicies, Timeout};
 use crate::rt::client_policies::ClientPolicies;
 
-/// The object to which calls go, with the policies of its reference. Clones share the binding.
+/// The target object of calls, with the policies of its reference. Clones share the binding.
 #[derive(Clone)]
 pub(crate) struct Callee {
     context: Arc<ClientContext>,
     binding: Arc<Binding>,
-    /// Policies that the reference itself sets.
+    /// The call policies that are set on the reference.
     own_policies: CallPolicies,
     canceller: Option<Canceller>,
 }
@@ -36,20 +37,21 @@ impl Callee {
         &self.binding
     }
 
-    /// Returns true if calls are collocated: the object may belong to this ORB, and is not
-    /// forwarded.
+    /// Returns true if calls can be collocated: the object may belong to this ORB, and its
+    /// reference has not been forwarded.
     #[inline]
-    pub(crate) fn stays_in_process(&self) -> bool {
+    pub(crate) fn may_be_collocated(&self) -> bool {
         self.binding.may_be_local(&self.context) && self.binding.forwarded().is_none()
     }
 
-    /// Returns the effective policies. A policy of the reference overrides the thread's, which
-    /// overrides the ORB's.
+    /// Returns the effective call policies. A policy of the reference overrides the policy of the
+    /// calling thread, which overrides the policy of the ORB.
     #[inline]
     pub(crate) fn policies(&self) -> CallPolicies {
         self.own_policies.or(policy::thread_policies()).or(self.context.config().call_policies)
     }
 
+    /// Returns the effective time-out of a call.
     #[inline]
     pub(crate) fn timeout(&self) -> Timeout {
         let nearer = self.own_policies.timeout.or_else(|| policy::thread_policies().timeout);
@@ -61,17 +63,19 @@ impl Callee {
         self.canceller.as_ref()
     }
 
-    /// Returns a copy on which `policies` are set; other policies of the reference stay.
+    /// Returns a copy of the callee with the call policies `policies`. Policies that `policies`
+    /// does not set keep their values.
     pub(crate) fn with_policies(&self, policies: CallPolicies) -> Self {
         Callee { own_policies: policies.or(self.own_policies), ..self.clone() }
     }
 
-    /// Returns a copy with another binding, which binds the same object under other policies.
+    /// Returns a copy of the callee with `binding`, a binding to the same object under other
+    /// real-time policies.
     pub(crate) fn with_binding(&self, binding: Arc<Binding>) -> Self {
         Callee { binding, ..self.clone() }
     }
 
-    /// Returns a copy whose calls `canceller` can cancel.
+    /// Returns a copy of the callee whose calls `canceller` can cancel.
     pub(crate) fn with_canceller(&self, canceller: &Canceller) -> Self {
         Callee { canceller: Some(canceller.clone()), ..self.clone() }
     }

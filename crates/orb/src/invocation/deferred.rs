@@ -19,37 +19,39 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::interceptor::RequestOutcome;
 use crate::policy::{CallDeadline, Timeout};
 
-/// The function that writes the arguments of a deferred call. Each attempt calls the function, on
-/// the thread that makes the attempt.
+/// The function that writes the arguments of a deferred call. Each attempt calls the function on
+/// the thread that makes the attempt: the thread that sends the request, or the thread that
+/// collects the reply.
 pub(crate) type OwnedArgumentWriter = Box<dyn Fn(&mut Encoder<'static>) -> Result<(), CdrError> + Send + Sync>;
 
-/// A deferred call: a request that was sent and whose reply can be collected. Dropping it abandons
-/// the reply.
+/// A deferred call: its request has been sent, and its reply can be collected once. Dropping the
+/// value before that abandons the reply.
 ///
-/// A collocated call has already run when
-/// [`ObjectRef::send_deferred`](crate::ObjectRef::send_deferred) returns.
+/// A collocated call runs within [`ObjectRef::send_deferred`](crate::ObjectRef::send_deferred),
+/// before this method returns.
 pub struct DeferredCall {
     callee: Callee,
     operation: Box<str>,
     arguments: OwnedArgumentWriter,
     due: CallDeadline,
-    /// Id of the first connection that was made after the call was sent.
+    /// The id that the next new connection would have got when the call began. Connections with
+    /// lower ids are older than the call.
     first_new_connection: u64,
     sends_deadline: bool,
     state: DeferredState,
 }
 
 enum DeferredState {
-    /// The request has been sent.
+    /// The request has been sent to the profile with the index `profile` of `target`.
     Sent { target: Arc<TargetProfiles>, profile: usize, sent: SentRequest },
-    /// The call was collocated and has run; the field is its reply.
+    /// The call was collocated and has run. The field is its reply.
     Local(Result<ReplyContent<'static>, SystemException>),
     /// The reply has been collected.
     Finished,
 }
 
 impl DeferredCall {
-    /// Sends the request of a deferred call.
+    /// Makes a deferred call and sends its request on a multiplexed connection.
     pub(crate) fn send(
         callee: Callee,
         operation: &str,
@@ -102,9 +104,9 @@ impl DeferredCall {
         }
     }
 
-    /// Returns true if the server's first reply has arrived, so that [`reply`](Self::reply) returns
-    /// without waiting for it. If this reply is a forward, `reply` still waits for the new target's
-    /// reply.
+    /// Returns true if the server's reply has arrived, or if it is known that no reply will arrive.
+    /// [`reply`](Self::reply) then returns without waiting, except if the attempt is repeated:
+    /// after a forward or a failure, it sends the request again and waits for the new reply.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         match &self.state {
@@ -113,27 +115,28 @@ impl DeferredCall {
         }
     }
 
-    /// Returns the time at which [`reply`](Self::reply) stops waiting.
+    /// Returns the time at which [`reply`](Self::reply) stops waiting, or `None` if the call has no
+    /// deadline.
     #[cfg(feature = "any")]
     pub(crate) fn deadline(&self) -> Option<corelane_sys::clock::Monotonic> {
         self.due.latest()
     }
 
-    /// Notifies `bell` when [`is_ready`](Self::is_ready) becomes true. Returns false if it is
-    /// already true.
+    /// Makes the ORB notify `bell` when [`is_ready`](Self::is_ready) becomes true. Returns false if
+    /// it is already true.
     #[cfg(feature = "any")]
-    pub(crate) fn ring(&self, bell: &Arc<corelane_sys::eventfd::EventFd>) -> bool {
+    pub(crate) fn notify_when_ready(&self, bell: &Arc<corelane_sys::eventfd::EventFd>) -> bool {
         match &self.state {
             DeferredState::Sent { sent, .. } => sent.notify_on_reply(bell),
             DeferredState::Local(_) | DeferredState::Finished => false,
         }
     }
 
-    /// Waits for the reply until the call's deadline. A user exception is also returned as a reply
-    /// ([`Reply::exception`]).
+    /// Waits for the reply until the call's deadline. The reply has the results or a user
+    /// exception, which [`Reply::exception_id`] tells apart.
     ///
     /// # Errors
-    /// The system exception that the ORB or the object raised; BAD_INV_ORDER 12 if the reply has
+    /// The system exception that the ORB or the object raised. BAD_INV_ORDER 12 if the reply has
     /// already been collected.
     pub fn reply(&mut self) -> Result<Reply<'_>, SystemException> {
         match std::mem::replace(&mut self.state, DeferredState::Finished) {

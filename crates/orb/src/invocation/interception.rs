@@ -1,4 +1,5 @@
-//! The points of a client's request at which interceptors are called.
+//! The calls of the interceptors by the client: before each attempt to send a request, and after
+//! the attempt.
 
 use corelane_net::Peer;
 use corelane_wire::giop::ResponseExpected;
@@ -6,7 +7,7 @@ use corelane_wire::giop::ResponseExpected;
 use super::call::{AttemptError, AttemptResult, CallRoute, Invocation, RequestSpec, refuse};
 use crate::interceptor::{AddedServiceContexts, RequestInfo, RequestOutcome};
 
-/// An attempt for which the interceptors have been called before sending.
+/// An attempt whose start has been reported to the interceptors. Its outcome must be reported, too.
 #[derive(Debug)]
 pub(super) struct InterceptedAttempt {
     number: u64,
@@ -22,8 +23,8 @@ impl InterceptedAttempt {
 }
 
 impl Invocation<'_, '_, '_> {
-    /// Calls the interceptors before an attempt. Returns `None` for LocateRequests, and if there
-    /// are no interceptors.
+    /// Calls the interceptors before an attempt. Returns `None` for a LocateRequest, or if the ORB
+    /// has no interceptors.
     ///
     /// # Errors
     /// The exception that an interceptor raises.
@@ -33,8 +34,8 @@ impl Invocation<'_, '_, '_> {
         peer: &Peer,
     ) -> Result<Option<InterceptedAttempt>, Box<AttemptError>> {
         let Some(points) = self.context.interceptors() else { return Ok(None) };
-        // The deadline is absolute from now on, so that the interceptors' time counts as time of
-        // the call.
+        // The deadline becomes absolute, so that the time of the interceptors counts as time of the
+        // call.
         self.due = self.due.to_absolute();
         let (number, mut contexts) = (points.next_number(), AddedServiceContexts::default());
         let Some(request) = self.describe(route, number, peer) else { return Ok(None) };
@@ -42,7 +43,7 @@ impl Invocation<'_, '_, '_> {
         Ok(Some(InterceptedAttempt { number, peer: peer.clone(), contexts }))
     }
 
-    /// Calls the interceptors after an attempt.
+    /// Calls the interceptors after an attempt with the outcome `outcome`.
     #[cold]
     pub(super) fn end_interception(
         &self,
@@ -52,7 +53,7 @@ impl Invocation<'_, '_, '_> {
     ) {
         let outcome = match outcome {
             Ok(None) => RequestOutcome::Sent,
-            Ok(Some(reply)) if reply.exception().is_some() => RequestOutcome::UserException,
+            Ok(Some(reply)) if reply.exception_id().is_some() => RequestOutcome::UserException,
             Ok(Some(_)) => RequestOutcome::Returned,
             Err(error) => match &**error {
                 AttemptError::Forward(_) | AttemptError::NeedsAddressing(_) => RequestOutcome::Forwarded,
@@ -65,7 +66,7 @@ impl Invocation<'_, '_, '_> {
         self.report_outcome(route, begun, &outcome);
     }
 
-    /// Calls the interceptors with the outcome of an attempt.
+    /// Calls the interceptors with the outcome of an attempt, as they see it.
     pub(super) fn report_outcome(
         &self,
         route: CallRoute<'_>,

@@ -1,7 +1,8 @@
-//! The selection of connections by priority, and of the priority that a request carries.
+//! The selection of the connection pool for a call, and of the priority that its request carries,
+//! by the priority model, bands and lanes of the reference.
 //!
-//! The selector reads the priority model, bands and lanes of a reference once. The selection for a
-//! call takes no lock and allocates nothing.
+//! A selector is made once for each profile of a reference. The selection for a call takes no lock
+//! and allocates nothing.
 
 use std::sync::Arc;
 
@@ -17,30 +18,31 @@ use crate::rt::band::ConnectionBand;
 use crate::rt::caller_priority;
 use crate::rt::client_policies::{ClientPolicies, ProfilePolicies};
 
-/// Selects the connection pool, by lane and priority band, for calls through one profile.
+/// The selector of connection pools for calls through one profile.
 #[derive(Debug)]
 pub(crate) struct LaneSelector {
     model: Option<PriorityModel>,
-    /// The object's priority under the server-declared model; the server priority in the reference
-    /// under other models.
+    /// The priority in the reference's priority model policy: under the server-declared model, the
+    /// object's priority.
     server_priority: Option<Priority>,
     bands: Result<Option<PriorityBands>, SelectionError>,
-    /// The pools of each endpoint, with the priority that the reference gives the endpoint (-1:
-    /// none).
+    /// The endpoints of the profile: for each, the CORBA priority of its lane (-1 if it has none),
+    /// and its connection pools.
     endpoints: Vec<(i16, Arc<ServerPools>)>,
 }
 
-/// The connection pool and the priority for a call.
+/// The connection pool and the priority that were selected for a call.
 #[derive(Debug)]
 pub(crate) struct PoolSelection<'l> {
     pub(crate) pool: &'l Arc<ConnectionPool>,
-    /// CORBA priority that the request carries; `None` for a request without a priority.
+    /// The CORBA priority that the request carries. `None` if it carries none.
     pub(crate) priority: Option<i16>,
 }
 
 impl LaneSelector {
-    /// Creates a selector from the policies of the reference and of the client. Returns `None` if
-    /// neither has policies on priorities.
+    /// Creates a selector from the policies of a profile and of the client. Returns `None` if the
+    /// profile has no priority model and the client no bands: requests then carry no priority, and
+    /// need no selection.
     pub(crate) fn new(
         profile: &ProfilePolicies,
         client: &ClientPolicies,
@@ -50,7 +52,7 @@ impl LaneSelector {
             return None;
         }
         let bands = selection::reconcile_policy(&client.bands, &profile.bands).map(|bands| {
-            // Invalid bands in a reference are ignored.
+            // A reference with invalid bands counts as a reference without bands.
             PriorityBands::new(bands.iter().copied()).ok()
         });
         let server_priority = profile.model.and_then(|(_, priority)| Priority::new(priority));
@@ -62,7 +64,7 @@ impl LaneSelector {
         })
     }
 
-    /// Selects the pool and priority for a call of the calling thread.
+    /// Selects the pool and the priority for a call that the calling thread makes.
     ///
     /// # Errors
     /// INV_POLICY for a priority in no band, for bands without a priority model, and if both the
@@ -76,12 +78,13 @@ impl LaneSelector {
         }
         let (priority, is_implied) = caller_priority(orb).parts();
         let chosen = self.select_for(outbound_priority(orb, priority)?, thread);
-        // If no endpoint serves an implied priority, the call does not fail, and the server decides
-        // the priority.
+        // An implied priority was not set by the program. If the selection with it fails, the
+        // request carries no priority, and the server decides.
         if is_implied && chosen.is_err() { self.select_for(None, thread) } else { chosen }
     }
 
-    /// Selects the pool for calls at `priority` from threads that run at this priority.
+    /// Selects the pool for calls at the CORBA priority `priority`, from threads that run at its
+    /// native priority.
     ///
     /// # Errors
     /// The errors of [`select`](Self::select).
@@ -89,6 +92,7 @@ impl LaneSelector {
         self.select_for(Some(priority), ConnectionBand::for_priority(&orb.config().rt, priority)?)
     }
 
+    /// Returns true if requests carry the client's priority.
     fn is_propagated(&self) -> bool {
         self.model == Some(PriorityModel::ClientPropagated)
     }
@@ -114,15 +118,17 @@ impl LaneSelector {
             return Err(unreachable_error(SelectionError::BandsWithoutModel));
         }
         let Some(priority) = own else {
-            // The calling thread has no CORBA priority, so the server decides.
+            // There is no priority by which to select, so the request carries none, and the server
+            // decides.
             let (_, server) = self.endpoints.first().ok_or_else(|| unreachable_error(SelectionError::NoEndpoint))?;
             return Ok(PoolSelection { pool: server.pool(thread), priority: None });
         };
         let band = selection::select_band(self.model, bands.as_ref(), priority).map_err(unreachable_error)?;
         let equal = self.endpoints.iter().all(|(endpoint, _)| *endpoint == -1);
         let serves = |endpoint| selection::endpoint_serves(self.model, band, priority, endpoint, equal);
-        // The first choice is the lane in which the server runs the request. The second choice is
-        // the first lane within the band.
+        // The first choice is the endpoint of the lane with exactly this priority, in which the
+        // server runs the request. The second choice is the first endpoint whose lane is within the
+        // band.
         let exact = self.endpoints.iter().find(|(endpoint, _)| *endpoint == priority.get() && serves(*endpoint));
         let (_, server) = exact
             .or_else(|| self.endpoints.iter().find(|(endpoint, _)| serves(*endpoint)))
@@ -132,8 +138,8 @@ impl LaneSelector {
     }
 }
 
-/// Returns the priority that a nested call carries. If the ORB has a priority transform, it is
-/// called with the id of the object whose servant makes the call.
+/// Returns the priority that a request carries if the caller has the priority `priority`. In an
+/// upcall, the ORB's priority transform, if there is one, converts the priority.
 fn outbound_priority(orb: &OrbContext, priority: Option<Priority>) -> Result<Option<Priority>, SystemException> {
     match (&orb.config().rt.priority_transform, priority) {
         (Some(transform), Some(priority)) => transform_outbound(&**transform, priority),
@@ -148,8 +154,8 @@ fn transform_outbound(
 ) -> Result<Option<Priority>, SystemException> {
     let innermost = crate::upcall_stack::innermost();
     let Some(object) = innermost.and_then(|(frame, depth)| crate::upcall_stack::object_id(&frame, depth)) else {
-        // Outside of an upcall there is no object id for the transform, so the priority is not
-        // transformed.
+        // The transform needs the id of the object whose servant makes the call. Outside of an
+        // upcall there is no such object, so the priority is not transformed.
         return Ok(Some(priority));
     };
     transform.outbound(priority, &object).map(Some).ok_or_else(crate::rt::config::unmappable)

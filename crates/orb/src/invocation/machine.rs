@@ -1,12 +1,13 @@
-//! The rules of one invocation, as a pure state machine. The rules decide which profile to try, and
-//! when to retry, to follow a forward or to give up.
+//! The rules of one invocation, as a pure state machine. The machine decides which profile to try,
+//! and when to retry, to follow a forward or to raise an exception.
 //!
-//! The blocking driver in `driver.rs` (in tests the simulation) reports each event to the machine
-//! and carries out the returned action. A result or a user exception ends the invocation without
-//! the machine.
+//! The driver in `driver.rs` (in tests the simulation) reports each event of the current attempt to
+//! the machine and performs the action that the machine returns. A reply with results or a user
+//! exception ends the invocation, and is not reported to the machine.
 //!
-//! Invariant: a request that a server may have run is never sent again. A request may have run if
-//! all its bytes were sent or its reply has begun, unless the server has stated that it did not run
+//! Invariant: the machine never repeats a request that the server may have run. A server may have
+//! run a request if all its bytes were sent or a part of its reply has arrived, unless the server
+//! states that the request did not run: by CloseConnection, or by an exception with COMPLETED_NO
 //! (CORBA 3.0.3, sections 15.5.1 and 4.12.3.3).
 
 use std::time::Duration;
@@ -19,61 +20,64 @@ use crate::client::try_order::{AttemptTime, Attempts, TryOrder};
 use crate::exception::{CallPhase, SystemException};
 use crate::exchange::BytesSent;
 
-/// Maximum number of LOCATION_FORWARDs that one invocation follows.
+/// Maximum number of LOCATION_FORWARD replies that one invocation follows.
 pub(crate) const MAX_FORWARDS: u8 = 10;
-/// Maximum number of times that one invocation reconnects after it had a connection.
+/// Maximum number of times that one invocation sends its request again after a lost connection.
 pub(crate) const MAX_RETRIES: u8 = 4;
 
-/// An event of the current attempt.
+/// An event of the current attempt, which the driver reports to the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MachineInput {
-    /// A connection is ready, from the pool or new.
+    /// The driver has a connection.
     Connected,
-    /// No connection could be made to the profile's endpoints.
+    /// Connecting failed at all endpoints of the profile, or policies exclude the profile.
     ConnectFailed,
-    /// The profile's endpoints did not answer within their time.
+    /// No endpoint of the profile answered within the time for the profile.
     NoAnswer,
-    /// The request could not be sent completely, or the connection ended before the reply arrived.
-    Lost {
-        /// The part of the request that the transport accepted.
+    /// The connection failed before the request was sent completely, or before the reply was
+    /// complete.
+    ConnectionLost {
+        /// How much of the request the transport accepted.
         bytes_sent: BytesSent,
         /// The server's last message about the request before the connection ended.
         last_message: LastMessage,
     },
-    /// The reply is a system exception.
+    /// The reply is a system exception, or the selection of a connection raised one.
     Raised {
         /// The kind of exception.
         kind: Kind,
         /// The exception's completion status.
         completed: Completion,
     },
-    /// The reply is LOCATION_FORWARD; the driver keeps the new target.
+    /// The reply is LOCATION_FORWARD. The driver stores the new target.
     Forwarded {
-        /// Try order of the new target's usable profiles.
+        /// The try order of the new target's usable profiles.
         order: TryOrder,
     },
-    /// The server wants another form of target address.
+    /// The reply is NEEDS_ADDRESSING_MODE: the server asks for another form of target address.
     NeedsAddressing,
+    /// The call's deadline passed in the phase in the field.
     DeadlinePassed(CallPhase),
 }
 
 /// A server's last message about a request before the connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LastMessage {
-    /// No message.
+    /// The server sent no message about the request.
     None,
-    /// CloseConnection before any byte of a reply: the server did not run the request.
+    /// CloseConnection, before any byte of a reply: the server did not run the request.
     CloseConnection,
-    /// MessageError: the server could not read the request, so sending it again would not help.
+    /// MessageError: the server could not read the request. Sending it again would have the same
+    /// result.
     MessageError,
-    /// The beginning of a reply: the server ran the request or refused it.
+    /// A part of the reply: the server ran the request or refused it.
     PartialReply,
 }
 
 impl LastMessage {
-    /// Returns the last message about the request; `final_message` is the kind of the connection's
-    /// last message. `reply_begun` is true if the beginning of the reply arrived before it.
-    pub(crate) fn before(final_message: Option<MessageKind>, reply_begun: bool) -> Self {
+    /// Returns the last message about the request. `final_message` is the kind of the last message
+    /// on the connection. `reply_begun` is true if a part of the reply arrived before that message.
+    pub(crate) fn about_request(final_message: Option<MessageKind>, reply_begun: bool) -> Self {
         match final_message {
             _ if reply_begun => LastMessage::PartialReply,
             Some(MessageKind::CloseConnection) => LastMessage::CloseConnection,
@@ -83,55 +87,56 @@ impl LastMessage {
     }
 }
 
-/// The next action of the driver.
+/// An action that the driver must perform next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MachineAction {
-    /// Get a connection to profile `profile` of the current target.
+    /// Get a connection to a profile of the current target.
     Connect {
         /// Index into the current target's usable profiles.
         profile: usize,
-        /// Time for getting the connection.
+        /// The rule for the time in which to connect.
         attempt_time: AttemptTime,
     },
-    /// Give up the forwarded target and get a connection to this profile of the original target.
+    /// Make the original target the current target, in place of a forwarded one, and get a
+    /// connection to a profile of it.
     ConnectOriginal {
         /// Index into the original target's usable profiles.
         profile: usize,
-        /// Time for getting the connection.
+        /// The rule for the time in which to connect.
         attempt_time: AttemptTime,
     },
-    /// Wait for the pause of this attempt, then get another connection to the current profile.
+    /// [Pause](pause), then get a connection to the current profile.
     Retry {
-        /// Number of earlier pauses.
+        /// Number of pauses that this invocation has made before.
         attempt: u32,
-        /// Time for getting the connection.
+        /// The rule for the time in which to connect.
         attempt_time: AttemptTime,
     },
-    /// Write the request on the current connection and wait for its reply.
+    /// Send the request on the connection and wait for its reply.
     Send,
-    /// Make the new target the current target, then get a connection to this profile of the new
-    /// target.
+    /// Make the target of the last LOCATION_FORWARD the current target, and get a connection to a
+    /// profile of it.
     Follow {
         /// Index into the new target's usable profiles.
         profile: usize,
-        /// Time for getting the connection.
+        /// The rule for the time in which to connect.
         attempt_time: AttemptTime,
     },
-    /// Raise the system exception in the reply.
-    Deliver,
+    /// Raise the system exception that the driver reported last.
+    RaiseReported,
     /// Raise the exception in the field.
     Fail(SystemException),
 }
 
-/// Maximum length of the first pause before a request is sent again after TRANSIENT. The maximum
-/// doubles with each further pause.
+/// Maximum length of the first pause after TRANSIENT. The maximum doubles with each further pause,
+/// up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-/// Upper bound of the maximum length of a pause.
+/// Maximum length of any pause.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Returns the pause before a retry: a fraction, given by the number `random`, of the maximum for
-/// this attempt. Random pauses prevent clients that were refused at the same time from trying again
-/// at the same time.
+/// Returns the length of a pause: `random` modulo the maximum length of the pause with the number
+/// `attempt`, in nanoseconds. Random lengths prevent clients that got TRANSIENT at the same time
+/// from sending again at the same time.
 #[must_use]
 pub(crate) fn pause(attempt: u32, random: u64) -> Duration {
     let longest = (FIRST_PAUSE * 2_u32.saturating_pow(attempt.min(16))).min(MAX_PAUSE);
@@ -139,7 +144,8 @@ pub(crate) fn pause(attempt: u32, random: u64) -> Duration {
     Duration::from_nanos(random % nanoseconds.saturating_add(1))
 }
 
-/// The state of one invocation, without a clock or sockets.
+/// The state machine of one invocation. It has no clock, no connections and no targets: it counts
+/// profiles by their indices.
 #[derive(Clone, Debug)]
 pub(crate) struct InvocationMachine {
     order: TryOrder,
@@ -156,10 +162,10 @@ pub(crate) struct InvocationMachine {
 }
 
 impl InvocationMachine {
-    /// Makes the machine of an invocation on a target whose usable profiles are tried in `order`.
-    /// `forwarded` is true if an earlier invocation was forwarded to this target; `original` is
-    /// then the try order of the original target. `max_transient_retries` is the number of retries after
-    /// TRANSIENT that the policy permits (0 by default).
+    /// Makes the machine of an invocation on a target whose usable profiles have the try order
+    /// `order`. `forwarded` is true if an earlier invocation was forwarded to this target.
+    /// `original` is the try order of the original target. `max_transient_retries` is the number of
+    /// retries after TRANSIENT that the call policies permit.
     #[must_use]
     pub(crate) fn new(order: TryOrder, forwarded: bool, original: TryOrder, max_transient_retries: u8) -> Self {
         InvocationMachine {
@@ -183,14 +189,15 @@ impl InvocationMachine {
         self.start_at(self.order, |profile, attempt_time| MachineAction::Connect { profile, attempt_time })
     }
 
-    /// Records that the first attempt was made at `profile` without a call of
-    /// [`start`](Self::start).
+    /// Records that the fast path has made the first attempt, at the profile with the index
+    /// `profile`. Called instead of [`start`](Self::start).
     pub(crate) fn resume_at(&mut self, profile: usize) {
         self.profile = profile;
         self.attempts.mark_tried(profile);
     }
 
-    /// Begins to try the profiles of a target.
+    /// Makes the target with the try order `order` the current target. Returns the action `output`
+    /// for its first profile, or an exception if it has no profile.
     fn start_at(&mut self, order: TryOrder, output: impl FnOnce(usize, AttemptTime) -> MachineAction) -> MachineAction {
         (self.order, self.attempts) = (order, Attempts::new(order));
         let Some((profile, attempt_time)) = self.attempts.next() else {
@@ -200,7 +207,7 @@ impl InvocationMachine {
         output(profile, attempt_time)
     }
 
-    /// Connects to the current profile again.
+    /// Returns the action that connects to the current profile again.
     fn reconnect(&mut self) -> MachineAction {
         MachineAction::Connect { profile: self.profile, attempt_time: self.attempts.attempt_time() }
     }
@@ -221,7 +228,9 @@ impl InvocationMachine {
                 self.attempts.record_timeout(self.profile);
                 self.next_profile()
             }
-            MachineInput::Lost { bytes_sent, last_message } => self.on_connection_lost(bytes_sent, last_message),
+            MachineInput::ConnectionLost { bytes_sent, last_message } => {
+                self.on_connection_lost(bytes_sent, last_message)
+            }
             MachineInput::Raised { kind, completed } => self.on_exception(kind, completed),
             MachineInput::Forwarded { order } => self.follow(order),
             MachineInput::NeedsAddressing if self.has_readdressed => MachineAction::Fail(
@@ -234,8 +243,8 @@ impl InvocationMachine {
             }
             MachineInput::DeadlinePassed(phase) => {
                 let (code, completed) = match phase {
-                    CallPhase::Wait => (minor::timeout::REPLY_END_TIME, Completion::Maybe),
-                    CallPhase::Acquire | CallPhase::Connect | CallPhase::Send => {
+                    CallPhase::WaitForReply => (minor::timeout::REPLY_END_TIME, Completion::Maybe),
+                    CallPhase::AcquireConnection | CallPhase::Connect | CallPhase::SendRequest => {
                         (minor::timeout::REQUEST_END_TIME, Completion::No)
                     }
                 };
@@ -257,7 +266,7 @@ impl InvocationMachine {
         MachineAction::Fail(SystemException::new(Kind::CommFailure, 0, completed))
     }
 
-    /// Repeats, on a new connection, a request that did not run. Fails if no attempts remain.
+    /// Repeats a request that did not run on another connection, at most [`MAX_RETRIES`] times.
     fn resend(&mut self) -> MachineAction {
         if self.retries >= MAX_RETRIES {
             return self.fall_back(SystemException::new(Kind::CommFailure, 0, Completion::No));
@@ -276,7 +285,7 @@ impl InvocationMachine {
 
     fn on_exception(&mut self, kind: Kind, completed: Completion) -> MachineAction {
         if completed != Completion::No {
-            return MachineAction::Deliver;
+            return MachineAction::RaiseReported;
         }
         if kind == Kind::Transient && self.max_transient_retries > 0 {
             self.max_transient_retries -= 1;
@@ -288,11 +297,12 @@ impl InvocationMachine {
         if moved && self.forwarded && !self.has_fallen_back {
             return self.revert_to_original();
         }
-        MachineAction::Deliver
+        MachineAction::RaiseReported
     }
 
-    /// Handles a failure with COMPLETED_NO of the current target. If the current target is a
-    /// forwarded one, falls back to the original target, once.
+    /// Handles a failure of the current target after which the request certainly did not run. If
+    /// calls were forwarded to this target, reverts to the original target, once in an invocation.
+    /// Otherwise raises the exception `otherwise`.
     fn fall_back(&mut self, otherwise: SystemException) -> MachineAction {
         if self.forwarded && !self.has_fallen_back { self.revert_to_original() } else { MachineAction::Fail(otherwise) }
     }
@@ -330,10 +340,11 @@ mod tests {
     use super::*;
 
     fn lost(bytes_sent: BytesSent, last_message: LastMessage) -> MachineInput {
-        MachineInput::Lost { bytes_sent, last_message }
+        MachineInput::ConnectionLost { bytes_sent, last_message }
     }
 
-    /// Makes a machine that has started, for this number of profiles.
+    /// Makes a machine that has returned its first action. The current target has `profiles`
+    /// profiles, the original target `original`.
     fn started(profiles: usize, forwarded: bool, original: usize, max_transient_retries: u8) -> InvocationMachine {
         let (order, original) = (TryOrder::new(profiles, 0, 0), TryOrder::new(original, 0, 0));
         let mut machine = InvocationMachine::new(order, forwarded, original, max_transient_retries);
@@ -350,7 +361,7 @@ mod tests {
         let mut machine = started(2, false, 2, 0);
         assert_eq!(machine.step(MachineInput::Connected), MachineAction::Send);
         let MachineAction::Fail(exception) = machine.step(lost(BytesSent::All, LastMessage::None)) else {
-            panic!("retried")
+            panic!("the request must not be sent again")
         };
         assert_eq!((exception.kind(), exception.completed()), (Kind::CommFailure, Completion::Maybe));
     }
@@ -366,7 +377,7 @@ mod tests {
         for (bytes_sent, last_message, completed) in ends {
             let mut machine = started(2, true, 2, 3);
             let MachineAction::Fail(exception) = machine.step(lost(bytes_sent, last_message)) else {
-                panic!("{bytes_sent:?} {last_message:?}")
+                panic!("the request must not be sent again: {bytes_sent:?} {last_message:?}")
             };
             assert_eq!((exception.kind(), exception.completed()), (Kind::CommFailure, completed), "{last_message:?}");
         }
@@ -385,7 +396,7 @@ mod tests {
             for _ in 0..MAX_RETRIES {
                 assert_eq!(machine.step(input.clone()), connect(0, AttemptTime::Share(1)));
             }
-            let MachineAction::Fail(exception) = machine.step(input) else { panic!("unbounded") };
+            let MachineAction::Fail(exception) = machine.step(input) else { panic!("retries must end") };
             assert_eq!(exception.completed(), Completion::No);
         }
     }
@@ -436,7 +447,7 @@ mod tests {
         let gone = MachineInput::Raised { kind: Kind::ObjectNotExist, completed: Completion::No };
         let attempt_time = AttemptTime::Brief(2);
         assert_eq!(machine.step(gone.clone()), MachineAction::ConnectOriginal { profile: 0, attempt_time });
-        assert_eq!(machine.step(gone), MachineAction::Deliver);
+        assert_eq!(machine.step(gone), MachineAction::RaiseReported);
         let mut machine = started(1, true, 1, 0);
         let attempt_time = AttemptTime::Share(1);
         assert_eq!(
@@ -451,14 +462,14 @@ mod tests {
         let mut machine = started(2, false, 2, 0);
         assert_eq!(machine.step(MachineInput::ConnectFailed), connect(1, AttemptTime::Share(1)));
         assert_eq!(machine.step(MachineInput::NeedsAddressing), connect(1, AttemptTime::Share(1)));
-        let MachineAction::Fail(exception) = machine.step(MachineInput::NeedsAddressing) else { panic!("unbounded") };
+        let MachineAction::Fail(exception) = machine.step(MachineInput::NeedsAddressing) else { panic!("must fail") };
         assert_eq!((exception.kind(), exception.completed()), (Kind::NoImplement, Completion::No));
     }
 
     #[test]
     fn transient_is_retried_by_policy_only() {
         let busy = MachineInput::Raised { kind: Kind::Transient, completed: Completion::No };
-        assert_eq!(started(1, false, 1, 0).step(busy.clone()), MachineAction::Deliver);
+        assert_eq!(started(1, false, 1, 0).step(busy.clone()), MachineAction::RaiseReported);
         let mut patient = started(1, false, 1, 2);
         for attempt in 0..2 {
             assert_eq!(
@@ -466,7 +477,7 @@ mod tests {
                 MachineAction::Retry { attempt, attempt_time: AttemptTime::Share(1) }
             );
         }
-        assert_eq!(patient.step(busy), MachineAction::Deliver);
+        assert_eq!(patient.step(busy), MachineAction::RaiseReported);
     }
 
     #[test]
@@ -484,12 +495,12 @@ mod tests {
     fn timeout_reports_whether_the_request_may_have_run() {
         for (phase, completed) in [
             (CallPhase::Connect, Completion::No),
-            (CallPhase::Send, Completion::No),
-            (CallPhase::Wait, Completion::Maybe),
+            (CallPhase::SendRequest, Completion::No),
+            (CallPhase::WaitForReply, Completion::Maybe),
         ] {
             let MachineAction::Fail(exception) = started(1, false, 1, 0).step(MachineInput::DeadlinePassed(phase))
             else {
-                panic!()
+                panic!("the call must fail at its deadline")
             };
             assert_eq!((exception.kind(), exception.completed()), (Kind::Timeout, completed));
         }

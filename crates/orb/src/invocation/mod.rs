@@ -1,7 +1,8 @@
-//! Invocations of remote objects by the client. The pure [`machine`] decides the next step of an
-//! invocation. `call` makes one exchange with a server, and the [`driver`] makes the invocations
-//! that need several. The object of an invocation is a [`callee`], whose [`target`] has the
-//! profiles. `lane_selector` selects connections by priority.
+//! Invocations of remote objects by the client. `call` makes an invocation on the fast path: one
+//! exchange on an idle connection. For all other invocations, the pure [`machine`] decides each
+//! step, and the [`driver`] performs it. The object of an invocation is a [`callee`]; the
+//! [`target`] of its reference has the profiles. `lane_selector` selects the connection pool by
+//! priority.
 
 mod band_declaration;
 pub(crate) mod call;
@@ -24,6 +25,6 @@ pub use operation::Operation;
 pub(crate) use reply::ReplyBody;
 pub use thread_policies::with_client_policies;
 
-/// Number of bytes of memory that a reference's binding uses in addition to its profiles.
-pub(crate) const BINDING: usize = size_of::<target::Binding>();
+/// Size in bytes of a reference's binding, without the memory to which it has pointers.
+pub(crate) const BINDING_BYTES: usize = size_of::<target::Binding>();
 pub use reply::Reply;

@@ -1,5 +1,5 @@
-//! Attempts on multiplexed connections. The request is entered in the connection's table, and a
-//! reader thread of the ORB completes the entry.
+//! Attempts on multiplexed connections. The caller enters its request in the connection's table and
+//! waits for the entry. A reader thread of the ORB reads the reply and completes the entry.
 
 use std::io;
 use std::sync::Arc;
@@ -10,30 +10,32 @@ use super::call::{AttemptError, AttemptResult, CallRoute, Invocation, ReplyHead,
 use super::interception::InterceptedAttempt;
 use super::machine::LastMessage;
 use super::reply::ReplyBody;
-use crate::client::multiplexed::{Multiplexed, PendingReply, RegisterError, ReplyError};
+use crate::client::multiplexed::{MultiplexedConnection, PendingReply, RegisterError, ReplyError};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::exchange::{BytesSent, ExchangeError};
 use crate::fault::PeerFault;
 
+/// A request that was sent on a multiplexed connection and waits for its reply.
 #[derive(Debug)]
 pub(super) struct SentRequest {
-    connection: Arc<Multiplexed>,
+    connection: Arc<MultiplexedConnection>,
     id: u32,
     pending: Arc<PendingReply>,
     announced: Option<corelane_wire::CodeSets>,
-    /// The part of the request that was sent.
+    /// How much of the request was sent.
     bytes_sent: BytesSent,
-    /// The attempt for the interceptors; `None` without interceptors.
+    /// The attempt as it was reported to the interceptors. `None` if the ORB has no interceptors.
     intercepted: Option<Box<InterceptedAttempt>>,
 }
 
 impl<'r> Invocation<'r, '_, '_> {
-    /// Writes the request and waits for its reply. Calls the interceptors before and after.
+    /// Sends the request and waits for its reply. Calls the interceptors before sending, and with
+    /// the outcome. Returns `None` for a oneway.
     #[cold]
     pub(super) fn attempt_multiplexed(
         &mut self,
         route: CallRoute<'_>,
-        connection: &Arc<Multiplexed>,
+        connection: &Arc<MultiplexedConnection>,
     ) -> AttemptResult<'r> {
         match self.send_multiplexed(route, connection)? {
             Some(sent) => self.await_multiplexed(route, &sent),
@@ -41,12 +43,13 @@ impl<'r> Invocation<'r, '_, '_> {
         }
     }
 
-    /// Writes the request and waits for its reply, without interceptors.
+    /// Sends the request and waits for its reply. Does not call the interceptors, because the ORB
+    /// itself makes the request. Returns `None` for a oneway.
     #[cold]
     pub(super) fn exchange_multiplexed(
         &mut self,
         route: CallRoute<'_>,
-        connection: &Arc<Multiplexed>,
+        connection: &Arc<MultiplexedConnection>,
     ) -> AttemptResult<'r> {
         match self.send_once(route, connection, &[])? {
             Some(sent) => self.await_multiplexed(route, &sent),
@@ -54,12 +57,12 @@ impl<'r> Invocation<'r, '_, '_> {
         }
     }
 
-    /// Calls the interceptors and writes the request. Returns `None` for a oneway.
+    /// Calls the interceptors and sends the request. Returns `None` for a oneway.
     #[cold]
     pub(super) fn send_multiplexed(
         &mut self,
         route: CallRoute<'_>,
-        connection: &Arc<Multiplexed>,
+        connection: &Arc<MultiplexedConnection>,
     ) -> Result<Option<SentRequest>, Box<AttemptError>> {
         let Some(begun) = self.begin_interception(route, connection.stream().peer())? else {
             return self.send_once(route, connection, &[]);
@@ -81,7 +84,7 @@ impl<'r> Invocation<'r, '_, '_> {
     fn send_once(
         &mut self,
         route: CallRoute<'_>,
-        connection: &Arc<Multiplexed>,
+        connection: &Arc<MultiplexedConnection>,
         added: &[(u32, Vec<u8>)],
     ) -> Result<Option<SentRequest>, Box<AttemptError>> {
         self.due = self.due.to_absolute();
@@ -94,8 +97,8 @@ impl<'r> Invocation<'r, '_, '_> {
         };
         let (id, pending) = match connection.register() {
             Ok(entry) => entry,
-            // The connection ended after the driver had chosen it. The driver makes another
-            // connection.
+            // The connection ended after the driver had chosen it. The error makes the driver
+            // choose another connection.
             Err(RegisterError::Closed) => {
                 return Err(lost(self, BytesSent::None, ExchangeError::Io(io::ErrorKind::NotConnected.into())));
             }
@@ -123,14 +126,15 @@ impl<'r> Invocation<'r, '_, '_> {
         }
         drop(sender);
         let bytes_sent = sent.as_ref().map_or_else(|(bytes_sent, _)| *bytes_sent, |()| BytesSent::All);
-        // The server may have replied to the sent part, so the reply is still awaited.
+        // The connection failed after a part of the request was sent. The server may have replied
+        // to this part, so the caller waits for the reply.
         let is_cut = matches!(sent, Err((BytesSent::Some, ExchangeError::Io(_)))) && self.wants_reply();
         if let Err((bytes_sent, broken)) = sent
             && !is_cut
         {
             if bytes_sent == BytesSent::All {
-                // The deadline passed after a part was sent. The remainder is sent later, so the
-                // server will receive the request.
+                // The deadline passed after a part was sent. The connection sends the remainder
+                // later, so the server will receive the whole request.
                 if self.wants_reply() {
                     connection.abandon(id)
                 } else {
@@ -149,8 +153,8 @@ impl<'r> Invocation<'r, '_, '_> {
         Ok(Some(SentRequest { connection, id, pending, announced, bytes_sent, intercepted: None }))
     }
 
-    /// Waits for the reply. Calls the interceptors with the outcome if they were called for the
-    /// request.
+    /// Waits for the reply. Reports the outcome to the interceptors if the attempt was reported to
+    /// them.
     #[cold]
     pub(super) fn await_multiplexed(&mut self, route: CallRoute<'_>, sent: &SentRequest) -> AttemptResult<'r> {
         let outcome = self.receive_multiplexed(route, sent);
@@ -177,7 +181,7 @@ impl<'r> Invocation<'r, '_, '_> {
                     endpoint,
                     sent.bytes_sent,
                     &broken,
-                    LastMessage::before(final_message, reply_begun),
+                    LastMessage::about_request(final_message, reply_begun),
                 );
                 if let ExchangeError::Fault(fault) = broken
                     && sent.connection.claim_fault_report()
@@ -198,18 +202,20 @@ impl<'r> Invocation<'r, '_, '_> {
 }
 
 impl SentRequest {
-    /// Returns true if the reply can be collected without waiting.
+    /// Returns true if the reply has arrived, or if it is known that no reply will arrive.
     pub(super) fn is_done(&self) -> bool {
         self.pending.is_done()
     }
 
-    /// Notifies `bell` when the reply can be collected. Returns false if it already can.
+    /// Makes the reader notify `bell` when [`is_done`](Self::is_done) becomes true. Returns false
+    /// if it is already true.
     #[cfg(feature = "any")]
     pub(super) fn notify_on_reply(&self, bell: &Arc<corelane_sys::eventfd::EventFd>) -> bool {
         self.pending.notify_on_reply(bell)
     }
 
-    /// Returns the attempt for the interceptors; `None` without interceptors.
+    /// Returns the attempt as it was reported to the interceptors. `None` if the ORB has no
+    /// interceptors.
     pub(super) fn intercepted(&self) -> Option<&InterceptedAttempt> {
         self.intercepted.as_deref()
     }

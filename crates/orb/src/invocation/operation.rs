@@ -1,6 +1,6 @@
-//! The operation that a client's stub calls.
+//! The operation of an IDL interface, as stubs pass it to the ORB.
 
-/// An operation that a stub calls.
+/// An operation of an IDL interface. A stub passes it to the ORB when it calls the operation.
 ///
 /// # Examples
 /// ```
@@ -14,14 +14,14 @@ pub struct Operation<'n> {
 }
 
 impl<'n> Operation<'n> {
-    /// Makes an operation from its name on the wire. The operation that reads an attribute `x` has
-    /// the name `_get_x`.
+    /// Makes an operation from its name in GIOP requests. For example, the operation that reads the
+    /// attribute `x` has the name `_get_x`.
     #[must_use]
     pub const fn new(name: &'n str) -> Self {
         Operation { name }
     }
 
-    /// Returns the name on the wire.
+    /// Returns the operation's name in GIOP requests.
     #[must_use]
     pub const fn name(&self) -> &'n str {
         self.name

@@ -1,4 +1,4 @@
-//! Early connections, made before the first call needs them.
+//! The opening of connections in advance, so that the first calls need not connect.
 
 use std::sync::Arc;
 
@@ -16,12 +16,14 @@ use crate::client::try_order::AttemptTime;
 use crate::clock;
 use crate::exception::{CallPhase, Completion, FailureDetail, SystemException, SystemExceptionKind as Kind};
 
-/// Makes sure that `count` connections exist for calls at each of `priorities`, with their bands
-/// declared.
+/// Makes sure that `count` exclusive connections exist for calls at each CORBA priority in
+/// `priorities`, and that the server knows their bands. Does nothing for an object that may belong
+/// to this ORB.
 ///
 /// # Errors
-/// BAD_PARAM for an invalid priority. NO_RESOURCES if `count` exceeds the ORB's maximum for one
-/// server. Otherwise the exception that a call would raise if its connection cannot be made.
+/// BAD_PARAM for an invalid priority. NO_RESOURCES if `count` exceeds the ORB's maximum number of
+/// connections to one server, or if other calls use too many of them. If a connection cannot be
+/// made, the exception that a call would raise.
 #[cold]
 pub(crate) fn preconnect(callee: &Callee, priorities: &[i16], count: usize) -> Result<(), SystemException> {
     let callee = &with_thread_policies(callee);
@@ -39,8 +41,8 @@ pub(crate) fn preconnect(callee: &Callee, priorities: &[i16], count: usize) -> R
         .because("the reference has no usable profile");
     let (order, deadline) = (target.try_order(context), call.due.to_absolute().latest());
     for (tried, profile) in order.in_order().filter_map(|index| target.profiles.get(index)).enumerate() {
-        // Each profile gets a share of the time, so that a profile that does not answer leaves time
-        // for the others.
+        // Each profile gets an equal share of the remaining time, so that a profile that does not
+        // answer leaves time for the profiles behind it.
         let left = u32::try_from(target.profiles.len() - tried).unwrap_or(u32::MAX);
         let until = AttemptTime::Share(left).deadline(clock::now(), deadline, 1);
         let made =
@@ -63,8 +65,8 @@ fn connect_at(
 ) -> Result<(), SystemException> {
     let chosen = profile.select_pool_at(call.context, priority)?;
     let route = CallRoute { target, profile, addressing: AddressingMode::Key };
-    // All connections stay checked out until the end, because a returned connection would be
-    // checked out again.
+    // The connections stay checked out until the end of the function. A connection that returned to
+    // the pool earlier would be checked out again in place of a new one.
     let mut made: Vec<Checkout<'_>> = Vec::new();
     for _ in 0..count {
         let Some(free) = chosen.pool.take_free(0) else {

@@ -1,4 +1,5 @@
-//! Replies to calls, which the caller reads in place from the connection's buffer.
+//! Replies to calls. The caller reads the results from the reply, whose bytes are in the buffer of
+//! its connection or in memory of the reply.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,32 +16,35 @@ use crate::memory::{ByteBudget, over_budget};
 use crate::text;
 use crate::trail;
 
-/// The reply to a call: results, or a user exception. The reply keeps its connection checked out
-/// until the reply is dropped.
+/// The reply to a call: results, or a user exception. If the reply is in the buffer of its
+/// connection, other calls cannot use this connection until the reply is dropped.
 #[derive(Debug)]
 pub struct Reply<'r> {
     context: &'r Arc<ClientContext>,
     answer: ReplyContent<'r>,
 }
 
-/// A reply without a reference to its ORB.
+/// The content of a [`Reply`], without the reference to its ORB.
 #[derive(Debug)]
 pub(crate) struct ReplyContent<'r> {
     body: ReplyBody<'r>,
-    /// Position of the next value in the message.
+    /// Position of the next value to read, in bytes from the start of the message.
     position: usize,
+    /// The repository id, if the reply is a user exception.
     exception: Option<Box<str>>,
     endian: Endian,
     version: Version,
     code_sets: CodeSets,
 }
 
-/// The memory that holds a reply's bytes.
+/// The bytes of a reply.
 #[derive(Debug)]
 pub(crate) enum ReplyBody<'r> {
-    /// The reply is at the front of the connection's buffer and has this length.
+    /// The bytes are at the front of the connection's receive buffer. The second field is their
+    /// number.
     InPlace(Checkout<'r>, usize),
-    /// The reply has its own memory. The positions are those at which GIOP 1.1 fragments begin.
+    /// The bytes are in memory that the connection does not use. The second part has the positions
+    /// at which GIOP 1.1 fragments begin.
     Owned(Box<(Octets, Vec<usize>)>),
 }
 
@@ -70,7 +74,8 @@ impl<'r> Reply<'r> {
         Reply { context, answer: ReplyContent { body, position, exception: None, endian, version, code_sets } }
     }
 
-    /// Detaches the reply from its ORB and its connection, so that the caller can keep it.
+    /// Detaches the reply from its ORB and its connection, which other calls can then use. Copies
+    /// the bytes if they are in the connection's buffer.
     pub(crate) fn detach(mut self) -> ReplyContent<'static> {
         let octets = match &mut self.answer.body {
             ReplyBody::InPlace(connection, length) => (connection.front_message(*length).to_vec().into(), Vec::new()),
@@ -81,7 +86,7 @@ impl<'r> Reply<'r> {
         ReplyContent { body: ReplyBody::Owned(Box::new(octets)), position, exception, endian, version, code_sets }
     }
 
-    /// Reads the repository id at the start of a reply that is a user exception.
+    /// Reads the repository id at the start of the body, and makes the reply a user exception.
     #[cold]
     pub(crate) fn into_exception(mut self) -> Result<Self, SystemException> {
         self.answer.exception = Some(self.read(|decoder| decoder.read_latin1_string())?.into());
@@ -93,15 +98,16 @@ impl<'r> Reply<'r> {
         self.answer.exception.is_some()
     }
 
-    /// Returns the repository id if the reply is a user exception. The next [`read`](Self::read)
-    /// then begins at the exception's members.
+    /// Returns the repository id of the user exception, or `None` if the reply has results. For an
+    /// exception, the first [`read`](Self::read) begins at the exception's members.
     #[must_use]
     #[inline]
-    pub fn exception(&self) -> Option<&str> {
+    pub fn exception_id(&self) -> Option<&str> {
         self.answer.exception.as_deref()
     }
 
-    /// Makes the exception UNKNOWN 1, for a user exception that the operation does not declare.
+    /// Makes the system exception UNKNOWN 1. A stub raises it if the reply is a user exception that
+    /// the operation does not declare.
     #[must_use]
     #[cold]
     pub fn unlisted_exception(&self) -> SystemException {
@@ -110,8 +116,8 @@ impl<'r> Reply<'r> {
             .because(format!("the object raised {}, which the operation does not declare", text::shown(id.as_bytes())))
     }
 
-    /// Reads results with the function `read`. A second call continues behind the values of the
-    /// first.
+    /// Reads results with the function `read`. A second call of this method continues behind the
+    /// values that the first call read.
     ///
     /// # Errors
     /// MARSHAL, COMPLETED_YES, if the bytes do not encode the expected values. IMP_LIMIT,
@@ -134,12 +140,12 @@ impl<'r> Reply<'r> {
     }
 }
 
-/// Byte order, version and code sets of a reply.
+/// Byte order, GIOP version and code sets of a reply.
 pub(super) type ReplyCoding = (Endian, Version, CodeSets);
 
-/// Reads results of the message `octets` from `position` on. Returns the position behind the
-/// results. `owned` is the message with the positions at which fragments begin, if the results may
-/// share the message's memory.
+/// Reads results with the function `read` from the reply message `octets`, from `position` on.
+/// Returns the results and the position behind them. `owned` is set if the results may share the
+/// message's memory: the message, and the positions at which GIOP 1.1 fragments begin.
 ///
 /// # Errors
 /// MARSHAL, COMPLETED_YES, if the bytes do not encode the expected values. IMP_LIMIT,
@@ -165,7 +171,7 @@ pub(super) fn read_results<T>(
         .with_limits(&context.config().limits)
         .with_value_read_state(&values)
         .with_meter(&meter)
-        .with_env(env);
+        .with_environment(env);
     if let Some((octets, breaks)) = owned {
         decoder = decoder.with_shared_message(octets).with_fragment_starts(breaks);
     }
@@ -179,7 +185,8 @@ pub(super) fn read_results<T>(
     }
 }
 
-/// Makes the exception for results that cannot be read. `of` is the size of the reply in bytes.
+/// Makes the exception for results that cannot be read. `of` is the size of the reply message in
+/// bytes.
 #[cold]
 fn unreadable_results(error: CdrError, meter: &MemoryMeter<'_>, decoder: &Decoder<'_>, of: usize) -> SystemException {
     let (at, place) = (decoder.offset(), trail::place("", decoder));
@@ -194,7 +201,8 @@ fn unreadable_results(error: CdrError, meter: &MemoryMeter<'_>, decoder: &Decode
 }
 
 impl<'r> ReplyContent<'r> {
-    /// Gives the reply the reference to its ORB again.
+    /// Makes a [`Reply`] of this content. `context` must be the context of the ORB that received
+    /// it.
     pub(super) fn attach(self, context: &'r Arc<ClientContext>) -> Reply<'r> {
         Reply { context, answer: self }
     }

@@ -1,5 +1,5 @@
-//! The binding of a reference: its usable profiles with their connections, and the target to which
-//! the object was forwarded.
+//! The binding of a reference to its object: the usable profiles of the reference with their
+//! connection pools, and the target to which a server has forwarded the calls.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -24,77 +24,88 @@ use crate::rt::band::ConnectionBand;
 use crate::rt::client_policies::{self, ClientPolicies, ProfilePolicies};
 use crate::rt::protocol::SocketSettings;
 
-/// The binding of a reference to its object, which all copies of the reference share.
+/// The binding of a reference to its object. All copies of the reference share it.
 #[derive(Debug)]
 pub(crate) struct Binding {
     ior: Ior,
+    /// The target of `ior` itself, made at the first call.
     original: OnceLock<Arc<TargetProfiles>>,
-    /// The target to which the object was forwarded, until this target fails.
+    /// The target to which a server has forwarded the calls (LOCATION_FORWARD). `None` after this
+    /// target has failed.
     forwarded: RcuCell<Option<Arc<TargetProfiles>>>,
-    /// True if `forwarded` has a target; the flag saves loading the cell. Stored `Release` by
-    /// [`set_forwarded`](Self::set_forwarded), loaded `Acquire`.
+    /// True if `forwarded` has a target. Calls load this flag, which costs less than loading the
+    /// cell. Stored `Release` by [`set_forwarded`](Self::set_forwarded), loaded `Acquire`.
     has_forwarded: AtomicBool,
+    /// The object key, if the object may belong to this ORB.
     local: OnceLock<Option<Box<[u8]>>>,
-    /// The object's entry in this ORB's object adapter, once a call has found it.
-    home: OnceLock<ErasedArc>,
+    /// The object's entry in the object adapter of this ORB, after a collocated call has found it.
+    local_entry: OnceLock<ErasedArc>,
+    /// The effective real-time policies.
     policies: ClientPolicies,
+    /// The real-time policies that are set on the reference.
     own_policies: ClientPolicies,
-    /// The profile that answered the last call.
+    /// The profile that answered last. `None` before the first answer.
     bound_profile: RcuCell<Option<BoundProfile>>,
-    /// Index of the reference's profile that answered last, or [`OTHER_TARGET`]; the index saves
-    /// loading `bound_profile`. Before the first answer the value is 0 with the flag [`UNBOUND`].
-    /// Stored `Release` by the call that is answered.
+    /// Index of the profile of the original target that answered last, or [`OTHER_TARGET`]. Calls
+    /// load this index, which costs less than loading `bound_profile`. Before the first answer, the
+    /// value is 0 with the flag [`UNBOUND`]. Stored `Release` by the thread whose call was
+    /// answered.
     bound_index: AtomicU8,
 }
 
-/// The profile through which a reference is bound.
+/// The profile that answered last, as the rebind policy compares it with other profiles.
 #[derive(Debug)]
 struct BoundProfile {
     policies: ProfilePolicies,
+    /// The value of `bound_index` for this profile.
     at: u8,
 }
 
-/// Flag in `bound_index`: no call through the reference has been answered.
+/// Flag in `bound_index`: no call of the reference has been answered.
 const UNBOUND: u8 = 0x80;
-/// Value of `bound_index` if a forwarded target's profile answered last, or a profile with a larger
-/// index than `bound_index` can hold. The fast path finds no profile with this index.
+/// Value of `bound_index` if a profile of a forwarded target answered last, or a profile with this
+/// or a larger index. The fast path uses no profile for this value.
 const OTHER_TARGET: u8 = 0x7f;
 
-/// The usable profiles of one IOR, in its order.
+/// The usable profiles of one IOR. Profiles with the protocol that the ClientProtocol policies
+/// prefer come first. Profiles with one protocol have the order of the IOR.
 #[derive(Debug)]
 pub(crate) struct TargetProfiles {
     pub(crate) ior: Ior,
     pub(crate) profiles: Vec<UsableProfile>,
-    /// True if ClientProtocol policies exclude some profiles.
+    /// True if ClientProtocol policies exclude at least one profile.
     pub(crate) excludes_profiles: bool,
-    /// Index of the profile that answered last. Stored and loaded `Relaxed`.
+    /// Index in `profiles` of the profile that answered last. Stored and loaded `Relaxed`.
     last_answered: AtomicUsize,
 }
 
+/// A profile at whose address the ORB can call the object.
 #[derive(Debug)]
 pub(crate) struct UsableProfile {
+    /// The connection pools of the profile's server.
     pub(crate) pools: Arc<ServerPools>,
-    /// The selector of connections by priority; `None` if one pool serves every priority.
+    /// The selector of connection pools by priority. `None` if neither the profile nor the client
+    /// has policies on priorities: requests then carry no priority.
     pub(crate) lanes: Option<Box<LaneSelector>>,
     pub(crate) object_key: Box<[u8]>,
     pub(crate) version: Version,
-    /// The code sets to announce on a new connection. `None` in GIOP 1.0, and if the profile has no
-    /// code sets component.
+    /// The code sets to announce on a new connection. `None` for GIOP 1.0, and if the profile has
+    /// no component TAG_CODE_SETS.
     pub(crate) code_sets: Option<CodeSets>,
-    /// Code sets that apply if none were negotiated.
+    /// The code sets that apply if the client announces none.
     pub(crate) default_code_sets: CodeSets,
-    /// Index of the profile among all profiles of the IOR, for servers that require the whole
-    /// reference as the target address.
+    /// Index of the profile among all profiles of the IOR. A request whose target address is the
+    /// whole IOR carries the index.
     pub(crate) index: u32,
-    /// True if the server is a Corelane ORB.
+    /// True if the profile says that its server is a Corelane ORB.
     pub(crate) is_ours: bool,
     /// The profile's policies on priorities and protocols.
     pub(crate) policies: ProfilePolicies,
 }
 
 impl Binding {
-    /// Makes a binding with the policies `own` of the reference. Policies that the reference does
-    /// not set come from `wider`.
+    /// Makes the binding of a reference on which the policies `own` are set. `wider` has the values
+    /// of policies that `own` does not set.
     pub(crate) fn new(ior: Ior, own: ClientPolicies, wider: &ClientPolicies) -> Self {
         Binding {
             ior,
@@ -106,7 +117,7 @@ impl Binding {
             forwarded: RcuCell::new("forwarded target", LockScope::Orb, None),
             has_forwarded: AtomicBool::new(false),
             local: OnceLock::new(),
-            home: OnceLock::new(),
+            local_entry: OnceLock::new(),
         }
     }
 
@@ -114,36 +125,39 @@ impl Binding {
         &self.ior
     }
 
-    /// Returns the target of the reference itself, not a forwarded one.
+    /// Returns the target that the reference's IOR describes, even while calls are forwarded to
+    /// another target.
     #[inline]
     pub(crate) fn original(&self, context: &ClientContext) -> &Arc<TargetProfiles> {
         self.original.get_or_init(|| Arc::new(self.target(context, self.ior.clone())))
     }
 
-    /// Returns the target at `ior`, under the policies of this reference.
+    /// Makes the target that `ior` describes. The effective policies of this reference select its
+    /// usable profiles.
     #[cold]
     pub(crate) fn target(&self, context: &ClientContext, ior: Ior) -> TargetProfiles {
         let (profiles, excludes_profiles) = usable_profiles(context, &ior, &self.policies);
         TargetProfiles { ior, profiles, excludes_profiles, last_answered: AtomicUsize::new(0) }
     }
 
-    /// Returns the policies that the reference itself sets.
-    pub(crate) fn own(&self) -> &ClientPolicies {
+    /// Returns the real-time policies that are set on the reference.
+    pub(crate) fn own_policies(&self) -> &ClientPolicies {
         &self.own_policies
     }
 
-    /// Binds the reference after the first reply, which arrived through the [preferred
-    /// profile](Self::preferred_profile).
+    /// Records that `profile`, the [preferred profile](Self::preferred_profile), answered a call on
+    /// the fast path. Has an effect at the first answer.
     #[inline]
     pub(crate) fn record_first_reply(&self, profile: &UsableProfile) {
-        // The index is stored only at the first reply, because every calling thread reads its cache
-        // line.
+        // Later answers store nothing: every calling thread reads the index, and a store would
+        // invalidate its cache line in the caches of the other cores. Before the first answer, the
+        // preferred profile has the index 0.
         if self.bound_index.load(Ordering::Relaxed) & UNBOUND != 0 {
             self.bind(profile, 0);
         }
     }
 
-    /// Records that a profile of `target` answered a call.
+    /// Records that the profile with the index `profile` of `target` answered a call.
     #[cold]
     pub(crate) fn record_bound(&self, target: &Arc<TargetProfiles>, profile: usize) {
         let Some(answered) = target.profiles.get(profile) else { return };
@@ -158,39 +172,42 @@ impl Binding {
         if !self.bound_profile.load().as_ref().is_some_and(|bound| bound.at == at && bound.policies == profile.policies)
         {
             self.bound_profile.update(|_| (Some(BoundProfile { policies: profile.policies.clone(), at }), ()));
-            // The store is `Release`: a thread that loads this index also sees the bound profile.
+            // The store is `Release`, so that a thread that loads this index with `Acquire` sees
+            // the stored `bound_profile`.
             self.bound_index.store(at, Ordering::Release);
         }
     }
 
-    /// Returns true if a call through the reference has been answered. The rebind policy applies to
-    /// bound references only.
+    /// Returns true if a call of the reference has been answered. The rebind policy does not
+    /// restrict calls before that.
     pub(crate) fn is_bound(&self) -> bool {
         self.bound_index.load(Ordering::Acquire) & UNBOUND == 0
     }
 
-    /// Returns the index of the profile with which the fast path begins: the reference's profile
-    /// that answered last, or its first profile. Returns `None` while the object is forwarded.
+    /// Returns the index of the profile that the fast path uses: the profile of the original target
+    /// that answered last, or 0 before the first answer. Returns `None` while calls are forwarded.
+    /// There may be no profile with the index.
     #[inline]
     pub(crate) fn preferred_profile(&self) -> Option<usize> {
-        if self.has_moved() { None } else { Some(usize::from(self.bound_index.load(Ordering::Relaxed) & !UNBOUND)) }
+        if self.is_forwarded() { None } else { Some(usize::from(self.bound_index.load(Ordering::Relaxed) & !UNBOUND)) }
     }
 
-    /// Returns true if `profile` has the same policies as the profile that answered last.
+    /// Returns true if `profile` has equal policies to the profile that answered last.
     pub(crate) fn is_bound_as(&self, profile: &UsableProfile) -> bool {
         self.bound_profile.load().as_ref().is_some_and(|bound| bound.policies == profile.policies)
     }
 
-    /// Returns true if the object is forwarded.
+    /// Returns true if a server has forwarded the calls to another target.
     #[inline]
-    pub(crate) fn has_moved(&self) -> bool {
+    pub(crate) fn is_forwarded(&self) -> bool {
         self.has_forwarded.load(Ordering::Acquire)
     }
 
-    /// Returns the forwarded target, if there is one. Calls try this target first.
+    /// Returns the target to which a server has forwarded the calls, if there is one. Calls try it
+    /// before the original target.
     #[inline]
     pub(crate) fn forwarded(&self) -> Option<Arc<TargetProfiles>> {
-        if self.has_moved() { self.load_forwarded() } else { None }
+        if self.is_forwarded() { self.load_forwarded() } else { None }
     }
 
     #[cold]
@@ -198,6 +215,7 @@ impl Binding {
         Option::clone(&self.forwarded.load())
     }
 
+    /// Sets the target to which calls are forwarded.
     pub(crate) fn set_forwarded(&self, target: Option<Arc<TargetProfiles>>) {
         self.has_forwarded.store(target.is_some(), Ordering::Release);
         self.forwarded.store(Arc::new(target));
@@ -209,33 +227,35 @@ impl Binding {
         self.local.get_or_init(|| local_key(context, &self.ior)).as_deref()
     }
 
-    /// Returns the object's entry in this ORB's object adapter, which has the type `T`. Returns
-    /// `None` until a call has found the entry.
+    /// Returns the object's entry in the object adapter of this ORB if it has the type `T`. Returns
+    /// `None` until a collocated call has found the entry.
     #[inline]
-    pub(crate) fn home<T: 'static>(&self) -> Option<&T> {
-        self.home.get()?.get()
+    pub(crate) fn local_entry<T: 'static>(&self) -> Option<&T> {
+        self.local_entry.get()?.get()
     }
 
-    /// Records the object's entry in this ORB's object adapter. Called by the first collocated
-    /// call, which finds the entry.
+    /// Records the object's entry in the object adapter of this ORB, which `home` returns. Does
+    /// nothing if the entry is recorded already.
     #[inline]
-    pub(crate) fn settle(&self, home: impl FnOnce() -> Option<ErasedArc>) {
-        if self.home.get().is_none()
+    pub(crate) fn record_local_entry(&self, home: impl FnOnce() -> Option<ErasedArc>) {
+        if self.local_entry.get().is_none()
             && let Some(home) = home()
         {
-            // Another thread may have set the same value first.
-            let _ = self.home.set(home);
+            // `set` fails if another thread has recorded the same entry first.
+            let _ = self.local_entry.set(home);
         }
     }
 
+    /// Returns true if the object may belong to this ORB.
     #[inline]
     pub(crate) fn may_be_local(&self, context: &ClientContext) -> bool {
         self.local_key(context).is_some()
     }
 }
 
-/// Returns the object key of `ior` if the key may denote an object of this ORB. Such a key is a
-/// transient key with this ORB's stamp, or any other key at an address that this ORB publishes.
+/// Returns the object key in a profile of `ior` that may denote an object of this ORB: a transient
+/// key with the stamp of this ORB, or a persistent or foreign key at an address that this ORB
+/// publishes.
 #[cold]
 fn local_key(context: &ClientContext, ior: &Ior) -> Option<Box<[u8]>> {
     let own_addresses = context.own_addresses();
@@ -252,8 +272,9 @@ fn local_key(context: &ClientContext, ior: &Ior) -> Option<Box<[u8]>> {
     })
 }
 
-/// Returns the profiles of `ior` that a transport of the ORB can reach, with their connection
-/// pools. The flag is true if ClientProtocol policies exclude some profiles.
+/// Returns the profiles of `ior` with an address that a transport of the ORB supports, except those
+/// that ClientProtocol policies exclude. The flag is true if the policies exclude at least one
+/// profile.
 fn usable_profiles(context: &ClientContext, ior: &Ior, client: &ClientPolicies) -> (Vec<UsableProfile>, bool) {
     let found =
         parse_profiles(ior, context.config().version, context.config().native_char_set, &context.config().limits);
@@ -297,13 +318,13 @@ fn usable_profiles(context: &ClientContext, ior: &Ior, client: &ClientPolicies) 
             Some((rank, profile))
         })
         .collect();
-    // The sort is stable, so profiles of one protocol stay in the reference's order.
+    // The sort is stable, so profiles with one protocol keep the order of the IOR.
     profiles.sort_by_key(|(rank, _)| *rank);
     (profiles.into_iter().map(|(_, profile)| profile).collect(), left_out)
 }
 
 impl TargetProfiles {
-    /// Returns the reason why the reference has no usable profile. Called if no policy excludes a
+    /// Returns the reason why the target has no usable profile. Called if no policy excludes a
     /// profile.
     #[cold]
     pub(super) fn why_unusable(&self) -> String {
@@ -315,14 +336,16 @@ impl TargetProfiles {
         format!("no transport of the ORB can connect from this machine to {addresses}")
     }
 
-    /// Returns the order in which to try the profiles now.
+    /// Returns the order in which to try the profiles, by the back-off at the present time.
     pub(crate) fn try_order(&self, context: &ClientContext) -> TryOrder {
         let count = self.profiles.len();
-        // While no endpoint is in back-off, the endpoints of the profiles need no look-up.
+        // If no endpoint of any server has failed lately, the endpoints of the profiles need not be
+        // looked up.
         let backing_off = if count > 1 && !context.backoff().is_empty() { self.backing_off(context) } else { 0 };
         TryOrder::new(count, self.last_answered.load(Ordering::Relaxed), backing_off)
     }
 
+    /// Returns the set of bits of the profiles whose endpoints are all in back-off.
     #[cold]
     fn backing_off(&self, context: &ClientContext) -> u64 {
         let now = crate::clock::now();
@@ -335,8 +358,8 @@ impl TargetProfiles {
 }
 
 impl UsableProfile {
-    /// Selects the connections for a call of the calling thread, and the priority that its request
-    /// carries.
+    /// Selects the connection pool for a call that the calling thread makes, and the priority that
+    /// its request carries.
     ///
     /// # Errors
     /// The errors of [`LaneSelector::select`].
@@ -348,7 +371,8 @@ impl UsableProfile {
         }
     }
 
-    /// Selects the connections for calls at `priority`.
+    /// Selects the connection pool for calls at the CORBA priority `priority`, from threads that
+    /// run at its native priority.
     ///
     /// # Errors
     /// The errors of [`LaneSelector::select_at`].
@@ -367,7 +391,8 @@ impl UsableProfile {
     }
 }
 
-/// A target address other than the object key, for servers that require one.
+/// The data for a target address that is a profile or an IOR, for servers that do not accept an
+/// object key.
 pub(super) struct AlternateTarget<'t> {
     index: u32,
     tag: u32,

@@ -1,4 +1,4 @@
-//! The real-time client policies of a thread (PolicyCurrent).
+//! The real-time client policies that a program sets for a thread (PolicyCurrent).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,30 +11,34 @@ use crate::rt::RtClientPolicies;
 use crate::rt::client_policies::ClientPolicies;
 
 thread_local! {
+    /// The policies of this thread, while a call of [`with_client_policies`] runs.
     static THREAD_POLICIES: RefCell<Option<ThreadPolicies>> = const { RefCell::new(None) };
-    /// True while `THREAD_POLICIES` is set. The flag is cheaper to check than a borrow of the
-    /// policies.
+    /// True while `THREAD_POLICIES` is set. Every call checks this flag, which costs less than
+    /// borrowing the policies.
     static HAS_THREAD_POLICIES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The policies of a thread, and the bindings of the references called under them.
+/// The policies of a thread, and a binding under these policies for each reference that the thread
+/// has called.
 struct ThreadPolicies {
     policies: ClientPolicies,
-    /// The bindings under these policies, by the address of the reference's own binding. An entry
-    /// keeps both bindings alive, so no other binding can get the address.
+    /// For each reference, its binding and the binding under the thread's policies. The key is the
+    /// address of the first. The entry keeps it alive, so no other binding can get this address.
     bindings: HashMap<usize, (Arc<Binding>, Arc<Binding>)>,
 }
 
-/// Maximum number of bindings that a thread caches under its policies. A full cache is cleared.
+/// Maximum number of entries in `bindings`. A full map is cleared before the next entry is added.
 const MAX_CACHED_BINDINGS: usize = 1024;
 
-/// Runs `body` with `policies` as the client policies of the calling thread (PolicyCurrent). A
-/// policy of the reference overrides the thread's, which overrides the ORB's. A nested call of this
-/// function replaces the outer policies. Connections that are private under these policies close
-/// when `body` has returned.
+/// Runs `body` with `policies` as the real-time client policies of the calling thread
+/// (PolicyCurrent). A policy that is set on the reference overrides the policy of the thread, which
+/// overrides the policy of the ORB. While the `body` of a nested call runs, its policies replace
+/// `policies` completely. Private connections that calls in `body` made close when `body` has
+/// returned.
 ///
 /// # Errors
-/// BAD_PARAM for invalid bands and for negative buffer sizes. In this case `body` does not run.
+/// BAD_PARAM if `policies` has invalid bands or a negative buffer size. `body` does not run in this
+/// case.
 ///
 /// # Examples
 /// ```
@@ -50,8 +54,8 @@ pub fn with_client_policies<T>(policies: &RtClientPolicies, body: impl FnOnce() 
         fn drop(&mut self) {
             HAS_THREAD_POLICIES.set(self.0.is_some());
             let ended = THREAD_POLICIES.replace(self.0.take());
-            // The ended policies are dropped after the borrow has ended, because the drop closes
-            // connections.
+            // The ended policies are dropped after the borrow of `THREAD_POLICIES` has ended,
+            // because the drop closes private connections, which may run other code of the ORB.
             drop(ended);
         }
     }
@@ -66,7 +70,8 @@ pub(crate) fn has_thread_policies() -> bool {
     HAS_THREAD_POLICIES.get()
 }
 
-/// Returns the callee with a binding under the policies of the calling thread.
+/// Returns the callee with a binding under the policies of the calling thread. Returns a clone if
+/// the thread has no policies.
 #[cold]
 pub(crate) fn with_thread_policies(callee: &Callee) -> Callee {
     THREAD_POLICIES.with_borrow_mut(|of_thread| {
@@ -77,7 +82,7 @@ pub(crate) fn with_thread_policies(callee: &Callee) -> Callee {
         let binding = callee.binding();
         let (_, under) = bindings.entry(Arc::as_ptr(binding).addr()).or_insert_with(|| {
             let wider = policies.clone().or(&callee.context().config().client_policies);
-            let under = Binding::new(binding.ior().clone(), binding.own().clone(), &wider);
+            let under = Binding::new(binding.ior().clone(), binding.own_policies().clone(), &wider);
             (Arc::clone(binding), Arc::new(under))
         });
         callee.with_binding(Arc::clone(under))

@@ -11,7 +11,7 @@ use crate::invocation::thread_policies::{has_thread_policies, with_thread_polici
 use crate::invocation::{DeferredCall, Operation, OwnedArgumentWriter, Reply};
 use crate::policy::SyncScope;
 
-/// The error of an operation that declares no exceptions.
+/// The error of an operation that declares no user exceptions.
 struct SystemOnly(SystemException);
 
 impl From<SystemException> for SystemOnly {
@@ -28,21 +28,22 @@ impl From<Reply<'_>> for SystemOnly {
     }
 }
 
-/// Makes a two-way call; the caller reads the results.
+/// Makes a two-way call, and returns the reply, whose results the caller reads.
 fn invoke<'r, 'a>(
     callee: &'r Callee,
     operation: &Operation<'_>,
     arguments: ArgumentWriter<'_, 'a>,
 ) -> Result<Reply<'r>, SystemException> {
-    if callee.stays_in_process() {
+    if callee.may_be_collocated() {
         return crate::poa::invoke_local(callee.context(), callee, operation, arguments);
     }
     call::invoke(callee, operation, arguments)
 }
 
-/// Makes a two-way call. On the fast path `results` reads the results in the connection's buffer.
-/// Nearly every stub shares this code. Returns a reply that `results` has not read: a user
-/// exception, or a reply that arrived off the fast path.
+/// Makes a two-way call. On the fast path `results` reads the results in the connection's buffer,
+/// and the function returns `None`. Otherwise it returns the reply, which `results` has not read: a
+/// user exception, or a reply that arrived off the fast path. The function is not generic, so
+/// nearly all stubs share its code.
 #[inline(never)]
 fn call_and_read<'r, 'a>(
     callee: &'r Callee,
@@ -50,13 +51,13 @@ fn call_and_read<'r, 'a>(
     arguments: ArgumentWriter<'_, 'a>,
     results: ResultReader<'_>,
 ) -> Result<Option<Reply<'r>>, SystemException> {
-    if callee.stays_in_process() || has_thread_policies() {
+    if callee.may_be_collocated() || has_thread_policies() {
         return invoke(callee, operation, arguments).map(Some);
     }
     call::call(callee, operation, arguments, results)
 }
 
-/// Makes a deferred call. A collocated call runs at once.
+/// Makes a deferred call. A collocated call runs to its end before the function returns.
 fn send_deferred(
     callee: &Callee,
     operation: &str,
@@ -64,7 +65,7 @@ fn send_deferred(
 ) -> Result<DeferredCall, SystemException> {
     callee.context().check_usable()?;
     let callee = with_thread_policies(callee);
-    if !callee.stays_in_process() {
+    if !callee.may_be_collocated() {
         return DeferredCall::send(callee, operation, arguments);
     }
     let reply = crate::poa::invoke_local(callee.context(), &callee, &Operation::new(operation), &*arguments);
@@ -95,11 +96,11 @@ impl ObjectRef {
     pub fn non_existent(&self) -> Result<bool, SystemException> {
         static OPERATION: Operation = Operation::new("_non_existent");
         let ask = || self.invoke(&OPERATION, &|_| Ok(()))?.read(|decoder| decoder.read_bool());
-        let had_moved = self.binding().has_moved();
+        let had_moved = self.binding().is_forwarded();
         let mut answer = ask();
         if had_moved && answer == Ok(true) {
-            // The object no longer exists at the target of a forward. As after OBJECT_NOT_EXIST,
-            // the call is repeated at the addresses of the reference itself.
+            // The object does not exist at the target of an earlier forward. The call is repeated
+            // at the addresses in the reference, as after OBJECT_NOT_EXIST.
             self.binding().set_forwarded(None);
             answer = ask();
         }
@@ -123,7 +124,7 @@ impl ObjectRef {
     ///
     /// # Errors
     /// The errors of a call; NO_IMPLEMENT from servers without an interface repository, such as
-    /// Corelane's.
+    /// Corelane servers.
     pub fn interface_definition(&self) -> Result<Option<ObjectRef>, SystemException> {
         static OPERATION: Operation = Operation::new("_interface");
         self.invoke(&OPERATION, &|_| Ok(()))?.read(read_reference)
@@ -142,7 +143,7 @@ impl ObjectRef {
     /// ORB of the reference.
     #[must_use]
     pub fn is_collocated(&self) -> bool {
-        self.callee().stays_in_process()
+        self.callee().may_be_collocated()
     }
 
     /// Checks that the object can be called: connects, follows forwards, and sends a LocateRequest
@@ -158,8 +159,8 @@ impl ObjectRef {
     }
 
     /// Makes connections before the first call needs them: `count` connections for each of
-    /// `priorities`, in the lane or band that serves the priority. Existing connections count. For
-    /// an object of the same ORB the method does nothing.
+    /// `priorities`, in the lane or band that serves the priority. Existing connections count
+    /// towards `count`. For an object of the same ORB the method does nothing.
     ///
     /// # Errors
     /// BAD_PARAM for an invalid priority; NO_RESOURCES for more connections than the ORB may make
@@ -183,8 +184,9 @@ impl ObjectRef {
         if reply.is_exception() { Err(reply.unlisted_exception()) } else { Ok(reply) }
     }
 
-    /// Calls an operation that declares exceptions, otherwise as [`invoke`](Self::invoke) does.
-    /// [`Reply::exception`] returns the id of a raised exception.
+    /// Calls an operation that declares user exceptions, and waits for the reply. Unlike
+    /// [`invoke`](Self::invoke), the method also returns a reply with a user exception;
+    /// [`Reply::exception_id`] returns the exception's repository id.
     ///
     /// # Errors
     /// The system exception that the ORB or the object raised.
@@ -213,8 +215,7 @@ impl ObjectRef {
         self.call_raising(operation, results, arguments).map_err(|SystemOnly(exception)| exception)
     }
 
-    /// For generated code: calls an operation without results, otherwise as [`call`](Self::call)
-    /// does.
+    /// For generated code: makes a [`call`](Self::call) of an operation without results.
     ///
     /// # Errors
     /// The errors of [`call`](Self::call).
@@ -228,8 +229,8 @@ impl ObjectRef {
         self.call(operation, |_| Ok(()), arguments)
     }
 
-    /// For generated code: calls an operation without results that declares exceptions, otherwise
-    /// as [`call_raising`](Self::call_raising) does.
+    /// For generated code: makes a call of an operation without results that declares user
+    /// exceptions, by [`call_raising`](Self::call_raising).
     ///
     /// # Errors
     /// The errors of [`call_raising`](Self::call_raising).
@@ -246,8 +247,9 @@ impl ObjectRef {
         self.call_raising(operation, |_| Ok(()), arguments)
     }
 
-    /// For generated code: calls an operation that declares exceptions, otherwise as
-    /// [`call`](Self::call) does.
+    /// For generated code: calls an operation that declares user exceptions. `arguments` writes the
+    /// arguments, and `results` reads the results. The error is made from a system exception, or
+    /// from the reply with the user exception.
     ///
     /// # Errors
     /// The declared exceptions, and system exceptions.
@@ -313,7 +315,7 @@ impl ObjectRef {
         arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
     ) -> Result<(), SystemException> {
         let callee = self.callee();
-        if callee.stays_in_process() {
+        if callee.may_be_collocated() {
             return crate::poa::send_local(callee, operation, arguments);
         }
         call::oneway(callee, operation, callee.policies().sync_scope.unwrap_or(SyncScope::Transport), arguments)

@@ -14,7 +14,7 @@ use crate::policy::{CallPolicies, Timeout};
 ///
 /// A reference type also has these methods as inherent methods, unless an operation of its
 /// interface has the same name. Programs import this trait only in generic code, and for methods
-/// whose names are operations.
+/// whose names are also names of operations.
 pub trait Reference: Clone + Sized {
     /// The repository id of the interface.
     const REPOSITORY_ID: &'static str;
@@ -72,8 +72,8 @@ pub trait Reference: Clone + Sized {
         Self::from_object(self.as_object().with_context(context))
     }
 
-    /// Returns a copy on which `policies` are set. Policies that `policies` leaves out stay as they
-    /// are.
+    /// Returns a copy on which `policies` are set. A policy that is not set in `policies` keeps its
+    /// value.
     #[must_use]
     fn with_policies(&self, policies: CallPolicies) -> Self {
         Self::from_object(self.as_object().with_policies(policies))

@@ -22,7 +22,7 @@ use crate::interceptor::{InterceptionPoints, Interceptor, InterceptorChain};
 use crate::listen_address;
 use crate::orb_context::OrbContext;
 use crate::poa::Poa;
-use crate::policy::{CallPolicies, PoolExhaustedAction, Timeout};
+use crate::policy::{CallPolicies, ConnectionPoolExhaustedAction, Timeout};
 use crate::rt::{RtConfig, start_cpu_monitor};
 use crate::server::config::PoolConfig;
 use crate::server::strategy::Lane;
@@ -55,7 +55,7 @@ pub struct OrbBuilder {
     spin_policy: Option<SpinPolicy>,
     drain_timeout: Duration,
     locks_memory: bool,
-    on_pool_exhausted: PoolExhaustedAction,
+    on_connection_pool_exhausted: ConnectionPoolExhaustedAction,
     idle_connection_timeout: Duration,
     version: Version,
     native_char_set: CharSet,
@@ -64,16 +64,17 @@ pub struct OrbBuilder {
     required: Vec<Guarantee>,
     preconnects: Vec<Preconnect>,
     /// Checks the required guarantees. [`OrbBuilder::require_guarantee`] sets the pointer, so that
-    /// other programs are linked without the check's code. `preconnect` is a pointer for the same
-    /// reason.
+    /// programs without this call are linked without the check's code.
     check_guarantees: Option<GuaranteeCheck>,
+    /// Makes the connections in `preconnects`. [`OrbBuilder::preconnect`] sets the pointer, so that
+    /// programs without this call are linked without this code.
     preconnect: Option<PreconnectFn>,
     /// Starts the monitor of processor-time budgets. [`OrbBuilder::real_time`] sets the pointer, so
-    /// that other programs are linked without the monitor's code.
+    /// that programs without this call are linked without the monitor's code.
     start_cpu_monitor: Option<CpuMonitorStart>,
     on_event: Option<Callback>,
-    /// The interceptors. [`OrbBuilder::interceptor`] sets the field, so that other programs are
-    /// linked without the code of interceptors.
+    /// The interceptors. [`OrbBuilder::interceptor`] sets the field, so that programs without this
+    /// call are linked without the code of interceptors.
     interceptors: Option<Box<dyn InterceptionPoints>>,
     initial_references: InitialReferences,
     /// The first error of a setter, which `build` returns.
@@ -106,7 +107,7 @@ impl OrbBuilder {
             spin_policy: None,
             drain_timeout: Duration::from_secs(2),
             locks_memory: false,
-            on_pool_exhausted: PoolExhaustedAction::Wait,
+            on_connection_pool_exhausted: ConnectionPoolExhaustedAction::Wait,
             idle_connection_timeout: Duration::from_secs(180),
             version: Version::HIGHEST,
             native_char_set: CharSet::Utf8,
@@ -202,8 +203,8 @@ impl OrbBuilder {
 
     /// Sets what a call does if its server already has the maximum number of connections and all
     /// are in use. By default the call waits.
-    pub fn on_pool_exhausted(mut self, reaction: PoolExhaustedAction) -> Self {
-        self.on_pool_exhausted = reaction;
+    pub fn on_connection_pool_exhausted(mut self, reaction: ConnectionPoolExhaustedAction) -> Self {
+        self.on_connection_pool_exhausted = reaction;
         self
     }
 
@@ -221,19 +222,19 @@ impl OrbBuilder {
     }
 
     /// Sets how long threads poll before they sleep: callers that wait for a reply, and threads of
-    /// pools without a policy of their own
+    /// pools for which no spin policy is set
     /// ([`PoolConfig::spin_policy`](field@PoolConfig::spin_policy)). Callers of multiplexed
     /// connections never poll. By default threads poll sockets for at most 50 us, while polling
-    /// saves wake-ups ([`SpinPolicy::DEFAULT`]); for shared memory its transport decides. Threads
-    /// with a fixed priority poll only with [`SpinPolicy::Always`].
+    /// saves wake-ups ([`SpinPolicy::DEFAULT`]); over shared memory the transport decides how long
+    /// they poll. Threads with a fixed priority poll only with [`SpinPolicy::Always`].
     pub fn spin_policy(mut self, policy: SpinPolicy) -> Self {
         self.spin_policy = Some(policy);
         self
     }
 
-    /// Sets the maximum time for which a graceful close waits for the peer to read its last
-    /// messages and to close; 2 s by default. After this time the connection is shut down. The drop
-    /// of an ORB waits at most this time for servants to return.
+    /// Sets the maximum time for which a graceful close waits for the peer to read the ORB's last
+    /// messages and to close; 2 s by default. After this time the ORB closes the connection without
+    /// waiting. The drop of an ORB waits at most this time for servants to return.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.drain_timeout = timeout;
         self
@@ -347,10 +348,10 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the beginning of the text for initial references without a text of their own. `/` and
-    /// the name are appended to it: with `corbaloc::host:2809`, the reference `NameService` has the
-    /// text `corbaloc::host:2809/NameService`. By default there is no such text. If the result is
-    /// not a stringified reference, [`build`](Self::build) fails.
+    /// Sets the beginning of the text for all initial references for which no text is set. The ORB
+    /// appends `/` and the name to it: with `corbaloc::host:2809`, the reference `NameService` has
+    /// the text `corbaloc::host:2809/NameService`. By default there is no such text. If the result
+    /// is not a stringified reference, [`build`](Self::build) fails.
     pub fn default_initial_reference(mut self, text: impl Into<String>) -> Self {
         let set = self.initial_references.set_default(TextSource::Program, text.into());
         self.refused = self.refused.or(set.err());
@@ -363,7 +364,7 @@ impl OrbBuilder {
     /// reads no arguments.
     ///
     /// # Errors
-    /// [`OrbError::Client`] for an option without its value, a text that is not a stringified
+    /// [`OrbError::ClientSetup`] for an option without its value, a text that is not a stringified
     /// reference, and an unknown option that begins with `-ORB`.
     ///
     /// # Examples
@@ -402,14 +403,14 @@ impl OrbBuilder {
             check(&self.required)?;
         }
         if let Some(refused) = self.refused {
-            return Err(OrbError::Client(refused));
+            return Err(OrbError::ClientSetup(refused));
         }
         if self.locks_memory {
-            memory::lock_all_pages().map_err(OrbError::Memory)?;
+            memory::lock_all_pages().map_err(OrbError::MemoryLock)?;
         }
         let parse = |address: &String| parse_address(address, &self.transports);
         let publish = self.publish.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-        let client_policies = self.rt.client_policies.check().map_err(OrbError::Client)?;
+        let client_policies = self.rt.client_policies.check().map_err(OrbError::ClientSetup)?;
         let config = Config {
             client_policies,
             limits: self.limits,
@@ -419,7 +420,7 @@ impl OrbBuilder {
             oneway_batch: self.oneway_batch,
             spin_policy: self.spin_policy,
             drain_timeout: self.drain_timeout,
-            on_pool_exhausted: self.on_pool_exhausted,
+            on_connection_pool_exhausted: self.on_connection_pool_exhausted,
             idle_connection_timeout: self.idle_connection_timeout,
             publish,
             version: self.version,
@@ -433,9 +434,9 @@ impl OrbBuilder {
         if let Some(interceptors) = self.interceptors {
             context.set_interceptors(interceptors);
         }
-        let core = OrbCore::new(context, self.initial_references).map_err(OrbError::System)?;
+        let core = OrbCore::new(context, self.initial_references).map_err(OrbError::NoResources)?;
         if let Some(start) = self.start_cpu_monitor {
-            start(&core).map_err(OrbError::Thread)?;
+            start(&core).map_err(OrbError::ThreadStart)?;
         }
         Poa::root(Arc::downgrade(core.server()), core.poa_table());
         let orb = Orb { core: Arc::clone(&core) };
@@ -457,7 +458,8 @@ impl OrbBuilder {
                 let listener = core.transports().listen(&endpoint);
                 listeners.push(listener.map_err(|error| OrbError::Listen { endpoint, error })?);
             }
-            let lane = Lane::new(pool, listeners, core.config().drain_timeout, None, None).map_err(OrbError::System)?;
+            let lane =
+                Lane::new(pool, listeners, core.config().drain_timeout, None, None).map_err(OrbError::NoResources)?;
             lanes.push(lane);
         }
         core.start(lanes)?;
@@ -482,8 +484,8 @@ fn transports() -> Transports {
 /// Makes the connections of [`OrbBuilder::preconnect`].
 fn preconnect(orb: &Orb, wanted: &[Preconnect]) -> Result<(), OrbError> {
     for (reference, priorities, count) in wanted {
-        if let Some(object) = orb.string_to_object(reference).map_err(OrbError::Client)? {
-            object.preconnect(priorities, *count).map_err(OrbError::Client)?;
+        if let Some(object) = orb.string_to_object(reference).map_err(OrbError::ClientSetup)? {
+            object.preconnect(priorities, *count).map_err(OrbError::ClientSetup)?;
         }
     }
     Ok(())
@@ -494,7 +496,7 @@ fn check_guarantees(required: &[Guarantee]) -> Result<(), OrbError> {
         let report = guarantee.check();
         if report.status != GuaranteeStatus::Met {
             let why = format!("{}. {}", report.finding, report.remedy);
-            return Err(OrbError::Guarantee { name: report.name.to_owned(), why });
+            return Err(OrbError::GuaranteeNotMet { name: report.name.to_owned(), why });
         }
     }
     Ok(())
@@ -502,7 +504,7 @@ fn check_guarantees(required: &[Guarantee]) -> Result<(), OrbError> {
 
 /// Parses an address at which to listen.
 fn parse_address(address: &str, transports: &Transports) -> Result<Endpoint, OrbError> {
-    listen_address::parse(address, transports).ok_or_else(|| OrbError::Address(address.to_owned()))
+    listen_address::parse(address, transports).ok_or_else(|| OrbError::InvalidAddress(address.to_owned()))
 }
 
 /// Returns a random number that identifies the ORB. The number is not zero, and peers cannot guess
@@ -513,7 +515,30 @@ fn random_stamp() -> u64 {
 
 impl fmt::Debug for OrbBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OrbBuilder").field("pools", &self.pools).field("publish", &self.publish).finish_non_exhaustive()
+        f.debug_struct("OrbBuilder")
+            .field("pools", &self.pools)
+            .field("listen", &self.listen)
+            .field("publish", &self.publish)
+            .field("transports", &self.transports)
+            .field("limits", &self.limits)
+            .field("max_reply_memory", &self.max_reply_memory)
+            .field("call_policies", &self.call_policies)
+            .field("max_connections_per_server", &self.max_connections_per_server)
+            .field("oneway_batch", &self.oneway_batch)
+            .field("spin_policy", &self.spin_policy)
+            .field("drain_timeout", &self.drain_timeout)
+            .field("locks_memory", &self.locks_memory)
+            .field("on_connection_pool_exhausted", &self.on_connection_pool_exhausted)
+            .field("idle_connection_timeout", &self.idle_connection_timeout)
+            .field("version", &self.version)
+            .field("native_char_set", &self.native_char_set)
+            .field("fragment_size", &self.fragment_size)
+            .field("rt", &self.rt)
+            .field("required", &self.required)
+            .field("preconnects", &self.preconnects)
+            .field("has_event_callback", &self.on_event.is_some())
+            .field("initial_references", &self.initial_references)
+            .finish_non_exhaustive()
     }
 }
 

@@ -23,7 +23,7 @@ use crate::poa::{Poa, PoaTable};
 use crate::server::strategy::Lane;
 use crate::server_context::ServerContext;
 
-/// The time for which a shutdown waits for servants that still run.
+/// The time for which a shutdown waits for running servants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShutdownWait {
     /// The shutdown does not wait. A later shutdown may wait.
@@ -64,7 +64,7 @@ impl OrbCore {
         });
         #[cfg(feature = "valuetype")]
         core.set_value_factories(ErasedArc::new(Arc::clone(&core.value_factories)));
-        core.adapter.introduce_to_client();
+        core.adapter.register_with_client();
         Ok(core)
     }
 
@@ -88,14 +88,14 @@ impl OrbCore {
         let listening: Vec<Endpoint> = lanes.iter().flat_map(|lane| lane.endpoints().cloned()).collect();
         self.set_listening(listening);
         // The lanes are stored before their threads run. If a thread cannot be started, the
-        // shutdown then finds and ends the others.
+        // shutdown then finds the lanes whose threads run, and ends these threads.
         self.server().set_lanes(lanes);
         for lane in self.server().lanes() {
-            crate::server::start(lane, &self.adapter, &mut self.threads.lock()).map_err(OrbError::Thread)?;
+            crate::server::start(lane, &self.adapter, &mut self.threads.lock()).map_err(OrbError::ThreadStart)?;
         }
         self.client().set_maintenance(self.maintenance_period());
-        // In a client, maintenance starts with the first connection.
-        if self.server().lanes().is_empty() { Ok(()) } else { self.start_maintenance().map_err(OrbError::Thread) }
+        // In an ORB without lanes, maintenance starts with the first connection to a server.
+        if self.server().lanes().is_empty() { Ok(()) } else { self.start_maintenance().map_err(OrbError::ThreadStart) }
     }
 
     /// Starts the thread that maintains lanes and connections.
@@ -128,8 +128,8 @@ impl OrbCore {
         Ok(initial.register(name, reference))
     }
 
-    /// Shuts the ORB down for one of its own threads. A new thread runs the shutdown, because the
-    /// calling thread cannot wait for itself.
+    /// Shuts the ORB down for a thread that the ORB started, or that runs an upcall. A new thread
+    /// runs the shutdown, because the calling thread cannot wait for itself.
     #[cold]
     pub(crate) fn shutdown_elsewhere(self: &Arc<Self>) {
         self.shutdown(ShutdownWait::DoNotWait);
@@ -156,8 +156,8 @@ impl OrbCore {
     /// says.
     pub(crate) fn shutdown(self: &Arc<Self>, patience: ShutdownWait) {
         if self.is_forked_copy() {
-            // A forked child has the connections of its parent, but none of its threads, so it must
-            // not end anything.
+            // A forked child has the connections of its parent process, but none of the parent's
+            // threads. It must not close the connections, and there are no threads to join.
             return;
         }
         let patient = match patience {
@@ -222,8 +222,7 @@ impl OrbCore {
                     continue;
                 }
             }
-            // A panic of the thread has already been reported. Only the end of the thread matters
-            // here.
+            // An error means that the thread panicked. The panic hook has reported the panic.
             let _ = thread.join();
         }
         self.close_connections();

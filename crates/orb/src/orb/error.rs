@@ -13,7 +13,7 @@ use crate::listen_address;
 #[non_exhaustive]
 pub enum OrbError {
     /// An address is invalid. The message contains the address and the correct syntax.
-    Address(String),
+    InvalidAddress(String),
     /// Listening at an endpoint failed.
     Listen {
         /// The endpoint at which listening failed.
@@ -22,7 +22,7 @@ pub enum OrbError {
         error: io::Error,
     },
     /// The machine does not give a required real-time guarantee.
-    Guarantee {
+    GuaranteeNotMet {
         /// The guarantee's name.
         name: String,
         /// The reason why the machine does not give the guarantee, and the remedy.
@@ -30,19 +30,19 @@ pub enum OrbError {
     },
     /// The client policies are inconsistent, a connection to make at start failed, or an initial
     /// reference or an argument of the program is invalid.
-    Client(SystemException),
+    ClientSetup(SystemException),
     /// The kernel refused to start a thread.
-    Thread(io::Error),
+    ThreadStart(io::Error),
     /// The kernel does not permit the process to lock its memory.
-    Memory(io::Error),
+    MemoryLock(io::Error),
     /// The kernel has no more descriptors or memory for the process.
-    System(io::Error),
+    NoResources(io::Error),
 }
 
 impl fmt::Display for OrbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OrbError::Address(text) => {
+            OrbError::InvalidAddress(text) => {
                 write!(
                     f,
                     "\"{text}\" is not an address: {}{}",
@@ -51,13 +51,13 @@ impl fmt::Display for OrbError {
                 )
             }
             OrbError::Listen { endpoint, error } => write!(f, "cannot listen at {endpoint}: {error}"),
-            OrbError::Guarantee { name, why } => {
+            OrbError::GuaranteeNotMet { name, why } => {
                 write!(f, "the guarantee `{name}` is required and does not hold: {why}")
             }
-            OrbError::Client(exception) => write!(f, "{exception}"),
-            OrbError::Thread(error) => write!(f, "cannot start a thread: {error}"),
-            OrbError::Memory(error) => write!(f, "the memory of the process cannot be locked: {error}"),
-            OrbError::System(error) => write!(f, "cannot make an ORB: {error}"),
+            OrbError::ClientSetup(exception) => write!(f, "{exception}"),
+            OrbError::ThreadStart(error) => write!(f, "cannot start a thread: {error}"),
+            OrbError::MemoryLock(error) => write!(f, "the memory of the process cannot be locked: {error}"),
+            OrbError::NoResources(error) => write!(f, "cannot make an ORB: {error}"),
         }
     }
 }

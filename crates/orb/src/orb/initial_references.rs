@@ -18,7 +18,8 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::invocation::{Operation, Reply};
 use crate::object::{ObjectRef, read_reference};
 
-/// Maximum length of a chain of initial references whose texts refer to the next one.
+/// Maximum number of initial references in a chain, in which the text of each reference refers to
+/// the next reference (`corbaloc:rir:`).
 const MAX_LINKS: u32 = 8;
 /// Maximum number of name components that are read from an exception of a name service.
 const MAX_SHOWN: u32 = 64;
@@ -57,7 +58,7 @@ impl InitialReferences {
         is_free
     }
 
-    /// Sets the text of a reference. A later text of the same source replaces an earlier one.
+    /// Sets the text of a reference. A later text of the same source replaces an earlier text.
     ///
     /// # Errors
     /// BAD_PARAM for an empty name, and for a text that is not a stringified reference.
@@ -142,7 +143,7 @@ impl OrbCore {
         let refused =
             |why: &str| bad_url(minor::bad_param::URL_OTHER, format!("the initial reference \"{name}\" {why}"));
         let Some(links) = links.checked_sub(1) else {
-            return Err(refused("refers to itself, or to a chain of too many others"));
+            return Err(refused("refers to itself, or to a chain of too many initial references"));
         };
         let found = self.initial_references().lock().find(name);
         match found.ok_or_else(|| refused("is not known to this ORB (OrbBuilder::initial_reference, -ORBInitRef)"))? {
@@ -166,7 +167,7 @@ impl OrbCore {
             }
             Ok(())
         })?;
-        match reply.exception() {
+        match reply.exception_id() {
             None => reply.read(read_reference),
             Some(_) => Err(unresolved(text, &mut reply)),
         }
@@ -176,7 +177,7 @@ impl OrbCore {
 /// Makes the exception for a name that the name service cannot resolve.
 #[cold]
 fn unresolved(text: &str, reply: &mut Reply<'_>) -> SystemException {
-    let id = reply.exception().unwrap_or_default().to_owned();
+    let id = reply.exception_id().unwrap_or_default().to_owned();
     let name = id.trim_start_matches("IDL:omg.org/CosNaming/NamingContext/").trim_end_matches(":1.0");
     let why = match name {
         "NotFound" => reply.read(read_not_found).unwrap_or_else(|_| "NotFound".to_owned()),
@@ -219,14 +220,14 @@ fn invalid_text(text: &str, error: UrlError) -> SystemException {
 /// Takes the ORB's options from a program's arguments (CORBA 3.0.3, section 4.5.3).
 ///
 /// # Errors
-/// [`OrbError::Client`] for an option without its value, and for an unknown option.
+/// [`OrbError::ClientSetup`] for an option without its value, and for an unknown option.
 pub(super) fn take_options(
     arguments: impl IntoIterator<Item = String>,
     initial: &mut InitialReferences,
 ) -> Result<Vec<String>, OrbError> {
     let mut rest = Vec::new();
     let mut arguments = arguments.into_iter();
-    let bad = |why: String| OrbError::Client(SystemException::new(Kind::BadParam, 0, Completion::No).because(why));
+    let bad = |why: String| OrbError::ClientSetup(SystemException::new(Kind::BadParam, 0, Completion::No).because(why));
     while let Some(argument) = arguments.next() {
         let Some(option) = argument.strip_prefix("-ORB") else {
             rest.push(argument);
@@ -238,9 +239,11 @@ pub(super) fn take_options(
                 let value = value()?;
                 let (name, text) =
                     value.split_once('=').ok_or_else(|| bad(format!("{argument} {value}: not NAME=REFERENCE")))?;
-                initial.set_text(TextSource::Arguments, name.to_owned(), text.to_owned()).map_err(OrbError::Client)?;
+                initial
+                    .set_text(TextSource::Arguments, name.to_owned(), text.to_owned())
+                    .map_err(OrbError::ClientSetup)?;
             }
-            "DefaultInitRef" => initial.set_default(TextSource::Arguments, value()?).map_err(OrbError::Client)?,
+            "DefaultInitRef" => initial.set_default(TextSource::Arguments, value()?).map_err(OrbError::ClientSetup)?,
             // The id of an ORB has no effect, because the ORBs of a process share nothing.
             "id" => _ = value()?,
             _ => {

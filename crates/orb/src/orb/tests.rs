@@ -58,7 +58,7 @@ fn serving(dispatch: Dispatch) -> Orb {
     orb
 }
 
-/// Returns another ORB, and a reference of this ORB to the same object.
+/// Returns a new client ORB, and its reference to `object`.
 fn client_with_reference(object: &ObjectRef) -> (Orb, ObjectRef) {
     let client = Orb::new().unwrap();
     let reference = client.string_to_object(&object.to_string()).unwrap().unwrap();
@@ -106,7 +106,7 @@ fn orb_dropped_in_its_own_upcall_shuts_down() {
         });
         let (client, object) = client_with_reference(&orb.root_poa().activate(&servant).unwrap());
         *owner.lock() = Some(orb);
-        // The request that shuts its ORB down still gets its reply.
+        // The request that shuts its ORB down must get its reply.
         call(&object).unwrap_or_else(|exception| panic!("{dispatch:?}: {exception}"));
         wait_until_dropped(&server);
         drop(client);
@@ -213,7 +213,7 @@ fn references_held_by_callbacks_do_not_keep_the_orb_alive() {
     assert!(Arc::strong_count(orb.core().adapter()) > 1);
 
     drop(orb);
-    // A remaining reference does not keep the ORB alive.
+    // The remaining reference `object` must not keep the ORB alive.
     assert_eq!(call(&object).unwrap_err().kind(), Kind::BadInvOrder);
     drop((object, own, located, default));
     wait_until_dropped(&server);
@@ -253,5 +253,5 @@ fn equivalent_references_share_a_bounded_hash() {
         }
         hashes.insert(here.hash_value(u32::MAX));
     }
-    assert!(hashes.len() > 90, "different references must have different hashes");
+    assert!(hashes.len() > 90, "nearly all of 100 different references must have different hashes");
 }

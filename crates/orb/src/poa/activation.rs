@@ -98,11 +98,11 @@ impl Poa {
         Ok(self.core.reference(&id.0, repository_id)?)
     }
 
-    /// Returns the id of the object that `servant` incarnates. With UNIQUE_ID, this is the
-    /// servant's active object. If it has none or may have several, IMPLICIT_ACTIVATION activates
-    /// the servant for a new object. In other cases the object is that of the request that the
-    /// servant runs on this thread. In a POA with a default servant, this last case applies to the
-    /// default servant only.
+    /// Returns the id of the object that `servant` incarnates. For an active servant in a POA with
+    /// UNIQUE_ID, this is its active object. Otherwise, in a POA with IMPLICIT_ACTIVATION, the
+    /// method activates the servant for a new object. Otherwise, if the calling thread runs a
+    /// request on the servant, the method returns the id of the request's object. In a POA with
+    /// USE_DEFAULT_SERVANT it does so for the default servant only.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] if the POA has neither USE_DEFAULT_SERVANT, nor RETAIN with
@@ -270,8 +270,8 @@ impl PoaCore {
         self.policies.implicit_activation == ImplicitActivation::Implicit
     }
 
-    /// Checks that activation is permitted. During destruction, running requests may still activate
-    /// objects.
+    /// Checks that activation is permitted. During the destruction of the POA, only its running
+    /// requests may activate objects.
     fn check_alive_or_running(&self) -> Result<(), SystemException> {
         if crate::current::is_running_in(self) { self.check_not_dead() } else { self.check_alive() }
     }
@@ -296,8 +296,8 @@ impl PoaCore {
         Ok(ObjectId::from(&*id))
     }
 
-    /// Returns a new system id. If the POA is persistent, the id is also new among those of earlier
-    /// and later runs.
+    /// Returns a new system id. An id of a persistent POA also differs from the ids that earlier
+    /// and later runs make.
     pub(super) fn new_id(&self) -> Vec<u8> {
         let count = self.ids.fetch_add(1, Ordering::Relaxed);
         if self.is_persistent() {
@@ -307,15 +307,16 @@ impl PoaCore {
         }
     }
 
-    /// Checks that this POA can have made a system id; BAD_PARAM 14 otherwise.
+    /// Checks that this POA can have made the id; BAD_PARAM 14 otherwise. With USER_ID every id
+    /// passes.
     pub(super) fn check_own_id(&self, id: &[u8]) -> Result<(), SystemException> {
         if !self.assigns_ids() {
             return Ok(());
         }
         let made = self.ids.load(Ordering::Relaxed);
         let own = if self.is_persistent() {
-            // Ids of earlier runs cannot be told from ids that a client invents, so both are
-            // accepted. Ids with a later time than this run are refused.
+            // The POA cannot distinguish the ids of earlier runs from ids that the application
+            // invents, and accepts both. It refuses ids whose time is later than its creation.
             id.split_first_chunk::<8>().zip(id.split_last_chunk::<8>()).is_some_and(|((born, _), (_, count))| {
                 let (born, count) = (u64::from_be_bytes(*born), u64::from_be_bytes(*count));
                 id.len() == 16 && (born < self.created_at || (born == self.created_at && count < made))
@@ -338,8 +339,9 @@ impl PoaCore {
             .because("the POA did not make this object id"))
     }
 
-    /// Returns the id under which the servant is active. With IMPLICIT_ACTIVATION, activates a
-    /// servant that is not active.
+    /// With UNIQUE_ID, returns the id under which the servant is active. Otherwise, and if the
+    /// servant is inactive, IMPLICIT_ACTIVATION activates the servant for a new object. Returns
+    /// `None` without IMPLICIT_ACTIVATION, and if the servant is being deactivated.
     fn activation_of(self: &Arc<Self>, servant: &Servant) -> Result<Option<ObjectId>, PoaError> {
         if !self.retains() {
             return Ok(None);

@@ -1,6 +1,7 @@
-//! Collocated calls, which stay in the process. The object adapter finds the servant as for any
-//! request. A direct call, which needs a stub of the servant's interface, encodes and decodes
-//! nothing.
+//! Collocated calls: calls to objects of this ORB. The POA finds the servant by the object key, as
+//! for a remote request. A direct call passes the arguments as Rust values to a servant that
+//! implements the stub's interface. Any other collocated call encodes its arguments, and the
+//! servant's skeleton decodes them.
 
 use std::any::{Any, TypeId};
 use std::marker::PhantomData;
@@ -20,7 +21,7 @@ use super::lookup_result::{LocateResult, LookupResult, UpcallTarget, WaitFor};
 use super::parked::ParkResult;
 use super::table::is_outside_rt;
 use super::{ObjectKey, PoaCore, PoaTable, SlotId};
-use crate::adapter::upcall::{DispatchOutcome, dispatch_out_of_line, panicked};
+use crate::adapter::upcall::{DispatchOutcome, dispatch_out_of_line, handle_servant_panic};
 use crate::client::context::ClientContext;
 use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -44,12 +45,12 @@ enum DirectCallResult {
 }
 
 /// The data of a direct call that do not depend on the operation's types. Code that uses only these
-/// data is compiled once, and not for each operation. [`DirectInvocation`] is the typed
-/// counterpart.
+/// data is compiled once, and not for each operation. [`DirectInvocation`] has the parts of the
+/// call that depend on the types.
 #[derive(Clone, Copy)]
 struct CollocatedCall<'c> {
     object: &'c ObjectRef,
-    /// True while the look-up is for the reference's own object. False for the target of a forward
+    /// True while the look-up is for the object of the reference. False for the target of a forward
     /// or of a plain key.
     is_original: bool,
     operation: &'static str,
@@ -59,7 +60,8 @@ struct CollocatedCall<'c> {
 
 /// The operations of a direct call that depend on the operation's types.
 trait DirectInvocation {
-    /// Returns a shared pointer to the servant as the interface, for the reference to keep.
+    /// Returns a shared pointer to the servant as an implementation of the interface. The reference
+    /// keeps the pointer for calls that bypass the POA.
     fn to_owned_servant(&self, servant: &Servant) -> Option<ErasedArc>;
     /// Calls the servant through the interface.
     fn run(&mut self, servant: &ErasedRef<'_>);
@@ -120,13 +122,14 @@ pub(crate) fn call_local<I: ?Sized + Send + Sync + 'static, T, E: From<SystemExc
     }
 }
 
-/// Tries a direct call. Returns true if the call has a result.
+/// Tries a direct call. Returns true if the call has a result, false if it must be made as an
+/// encoded request.
 fn try_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvocation) -> bool {
     if let Err(unusable) = call.object.client().check_usable() {
         direct.set_error(unusable);
         return true;
     }
-    if let Some(home) = call.object.binding().home::<CollocatedTarget>()
+    if let Some(home) = call.object.binding().local_entry::<CollocatedTarget>()
         && let Some(over) = home.call(call, direct)
     {
         return over;
@@ -138,9 +141,9 @@ fn try_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvoca
     }
 }
 
-/// The slot of an object in its POA's table of active objects, cached by a reference. A later call
-/// through the reference uses the slot directly: it parses no object key, looks up no POA, and pins
-/// the object alone.
+/// The slot of an object in its POA's slab, cached by a reference. A later call through the
+/// reference uses the slot directly: it parses no object key, looks up no POA, and pins the object
+/// but not the POA.
 #[derive(Debug)]
 pub(crate) struct CollocatedTarget {
     poa: Arc<PoaCore>,
@@ -149,20 +152,21 @@ pub(crate) struct CollocatedTarget {
 }
 
 impl CollocatedTarget {
-    /// Returns the cached slot for the object that a call has found. Returns `None` if a reference
-    /// cannot cache the slot.
+    /// Makes the cache entry for an object that a call has found. Returns `None` if a reference
+    /// cannot cache the object's slot.
     #[cold]
     fn from_target(target: &UpcallTarget<'_>) -> Option<ErasedArc> {
         let id = target.id.try_into().ok()?;
         let (poa, place) = (target.poa, SlotId::from_octets(id));
         let stays = target.in_map && poa.ids_are_slots() && poa.rt.is_none() && poa.has_fast_path();
-        // A user-chosen id may look like a slot, so the slot is checked.
+        // The id of an object in the ORB's table of keys may look like a slot, so the slot is
+        // checked.
         let found = stays && poa.own_object(place).is_some();
         found.then(|| ErasedArc::new(Arc::new(CollocatedTarget { poa: Arc::clone(poa), place, id })))
     }
 
     /// Calls the object in the cached slot. Returns true if the call has a result, false if it must
-    /// be encoded, and `None` if it must take the slow path.
+    /// be encoded, and `None` if the call must first look up the object by its key.
     #[inline]
     fn call(&self, call: &CollocatedCall<'_>, direct: &mut dyn DirectInvocation) -> Option<bool> {
         if !is_outside_rt(&self.poa) || !self.poa.has_fast_path() {
@@ -192,7 +196,7 @@ fn look_up_and_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn Dire
     table.look_up(wanted, |found| match found {
         LookupResult::Servant(target) => {
             if call.is_original {
-                call.object.binding().settle(|| CollocatedTarget::from_target(target));
+                call.object.binding().record_local_entry(|| CollocatedTarget::from_target(target));
             }
             if call_servant(call, target, direct) { DirectCallResult::Completed } else { DirectCallResult::Marshal }
         }
@@ -234,7 +238,7 @@ fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &m
         return true;
     }
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| direct.run(servant))) {
-        direct.set_error(panicked(client, target, operation, &*panic));
+        direct.set_error(handle_servant_panic(client, target, operation, &*panic));
     }
     if let Err(exception) = target.finish(operation) {
         direct.set_error(exception);
@@ -250,8 +254,8 @@ fn follow_forwards(call: &CollocatedCall<'_>, mut reference: ObjectRef, direct: 
     for _ in 0..MAX_FORWARDS {
         let Some(key) = reference.binding().local_key(client) else {
             if named {
-                // The plain key may have another target for the next call. So the forward is not
-                // cached, and the next call goes to the forwarding object again.
+                // The plain key may have another target for the next call, so the forward is not
+                // cached. The encoded call begins at the plain key again.
                 return false;
             }
             // The encoded call begins at the forward's target, so that no servant manager is called
@@ -292,7 +296,7 @@ fn run_marshalled(
         .with_scratch(&scratch)
         .with_value_read_state(&values)
         .with_meter(&meter)
-        .with_env(env);
+        .with_environment(env);
     let mut reply = Encoder::new();
     reply.set_code_sets(CodeSets::UTF8_UTF16);
     let mut call = ServerCall::new(decoder, reply, None, None);
@@ -310,8 +314,8 @@ fn run_marshalled(
     (outcome, call.reply().to_vec(), raised)
 }
 
-/// Makes a collocated call with encoded arguments and results, for dynamic calls and dynamic
-/// servants.
+/// Makes a collocated call with encoded arguments and results. This serves all calls that cannot be
+/// direct, for example dynamic calls, calls of dynamic servants, and calls that must wait.
 #[cold]
 pub(crate) fn invoke_local<'r, 'a>(
     client: &'r Arc<ClientContext>,
@@ -376,7 +380,7 @@ enum HandoverState {
     Waiting,
     Running,
     Done(LocalOutcome),
-    /// The caller no longer waits for the result.
+    /// The caller's deadline has passed, and it no longer waits for the result.
     Abandoned,
 }
 
@@ -424,8 +428,8 @@ fn run_on_other_thread(
             return Err(SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No));
         }
     }
-    // When the queue stops, it drops the call. The count then falls to 1, and no thread will run
-    // the call.
+    // A queue that stops drops the call. The reference count of `handover` then falls to 1, and no
+    // thread will run the call.
     let orphaned = || Arc::strong_count(&handover) == 1;
     let look = || {
         let mut state = handover.state.lock();
@@ -462,15 +466,15 @@ pub(crate) fn send_local<'a>(
     operation: &Operation<'_>,
     arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
 ) -> Result<(), SystemException> {
-    // The servant's exception is dropped, as for a remote oneway. Only an ORB that has been shut
-    // down is reported.
+    // The caller of a oneway gets no exception of the servant. The only error is that the ORB has
+    // been shut down.
     callee.context().check_usable()?;
     let _ = invoke_local(callee.context(), callee, operation, arguments);
     Ok(())
 }
 
 /// Checks that a collocated object exists, as far as this is possible without a call. Returns `Ok`
-/// for a remote object and for a forwarded one.
+/// without a check for a remote object and for an object whose requests are forwarded.
 pub(crate) fn locate_local(callee: &Callee) -> Result<(), SystemException> {
     let client = callee.context();
     client.check_usable()?;

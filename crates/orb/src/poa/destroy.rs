@@ -1,11 +1,15 @@
 //! The destruction of a POA: POA::destroy (CORBA 3.0.3, section 11.3.8.4).
 //!
 //! ```text
-//! destroy --> Destroying: new requests TRANSIENT 4     --> its requests are done, its   --> objects etherealized --> Dead, the
-//!                 descendants are told to end first        children are dead                or let go                name is free
+//! phase           begins when                        then
+//! Destroying      `destroy` is called                new requests raise TRANSIENT 4, the children are destroyed
+//! Deactivating    no request runs, no child lives    the objects are deactivated, and etherealized if requested
+//! Closing         all deactivations have begun       the last deactivations finish
+//! Dead            no id is busy                      the name is free
 //! ```
-//! No thread waits between these steps: the thread that removes the last obstacle of a step carries
-//! out the next one. Only callers of `destroy` with `wait_for_completion` wait.
+//! No thread waits between these steps: the thread that fulfils the last condition of a phase
+//! begins the phase and performs its work. Only callers of `destroy` with `wait_for_completion`
+//! wait.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,8 +26,8 @@ impl Poa {
     /// Destroys the POA and its descendants. From now on `find_poa` does not find the POA, and new
     /// requests raise TRANSIENT 4. When the running requests have finished, the POA's objects are
     /// deactivated, and etherealized if `etherealize_objects` is set. Then the name is free. With
-    /// `wait_for_completion` the call returns when the name is free. Of several calls, the first
-    /// one decides `etherealize_objects`.
+    /// `wait_for_completion` the call returns when the name is free. If several threads call
+    /// `destroy`, the first call decides `etherealize_objects`.
     ///
     /// # Errors
     /// BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall of the same ORB. In this case
@@ -59,8 +63,8 @@ impl PoaCore {
             if self.phase() != PoaPhase::Alive {
                 return;
             }
-            // There is one blocker for each living child, two for running requests, and one for
-            // this method.
+            // There is one blocker for each living child, one for the requests that pin the POA,
+            // one for the requests that pin its objects, and one for this method.
             self.destruction_blockers.store(family.list.len() + 3, Ordering::Release);
             self.etherealizes.store(etherealize, Ordering::Release);
             self.phase.store(PoaPhase::Destroying as u8, Ordering::Release);
@@ -95,8 +99,8 @@ impl PoaCore {
         self.remove_blocker();
     }
 
-    /// Continues the destruction if no thread pins an object in the POA's own table. New requests
-    /// cannot pin such an object, because they find that the POA is being destroyed.
+    /// Continues the destruction if no thread pins an object in the POA's slab. New requests cannot
+    /// pin such an object, because they find that the POA is being destroyed.
     #[cold]
     pub(super) fn check_objects_unused(self: &Arc<Self>) {
         let are_free = || self.objects_unused.load(Ordering::Acquire);
@@ -139,9 +143,9 @@ impl PoaCore {
             if !tables.busy.is_empty() || self.phase() != PoaPhase::Closing {
                 return;
             }
-            // Objects remain if a thread was inserting an object while the others were deactivated.
-            // The deactivation is then repeated.
-            let over = self.keyed_objects.load(Ordering::Acquire) == 0 && self.objects.is_empty();
+            // An object remains if a thread inserted it while this POA's objects were being
+            // deactivated. The deactivation is then repeated.
+            let over = self.keyed_objects.load(Ordering::Acquire) == 0 && !self.objects.has_live_entries();
             self.phase.store(if over { PoaPhase::Dead } else { PoaPhase::Deactivating } as u8, Ordering::Release);
             if over {
                 tables.by_servant.clear();

@@ -48,8 +48,8 @@ impl From<SystemException> for PoaError {
 
 impl From<PoaError> for SystemException {
     /// Converts the error to a system exception, so that servants can return it with `?`. A
-    /// contained system exception is returned. Other errors become OBJ_ADAPTER 0, COMPLETED_NO,
-    /// with the error's text as the detail.
+    /// [`PoaError::System`] becomes the system exception that it contains. Other errors become
+    /// OBJ_ADAPTER 0, COMPLETED_NO, with the error's text as the detail.
     fn from(error: PoaError) -> Self {
         match error {
             PoaError::System(exception) => exception,

@@ -111,7 +111,7 @@ pub(super) enum PreinvokeResult {
 
 pub(super) enum ChildResult {
     Found(Arc<PoaCore>),
-    /// The POA's adapter activator still runs.
+    /// The adapter activator that creates the child is running.
     MustWait(WaitFor),
     Missing,
     /// The adapter activator raised an exception, for which the client gets OBJ_ADAPTER 1.
@@ -146,7 +146,7 @@ impl WaitFor {
                 if listed { ParkResult::Parked } else { ParkResult::Full }
             }
             WaitFor::Lane(lane) => {
-                if lane.hand_over(LaneTask::RunLocal(held)) {
+                if lane.hand_over(LaneTask::RunCollocated(held)) {
                     ParkResult::Parked
                 } else {
                     ParkResult::Full

@@ -148,8 +148,8 @@ impl PoaManager {
     /// Changes to the inactive state permanently: new and held requests are refused with
     /// OBJ_ADAPTER 1. In POAs with a servant activator, objects are deactivated when their running
     /// requests have finished, and etherealized if `etherealize_objects` is set. With
-    /// `wait_for_completion` the call returns when all this is complete. A second call has no
-    /// effect.
+    /// `wait_for_completion` the call returns when the running requests and the deactivations are
+    /// complete. A second call has no effect.
     ///
     /// # Errors
     /// BAD_INV_ORDER 3, without a change of state, with `wait_for_completion` inside an upcall of
@@ -289,7 +289,8 @@ impl PoaManager {
         orb.events().report(&Event::RequestsHeld { manager, requests, oldest: held, was_active });
     }
 
-    /// Returns true if the manager was never activated and one of its POAs has servants.
+    /// Returns true if the manager has never left the holding state and one of its POAs has
+    /// servants.
     fn was_never_activated(&self) -> bool {
         let never = self.state() == ManagerState::Holding && !self.0.has_left_holding.load(Ordering::Acquire);
         never && self.poas().iter().any(|poa| poa.has_servants())
@@ -398,7 +399,7 @@ impl PoaManagerFactory {
         Ok(PoaManagers::insert(&mut list, id.to_owned(), &orb))
     }
 
-    /// Returns all managers that are in use.
+    /// Returns all managers that a POA or the application uses.
     #[must_use]
     pub fn list(&self) -> Vec<PoaManager> {
         let Some(orb) = self.orb.upgrade() else { return Vec::new() };

@@ -1,9 +1,9 @@
 //! The active object map: its two tables, and the reservation of ids that a thread changes.
 //!
-//! The POA's own table is a slab whose slots are the object ids: those that the POA makes for
-//! transient objects at their activation. All other active objects are entries of the ORB's table
-//! of keys. Their ids are persistent, chosen by the user, activated for a second time, or made for
-//! a reference before the activation.
+//! An active object is an entry of one of two tables. If the POA is transient and made the id at
+//! the activation, the object is in the POA's slab (`PoaCore::objects`), and its slot is its id.
+//! All other active objects are in the ORB's table of keys (`PoaTable`). Their ids are persistent,
+//! chosen by the user, made by `create_reference`, or activated for a second time.
 //!
 //! An id is *busy* while its object is inserted, removed, incarnated or etherealized. Only the
 //! thread that reserved the id may change it.
@@ -29,8 +29,9 @@ use crate::servant::Servant;
 use crate::server::parked_request::ParkedRequest;
 use crate::thread_context::thread_number;
 
-/// A pinned entry of the POA's own table. A request that found the entry by its slot pins nothing
-/// else. The drop checks if the POA's destruction waits for this pin.
+/// A pinned entry of the POA's slab. The POA's destruction waits for this pin: the drop of the last
+/// pin continues the destruction. A request that found the entry by its slot therefore need not pin
+/// the POA.
 pub(super) struct PinnedObject<'p> {
     active: SlabGuard<'p, ActiveObject>,
     // The field is declared last, so that it is dropped after `active`.
@@ -75,7 +76,7 @@ pub(super) enum UniqueActivation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ObjectLocation {
-    /// A slot of the POA's own table, which is also the object id.
+    /// A slot of the POA's slab, which is also the object id.
     Own(SlotId),
     /// A slot of the ORB's table of keys.
     Keyed(SlotId),
@@ -129,11 +130,11 @@ pub(super) enum ReserveResult<'p> {
 }
 
 impl PoaCore {
-    /// Returns the object in this slot of the POA's own table, pinned.
+    /// Returns the object in this slot of the POA's slab, pinned.
     #[inline]
     pub(super) fn own_object(self: &Arc<Self>, place: SlotId) -> Option<PinnedObject<'_>> {
-        // The check is made before `get`, because even a failed `get` counts as a user for a
-        // moment.
+        // The `UnpinCheck` is made before `get`, so that it also runs after a failed `get`: even a
+        // failed `get` counts as a user for a moment.
         let left = UnpinCheck(self);
         let active = self.objects.get(place.slot, place.generation)?;
         Some(PinnedObject { active, _left: left })
@@ -161,7 +162,8 @@ impl PoaCore {
         self.with_servant(id, |_| ()).is_some()
     }
 
-    /// Returns the servant of an object that is active or being deactivated.
+    /// Returns the servant of an object that is active or being deactivated, if the servant has
+    /// this identity.
     pub(crate) fn running_servant(self: &Arc<Self>, id: &[u8], identity: usize) -> Option<Servant> {
         let is_it = |servant: &Servant| (servant.identity() == identity).then(|| servant.clone());
         self.with_servant(id, is_it).flatten().or_else(|| {
@@ -232,8 +234,9 @@ impl PoaCore {
         }
     }
 
-    /// Returns true if the calling thread would wait for itself if it waited for this id: in an
-    /// upcall on the object, and in any upcall of a POA that serializes requests.
+    /// Returns true if the calling thread would wait for itself if it waited for this id. This is
+    /// the case in an upcall on the object, and in any upcall of a POA that serializes its
+    /// requests.
     pub(super) fn would_deadlock(&self, id: &[u8]) -> bool {
         if self.policies.threading == Threading::OrbControlled {
             crate::current::is_running_on(self, id)
@@ -288,7 +291,8 @@ impl PoaCore {
         held.into_iter().for_each(ParkedRequests::release);
     }
 
-    /// Adds one activation to the count of a servant.
+    /// Records that an activation of the servant begins. Fails if the servant is active and the POA
+    /// has UNIQUE_ID.
     pub(super) fn claim_servant(&self, tables: &mut MapTables, servant: &Servant) -> Result<(), PoaError> {
         if self.is_unique() {
             if tables.by_servant.contains_key(&servant.identity()) {
@@ -310,8 +314,8 @@ impl PoaCore {
         }
     }
 
-    /// Removes one activation from the count of a servant. Returns true if the servant has other
-    /// activations.
+    /// Records that one activation of the servant has ended. Returns true if the servant has
+    /// further activations.
     fn release_servant(&self, servant: &Servant) -> bool {
         let mut tables = self.tables.lock();
         match tables.by_servant.get_mut(&servant.identity()) {
@@ -328,8 +332,8 @@ impl PoaCore {
     }
 
     /// Inserts an object into the ORB's table of keys. The caller has reserved the id and checked
-    /// that it is not active. `running` is true if a running request activates the object: such a
-    /// request may do so even while the POA is being destroyed.
+    /// that it is not active. `running` is true if a running request activates the object, which is
+    /// permitted even in the phase `Destroying`.
     pub(super) fn insert_keyed(
         self: &Arc<Self>,
         _reservation: &IdReservation<'_>,
@@ -365,7 +369,7 @@ impl PoaCore {
         }
     }
 
-    /// Inserts a new object into the POA's own table. The object's slot becomes its id.
+    /// Inserts a new object into the POA's slab. The object's slot becomes its id.
     pub(super) fn insert_own(
         self: &Arc<Self>,
         servant: &Servant,
@@ -443,8 +447,8 @@ impl PoaCore {
                     return Err(PoaError::ObjectNotActive);
                 };
                 // The count is reduced before the removal, because another thread may finish the
-                // deactivation directly after the removal. In between the busy id keeps the POA
-                // alive.
+                // deactivation directly after the removal. Between the two steps the busy id
+                // prevents the end of the POA's destruction.
                 self.keyed_objects.fetch_sub(1, Ordering::AcqRel);
                 match PoaTable::of_server(&orb).remove(&self.object_key(id), place) {
                     RetireResult::Taken(KeyEntry::Object { servant, .. }) => Some(servant),
@@ -459,7 +463,7 @@ impl PoaCore {
                 Ok(())
             }
             None => {
-                debug_assert!(false, "another thread changed a busy id");
+                debug_assert!(false, "only the thread that reserved a busy id may change it");
                 self.release_id(id);
                 Err(PoaError::ObjectNotActive)
             }
@@ -503,8 +507,8 @@ impl PoaCore {
             let _turn = (self.policies.threading == Threading::SingleThread).then(|| self.serial.enter());
             let _frame = UpcallScope::enter_callback(self);
             let (id, poa) = (ObjectId::from(id), Poa::from_core(Arc::clone(self)));
-            // A panic has already been reported. It has no other effect: the specification says
-            // that exceptions of `etherealize` are ignored.
+            // `run_guarded` reports a panic. The panic has no further effect: the specification
+            // says that exceptions of `etherealize` are ignored.
             let _ = run_guarded(&poa, "ServantActivator", "etherealize", || {
                 activator.etherealize(&id, &poa, &servant, cleanup, remaining);
             });
@@ -556,8 +560,9 @@ mod tests {
         }
     }
 
-    /// Other threads may replace an active object between its look-up and the reservation of its
-    /// id.
+    /// Another thread may replace or remove an active object between its look-up and the
+    /// reservation of its id. The deactivation must then remove the current object, or fail if
+    /// there is none, and release the id.
     #[test]
     fn late_deactivation_removes_only_the_current_object() {
         let orb = crate::Orb::new().unwrap();
@@ -576,7 +581,7 @@ mod tests {
         core.remove_object(id.as_octets(), why).unwrap();
         assert!(core.find_location(id.as_octets()).is_none() && core.tables.lock().busy.is_empty());
         assert_eq!(core.keyed_objects.load(Ordering::Acquire), 0);
-        // The earlier servant is no longer active, so UNIQUE_ID permits its activation.
+        // The servant `now` is no longer active, so UNIQUE_ID permits its activation.
         poa.activate_object_with_id(&id, &now).unwrap();
         poa.deactivate_object(&id).unwrap();
         reserve_late();

@@ -7,15 +7,17 @@ use corelane_sched::Priority;
 use super::parked::ParkedRequests;
 use crate::servant::Servant;
 
-/// An active object in the POA's own table.
+/// An active object in the POA's slab (`PoaCore::objects`).
 #[derive(Debug)]
 pub(super) struct ActiveObject {
     pub(super) servant: Servant,
-    /// The object's own priority. `None` unless the POA has server-declared priorities.
+    /// The CORBA priority that the application gave to the object at its activation; `None` if it
+    /// gave none.
     pub(super) priority: Option<Priority>,
 }
 
-/// The tables that only changes of the active object map need.
+/// The tables for changes of the active object map. The look-up of an active object does not read
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct MapTables {
     pub(super) busy: HashMap<Box<[u8]>, BusyId>,
@@ -29,7 +31,7 @@ pub(super) struct MapTables {
 pub(super) enum Activations {
     /// UNIQUE_ID: the servant is being inserted.
     Entering,
-    /// UNIQUE_ID: the servant is in this slot of the POA's own table.
+    /// UNIQUE_ID: the servant is in this slot of the POA's slab.
     Own(u32),
     /// UNIQUE_ID: the servant is in this slot of the ORB's table of keys.
     Keyed(u32),

@@ -11,14 +11,16 @@
 //!
 //! # Invariants
 //! * A request finds its servant without a lock, and pins the servant and the POA until the upcall
-//!   has ended. The thread of the last request drops a deactivated object's servant, or
-//!   etherealizes a destroyed POA's objects. A pin on an entry of the POA's own table also keeps
-//!   the POA alive, so a collocated call that has cached its object's slot pins only the entry.
-//! * Only one thread at a time changes an object id. During the change the id is listed as busy
-//!   (`map`), and requests that need the id are parked in this list.
+//!   has ended. The thread that releases the last pin of a deactivated object finishes the
+//!   deactivation. The thread that releases the last pin of a POA continues the POA's destruction.
+//!   The destruction also waits for pins on entries of the POA's slab (`PoaCore::objects`). A
+//!   collocated call that has cached the slot of its object therefore pins this entry and not the
+//!   POA.
+//! * Only one thread at a time changes an object id. During the change the id is an entry of the
+//!   table of busy ids (`map_tables`), and requests that need the id are parked in this entry.
 //! * A thread holds no lock of this module while it runs code of the application, or while it
-//!   releases a slab entry, which may run such code. Locks are taken in the order children, tables,
-//!   key index.
+//!   releases a slab entry, which may run such code. Locks are taken in this order:
+//!   `PoaCore::children`, `PoaCore::tables`, the writer of the key index in `PoaTable`.
 
 mod activation;
 mod children;
@@ -36,6 +38,8 @@ mod policies;
 mod real_time;
 mod serial;
 mod servant_manager;
+#[cfg(feature = "core-pool")]
+mod substitutes;
 mod table;
 mod tree;
 
@@ -166,18 +170,19 @@ pub(crate) struct PoaCore {
     default_servant: RcuCell<Option<Servant>>,
     servant_manager: RcuCell<Option<ServantManager>>,
     serial: SerialLock,
-    /// Number of ids made so far for references to inactive objects, and of persistent system ids.
-    /// Accessed `Relaxed`.
+    /// Number of system ids that the POA has made and that are not slots of `objects`: the ids of
+    /// `create_reference`, and all ids of a persistent POA with SYSTEM_ID. Accessed `Relaxed`.
     ids: AtomicU64,
     /// Time of creation in nanoseconds since 1970, which makes persistent system ids unique across
     /// runs.
     created_at: u64,
     rt: Option<RtPoa>,
-    /// Number of conditions for which the destruction waits, changed with AcqRel. Each living child
-    /// is one condition. The others are the requests that pin the POA, the requests that pin its
-    /// objects, and the caller of `destroy`.
+    /// Number of conditions for which the destruction waits: one for each living child, one for all
+    /// requests that pin the POA, one for all requests that pin an entry of `objects`, and one for
+    /// `begin_destruction` while it runs. Stored with Release, then decremented with AcqRel.
     destruction_blockers: AtomicUsize,
-    /// During destruction: true once no thread pins an object. Swapped with AcqRel.
+    /// During destruction: true once a thread has found that no entry of `objects` is pinned.
+    /// Swapped with AcqRel.
     objects_unused: AtomicBool,
     /// During destruction: true if objects are etherealized.
     etherealizes: AtomicBool,
@@ -186,7 +191,7 @@ pub(crate) struct PoaCore {
 impl PoaCore {
     /// Returns true if the POA has objects, a default servant or a servant manager.
     fn has_servants(&self) -> bool {
-        !self.objects.is_empty()
+        self.objects.has_live_entries()
             || self.keyed_objects.load(Ordering::Acquire) > 0
             || self.default_servant.load().is_some()
             || self.servant_manager.load().is_some()
@@ -265,8 +270,8 @@ impl PoaCore {
         if self.phase() == PoaPhase::Alive { Ok(()) } else { Err(destroyed_error()) }
     }
 
-    /// Checks that the POA is not dead; OBJECT_NOT_EXIST 4 otherwise. For operations that a POA
-    /// supports while its last requests run.
+    /// Checks that the POA is not dead; OBJECT_NOT_EXIST 4 otherwise. Operations that a POA
+    /// supports during its destruction use this check.
     fn check_not_dead(&self) -> Result<(), SystemException> {
         if self.phase() == PoaPhase::Dead { Err(destroyed_error()) } else { Ok(()) }
     }
@@ -303,7 +308,8 @@ impl Poa {
         &self.core.name
     }
 
-    /// Returns the POA's parent; `None` for the root POA.
+    /// Returns the POA's parent. Returns `None` for the root POA, and if the parent no longer
+    /// exists.
     #[must_use]
     pub fn parent(&self) -> Option<Poa> {
         self.core.parent.as_ref().and_then(Weak::upgrade).map(Poa::from_core)
@@ -322,7 +328,7 @@ impl Poa {
     }
 
     /// Returns the POA's real-time policies, with the policies that it inherits from the ORB.
-    /// Returns `None` if the POA has none.
+    /// Returns `None` if the POA has no real-time policies.
     #[must_use]
     pub fn rt_policies(&self) -> Option<&RtPolicies> {
         self.core.rt.as_ref().map(|rt| &rt.policies)
@@ -355,7 +361,7 @@ impl fmt::Debug for PoaCore {
     }
 }
 
-/// The users' documentation of POAs. Its examples are tests.
+/// The page docs/poa.md. This module runs the examples of the page as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/poa.md")]
 mod user_page {}

@@ -44,17 +44,18 @@ pub enum IdAssignment {
     System,
 }
 
-/// The activation of a servant whose reference or id is needed (ImplicitActivationPolicy).
+/// The activation of an inactive servant whose reference or id the application requests
+/// (ImplicitActivationPolicy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ImplicitActivation {
-    /// The POA activates the servant when its reference or id is first needed.
+    /// The POA activates the servant when the application requests its reference or id.
     Implicit,
     /// The application must activate the servant explicitly.
     #[default]
     Explicit,
 }
 
-/// The keeping of active servants in a map (ServantRetentionPolicy).
+/// The retention of active servants in the active object map (ServantRetentionPolicy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ServantRetention {
     /// The POA keeps active servants in its active object map.
@@ -77,7 +78,8 @@ pub enum RequestProcessing {
     ServantManager,
 }
 
-/// The policies of a POA. [`PoaPolicies::default`] has the default values of `create_POA`.
+/// The policies of a POA. The number after the name of a standard policy is the value of its policy
+/// type. [`PoaPolicies::default`] has the default values of `create_POA`.
 ///
 /// # Examples
 /// ```
@@ -95,7 +97,8 @@ pub struct PoaPolicies {
     pub id_uniqueness: IdUniqueness,
     /// The source of object ids: IdAssignmentPolicy (19).
     pub id_assignment: IdAssignment,
-    /// The activation of servants that are used as references: ImplicitActivationPolicy (20).
+    /// The activation of inactive servants whose reference or id the application requests:
+    /// ImplicitActivationPolicy (20).
     pub implicit_activation: ImplicitActivation,
     /// The map of active servants: ServantRetentionPolicy (21).
     pub servant_retention: ServantRetention,
@@ -116,9 +119,9 @@ pub enum KeyHints {
     #[default]
     None,
     /// References of active objects contain the object's slot, in which the server looks first
-    /// (active demultiplexing). If another object has the slot, the wrong hint costs one
-    /// comparison. References stay valid in later runs. Two references to one object may have
-    /// different hints, and then are not equivalent.
+    /// (active demultiplexing). If another object has the slot, the server compares one key in
+    /// vain, then finds the object by hashing. References stay valid in later runs. Two references
+    /// to one object may have different hints, and then are not equivalent.
     Slots,
 }
 
@@ -128,7 +131,7 @@ pub enum KeyHints {
 pub enum ServantPanicAction {
     /// The object stays active.
     #[default]
-    Keep,
+    KeepActive,
     /// The object is deactivated.
     Deactivate,
 }
@@ -139,7 +142,7 @@ pub type PolicyIndex = u16;
 
 impl PoaPolicies {
     /// The policies of the root POA.
-    pub const ROOT: PoaPolicies = PoaPolicies {
+    pub const ROOT_POA: PoaPolicies = PoaPolicies {
         threading: Threading::OrbControlled,
         lifespan: Lifespan::Transient,
         id_uniqueness: IdUniqueness::Unique,
@@ -147,7 +150,7 @@ impl PoaPolicies {
         implicit_activation: ImplicitActivation::Implicit,
         servant_retention: ServantRetention::Retain,
         request_processing: RequestProcessing::ActiveObjectMapOnly,
-        on_panic: ServantPanicAction::Keep,
+        on_panic: ServantPanicAction::KeepActive,
         key_hints: KeyHints::None,
     };
 
@@ -228,12 +231,13 @@ mod tests {
             }
         }
         // With RETAIN: 6 combinations with only the map, 6 with a servant manager, 3 with a default
-        // servant. With NON_RETAIN: 2 and 4. docs/poa.md states these numbers.
+        // servant. With NON_RETAIN: 2 with a default servant, 4 with a servant manager. docs/poa.md
+        // states these numbers.
         assert_eq!(legal, 6 + 6 + 3 + 2 + 4);
     }
 
     #[test]
     fn root_policies_are_valid() {
-        assert_eq!(PoaPolicies::ROOT.check(), Ok(()));
+        assert_eq!(PoaPolicies::ROOT_POA.check(), Ok(()));
     }
 }

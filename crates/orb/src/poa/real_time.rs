@@ -10,8 +10,8 @@ use crate::rt::poa::RtPoa;
 use crate::servant::Servant;
 
 impl Poa {
-    /// Activates a new object with its own priority, otherwise as
-    /// [`activate_object`](Self::activate_object) does.
+    /// Activates a new object as [`activate_object`](Self::activate_object) does, and gives the
+    /// object the CORBA priority at which its requests run.
     ///
     /// # Errors
     /// The errors of `activate_object`. [`PoaError::WrongPolicy`] with IMPLICIT_ACTIVATION, or if
@@ -24,8 +24,8 @@ impl Poa {
         core.activate_new(servant, Some(priority))
     }
 
-    /// Activates the object `id` with its own priority, otherwise as
-    /// [`activate_object_with_id`](Self::activate_object_with_id) does.
+    /// Activates the object `id` as [`activate_object_with_id`](Self::activate_object_with_id)
+    /// does, and gives the object the CORBA priority at which its requests run.
     ///
     /// # Errors
     /// The errors of `activate_object_with_id` and
@@ -46,8 +46,8 @@ impl Poa {
         self.activate_object_with_id(id, servant)
     }
 
-    /// Creates a reference to a new object with its own priority, otherwise as
-    /// [`create_reference`](Self::create_reference) does.
+    /// Creates a reference to a new object as [`create_reference`](Self::create_reference) does,
+    /// and gives the object the CORBA priority at which its requests run.
     ///
     /// # Errors
     /// The errors of `create_reference` and
@@ -63,8 +63,9 @@ impl Poa {
         Ok(core.reference(&id, repository_id)?)
     }
 
-    /// Creates a reference to the object `id` with its own priority, otherwise as
-    /// [`create_reference_with_id`](Self::create_reference_with_id) does.
+    /// Creates a reference to the object `id` as
+    /// [`create_reference_with_id`](Self::create_reference_with_id) does, and gives the object the
+    /// CORBA priority at which its requests run.
     ///
     /// # Errors
     /// The errors of `create_reference_with_id` and
@@ -86,14 +87,14 @@ impl Poa {
 }
 
 impl PoaCore {
-    /// Returns the real-time state of the POA; WrongPolicy if its objects cannot have their own
-    /// priorities.
+    /// Returns the real-time state of the POA; WrongPolicy if the application cannot give
+    /// priorities to its objects.
     fn declaring(&self) -> Result<&RtPoa, PoaError> {
         self.rt.as_ref().filter(|rt| rt.is_server_declared() && !self.is_implicit()).ok_or(PoaError::WrongPolicy)
     }
 
-    /// Returns true if connections of this priority band can carry requests to the POA's objects.
-    /// Returns `None` if the POA has no priorities.
+    /// Returns `Some(true)` if connections of this priority band can carry requests to the POA's
+    /// objects, `Some(false)` if they cannot. Returns `None` if the POA has no priorities.
     pub(crate) fn can_carry_band(&self, band: PriorityBand) -> Option<bool> {
         self.rt.as_ref()?.can_carry_band(band)
     }

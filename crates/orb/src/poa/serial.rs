@@ -22,7 +22,7 @@ struct State {
 }
 
 /// The calling thread's ownership of a [`SerialLock`]. Dropping the guard ends the ownership.
-#[must_use = "the turn ends at once"]
+#[must_use = "the lock is unlocked at once"]
 #[derive(Debug)]
 pub(crate) struct SerialGuard<'a>(&'a SerialLock);
 

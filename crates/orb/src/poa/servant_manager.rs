@@ -67,7 +67,7 @@ pub trait ServantActivator: Send + Sync + 'static {
 
     /// Releases the servant of a deactivated object after the object's last request.
     /// `cleanup_in_progress` is true if the POA is being destroyed or its manager was deactivated.
-    /// `remaining_activations` is true if the servant still incarnates other objects of the POA. A
+    /// `remaining_activations` is true if the servant incarnates further objects of the POA. A
     /// panic is reported and has no other effect.
     fn etherealize(
         &self,

@@ -42,7 +42,7 @@ const MAX_POAS: u32 = 1 << 16;
 /// The POAs of an ORB, and the table of all object keys that do not contain a slot.
 #[derive(Debug)]
 pub(crate) struct PoaTable {
-    /// Random number of the ORB, which every transient key contains.
+    /// Random number of the ORB, which the key of every transient reference contains.
     pub(crate) stamp: u64,
     pub(crate) poas: GenerationalSlab<Arc<PoaCore>>,
     pub(crate) managers: PoaManagers,
@@ -71,7 +71,7 @@ pub(crate) enum KeyEntry {
     Object { poa: Arc<PoaCore>, servant: Servant, id: Box<[u8]>, priority: Option<Priority> },
     /// A persistent POA. Its key is its path.
     Adapter(Arc<PoaCore>),
-    /// A plain key and its target.
+    /// A plain key, or the key of an object with a substitute, and the target.
     Plain(Box<PlainKey>),
 }
 
@@ -100,8 +100,8 @@ impl PoaTable {
         let writer = HashIndexWriter::new("object key index", LockScope::Orb);
         let last_out = |_, _, entry| match entry {
             KeyEntry::Object { poa, servant, id, .. } => poa.finish_deactivation(&id, servant),
-            // The target may keep its servant (`with_poa_bypass`), so its drop may run code of the
-            // application.
+            // A target that was made by `with_poa_bypass` keeps its object's servant, so dropping
+            // the target may run code of the application.
             KeyEntry::Plain(plain) => {
                 let client = Arc::clone(plain.target.client());
                 if let Some(root) = PoaTable::of(&client).and_then(PoaTable::root) {
@@ -153,7 +153,7 @@ impl PoaTable {
     ///
     /// The result is not returned, because it borrows from the guards that pin the POA and the
     /// object, and the object's guard borrows from the POA's guard. A value with both guards would
-    /// borrow from itself, or cost a reference count.
+    /// have to borrow from itself, or to count a reference.
     #[inline]
     pub(crate) fn look_up<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         match ObjectKey::parse(wanted.key) {
@@ -167,8 +167,9 @@ impl PoaTable {
         }
     }
 
-    /// Returns the priority at which the request runs on the calling thread, or the reason why the
-    /// request cannot run on this thread.
+    /// Returns the priority at which the request runs on the calling thread, `None` if the thread
+    /// keeps its priority. Returns as error the reason for which the request cannot run on this
+    /// thread.
     fn place_request(
         &self,
         poa: &Arc<PoaCore>,
@@ -178,6 +179,12 @@ impl PoaTable {
     ) -> Result<Option<Priority>, LookupResult<'static>> {
         if is_outside_rt(poa) {
             return Ok(None);
+        }
+        // A request of a task runs at the task's priority, whatever the request carries and whatever
+        // the POA's policies are.
+        #[cfg(feature = "core-pool")]
+        if let Some(priority) = thread_context::current_lane(self.stamp).task_priority() {
+            return Ok(Some(priority));
         }
         let Ok(core) = poa.orb() else { return Ok(None) };
         let placed = match &poa.rt {
@@ -208,8 +215,8 @@ impl PoaTable {
         }
     }
 
-    /// Returns the priority at which a request for the object of `key` runs if it asks for `asked`.
-    /// `None` means the priority of the pool.
+    /// Returns the priority at which a request for the object of `key` runs if the client asks for
+    /// the priority `asked`. `None` means the priority of the pool.
     #[cold]
     pub(crate) fn effective_priority(
         &self,
@@ -267,7 +274,8 @@ impl PoaTable {
         self.find_slow(&running, wanted, &object.to_octets(), act)
     }
 
-    /// Looks up a key in the index by the hash of the whole key.
+    /// Searches the index by the hash of the whole key, and returns the first entry for which
+    /// `is_it` returns true.
     #[inline]
     fn find_entry(&self, key: &[u8], is_it: impl Fn(&KeyEntry) -> bool) -> Option<SlabGuard<'_, KeyEntry>> {
         let mut found = None;
@@ -404,6 +412,14 @@ impl PoaTable {
         if let Some(found) = self.obstacle(poa) {
             return act(found);
         }
+        #[cfg(feature = "core-pool")]
+        if !poa.retains()
+            && poa.policies.request_processing == RequestProcessing::ServantManager
+            && let Some(KeyEntry::Plain(plain)) = self.plain_key(key).as_deref()
+            && let Some(key) = (plain.object_key)(self, &plain.target)
+        {
+            return self.look_up(Lookup { key, ..wanted }, act);
+        }
         let priority = match self.place_request(poa, wanted, poa.priority_of(id), id) {
             Ok(priority) => priority,
             Err(elsewhere) => return act(elsewhere),
@@ -519,8 +535,9 @@ impl PoaTable {
         of((plain.object_key)(self, &plain.target)?)
     }
 
-    /// Returns the object key of a reference to an object of this ORB. Returns `None` for a plain
-    /// key, which may be bound to any reference, even to itself.
+    /// Returns the object key of `reference`. Returns `None` if the object belongs to another ORB,
+    /// and if the object key is a plain key: a plain key may be bound to any reference, even to
+    /// itself.
     fn local_object_key<'r>(&self, reference: &'r ObjectRef) -> Option<&'r [u8]> {
         let client = reference.client();
         let is_own = PoaTable::of(client).is_some_and(|table| std::ptr::eq(table, self));
@@ -595,10 +612,29 @@ impl PoaTable {
         if ObjectKey::parse(key) != ObjectKey::Plain || key.is_empty() {
             return Err(bad("the key has the form of the ORB's own object keys"));
         }
+        self.bind_target(key, reference, None)
+    }
+
+    /// Lets the object of `reference` serve the requests with this key.
+    #[cfg(feature = "core-pool")]
+    pub(super) fn bind_substitute(&self, key: &[u8], reference: &ObjectRef) -> Result<(), SystemException> {
+        match self.local_object_key(reference) {
+            Some(own) if own != key => self.bind_target(key, reference, Some(own)),
+            _ => Err(no_substitute()),
+        }
+    }
+
+    /// Binds a key to `reference`. `own` is the object key of a substitute. It must not have a
+    /// substitute itself, so that a look-up cannot run in a circle.
+    fn bind_target(&self, key: &[u8], reference: &ObjectRef, own: Option<&[u8]>) -> Result<(), SystemException> {
+        let bad = |why: &str| SystemException::new(Kind::BadParam, 0, Completion::No).because(why);
         loop {
             let seen = self.plain_keys.lock().changes;
             if self.plain_key(key).is_some() {
                 return Err(bad("the key is bound already"));
+            }
+            if own.is_some_and(|own| self.plain_key(own).is_some()) {
+                return Err(no_substitute());
             }
             let mut bindings = self.plain_keys.lock();
             if bindings.closed {
@@ -634,7 +670,7 @@ impl PoaTable {
         }
     }
 
-    /// Drops every reference in the table. Called when the ORB has ended.
+    /// Unbinds all plain keys, which drops their references. Called when the ORB has ended.
     pub(crate) fn close(&self) {
         self.plain_keys.lock().closed = true;
         let plain = self.entries.iter().filter_map(|entry| match &*entry {
@@ -644,8 +680,8 @@ impl PoaTable {
         let plain: Vec<_> = plain.collect();
         let Some(root) = self.root() else { return };
         for key in plain {
-            // The target may keep its servant (`with_poa_bypass`), so its drop may run code of the
-            // application.
+            // A target that was made by `with_poa_bypass` keeps its object's servant, so dropping
+            // the target may run code of the application.
             root.drop_guarded("Servant", || _ = self.unbind_plain(&key));
         }
     }
@@ -662,8 +698,8 @@ impl PoaTable {
     pub(super) fn remove(&self, key: &[u8], place: SlotId) -> RetireResult<KeyEntry> {
         {
             let mut writer = self.writer.lock();
-            // Another thread may have removed the entry, and its slot may have another entry, even
-            // of an equal key. While this thread holds the lock, no entry is inserted.
+            // Another thread may have removed the entry, and a newer entry, possibly with an equal
+            // key, may have its slot. While this thread holds the lock, no entry is inserted.
             if self.entries.last_generation(place.slot) != place.generation {
                 return RetireResult::Stale;
             }
@@ -700,7 +736,8 @@ impl PoaTable {
         self.ending.lock().push(Arc::clone(poa));
     }
 
-    /// Removes the path of a dead POA.
+    /// Removes a dead POA from the list of POAs that are being destroyed, and its path from the
+    /// index.
     pub(super) fn remove_poa(&self, poa: &Arc<PoaCore>) {
         let entry = self.find_entry(&poa.path, |entry| matches!(entry, KeyEntry::Adapter(of) if Arc::ptr_eq(of, poa)));
         let place = entry.map(|entry| SlotId { slot: entry.index(), generation: entry.generation() });
@@ -744,6 +781,12 @@ pub(super) fn inactive_manager_result(adapter: &Arc<PoaCore>) -> LookupResult<'s
     }
 }
 
+#[cold]
+fn no_substitute() -> SystemException {
+    SystemException::new(Kind::BadParam, 0, Completion::No)
+        .because("a substitute must be an object of this ORB that has no substitute")
+}
+
 fn no_default_servant() -> SystemException {
     SystemException::new(Kind::ObjAdapter, minor::obj_adapter::NO_DEFAULT_SERVANT, Completion::No)
         .because("the POA has no default servant")
@@ -762,7 +805,7 @@ mod tests {
         let first = enter();
         assert!(matches!(adapters.remove(b"key", first), RetireResult::Taken(_)));
         let next = enter();
-        assert_eq!(next.slot, first.slot, "slots are used again");
+        assert_eq!(next.slot, first.slot, "the second entry must get the slot of the first entry");
         assert!(matches!(adapters.remove(b"key", first), RetireResult::Stale));
         assert!(is_there());
         assert!(matches!(adapters.remove(b"key", next), RetireResult::Taken(_)));

@@ -34,7 +34,7 @@ use crate::server_context::ServerContext;
 use crate::thread_context::thread_number;
 
 impl Poa {
-    /// Creates a child POA. If `manager` is `None`, the POA gets its own manager, which holds
+    /// Creates a child POA. If `manager` is `None`, the POA gets a new manager, which holds
     /// requests until it is activated.
     ///
     /// # Errors
@@ -157,7 +157,7 @@ impl Poa {
     /// Creates the root POA of a new ORB.
     pub(crate) fn root(orb: Weak<ServerContext>, adapters: &PoaTable) -> Self {
         let manager = adapters.managers.root(orb.clone(), adapters.stamp);
-        let policies = PoaPolicies::ROOT;
+        let policies = PoaPolicies::ROOT_POA;
         let new =
             NewPoa { name: "RootPOA", path: Vec::new(), parent: None, manager, policies, rt: None, activating: 0 };
         // The insertion cannot fail, because the table and the index are empty.
@@ -258,8 +258,8 @@ impl PoaCore {
             let living = family.get(name).map(|child| (child.phase() == PoaPhase::Alive).then(|| Arc::clone(child)));
             let arriving = family.pending(name).map(|arriving| arriving.thread);
             match (living, arriving) {
-                // On the activator's own thread, a child that the activator has created is visible
-                // before the activator returns.
+                // On the thread that runs the activator, a child that the activator has created is
+                // visible before the activator returns.
                 (Some(Some(child)), None) => return ChildResult::Found(child),
                 (Some(Some(child)), Some(thread)) if thread == thread_number() || !activate_it => {
                     return ChildResult::Found(child);
@@ -310,7 +310,8 @@ impl PoaCore {
         activator: &Arc<dyn AdapterActivator>,
         name: &str,
     ) -> Option<Result<bool, SystemException>> {
-        // The call counts as a request on this POA.
+        // The call of the activator pins the POA as a request does, so the POA's destruction waits
+        // for it.
         let orb = self.orb().ok()?;
         let Some(_running) = PoaTable::of_server(&orb).poas.get(self.slot_id.slot, self.slot_id.generation) else {
             return Some(Ok(false));
@@ -330,7 +331,8 @@ impl PoaCore {
         if self.manager.state() != ManagerState::Active {
             return Some(inactive_manager_result(self));
         }
-        // The activator must run on the main thread, so the request continues there.
+        // With MAIN_THREAD_MODEL the activator must run on the main thread, so the request
+        // continues there.
         let orb = self
             .orb()
             .ok()
@@ -339,8 +341,8 @@ impl PoaCore {
     }
 
     /// Returns the event for which requests of this POA wait while the adapter activator that
-    /// creates it runs. Returns `None` on the activator's own thread, and after the activator has
-    /// returned.
+    /// created the POA is running. Returns `None` on the thread that runs the activator, and after
+    /// the activator has returned.
     pub(super) fn wait_for_activator(&self) -> Option<WaitFor> {
         if self.slow_path_reasons() & slow_path::ACTIVATING == 0 {
             return None;

@@ -15,52 +15,53 @@ use super::client_policies::RtClientPolicies;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::server::config::{ConnectionLimits, NestedWait};
 
-/// The scheduling class of threads that have a priority.
+/// The kernel's scheduling class for threads with a CORBA priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SchedulingClass {
-    /// SCHED_FIFO.
+    /// SCHED_FIFO: a thread runs until it waits, or until a thread with a higher priority is ready.
     #[default]
     Fifo,
-    /// SCHED_RR: threads of equal priority take turns.
+    /// SCHED_RR: like SCHED_FIFO, but threads of equal priority take turns.
     RoundRobin,
-    /// SCHED_OTHER, the ordinary class. Priorities select lanes and are sent with requests, but the
-    /// kernel ignores them. For tests, and for machines that permit no other class.
+    /// SCHED_OTHER, the ordinary class. CORBA priorities select lanes, and requests carry them, but
+    /// the kernel does not see them. For tests, and for processes to which the kernel permits no
+    /// real-time class.
     Fair,
 }
 
-/// The treatment of a request whose deadline passes before the upcall. The ORB counts and reports
+/// The treatment of a request whose deadline passes before its upcall. The ORB counts and reports
 /// each such request ([`Event::DeadlinePassed`](crate::Event::DeadlinePassed)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ExpiredRequestAction {
-    /// The request runs.
+    /// The request runs as if it had no deadline.
     #[default]
     Run,
     /// The request does not run. The client gets TIMEOUT, COMPLETED_NO.
     Reject,
-    /// The request runs in its lane, at most at this CORBA priority.
+    /// The request runs in its lane, at this CORBA priority if its priority is higher.
     LowerPriority(i16),
 }
 
 /// The treatment of an operation that exceeds its declared processor time (`@wcet`). The ORB counts
-/// and reports each such operation ([`Event::Overrun`](crate::Event::Overrun)).
+/// and reports each such operation ([`Event::ExecutionTimeOverrun`](crate::Event::ExecutionTimeOverrun)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OverrunAction {
     /// The operation runs to its end, and the client gets the results.
     #[default]
     Run,
-    /// The operation runs to its end, and the client gets TIMEOUT with
-    /// [`minor::OVERRUN`](crate::minor::OVERRUN), COMPLETED_YES, instead of the results. If the
-    /// servant raises an exception, the client gets this exception.
+    /// The operation runs to its end. If it succeeds, the client does not get its results, but
+    /// TIMEOUT with [`minor::OVERRUN`](crate::minor::OVERRUN), COMPLETED_YES. If the servant raises
+    /// an exception, the client gets this exception.
     Reject,
-    /// The thread gets this CORBA priority until the operation ends, and the client gets the
-    /// results.
+    /// When the declared time is used up, the thread gets this CORBA priority until the operation
+    /// ends. The client gets the results.
     ///
-    /// The priority changes only on threads whose fixed priority is higher. The change happens at
-    /// the first tick of the kernel's clock after the declared time is used up. The thread gets its
-    /// former priority back at the end of the upcall. Each operation that declares a time costs two
-    /// additional system calls.
+    /// The ORB lowers threads with a higher fixed priority, and leaves other threads alone. The
+    /// change happens at the first tick of the kernel's clock after the declared time is used up.
+    /// At the end of the upcall, the thread gets its former priority back. Each operation that
+    /// declares a time costs two additional system calls.
     LowerPriority(i16),
 }
 
@@ -71,23 +72,22 @@ pub struct RtConfig {
     /// Mapping between CORBA priorities and native priorities. Default: linear over the native
     /// priorities 1 to 99.
     pub priority_mapping: Arc<dyn PriorityMapping>,
-    /// Transform of the priorities that requests carry: of received requests, and of requests that
-    /// servants send. Default: `None`.
+    /// Transform of CORBA priorities in requests: of the priorities in received requests, and of
+    /// the priorities in requests that servants send. Default: `None`.
     pub priority_transform: Option<Arc<dyn PriorityTransform>>,
-    /// Mapping from a priority to the code point (DSCP) of its packets. With `None` the ORB sets no
-    /// code points. Default: `None`.
+    /// Mapping from a CORBA priority to the code point (DSCP) of packets that carry its requests
+    /// and replies. With `None`, the ORB sets no code points. Default: `None`.
     pub network_mapping: Option<Arc<dyn NetworkPriorityMapping>>,
-    /// Scheduling class of threads with a priority.
-    /// Default: SCHED_FIFO.
+    /// Scheduling class of threads with a CORBA priority. Default: SCHED_FIFO.
     pub scheduling: SchedulingClass,
-    /// Treatment of requests whose deadline passed before their upcall. Default: the requests run.
+    /// Treatment of requests whose deadline passes before their upcall. Default: the requests run.
     pub expired_requests: ExpiredRequestAction,
     /// Treatment of operations that use more processor time than they declare. Default: the client
     /// gets the results.
     pub overruns: OverrunAction,
-    /// Client policies, for references and threads that do not set their own. With priority bands,
-    /// calls to objects without a priority model raise INV_POLICY. Default:
-    /// [`RtClientPolicies::default`].
+    /// Client policies of the ORB, which apply where neither the reference nor the thread sets a
+    /// policy. If they have priority bands, calls to objects without a priority model raise
+    /// INV_POLICY. Default: [`RtClientPolicies::default`].
     pub client_policies: RtClientPolicies,
 }
 
@@ -116,7 +116,8 @@ setters!(RtConfig {
 });
 
 impl RtConfig {
-    /// Returns the kernel scheduling for a thread at this priority; `None` for the ordinary class.
+    /// Returns the kernel scheduling for a thread with the CORBA priority `priority`, or `None` for
+    /// the ordinary class.
     ///
     /// # Errors
     /// DATA_CONVERSION 2 for a priority that cannot be mapped.
@@ -133,8 +134,8 @@ impl RtConfig {
         }
     }
 
-    /// Returns the CORBA priority of a thread with the scheduling `native`. Returns `None` without
-    /// a fixed priority.
+    /// Returns the CORBA priority that corresponds to the scheduling `native`. Returns `None` if
+    /// `native` is not a fixed priority, or the mapping has no value for it.
     pub(crate) fn corba_priority(&self, native: Scheduling) -> Option<Priority> {
         match native {
             Scheduling::Fifo(native) | Scheduling::RoundRobin(native) => self.priority_mapping.to_corba(native.into()),
@@ -143,7 +144,8 @@ impl RtConfig {
     }
 }
 
-/// Makes DATA_CONVERSION 2, for a priority that the mapping or the kernel refuses.
+/// Makes the exception DATA_CONVERSION 2, for a CORBA priority that cannot be mapped or that the
+/// kernel refuses.
 #[cold]
 pub(crate) fn unmappable() -> SystemException {
     SystemException::new(Kind::DataConversion, minor::data_conversion::PRIORITY_MAPPING_FAILED, Completion::No)
@@ -158,42 +160,46 @@ pub struct ThreadpoolConfig {
     /// Stack size of each thread in bytes.
     /// Default: 1 MiB.
     pub thread_stack_size: usize,
-    /// Number of threads that are created with the pool. Static and dynamic threads together may be
-    /// at most 4,096. Default: 1.
+    /// Number of static threads, which are created with the pool. A pool can have at most 4,096
+    /// static and dynamic threads together. Default: 1.
     pub static_threads: u32,
-    /// Maximum number of dynamic threads, which are added while all threads are busy. A dynamic
-    /// thread ends after [`idle_thread_timeout`](field@Self::idle_thread_timeout) without work.
-    /// Default: 0.
+    /// Maximum number of dynamic threads. The pool creates one when a request arrives while all
+    /// threads are busy. A dynamic thread ends after
+    /// [`idle_thread_timeout`](field@Self::idle_thread_timeout) without work. Default: 0.
     pub dynamic_threads: u32,
-    /// CORBA priority of idle threads, and of requests without a priority: 0 to 32767. Default: 0.
+    /// CORBA priority, from 0 to 32767, of threads that wait for requests, and of requests that
+    /// carry no priority. Default: 0.
     pub default_priority: i16,
-    /// Limits on the requests that the ORB reads and buffers while all threads are busy. Further
-    /// requests are refused with TRANSIENT 1. With `None`, waiting requests stay in the transport.
-    /// Default: `None`.
+    /// Limits on the requests that the ORB reads into memory while all threads are busy. Requests
+    /// beyond the limits are refused with TRANSIENT 1. With `None`, the ORB leaves requests in the
+    /// transport until a thread is free. Default: `None`.
     pub buffering: Option<BufferBounds>,
-    /// Addresses at which the pool listens, as for
-    /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). If the list is empty, the pool listens on
-    /// the host of each address of the ORB, at a free port. Default: empty.
+    /// Addresses at which the pool listens, in the syntax of
+    /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). If the list is empty, the pool derives
+    /// one address from each address of the ORB: the host with a free port, or the path with a
+    /// suffix. Default: empty.
     pub listen: Vec<String>,
-    /// Highest CORBA priority that a request may ask for at these addresses. A request with a
-    /// higher priority is refused with NO_PERMISSION. With `None`, peers on this machine may ask
-    /// for any priority, and peers on other machines get at most the priority of a request without
-    /// a priority. [`i16::MAX`] permits every priority to all peers. Default: `None`.
+    /// Highest CORBA priority that a request may carry at the addresses of the pool. A request with
+    /// a higher priority is refused with NO_PERMISSION. With `None`, requests of peers on this
+    /// machine may carry any priority. Requests of peers on other machines may carry at most the
+    /// priority that a request without a priority gets. [`i16::MAX`] permits every priority to all
+    /// peers. Default: `None`.
     pub ceiling: Option<i16>,
-    /// Cores on which the threads may run; empty for all cores. Default: empty.
+    /// Cores on which the threads may run. If the list is empty, they may run on all cores.
+    /// Default: empty.
     pub cores: Vec<usize>,
-    /// Time for which a dynamic thread waits for work before it ends.
+    /// Time without work after which a dynamic thread ends.
     /// Default: 5 s.
     pub idle_thread_timeout: Duration,
-    /// The activity of a thread while a servant that the thread runs waits for the reply to a call.
-    /// `None` means [`NestedWait::Block`]. Default: `None`.
+    /// What a thread does while the servant that it runs waits for the reply to a call. `None`
+    /// means [`NestedWait::Block`]. Default: `None`.
     pub nested_wait: Option<NestedWait>,
     /// How long the pool's threads poll for the next request before they sleep. Threads with a
     /// fixed priority poll only with [`SpinPolicy::Always`]. Threads of a pool with dynamic
     /// threads, borrowing or buffering never poll. `None` means the policy of the ORB. Default:
     /// `None`.
     pub spin_policy: Option<SpinPolicy>,
-    /// Limits on connections. Default: [`ConnectionLimits::default`].
+    /// Limits on the pool's connections. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
 }
 
@@ -254,29 +260,34 @@ const THREAD_STACK_SIZE: usize = 1 << 20;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LaneConfig {
-    /// CORBA priority of the lane, from 0 to 32767. Default: 0.
+    /// CORBA priority of the lane and its threads, from 0 to 32767. Default: 0.
     pub priority: i16,
-    /// Number of threads that are created with the lane. Static and dynamic threads together may be
-    /// at most 4,096. Default: 1.
+    /// Number of static threads, which are created with the lane. A lane can have at most 4,096
+    /// static and dynamic threads together. Default: 1.
     pub static_threads: u32,
-    /// Maximum number of dynamic threads, which are added while all threads are busy. A dynamic
-    /// thread ends after the pool's [`idle_thread_timeout`](field@LanesConfig::idle_thread_timeout)
-    /// without work. Default: 0.
+    /// Maximum number of dynamic threads. The lane creates one when a request arrives while all its
+    /// threads are busy. A dynamic thread ends after the pool's
+    /// [`idle_thread_timeout`](field@LanesConfig::idle_thread_timeout) without work. Default: 0.
     pub dynamic_threads: u32,
-    /// Addresses at which the lane listens. If the list is empty, the lane listens on the host of
-    /// each address of the ORB, at a free port. Default: empty.
+    /// Addresses at which the lane listens, in the syntax of
+    /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). If the list is empty, the lane derives
+    /// one address from each address of the ORB: the host with a free port, or the path with a
+    /// suffix. Default: empty.
     pub listen: Vec<String>,
-    /// Highest CORBA priority that a request may ask for at these addresses. A request with a
-    /// higher priority is refused with NO_PERMISSION. With `None`, peers on this machine may ask
-    /// for any priority. Peers on other machines then get at most the priority of a request without
-    /// a priority, and the pool's lowest lane reads their connections. [`i16::MAX`] permits every
-    /// priority to all peers. Default: `None`.
+    /// Highest CORBA priority that a request may carry at the addresses of the lane. A request with
+    /// a higher priority is refused with NO_PERMISSION. With `None`, requests of peers on this
+    /// machine may carry any priority. Requests of peers on other machines may carry at most the
+    /// priority that a request without a priority gets, and the pool's lowest lane reads the
+    /// connections of these peers. [`i16::MAX`] permits every priority to all peers. Default:
+    /// `None`.
     pub ceiling: Option<i16>,
-    /// Cores on which the threads may run; empty for all cores. Default: empty.
+    /// Cores on which the threads may run. If the list is empty, they may run on all cores.
+    /// Default: empty.
     pub cores: Vec<usize>,
-    /// Reservation of processor time for each thread in SCHED_DEADLINE, instead of a fixed
-    /// priority. A thread with a reservation runs before threads of every fixed priority, but never
-    /// uses more than its reservation. Cannot be combined with `cores` or borrowing. Default:
+    /// Reservation of processor time for each thread of the lane. With a reservation, the threads
+    /// have the class SCHED_DEADLINE and no fixed priority. They run before all threads with a
+    /// fixed priority, but never longer than the reservation permits. Cannot be combined with
+    /// `cores` or [`LanesConfig::allow_borrowing`](field@LanesConfig::allow_borrowing). Default:
     /// `None`.
     pub reservation: Option<Reservation>,
     /// How long the lane's threads poll for the next request before they sleep. Threads with a
@@ -326,19 +337,19 @@ impl LaneConfig {
     }
 }
 
-/// The treatment of a request whose priority no lane of the pool has. It applies only if neither a
-/// band of the POA nor the band of the connection selects a lane.
+/// The treatment of a request whose priority no lane of the pool has. It applies to requests for
+/// which neither a priority band of the POA nor the band of the connection selects a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum UnmatchedPriority {
-    /// The request is refused with TRANSIENT 2. Real-time CORBA 1.2 requires that a request's
-    /// priority equals the priority of a lane.
+    /// The request is refused with TRANSIENT 2. Real-time CORBA 1.2 requires that the priority of a
+    /// request equals the priority of a lane.
     #[default]
     Refuse,
-    /// A request that arrived at a lane's own endpoint is served by this lane, at the lane's
-    /// priority and under the endpoint's ceiling. This serves clients such as TAO's, which choose a
-    /// lane's endpoint by their own bands without declaring the bands to the server. A request that
-    /// arrived at an endpoint of the builder's pools is refused.
+    /// The lane at whose address the request arrived runs it, at the lane's priority and within the
+    /// ceiling of the address. Clients such as TAO's need this: they choose the address of a lane
+    /// by their priority bands, but do not declare the bands to the server. A request that arrived
+    /// at an address of another pool is refused.
     ServeInArrivalLane,
 }
 
@@ -351,24 +362,24 @@ pub struct LanesConfig {
     /// Stack size of each thread in bytes.
     /// Default: 1 MiB.
     pub thread_stack_size: usize,
-    /// The lanes, in any order.
-    /// Default: empty.
+    /// The lanes of the pool, at least one, in any order. Default: empty.
     pub lanes: Vec<LaneConfig>,
     /// Treatment of requests whose priority no lane has. Default: the requests are refused with
     /// TRANSIENT 2.
     pub unmatched_priority: UnmatchedPriority,
-    /// Permits a lane whose threads are all busy to borrow an idle thread of a lower lane. The
-    /// thread runs one request at the borrowing lane's priority. Default: `false`.
+    /// True to permit a lane whose threads are all busy to borrow an idle thread of a lane with a
+    /// lower priority. The thread runs one request at the priority of the borrowing lane. Default:
+    /// `false`.
     pub allow_borrowing: bool,
-    /// Limits on the requests that the ORB reads and buffers for a lane while all its threads are
-    /// busy. Further requests are refused with TRANSIENT 1. With `None`, waiting requests stay in
-    /// the transport. Default: `None`.
+    /// Limits, for each lane, on the requests that the ORB reads into memory while all threads of
+    /// the lane are busy. Requests beyond the limits are refused with TRANSIENT 1. With `None`, the
+    /// ORB leaves requests in the transport until a thread is free. Default: `None`.
     pub buffering: Option<BufferBounds>,
-    /// Time for which a dynamic thread waits for work before it ends.
+    /// Time without work after which a dynamic thread ends.
     /// Default: 5 s.
     pub idle_thread_timeout: Duration,
-    /// The activity of a thread while a servant that the thread runs waits for the reply to a call.
-    /// `None` means [`NestedWait::Block`]. Default: `None`.
+    /// What a thread does while the servant that it runs waits for the reply to a call. `None`
+    /// means [`NestedWait::Block`]. Default: `None`.
     pub nested_wait: Option<NestedWait>,
     /// How long the pool's threads poll for the next request before they sleep. Threads with a
     /// fixed priority poll only with [`SpinPolicy::Always`]. Threads of a pool with dynamic

@@ -1,4 +1,4 @@
-//! `RTCORBA::Current`: the CORBA priority of the calling thread.
+//! `RTCORBA::Current`, which reads and sets the CORBA priority of the calling thread.
 
 use std::sync::{Arc, Weak};
 
@@ -9,7 +9,8 @@ use super::thread_priority::{set_scheduling, set_thread_priority, thread_priorit
 use crate::client::context::ClientContext;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
-/// The `RTCORBA::Current` of one ORB.
+/// The `RTCORBA::Current` of one ORB, which reads and sets the CORBA priority of the calling thread
+/// in this ORB.
 #[derive(Clone, Debug)]
 pub struct RtCurrent {
     context: Weak<ClientContext>,
@@ -26,12 +27,13 @@ impl RtCurrent {
             .ok_or_else(|| SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No))
     }
 
-    /// Returns the CORBA priority of the calling thread: the priority that the thread has set, or
-    /// in an upcall the upcall's priority. A thread that the calling thread starts inherits the
-    /// native scheduling but not the CORBA priority.
+    /// Returns the CORBA priority of the calling thread: the priority that the program set with
+    /// [`set_priority`](Self::set_priority), or in an upcall the priority of the request. A new
+    /// thread inherits the native scheduling of the thread that starts it, but no CORBA priority.
     ///
     /// # Errors
-    /// INITIALIZE if no priority has been set.
+    /// INITIALIZE if the calling thread has no CORBA priority. BAD_INV_ORDER 4 after the end of the
+    /// ORB.
     pub fn the_priority(&self) -> Result<i16, SystemException> {
         let priority = thread_priority(self.context()?.stamp());
         let unset = || {
@@ -41,12 +43,12 @@ impl RtCurrent {
         priority.map(Priority::get).ok_or_else(unset)
     }
 
-    /// Sets the CORBA priority of the calling thread, and the corresponding native scheduling. In
-    /// an upcall both apply until the upcall ends.
+    /// Sets the CORBA priority of the calling thread, and the native scheduling to which it is
+    /// mapped. In an upcall, both apply until the upcall ends.
     ///
     /// # Errors
-    /// BAD_PARAM for a negative priority; DATA_CONVERSION 2 if the priority cannot be mapped or the
-    /// kernel refuses it.
+    /// BAD_PARAM for a negative priority. DATA_CONVERSION 2 if the priority cannot be mapped, or if
+    /// the kernel refuses it. BAD_INV_ORDER 4 after the end of the ORB.
     pub fn set_priority(&self, priority: i16) -> Result<(), SystemException> {
         let context = self.context()?;
         let Some(priority) = Priority::new(priority) else {

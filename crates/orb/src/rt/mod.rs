@@ -1,21 +1,26 @@
 //! Real-time CORBA 1.2: thread pools with lanes, priorities of threads and requests, and their
 //! policies.
 //!
-//! * `pool` creates thread pools. A lane of a pool is a `server::lane` with its own threads at the
-//!   lane's priority.
-//! * `policies` has the real-time policies of POAs and references. `poa` keeps a POA's policies and
-//!   places its requests.
-//! * `current` is `RTCORBA::Current`.
+//! * `pool` creates thread pools. A lane of a pool is a `server::lane` whose threads have the
+//!   priority of the lane.
+//! * `policies` has the real-time policies of POAs and references. `poa` has the real-time state of
+//!   one POA, and decides which lane runs its requests.
+//! * `current` has `RTCORBA::Current`, and `mutex` has `RTCORBA::Mutex`.
 //!
 //! # Invariants
-//! * A lane's thread never changes its priority. A thread of a pool without lanes restores its
-//!   priority after the upcall.
-//! * A request runs in a lane of its POA's own pool. A request that arrives at another lane is
-//!   handed over once. The thread that hands a request over does not wait for its end.
+//! * In a pool with lanes, the priority of a request does not change the priority of the thread
+//!   that runs it. In a pool without lanes, a thread takes the priority of the request, and gets
+//!   its former priority back after the upcall.
+//! * A request runs in a lane of the pool of its POA. If it arrives at another lane, it is handed
+//!   over once, and the thread that hands it over does not wait for its end.
 
 pub(crate) mod band;
 pub(crate) mod client_policies;
 pub(crate) mod config;
+#[cfg(feature = "core-pool")]
+pub(crate) mod core_config;
+#[cfg(feature = "core-pool")]
+mod core_pool;
 mod current;
 mod mutex;
 mod object_priorities;
@@ -34,6 +39,10 @@ pub use config::{
     ExpiredRequestAction, LaneConfig, LanesConfig, OverrunAction, RtConfig, SchedulingClass, ThreadpoolConfig,
     UnmatchedPriority,
 };
+#[cfg(feature = "core-pool")]
+pub use core_config::{CorePoolConfig, CorePoolCounts, TaskBinder, TaskBinding};
+#[cfg(feature = "core-pool")]
+pub use core_pool::CorePool;
 pub use corelane_sched::overload::BufferBounds;
 pub use corelane_sched::{
     ConsecutiveMapping, DirectMapping, DscpTable, LinearMapping, NativePriority, NativeRange, NetworkPriorityMapping,
@@ -56,30 +65,31 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 pub use crate::invocation::with_client_policies;
 pub use crate::thread_context::{ServedBy, ThreadpoolId, served_by};
 
-/// Checks which real-time guarantees this machine gives to this process. The command `corelane
-/// doctor` shows the same list. With
-/// [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) the builder fails if the
-/// machine does not give a guarantee.
+/// Checks which real-time guarantees this machine gives to this process, and returns a report on
+/// each guarantee. The command `corelane doctor` shows these reports.
+/// [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) makes the building of an
+/// ORB fail if the machine does not give a guarantee.
 pub fn guarantees() -> Vec<GuaranteeReport> {
     corelane_sys::guarantees::report()
 }
 
-/// Returns the threads of this process with the scheduling that the kernel reports.
+/// Returns the threads of this process, with the scheduling that the kernel reports for each.
 /// docs/real-time.md explains the names of an ORB's threads, for example `flight/l0` and
 /// `orb/watch`.
 ///
 /// # Errors
-/// If the system has no `/proc`.
+/// If the files in `/proc` cannot be read.
 pub fn threads() -> std::io::Result<Vec<ThreadInfo>> {
     corelane_sys::thread::list_threads()
 }
 
-/// The users' documentation of real time. Its examples are tests.
+/// The users' documentation of real time. `cargo test` runs its examples.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/real-time.md")]
 mod user_page {}
 
-/// `RTCORBA::RTORB`: creates thread pools and mutexes. An `RtOrb` does not keep its ORB alive.
+/// `RTCORBA::RTORB`, which creates thread pools and mutexes. An `RtOrb` does not keep its ORB
+/// alive.
 ///
 /// # Examples
 /// ```
@@ -118,39 +128,61 @@ impl RtOrb {
         Ok(adapter)
     }
 
-    /// Creates a thread pool without lanes. Its threads wait at the default priority. For an upcall
-    /// a thread takes the priority of the request.
+    /// Creates a thread pool without lanes. Its threads wait for requests at the default priority.
+    /// For an upcall, a thread takes the priority of the request.
     ///
     /// # Errors
-    /// BAD_PARAM without static threads, for a negative priority and for an invalid address;
-    /// DATA_CONVERSION 2 if a priority cannot be mapped; NO_RESOURCES if the kernel refuses
-    /// threads, descriptors or the address; BAD_INV_ORDER 4 after shutdown.
+    /// BAD_PARAM for an invalid configuration: no static thread, too many threads, or an invalid
+    /// priority, ceiling, core or address. DATA_CONVERSION 2 if the priority cannot be mapped.
+    /// NO_RESOURCES if the kernel refuses threads, descriptors or an address. BAD_INV_ORDER 4 after
+    /// shutdown.
     pub fn create_threadpool(&self, config: &ThreadpoolConfig) -> Result<ThreadpoolId, SystemException> {
         pool::create(&self.adapter()?, config)
     }
 
-    /// Creates a thread pool with lanes. Each lane has its own listeners, connections and threads.
-    /// The priority of a lane's threads never changes.
+    /// Creates a thread pool with lanes. Each lane has listeners, connections and threads. Its
+    /// threads run all requests at the priority of the lane.
     ///
     /// # Errors
-    /// The errors of [`create_threadpool`](Self::create_threadpool), for each lane. Also BAD_PARAM
-    /// without lanes, and for two lanes with the same priority.
+    /// The errors of [`create_threadpool`](Self::create_threadpool) for each lane. BAD_PARAM if
+    /// there is no lane, if two lanes have one priority, or for an invalid reservation.
     pub fn create_threadpool_with_lanes(&self, config: &LanesConfig) -> Result<ThreadpoolId, SystemException> {
         pool::create_with_lanes(&self.adapter()?, config)
     }
 
-    /// Destroys a thread pool: refuses new requests, finishes running requests, closes the
-    /// connections gracefully and joins the threads.
+    /// Creates a core pool, whose threads serve the connections of tasks on the tasks' cores. The
+    /// pool has no tasks at first ([`CorePool::set_tasks`]). `binder` tells which object keys name a
+    /// task.
     ///
     /// # Errors
-    /// [`InvalidThreadpool::Unknown`]; BAD_INV_ORDER while a POA uses the pool; BAD_INV_ORDER 3 on
-    /// one of the pool's own threads, 4 after shutdown.
+    /// BAD_PARAM for an invalid address, for a number of threads that is 0 or above the maximum, and
+    /// for the number of a core that the kernel cannot have; NO_RESOURCES if the kernel refuses
+    /// threads, descriptors or the address; BAD_INV_ORDER 4 after shutdown. If the kernel refuses
+    /// cores or priorities, the pool works without them
+    /// ([`Event::TasksAdvisory`](crate::Event::TasksAdvisory)).
+    #[cfg(feature = "core-pool")]
+    pub fn create_core_pool(
+        &self,
+        config: &CorePoolConfig,
+        binder: Arc<dyn TaskBinder>,
+    ) -> Result<CorePool, SystemException> {
+        core_pool::create(&self.adapter()?, config, binder)
+    }
+
+    /// Destroys a thread pool: refuses new requests, lets running requests finish, closes the
+    /// connections gracefully, and joins the threads.
+    ///
+    /// # Errors
+    /// [`InvalidThreadpool::Unknown`] if there is no pool with this id. BAD_INV_ORDER while a POA
+    /// uses the pool. BAD_INV_ORDER 3 if a thread of the pool makes the call. BAD_INV_ORDER 4 after
+    /// shutdown.
     pub fn destroy_threadpool(&self, pool: ThreadpoolId) -> Result<(), InvalidThreadpool> {
         pool::destroy(&self.adapter()?, pool)
     }
 
     /// Sets the ORB's default policies. A POA that is created later inherits the priority model,
-    /// the thread pool and the server protocols, unless its own policies set them.
+    /// the thread pool and the server protocols from them, unless the policies of the POA set
+    /// these.
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.
@@ -167,15 +199,15 @@ impl RtOrb {
         Ok(RtCurrent::new(self.adapter()?.client()))
     }
 
-    /// Creates a mutex with priority inheritance: the thread that holds the mutex inherits the
-    /// highest priority of the waiting threads.
+    /// Creates a mutex with priority inheritance: the thread that holds the mutex runs at least at
+    /// the highest priority of the threads that wait for it.
     #[must_use]
     pub fn create_mutex(&self) -> RtMutex {
         RtMutex::new()
     }
 
-    /// Returns the mutex with this name, and creates it if there is none. The flag is true if this
-    /// call created the mutex. Each ORB has its own names.
+    /// Returns the mutex with the name `name`, and creates it if there is none. The flag is true if
+    /// this call created the mutex. A name is known in one ORB.
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.
@@ -186,7 +218,7 @@ impl RtOrb {
         Ok((mutexes.entry(name.to_owned()).or_default().clone(), made))
     }
 
-    /// Returns the mutex with this name. Returns `None` if there is none (MutexNotFound).
+    /// Returns the mutex with the name `name`, or `None` if there is none (MutexNotFound).
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.
@@ -194,7 +226,8 @@ impl RtOrb {
         Ok(self.adapter()?.server().rt().mutexes.lock().get(name).cloned())
     }
 
-    /// Removes the name of a mutex. Existing clones of the mutex can still be used.
+    /// Removes the name of a mutex from the ORB. Threads can continue to use the mutex through its
+    /// clones.
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.

@@ -1,4 +1,4 @@
-//! `RTCORBA::Mutex`: a mutex with priority inheritance.
+//! `RTCORBA::Mutex`, a mutex with priority inheritance.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use corelane_sys::lock::{LockScope, PiMutex, PiMutexGuard};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
-/// A mutex with priority inheritance. Clones refer to the same mutex. Locking a free mutex makes no
-/// system call.
+/// A mutex with priority inheritance. Clones of an `RtMutex` are handles to one mutex. Locking a
+/// free mutex makes no system call.
 ///
 /// # Examples
 /// ```
@@ -25,7 +25,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 #[derive(Clone)]
 pub struct RtMutex(Arc<PiMutex<()>>);
 
-/// Shows that the calling thread holds an [`RtMutex`]. Dropping it unlocks the mutex.
+/// The guard of a locked [`RtMutex`]. Dropping it unlocks the mutex.
 #[must_use = "the mutex is unlocked at once"]
 pub struct RtMutexGuard<'m> {
     _held: PiMutexGuard<'m, ()>,
@@ -36,7 +36,8 @@ impl RtMutex {
         RtMutex(Arc::new(PiMutex::new("RTCORBA::Mutex", LockScope::Orb, ())))
     }
 
-    /// Locks the mutex. If another thread holds it, waits until it is unlocked.
+    /// Locks the mutex. If another thread holds the mutex, waits without a time limit until it is
+    /// unlocked.
     ///
     /// # Errors
     /// BAD_INV_ORDER if the calling thread already holds the mutex.
@@ -45,8 +46,9 @@ impl RtMutex {
         Ok(RtMutexGuard { _held: self.0.lock() })
     }
 
-    /// Locks the mutex. Waits for it at most the monotonic time `wait`; with zero it does not wait.
-    /// Returns `None` on time-out.
+    /// Locks the mutex, and waits for it at most the time `wait` of the monotonic clock. If `wait`
+    /// is zero, does not wait. Returns `None` if another thread holds the mutex at the end of this
+    /// time.
     ///
     /// # Errors
     /// BAD_INV_ORDER if the calling thread already holds the mutex.

@@ -1,12 +1,14 @@
-//! Detection of operations that use more processor time than they declare (`@wcet`).
+//! Detection of operations that use more processor time than their IDL declares (annotation
+//! `@wcet`).
 //!
-//! The used time is the processor time of the thread, without the requests that the thread serves
-//! while a nested call waits. Waiting and preemption do not count. The ORB reads this clock twice
-//! for each request whose operation declares a time, and not for other requests.
+//! The used time is the processor time of the thread while the operation runs, without other
+//! requests that the thread runs while the operation waits for a reply. Time during which the
+//! thread waits or is preempted is not processor time. The ORB reads this clock twice for each
+//! request whose operation declares a time, and never for other requests.
 //!
-//! With [`OverrunAction::LowerPriority`] a kernel timer also watches the clock while the operation
-//! runs. When the declared time is used up, the monitor gives the thread a lower priority
-//! (`sys::cpu_budget`).
+//! With [`OverrunAction::LowerPriority`], the kernel runs a timer on this clock during the
+//! operation. When the declared time is used up, the thread `orb/overrun` lowers the priority of
+//! the thread (`sys::cpu_budget`).
 
 use std::io;
 use std::time::Duration;
@@ -22,34 +24,38 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::orb_context::OrbContext;
 use crate::servant::ServerCall;
 
-/// The measurement of a running operation that declares its maximum processor time.
+/// The measurement of a running operation that declares a maximum processor time.
 #[derive(Debug)]
 pub(crate) struct OverrunMonitor {
     operation: &'static str,
     declared: Duration,
-    /// The budget that lowers the thread's priority when the declared time is used up. It ends with
-    /// the operation.
+    /// The budget whose end lowers the priority of the thread. `None` if the configuration does not
+    /// lower priorities.
     _budget: Option<BudgetScope>,
     charged: ChargedOperation,
 }
 
-/// Starts the monitor of processor-time budgets, if the configuration needs one.
+/// Starts the thread that lowers priorities at the end of budgets, if
+/// [`OverrunAction::LowerPriority`] is configured and threads have fixed priorities.
 ///
 /// # Errors
-/// If the kernel refuses a thread.
+/// If the kernel refuses to start a thread.
 pub(crate) fn start_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
     let rt = &orb.config().rt;
     if !matches!(rt.overruns, OverrunAction::LowerPriority(_)) || rt.scheduling == SchedulingClass::Fair {
         return Ok(());
     }
     const NAME: &str = "orb/overrun";
-    // The monitor takes the highest priority that the kernel permits. If the kernel permits no
-    // fixed priority, the lanes have none either.
+    // The monitor's thread gets the highest fixed priority that the kernel permits to this process.
+    // If the kernel permits none, the threads of lanes have no fixed priority that could be
+    // lowered.
     orb.set_cpu_monitor(thread::start_at_highest_priority(|scheduling| CpuBudgetMonitor::start(NAME, scheduling))?);
     Ok(())
 }
 
-/// Starts a budget. When the budget is used up, the calling thread gets the CORBA priority `to`.
+/// Starts a budget of the processor time `declared`. When it is used up, the calling thread gets
+/// the CORBA priority `to`. Returns `None` if `to` cannot be mapped, or if the thread cannot be
+/// lowered to it.
 #[cold]
 fn start_budget(orb: &OrbContext, to: i16, declared: Duration, charged: &ChargedOperation) -> Option<BudgetScope> {
     let monitor = orb.cpu_monitor()?;
@@ -58,7 +64,8 @@ fn start_budget(orb: &OrbContext, to: i16, declared: Duration, charged: &Charged
 }
 
 impl OverrunMonitor {
-    /// Begins to measure `operation` on the calling thread.
+    /// Begins to measure the operation `operation`, which declares the processor time `declared`,
+    /// on the calling thread.
     pub(crate) fn begin(call: &ServerCall<'_>, operation: &'static str, declared: Duration) -> Self {
         let charged = ChargedOperation::begin();
         let budget = call.orb().and_then(|orb| match orb.config().rt.overruns {
@@ -68,16 +75,17 @@ impl OverrunMonitor {
         OverrunMonitor { operation, declared, _budget: budget, charged }
     }
 
-    /// Ends the measurement of an operation that returned `result`.
+    /// Ends the measurement of an operation that returned `result`, and reports an overrun.
     ///
     /// # Errors
-    /// The error in `result`; TIMEOUT if the configuration rejects late results.
+    /// The error in `result`. TIMEOUT after an overrun, if [`OverrunAction::Reject`] is configured
+    /// and the operation succeeded.
     pub(crate) fn end(self, call: &ServerCall<'_>, result: Result<(), SystemException>) -> Result<(), SystemException> {
         let used = self.charged.used();
         if used > self.declared { self.handle_overrun(used, call, result) } else { result }
     }
 
-    /// Ends the measurement of an operation that panicked.
+    /// Ends the measurement of an operation that panicked, and reports an overrun.
     #[cold]
     pub(crate) fn end_by_panic(self, call: &ServerCall<'_>) {
         let used = self.charged.used();
@@ -89,7 +97,7 @@ impl OverrunMonitor {
     fn report(&self, used: Duration, call: &ServerCall<'_>) {
         if let Some(orb) = call.orb() {
             let (operation, declared) = (self.operation, self.declared);
-            orb.events().report(&Event::Overrun { operation, declared, used });
+            orb.events().report(&Event::ExecutionTimeOverrun { operation, declared, used });
         }
     }
 
@@ -121,8 +129,9 @@ mod tests {
     use crate::rt::RtConfig;
     use crate::{Orb, thread_context};
 
-    /// Regression test: a nested operation that could start no budget stopped the budget of the
-    /// enclosing operation for good.
+    /// Regression test: a nested operation for which no budget could be started stopped the budget
+    /// of the enclosing operation, which then never ended. The loop of this test would run until
+    /// its limit of 1 s.
     #[test]
     fn enclosing_budget_continues_during_an_operation_without_a_budget() {
         const LOW: i16 = 335;
@@ -136,7 +145,8 @@ mod tests {
             thread_context::set_scheduling(Scheduling::Fifo(1)).unwrap();
             assert!(start(Duration::from_secs(1), &ChargedOperation::begin()).is_none());
             thread_context::set_scheduling(Scheduling::Fifo(50)).unwrap();
-            // The loop's limit only ends a failed test: the outer budget is used up long before.
+            // The limit of 1 s ends the loop if the test fails. The outer budget is used up after 5
+            // ms.
             while priority() == 50 && outer_operation.used() < Duration::from_secs(1) {}
             assert_eq!(priority(), 2);
             drop(outer);

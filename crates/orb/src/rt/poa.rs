@@ -1,4 +1,4 @@
-//! The real-time state of a POA, and the placement of its requests on lanes.
+//! The real-time state of a POA, and the decision which lane runs a request to the POA.
 
 use std::sync::Arc;
 
@@ -24,30 +24,31 @@ use crate::server::strategy::Lane;
 use crate::server_context::ServerContext;
 use crate::thread_context;
 
+/// The real-time state of a POA that has real-time policies.
 #[derive(Debug)]
 pub(crate) struct RtPoa {
     pub(crate) policies: RtPolicies,
     model: Option<PriorityModelPolicy>,
     bands: Option<PriorityBands>,
-    /// The POA's thread pool. `None` if the pools of the ORB's builder serve the POA.
+    /// The thread pool of the POA. `None` if the pools that `OrbBuilder` configured serve the POA.
     pub(crate) pool: Option<Arc<Threadpool>>,
-    /// Priorities of objects by object id, for objects with their own priority and an id that
-    /// outlives the activation.
+    /// The priorities that were assigned to objects of the POA, by object id. They stay when an
+    /// object is deactivated.
     object_priorities: ObjectPriorities,
-    /// The function [`RtPoa::make_reference`]. The call through a pointer lets the linker drop the
-    /// function from programs that create no POA.
+    /// The function [`RtPoa::make_reference`]. It is called through a pointer, so that the linker
+    /// can drop the function from programs that create no POA.
     make_reference: MakeReference,
-    /// The function [`RtPoa::compute_placement`], called through a pointer for the same reason as
-    /// `make_reference`.
+    /// The function [`RtPoa::compute_placement`]. It is called through a pointer, so that the
+    /// linker can drop the function from programs that create no POA.
     place_request: PlaceRequest,
 }
 
 type PlaceRequest = fn(&RtPoa, &ServerContext, Lookup<'_>, Option<Priority>, &[u8]) -> RequestPlacement;
 type MakeReference = fn(&RtPoa, &Arc<ServerContext>, &str, &[u8], Option<Priority>) -> ObjectRef;
 
-/// A new POA's claim for the socket properties of its lanes. Dropping the claim without
-/// [`commit`](Self::commit) withdraws it. While the claim exists, no other POA can claim
-/// properties.
+/// The claim of a POA that is being created to set the socket properties of its lanes. Dropping the
+/// claim without [`commit`](Self::commit) withdraws it. While a claim exists, other threads that
+/// create POAs wait.
 #[must_use = "the claim is given up at once"]
 pub(crate) struct SocketsClaim<'c> {
     lanes: Vec<(Arc<Lane>, Vec<Protocol>)>,
@@ -55,7 +56,7 @@ pub(crate) struct SocketsClaim<'c> {
 }
 
 impl SocketsClaim<'_> {
-    /// Makes the claim permanent, because the POA now exists.
+    /// Makes the claim permanent. Called when the POA has been created.
     pub(crate) fn commit(mut self) {
         self.lanes.clear();
     }
@@ -69,21 +70,24 @@ impl Drop for SocketsClaim<'_> {
     }
 }
 
+/// The place at which a request runs.
 pub(crate) enum RequestPlacement {
-    /// The request runs on the calling thread at this priority. With `None` the thread's priority
-    /// does not change.
+    /// The request runs on the calling thread, at the CORBA priority in the field. `None` means
+    /// that the thread's priority does not change.
     CurrentThread(Option<Priority>),
+    /// The request is handed over to the lane in the field.
     OtherLane(Arc<Lane>),
-    /// The request is refused with this exception.
+    /// The request is refused with the exception in the field.
     Refused(SystemException),
 }
 
 impl RtPoa {
-    /// Returns the real-time state of a POA with these policies. Unset policies come from the ORB.
-    /// Returns `None` if neither the POA nor the ORB has real-time policies.
+    /// Makes the real-time state of a POA. A priority model, thread pool or list of server
+    /// protocols that `policies` does not set has the ORB's default. Returns `None` if no real-time
+    /// policy is set.
     ///
     /// # Errors
-    /// The index of the policy that conflicts with the others.
+    /// The index of the policy that is invalid or conflicts with other policies.
     pub(crate) fn new(orb: &ServerContext, policies: &RtPolicies) -> Result<Option<Self>, PolicyIndex> {
         let policies = policies.or(&orb.rt().policies.lock());
         if policies.is_empty() {
@@ -110,11 +114,12 @@ impl RtPoa {
         Ok(Some(rt))
     }
 
-    /// Applies the POA's protocol policies to the sockets of its lanes.
+    /// Claims the socket properties of the POA's lanes, and sets them as the POA's ServerProtocol
+    /// policy says.
     ///
     /// # Errors
-    /// The index of the policy that conflicts with another POA's policy, or that the kernel
-    /// refuses.
+    /// The index of the ServerProtocol policy, if another POA has claimed other properties, or if
+    /// the kernel refuses a property.
     #[cold]
     pub(crate) fn claim_sockets<'c>(&self, orb: &'c ServerContext) -> Result<SocketsClaim<'c>, PolicyIndex> {
         let mut claim = SocketsClaim { lanes: Vec::new(), _others_wait: orb.rt().socket_claims.lock() };
@@ -145,8 +150,8 @@ impl RtPoa {
         }
     }
 
-    /// Returns true if connections of this band can carry requests to the POA's objects. Returns
-    /// `None` without a priority model.
+    /// Returns true if connections that are bound to the priority band `band` can carry requests to
+    /// objects of the POA. Returns `None` if the POA has no priority model.
     pub(crate) fn can_carry_band(&self, band: PriorityBand) -> Option<bool> {
         self.model?;
         let rules = self.rules();
@@ -158,15 +163,16 @@ impl RtPoa {
         Some(has_lane && in_band)
     }
 
-    /// Returns true if objects may have their own priorities.
+    /// Returns true if the POA has the server-declared priority model, in which objects have
+    /// priorities.
     pub(crate) fn is_server_declared(&self) -> bool {
         self.model.is_some_and(|declared| declared.model == PriorityModel::ServerDeclared)
     }
 
-    /// Checks that an object can have this priority.
+    /// Checks that an object of the POA can have the CORBA priority `priority`.
     ///
     /// # Errors
-    /// BAD_PARAM if the priority is out of range, or if no lane or band has it.
+    /// BAD_PARAM if `priority` is negative, or if no lane or no band of the POA has it.
     pub(crate) fn check_priority(&self, priority: i16) -> Result<Priority, SystemException> {
         let bad = |why: String| SystemException::new(Kind::BadParam, 0, Completion::No).because(why);
         let Some(priority) = Priority::new(priority) else { return Err(bad("a priority must be 0 to 32767".into())) };
@@ -174,11 +180,11 @@ impl RtPoa {
         Ok(priority)
     }
 
-    /// Assigns a priority to an object.
+    /// Assigns a priority to the object with the id `id`.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 18 if the object has another priority; NO_RESOURCES if too many objects of the
-    /// POA have priorities.
+    /// BAD_INV_ORDER 18 if the object has a different priority. NO_RESOURCES if too many objects of
+    /// the POA have priorities.
     pub(crate) fn assign(&self, id: &[u8], priority: Priority) -> Result<(), PoaError> {
         let exception = match self.object_priorities.assign(id, priority) {
             Ok(()) => return Ok(()),
@@ -192,12 +198,13 @@ impl RtPoa {
         Err(exception.into())
     }
 
+    /// Returns the priority that was assigned to an object.
     pub(crate) fn object_priority(&self, id: &[u8]) -> Option<Priority> {
         self.object_priorities.get(id)
     }
 
-    /// Places the request `wanted` for the object `id`: on the calling thread, on another lane, or
-    /// refused.
+    /// Decides where the request `wanted` runs. `id` is the id of its object, `object` the priority
+    /// that was assigned to the object.
     #[inline]
     pub(crate) fn place_request(
         &self,
@@ -232,8 +239,8 @@ impl RtPoa {
             },
         };
         let (asked, placed) = match self.rules().choose(asked, object, wanted.band) {
-            // The client set no priority: its native priority only implies one. An unsuitable
-            // implied priority must not refuse the call, so the request runs without it.
+            // The program set no priority: the priority was implied by the native priority of the
+            // caller's thread. If no lane suits an implied priority, the request runs without it.
             Err(_) if is_implied => (None, self.rules().choose(None, object, wanted.band)),
             Err(PolicyViolation::NoLane) => {
                 (asked, self.place_in_arrival_lane(wanted.origin).ok_or(PolicyViolation::NoLane))
@@ -244,8 +251,9 @@ impl RtPoa {
             Ok(place) => place,
             Err(violation) => return RequestPlacement::Refused(self.violation_error(violation, asked)),
         };
-        // A band may lead to a lane above the requested priority. The ceiling was checked for the
-        // requested priority only, so it is checked for the lane here.
+        // A priority band can select a lane with a higher priority than the request asks for. The
+        // priority of the request has been checked against the ceiling. The priority of the lane is
+        // checked here.
         if let (Some(found), Some(asked)) = (priority, asked)
             && found > asked.max(ceiling)
             && !self.is_server_declared()
@@ -270,14 +278,16 @@ impl RtPoa {
         }
     }
 
-    /// Returns the priority of a request without a priority. `object` is the object's own priority.
+    /// Returns the priority that a request without a priority gets. `object` is the priority that
+    /// was assigned to the object.
     #[cold]
     fn default_priority(&self, object: Option<Priority>) -> Priority {
         self.rules().choose(None, object, None).ok().and_then(|choice| choice.priority).unwrap_or(Priority::MIN)
     }
 
-    /// Returns the lane at whose endpoint a request arrived, if the pool has
-    /// [`UnmatchedPriority::ServeInArrivalLane`].
+    /// Returns the lane at whose endpoint a request arrived. Returns `None` if the POA's pool does
+    /// not have [`UnmatchedPriority::ServeInArrivalLane`], if the request arrived at another pool,
+    /// or if the POA's bands do not contain the priority of the lane.
     #[cold]
     fn place_in_arrival_lane(&self, origin: Option<&ConnectionOrigin>) -> Option<LaneChoice> {
         let (pool, (number, index)) = (self.pool.as_ref()?, origin?.lane_numbers);
@@ -288,8 +298,8 @@ impl RtPoa {
         in_band.then_some(LaneChoice { lane: Some(lane), priority: Some(priority) })
     }
 
-    /// Makes the exception for a refused request, with the requested priority and the available
-    /// priorities.
+    /// Makes the exception for a refused request. Its text tells the priority that the request
+    /// asked for, and the priorities of the lanes and bands.
     #[cold]
     fn violation_error(&self, violation: PolicyViolation, asked: Option<Priority>) -> SystemException {
         let rules = self.rules();
@@ -313,8 +323,9 @@ impl RtPoa {
         .because(why)
     }
 
-    /// Returns the priority at which a request for the object `id` runs if it asks for `asked`.
-    /// `None` means the pool's priority.
+    /// Returns the priority at which a request to the object `id` will run, by which a queue orders
+    /// it. `asked` is the priority that the request carries, `object` the priority that was
+    /// assigned to the object. `None` means the priority of the pool.
     #[cold]
     pub(crate) fn effective_priority(
         &self,
@@ -326,7 +337,8 @@ impl RtPoa {
     ) -> Option<Priority> {
         let declared = self.model?;
         match declared.model {
-            // A request without a suitable priority will be refused, so its order does not matter.
+            // The request will be refused, because it asks for more than the endpoint permits. It
+            // gets the lowest priority, so that it delays no other request.
             PriorityModel::ClientPropagated
                 if ceiling == Ceiling::Unset && asked > Some(self.default_priority(object)) =>
             {
@@ -339,6 +351,7 @@ impl RtPoa {
         }
     }
 
+    /// Makes a reference to an object of the POA, with the addresses of the POA's lanes.
     pub(crate) fn make_reference_to(
         &self,
         orb: &Arc<ServerContext>,
@@ -377,7 +390,8 @@ impl RtPoa {
             );
         }
         let protocols = match &*self.policies.server_protocols {
-            // Without a policy, references offer all protocols, fastest first.
+            // If the POA has no ServerProtocol policy, its references offer all protocols, the
+            // fastest first.
             [] => &[
                 Protocol::SharedMemory,
                 Protocol::Unix(UnixProperties::default()),
@@ -389,13 +403,15 @@ impl RtPoa {
         let rank = |lane: &LaneEndpoint| protocols.iter().position(|protocol| protocol.serves(&lane.endpoint));
         let of_protocol = |index| lanes.iter().filter(move |lane| rank(lane) == Some(index));
         let lanes: Vec<LaneEndpoint> = (0..protocols.len()).flat_map(of_protocol).cloned().collect();
-        // Encoding cannot fail, because the ORB can always encode its own priorities and bands.
+        // The encoding succeeds, because the policies were checked when the POA was created.
         let policies = self.policies.reference_policies(object).unwrap_or_default();
         orb.make_rt_reference(type_id, &lanes, &policies, key)
     }
 }
 
-/// Places a request for a POA without its own pool that arrived at a lane of a pool.
+/// Places a request that arrived at a lane of a thread pool, and whose POA has no thread pool: the
+/// first lane of the builder's pools runs it. If the ORB has no such lane, the calling thread runs
+/// it at `priority`.
 pub(crate) fn place_in_default_pool(orb: &ServerContext, priority: Option<Priority>) -> RequestPlacement {
     match orb.lanes().first() {
         Some(lane) => RequestPlacement::OtherLane(Arc::clone(lane)),
@@ -403,8 +419,8 @@ pub(crate) fn place_in_default_pool(orb: &ServerContext, priority: Option<Priori
     }
 }
 
-/// Applies the ORB's priority transform, if there is one, to the requested priority of a request
-/// for the object `id`.
+/// Applies the ORB's priority transform, if there is one, to the priority that a request to the
+/// object `id` asks for.
 fn inbound_priority(orb: &OrbContext, asked: Option<Priority>, id: &[u8]) -> Result<Option<Priority>, Unmappable> {
     match (&orb.config().rt.priority_transform, asked) {
         (Some(transform), Some(asked)) => transform.inbound(asked, id).map(Some).ok_or(Unmappable),
@@ -412,7 +428,7 @@ fn inbound_priority(orb: &OrbContext, asked: Option<Priority>, id: &[u8]) -> Res
     }
 }
 
-/// The error of a priority that the transform refuses.
+/// The error that the priority transform refuses a priority.
 struct Unmappable;
 
 #[cold]

@@ -9,7 +9,7 @@ use super::protocol::Protocol;
 use crate::poa::PolicyIndex;
 use crate::thread_context::ThreadpoolId;
 
-/// Positions of policies in [`PoaPolicies::NAMES`](crate::poa::PoaPolicies::NAMES).
+/// Indices of the real-time policies in [`PoaPolicies::NAMES`](crate::poa::PoaPolicies::NAMES).
 pub(crate) mod policy_index {
     use crate::poa::PolicyIndex;
 
@@ -21,29 +21,31 @@ pub(crate) mod policy_index {
     pub(crate) const BANDS: PolicyIndex = 12;
 }
 
-/// The real-time policies of a POA. The priority model, the thread pool and the server protocols
-/// have defaults, which [`RtOrb::set_policies`](super::RtOrb::set_policies) sets.
+/// The real-time policies of a POA. [`RtOrb::set_policies`](super::RtOrb::set_policies) sets
+/// defaults for the priority model, the thread pool and the server protocols.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RtPolicies {
-    /// PriorityModelPolicy (40): the model and the server priority.
+    /// PriorityModelPolicy (40): the model, and the server priority. The server priority is the
+    /// priority of requests for which no other priority is known.
     pub priority_model: Option<(PriorityModel, i16)>,
-    /// ThreadpoolPolicy (41): the thread pool of the POA. With `None`, the pools of the ORB's
-    /// builder serve the POA.
+    /// ThreadpoolPolicy (41): the thread pool that runs requests to the POA. With `None`, the pools
+    /// that the ORB's builder configured run them.
     pub threadpool: Option<ThreadpoolId>,
-    /// ServerProtocolPolicy (42): the protocols that references offer, in this order; empty for all
+    /// ServerProtocolPolicy (42): the protocols that references to the POA's objects offer, the
+    /// most preferred first, with the properties of the server's sockets. An empty list means all
     /// protocols.
     pub server_protocols: Vec<Protocol>,
-    /// ClientProtocolPolicy (43): the protocols that clients must use, in this order; empty if
-    /// clients may choose.
+    /// ClientProtocolPolicy (43): the protocols that clients may use, the most preferred first,
+    /// with the properties of the clients' sockets. An empty list leaves the choice to the clients.
     pub client_protocols: Vec<Protocol>,
-    /// PrivateConnectionPolicy (44), which only clients can have: the creation of a POA fails if it
-    /// is true.
+    /// PrivateConnectionPolicy (44). It is a policy of clients, so the creation of a POA fails if
+    /// it is true.
     pub private_connection: bool,
-    /// PriorityBandedConnectionPolicy (45): the low and the high end of each band.
+    /// PriorityBandedConnectionPolicy (45): the lowest and the highest CORBA priority of each band.
     pub priority_bands: Option<Vec<(i16, i16)>>,
 }
 
-/// Real-time policies that have passed the checks of each single policy.
+/// The priority model and bands of a POA, after the check of each policy by itself.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedPolicies {
     pub(crate) model: Option<PriorityModelPolicy>,
@@ -51,8 +53,8 @@ pub(crate) struct CheckedPolicies {
 }
 
 impl RtPolicies {
-    /// Returns these policies, with an unset priority model, thread pool or list of server
-    /// protocols taken from `wider`.
+    /// Returns these policies. A priority model, thread pool or list of server protocols that they
+    /// do not set has the value of `wider`.
     pub(crate) fn or(&self, wider: &RtPolicies) -> RtPolicies {
         let server_protocols =
             if self.server_protocols.is_empty() { &wider.server_protocols } else { &self.server_protocols };
@@ -64,11 +66,14 @@ impl RtPolicies {
         }
     }
 
+    /// Returns true if no policy is set.
     pub(crate) fn is_empty(&self) -> bool {
         *self == RtPolicies::default()
     }
 
-    /// Checks the rules that concern only one policy.
+    /// Checks each policy by itself.
+    /// [`LanePolicies::check`](corelane_sched::lane_choice::LanePolicies::check) checks them
+    /// together.
     pub(crate) fn check(&self) -> Result<CheckedPolicies, PolicyIndex> {
         if self.private_connection {
             return Err(policy_index::PRIVATE_CONNECTION);
@@ -94,8 +99,9 @@ impl RtPolicies {
         })
     }
 
-    /// Returns the encoded policies for a reference to an object with the priority `object`, in the
-    /// order of policies that other ORBs use.
+    /// Returns the numbers and encoded values of the policies that a reference to an object
+    /// carries. `object` is the priority that was assigned to the object. The policies are in the
+    /// order that other ORBs use.
     pub(crate) fn reference_policies(&self, object: Option<Priority>) -> Result<Vec<(u32, Vec<u8>)>, CdrError> {
         let mut values = Vec::new();
         if let Some(bands) = &self.priority_bands {
@@ -114,7 +120,7 @@ impl RtPolicies {
     }
 }
 
-/// Returns the index of the policy to report for a violated rule between several policies.
+/// Returns the index of the policy that the ORB reports for a conflict between several policies.
 pub(crate) fn violating_policy(violation: PolicyViolation) -> PolicyIndex {
     match violation {
         PolicyViolation::LanesWithoutModel => policy_index::THREADPOOL,

@@ -1,11 +1,11 @@
-//! Real-time CORBA thread pools: creation and destruction.
+//! The creation and destruction of Real-time CORBA thread pools.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::{fmt, io};
 
-use corelane_net::Endpoint;
+use corelane_net::{Endpoint, Listener};
 use corelane_sched::Priority;
 use corelane_sched::overload::OverloadRules;
 use corelane_sys::clock::Monotonic;
@@ -24,14 +24,14 @@ use crate::server::strategy::Lane;
 use crate::server::strategy::overload::OverloadThread;
 use crate::thread_context::{self, ThreadpoolId};
 
-/// The reason why a thread pool cannot be destroyed (InvalidThreadpool).
+/// The reason why a thread pool cannot be destroyed (`RTCORBA::RTORB::InvalidThreadpool`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidThreadpool {
     /// No thread pool of the ORB has this id.
     Unknown,
-    /// A system exception: BAD_INV_ORDER if a POA uses the pool, or if the calling thread belongs
-    /// to the pool.
+    /// The ORB raises the system exception in the field: BAD_INV_ORDER if a POA uses the pool, or
+    /// if the calling thread belongs to the pool.
     System(SystemException),
 }
 
@@ -52,15 +52,16 @@ impl fmt::Display for InvalidThreadpool {
 
 impl std::error::Error for InvalidThreadpool {}
 
-/// Maximum number of threads of a pool or lane. The maximum refuses a wrong configuration before it
-/// uses up the threads of the machine.
-const MAX_THREADS: u32 = 4096;
+/// Maximum number of static and dynamic threads of a pool without lanes, or of one lane. A
+/// configuration with more is refused, because it is probably an error, and could use up the
+/// threads of the machine.
+pub(super) const MAX_THREADS: u32 = 4096;
 
-fn bad_param(why: impl Into<String>) -> SystemException {
+pub(super) fn bad_param(why: impl Into<String>) -> SystemException {
     SystemException::new(Kind::BadParam, 0, Completion::No).because(why)
 }
 
-fn no_resources(why: impl Into<String>) -> SystemException {
+pub(super) fn no_resources(why: impl Into<String>) -> SystemException {
     SystemException::new(Kind::NoResources, 0, Completion::No).because(why)
 }
 
@@ -121,17 +122,36 @@ fn create_pool(
         }
         priorities.push(priority);
     }
-    // The monitor starts first, because nothing has to be undone if the start fails.
-    adapter.hangup_monitor().start().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
-    adapter.server().enable_rt();
-    let id = ThreadpoolId::from_number(adapter.server().rt().last_id.fetch_add(1, Ordering::Relaxed) + 1);
+    let id = begin_pool(adapter)?;
     let mut lanes = Vec::new();
     for ((lane, priority), index) in config.lanes.iter().zip(&priorities).zip(0..) {
         let role = lane_role(adapter, config, lane, id.number(), index, *priority, with_lanes)?;
         lanes.push(open_lane(adapter, config, lane, role, with_lanes)?);
     }
+    if config.allow_borrowing {
+        set_borrowing_neighbours(&lanes);
+    }
     let priorities = if with_lanes { priorities.into() } else { Box::default() };
-    let unmatched_priority = config.unmatched_priority;
+    start_pool(adapter, id, lanes, priorities, config.unmatched_priority)
+}
+
+/// Begins the creation of a pool, and returns its id.
+pub(super) fn begin_pool(adapter: &Arc<ObjectAdapter>) -> Result<ThreadpoolId, SystemException> {
+    // The hang-up monitor, which runs the maintenance of lanes, starts first: if its start fails,
+    // there is nothing to undo.
+    adapter.hangup_monitor().start().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
+    adapter.server().enable_rt();
+    Ok(ThreadpoolId::from_number(adapter.server().rt().last_id.fetch_add(1, Ordering::Relaxed) + 1))
+}
+
+/// Starts the threads of a pool's lanes, and registers the pool.
+pub(super) fn start_pool(
+    adapter: &Arc<ObjectAdapter>,
+    id: ThreadpoolId,
+    lanes: Vec<Arc<Lane>>,
+    priorities: Box<[Priority]>,
+    unmatched_priority: UnmatchedPriority,
+) -> Result<ThreadpoolId, SystemException> {
     let pool = Threadpool {
         id,
         lanes,
@@ -140,9 +160,6 @@ fn create_pool(
         threads: Mutex::new("pool threads", LockScope::Orb, Vec::new()),
     };
     let pool = Arc::new(pool);
-    if config.allow_borrowing {
-        set_borrowing_neighbours(&pool.lanes);
-    }
     if let Some(lowest) = pool.lanes.iter().min_by_key(|lane| lane.priority()) {
         pool.lanes.iter().for_each(|lane| lane.set_lowest(lowest));
         server::delegate(&pool.lanes, lowest)
@@ -158,7 +175,8 @@ fn create_pool(
         }
     }
     let mut pools = adapter.server().rt().pools.lock();
-    // The shutdown of the ORB takes the pools under the same lock, so it misses no pool.
+    // The check runs under the lock under which the shutdown of the ORB takes the pools. So either
+    // the shutdown closes this pool, or the check fails.
     if let Err(ended) = adapter.check_usable() {
         drop(pools);
         close_pool(adapter, &pool);
@@ -168,8 +186,9 @@ fn create_pool(
     Ok(id)
 }
 
-/// Sets, for each lane, the lanes from which it may borrow threads, highest first, and the lanes
-/// that may borrow threads from it.
+/// Sets, for each lane, the lanes with lower priorities, from which it may borrow threads, and the
+/// lanes with higher priorities, which may borrow its threads. Both lists begin with the highest
+/// priority.
 fn set_borrowing_neighbours(lanes: &[Arc<Lane>]) {
     let mut falling: Vec<&Arc<Lane>> = Vec::with_capacity(lanes.len());
     for lane in lanes {
@@ -187,6 +206,7 @@ fn set_borrowing_neighbours(lanes: &[Arc<Lane>]) {
     }
 }
 
+/// Checks the configuration of a lane, and makes the role of the lane in its pool.
 fn lane_role(
     adapter: &ObjectAdapter,
     config: &LanesConfig,
@@ -222,7 +242,8 @@ fn lane_role(
     })
 }
 
-/// Returns the kernel scheduling for the threads of a lane.
+/// Returns the kernel scheduling for the threads of a lane: SCHED_DEADLINE if the lane has a
+/// reservation, else the scheduling for its priority. `None` means the ordinary class.
 fn lane_scheduling(
     adapter: &ObjectAdapter,
     config: &LanesConfig,
@@ -240,16 +261,14 @@ fn lane_scheduling(
     Ok(native.map(|_| Scheduling::Deadline(reservation)))
 }
 
-/// Creates a lane that listens and has no threads yet.
-fn open_lane(
+/// Listens at the addresses of a lane, or at the default addresses if there are none.
+pub(super) fn open_listeners(
     adapter: &Arc<ObjectAdapter>,
-    config: &LanesConfig,
-    lane: &LaneConfig,
-    role: LaneRole,
-    with_lanes: bool,
-) -> Result<Arc<Lane>, SystemException> {
+    addresses: &[String],
+    role: &LaneRole,
+) -> Result<Vec<Box<dyn Listener>>, SystemException> {
     let mut endpoints = Vec::new();
-    for address in &lane.listen {
+    for address in addresses {
         let endpoint = crate::listen_address::parse(address, adapter.transports());
         let refused = || {
             let why = crate::listen_address::scheme_error(address);
@@ -257,14 +276,26 @@ fn open_lane(
         };
         endpoints.push(endpoint.ok_or_else(refused)?);
     }
-    if lane.listen.is_empty() {
-        endpoints = adapter.listening().iter().map(|endpoint| sibling_endpoint(endpoint, &role)).collect();
+    if addresses.is_empty() {
+        endpoints = adapter.listening().iter().map(|endpoint| sibling_endpoint(endpoint, role)).collect();
     }
     let mut listeners = Vec::new();
     for endpoint in endpoints {
         let listener = adapter.transports().listen(&endpoint);
         listeners.push(listener.map_err(|error| no_resources(format!("cannot listen at {endpoint}: {error}")))?);
     }
+    Ok(listeners)
+}
+
+/// Creates a lane with its listeners, but without its threads.
+fn open_lane(
+    adapter: &Arc<ObjectAdapter>,
+    config: &LanesConfig,
+    lane: &LaneConfig,
+    role: LaneRole,
+    with_lanes: bool,
+) -> Result<Arc<Lane>, SystemException> {
+    let listeners = open_listeners(adapter, &lane.listen, &role)?;
     let threads = usize::try_from(lane.static_threads).unwrap_or(usize::MAX);
     let name = if with_lanes { format!("{}/p{}", config.name, role.priority) } else { config.name.clone() };
     let dispatch = Dispatch::LeaderFollowers { threads };
@@ -280,8 +311,8 @@ fn open_lane(
     Lane::new(pool, listeners, adapter.config().drain_timeout, Some(role), overload).map_err(failed)
 }
 
-/// Returns the address at which a lane listens by default, made from one of the ORB's addresses:
-/// another port of the same host, or another path.
+/// Returns an address at which a lane without configured addresses listens. It is derived from the
+/// address `endpoint` of the ORB: a free port of its host, or its path with a suffix.
 fn sibling_endpoint(endpoint: &Endpoint, role: &LaneRole) -> Endpoint {
     let suffix = format!("-{}-{}", role.pool, role.index);
     let mut sibling = endpoint.clone();
@@ -294,6 +325,7 @@ fn sibling_endpoint(endpoint: &Endpoint, role: &LaneRole) -> Endpoint {
     sibling
 }
 
+/// Destroys a thread pool ([`RtOrb::destroy_threadpool`](super::RtOrb::destroy_threadpool)).
 pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<(), InvalidThreadpool> {
     let pool = adapter.server().rt().pool(id).ok_or(InvalidThreadpool::Unknown)?;
     if thread_context::current_lane(adapter.stamp()).pool == id.number() {
@@ -307,7 +339,7 @@ pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<
     }
     {
         let mut pools = adapter.server().rt().pools.lock();
-        // The pool is missing if another thread has destroyed it meanwhile.
+        // The pool is not there if another thread has destroyed it since the look-up above.
         let at = pools.iter().position(|pool| pool.id == id).ok_or(InvalidThreadpool::Unknown)?;
         pools.remove(at);
     }
@@ -315,7 +347,7 @@ pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<
     Ok(())
 }
 
-/// Closes every lane of a pool gracefully, and joins the threads.
+/// Closes every lane of a pool gracefully, within the ORB's drain time-out, and joins the threads.
 fn close_pool(adapter: &Arc<ObjectAdapter>, pool: &Threadpool) {
     for lane in &pool.lanes {
         lane.close(adapter);
@@ -328,7 +360,8 @@ fn close_pool(adapter: &Arc<ObjectAdapter>, pool: &Threadpool) {
     threads.extend(pool.lanes.iter().flat_map(|lane| lane.stop()));
     adapter.events().replies_unread(pool.lanes.iter().flat_map(|lane| lane.abort_draining()));
     for thread in threads {
-        // A panic of the thread has already been reported. Only the end of the thread matters here.
+        // `join` fails if the thread panicked. The panic has already been reported, so the error is
+        // ignored.
         let _ = thread.join();
     }
 }

@@ -11,13 +11,15 @@ pub struct TcpProperties {
     pub send_buffer_size: i32,
     /// Size of the kernel's receive buffer in bytes; 0 for the kernel's default.
     pub recv_buffer_size: i32,
-    /// True to test idle connections (`SO_KEEPALIVE`).
+    /// True if the kernel probes idle connections, so that it notices a peer that is gone
+    /// (`SO_KEEPALIVE`).
     pub keep_alive: bool,
-    /// True to permit connections only to hosts of directly attached networks (`SO_DONTROUTE`).
+    /// True if packets go through no gateway, so that hosts must be on directly attached networks
+    /// (`SO_DONTROUTE`).
     pub dont_route: bool,
-    /// True to send small messages at once (`TCP_NODELAY`).
+    /// True if the kernel sends small messages without delay (`TCP_NODELAY`).
     pub no_delay: bool,
-    /// True to mark packets with the code point of their priority, if
+    /// True if packets carry the DSCP code point of their priority. Has an effect if
     /// [`RtConfig::network_mapping`](super::RtConfig::network_mapping) is set.
     pub enable_network_priority: bool,
 }
@@ -52,19 +54,22 @@ pub enum Protocol {
     Tcp(TcpProperties),
     /// GIOP over Unix sockets.
     Unix(UnixProperties),
-    /// GIOP over shared memory. The transport sets the size of the rings.
+    /// GIOP over shared memory. It has no properties here: the transport is configured with the
+    /// size of its ring buffers.
     SharedMemory,
-    /// GIOP over the transports that the program added
-    /// ([`Endpoint::Other`](corelane_net::Endpoint::Other)). Each of them sets its own properties.
+    /// GIOP over a transport that the program has added to the ORB
+    /// ([`Endpoint::Other`](corelane_net::Endpoint::Other)). It has no properties here: the program
+    /// configures the transport.
     Other,
 }
 
+/// The settings of a client's connections that the policies of a reference decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SocketSettings {
     pub(crate) properties: ConnectionProperties,
-    /// True if packets carry the code point of their connection's priority.
+    /// True if packets carry the DSCP code point of the priority for which the connection was made.
     pub(crate) network_priority: bool,
-    /// Spin policy of callers; `None` means the ORB's policy.
+    /// The spin policy of threads that wait for replies. `None` means the policy of the ORB.
     pub(crate) spin: Option<SpinPolicy>,
 }
 
@@ -75,7 +80,7 @@ impl Default for SocketSettings {
 }
 
 impl Protocol {
-    /// Returns true if `endpoint` belongs to this protocol.
+    /// Returns true if `endpoint` is an address of this protocol.
     pub(crate) fn serves(self, endpoint: &Endpoint) -> bool {
         match (self, endpoint) {
             (Protocol::Tcp(_), Endpoint::Tcp { .. })
@@ -86,6 +91,7 @@ impl Protocol {
         }
     }
 
+    /// Returns the settings for a client's connections over this protocol.
     pub(crate) fn socket_settings(self) -> SocketSettings {
         let octets = |size: i32| u32::try_from(size).ok().filter(|size| *size > 0);
         match self {
@@ -113,7 +119,7 @@ impl Protocol {
         }
     }
 
-    /// Returns true if no buffer size is negative.
+    /// Returns true unless a buffer size is negative.
     pub(crate) fn is_valid(self) -> bool {
         match self {
             Protocol::Tcp(TcpProperties { send_buffer_size: send, recv_buffer_size: receive, .. })
@@ -124,8 +130,8 @@ impl Protocol {
         }
     }
 
-    /// Converts a protocol from a reference. Invalid buffer sizes are kept here and ignored when a
-    /// socket is made.
+    /// Converts a protocol in a reference's policy. A negative buffer size is not refused: the
+    /// socket then has the kernel's default size.
     pub(crate) fn from_value(value: ProtocolValue) -> Self {
         match value {
             ProtocolValue::Tcp { send_buffer, receive_buffer, keep_alive, dont_route, no_delay } => {

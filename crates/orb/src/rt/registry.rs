@@ -1,4 +1,4 @@
-//! The registry of an ORB's thread pools and of its other real-time state.
+//! The registry of an ORB's thread pools, default real-time policies and named mutexes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,29 +16,33 @@ use crate::orb_context::OrbContext;
 use crate::server::strategy::Lane;
 use crate::thread_context::{self, ThreadpoolId};
 
+/// A Real-time CORBA thread pool.
 #[derive(Debug)]
 pub(crate) struct Threadpool {
     pub(crate) id: ThreadpoolId,
     pub(crate) lanes: Vec<Arc<Lane>>,
-    /// Priorities of the lanes, in the order of the lanes; empty in a pool without lanes.
+    /// Priorities of the lanes, in the order of `lanes`. Empty in a pool without lanes, whose
+    /// threads are in one entry of `lanes`.
     pub(crate) priorities: Box<[Priority]>,
     pub(crate) unmatched_priority: UnmatchedPriority,
     pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// The real-time state of an ORB that the request path does not read.
+/// The real-time state of an ORB that requests need rarely.
 #[derive(Debug)]
 pub(crate) struct RtRegistry {
-    /// The pools that exist, in the order of their creation.
+    /// The thread pools that have not been destroyed, in the order of their creation.
     pub(super) pools: Mutex<Vec<Arc<Threadpool>>>,
-    /// Number of the pool that was created last.
+    /// Number of the thread pool that was created last.
     pub(super) last_id: AtomicU32,
-    /// True once the ORB has a thread pool or a POA with priorities, so that threads of different
-    /// priorities may serve one connection. Written with AcqRel, read with Acquire.
+    /// True after the creation of the first thread pool or POA with priorities. From then on,
+    /// threads of different priorities may serve one connection. Written `AcqRel`, read `Acquire`.
     is_used: AtomicBool,
+    /// The default policies of POAs.
     pub(crate) policies: Mutex<RtPolicies>,
-    /// Locked while a POA claims the socket properties of its lanes.
+    /// Locked by a thread while it claims socket properties for a new POA.
     pub(crate) socket_claims: Mutex<()>,
+    /// The named mutexes.
     pub(crate) mutexes: Mutex<HashMap<String, RtMutex>>,
 }
 
@@ -54,13 +58,13 @@ impl RtRegistry {
         }
     }
 
-    /// Records that this ORB has a thread pool or a POA with priorities. Returns true at the first
+    /// Records that a thread pool or a POA with priorities is created. Returns true at the first
     /// call.
     pub(crate) fn mark_used(&self) -> bool {
         !self.is_used.swap(true, Ordering::AcqRel)
     }
 
-    /// Returns true if the ORB has, or once had, a thread pool or a POA with priorities.
+    /// Returns true if a thread pool or a POA with priorities was ever created in this ORB.
     pub(crate) fn is_in_use(&self) -> bool {
         self.is_used.load(Ordering::Acquire)
     }
@@ -73,14 +77,14 @@ impl RtRegistry {
         self.pools.lock().iter().flat_map(|pool| pool.lanes.iter().cloned()).collect()
     }
 
-    /// Removes the threads of every pool and returns them. No pool is added later, because the ORB
-    /// shuts down.
+    /// Takes the threads of all pools, so that the caller can join them. Called while the ORB shuts
+    /// down, when no pool can be created.
     pub(crate) fn take_threads(&self) -> Vec<JoinHandle<()>> {
         self.pools.lock().iter().flat_map(|pool| std::mem::take(&mut *pool.threads.lock())).collect()
     }
 }
 
-/// Reports every endpoint of the lanes that other machines can reach.
+/// Reports each endpoint of `lanes` that other machines can reach.
 #[cold]
 pub(crate) fn report_reachable(orb: &OrbContext, lanes: &[Arc<Lane>]) {
     for lane in lanes {

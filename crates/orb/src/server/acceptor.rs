@@ -1,4 +1,5 @@
-//! Accepting of connections, and eviction of old connections to make room.
+//! The accepting of connections, and the eviction of other connections when the lane is full or the
+//! process has no descriptors left.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -19,38 +20,39 @@ use crate::clock;
 use crate::event::Event;
 use crate::thread_context::DEFAULT_POOL;
 
-/// The delegation of accepting between the lanes of a pool. The token of a delegated listener has
-/// the number of the listener's own lane in its upper bits, and the listener's index in the lower
-/// bits.
+/// The delegation of accepting: the lane with the lowest priority accepts for other lanes of its
+/// pool. The epoll token of a delegated listener has the number of its lane in the upper bits, and
+/// the listener's index in this lane in the lower bits.
 #[derive(Debug)]
 pub(super) struct Delegation<S> {
-    /// The lane that accepts for this lane, and this lane's number in the `from` list of the
+    /// The lane that accepts for this lane, and the number of this lane in the list `from` of the
     /// accepting lane.
     to: OnceLock<(Weak<Lane<S>>, u64)>,
-    /// The lanes for which this lane accepts; the first has number 1.
+    /// The lanes for which this lane accepts. The first has the number 1. The number 0 in a token
+    /// is the accepting lane itself.
     from: OnceLock<Vec<Weak<Lane<S>>>>,
 }
 
 impl<S> Delegation<S> {
-    /// A delegation in which no lane accepts for another one.
+    /// Makes the delegation of a lane that accepts its own connections and no others.
     pub(super) fn new() -> Self {
         Delegation { to: OnceLock::new(), from: OnceLock::new() }
     }
 }
 
-/// Number of bits of a listener's index in its token.
+/// Number of bits of the listener's index in a token.
 const INDEX_BITS: u32 = 32;
 
 fn index_of(token: u64) -> usize {
     (token & ((1 << INDEX_BITS) - 1)) as usize
 }
 
-/// Makes the lowest lane accept for every lane that has no ceiling and that other machines can
-/// reach. A flood of connections then takes no time from more urgent threads. The pool calls this
-/// function before its lanes have threads.
+/// Makes the lane `lowest` accept connections for every lane that has no ceiling, at the listeners
+/// that other machines can reach. A flood of connections then takes no time from threads with
+/// higher priorities. Called before the lanes have threads.
 ///
 /// # Errors
-/// If the kernel refuses to watch another descriptor.
+/// If the kernel refuses to add a listener to an epoll instance.
 #[cold]
 pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<Lane<S>>) -> io::Result<()> {
     let mut from = Vec::new();
@@ -68,7 +70,7 @@ pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<
             let token = LISTENER | number << INDEX_BITS | index;
             lowest.epoll.add(listener.readiness(), token, Interest::READABLE | Interest::EDGE)?;
         }
-        // `set` succeeds: a pool is made once, so the cell is still empty.
+        // `set` succeeds, because this function is called once for each pool.
         let _ = lane.delegation.to.set((Arc::downgrade(lowest), number));
     }
     let _ = lowest.delegation.from.set(from);
@@ -76,8 +78,8 @@ pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Watches the lane's listeners again, if accepting stopped because the process had no
-    /// descriptors left. Called when a descriptor may have become free.
+    /// Arms the lane's listeners again, if accepting stopped after an error, such as a lack of
+    /// descriptors. Called when a descriptor may have become free.
     #[cold]
     pub(super) fn accept_again(&self) {
         if self.accept_starved.swap(false, Ordering::AcqRel) {
@@ -87,11 +89,12 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Arms a listener again, in the epoll of the lane that watches it.
+    /// Arms a listener in the epoll instance of the lane that accepts for it, so that epoll reports
+    /// the peers that wait at the listener at present.
     fn watch_listener(&self, index: u64, listener: &dyn Listener) {
         let interest = Interest::READABLE | Interest::EDGE;
         let delegate = self.delegation.to.get().filter(|_| !listener.local_endpoint().is_local());
-        // An error means that the listener has been closed, so there is nothing to watch.
+        // An error means that the listener has been closed, so there is nothing to arm.
         let _ = match delegate {
             None => self.epoll.modify(listener.readiness(), LISTENER | index, interest),
             Some((lane, number)) => match lane.upgrade() {
@@ -103,7 +106,7 @@ impl<S: Architecture<S>> Lane<S> {
         };
     }
 
-    /// Accepts connections at the listener whose token an event reports. The listener belongs to
+    /// Accepts connections at the listener with the epoll token `token`. The listener belongs to
     /// this lane, or to a lane for which this lane accepts.
     #[cold]
     pub(super) fn accept_reported<H: RequestHandler>(&self, handler: &Arc<H>, token: u64) {
@@ -117,21 +120,23 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Accepts the connections that wait at a listener. Returns true if more connections may wait.
+    /// Accepts at most [`MAX_ACCEPTS`] of the connections that wait at the listener with the index
+    /// `index`. Returns true if more connections may wait.
     #[cold]
     pub(super) fn accept<H: RequestHandler>(&self, handler: &Arc<H>, index: usize) -> bool {
-        // At most one connection is evicted for each connection that is accepted.
+        // True if a connection may be evicted. After an eviction, a connection must be accepted
+        // before the next eviction.
         let mut may_make_room = true;
         for _ in 0..MAX_ACCEPTS {
-            // The lock is released before the connection is adopted. An event observer that `adopt`
-            // calls may shut the ORB down, which locks the listeners.
+            // The lock is released before `adopt` is called. `adopt` may call the program's event
+            // observer, which may shut the ORB down, and the shutdown locks the listeners.
             let listeners = self.listeners.lock();
             let Some(listener) = listeners.get(index) else { return false };
             let accepted = listener.accept();
             let local = accepted.is_err().then(|| listener.local_endpoint().clone());
             let exhausted = accepted.as_ref().is_err_and(process::is_out_of_descriptors);
-            // Without free descriptors, `accept` fails even if no peer waits. So the listener is
-            // checked for a waiting peer.
+            // If the process has no free descriptor, `accept` fails even if no peer waits. A poll
+            // of the listener shows if a peer waits.
             let at_once = Some(Monotonic::from_nanos(0));
             let no_peer_waits = exhausted && !poll::wait_readable(listener.readiness(), at_once).unwrap_or(true);
             drop(listeners);
@@ -144,8 +149,8 @@ impl<S: Architecture<S>> Lane<S> {
                 (Err(_), _) if exhausted && may_make_room && self.evict_for_descriptor(handler) => {
                     may_make_room = false
                 }
-                // After ConnectionAborted the next connection is tried: the peer of this one has
-                // already closed.
+                // ConnectionAborted means that the peer has closed its connection before it was
+                // accepted. The loop continues with the next connection.
                 (Err(error), Some(listener)) if error.kind() != io::ErrorKind::ConnectionAborted => {
                     self.accept_starved.store(true, Ordering::Release);
                     handler.context().events().report(&Event::AcceptFailed { listener, error: error.to_string() });
@@ -154,16 +159,17 @@ impl<S: Architecture<S>> Lane<S> {
                 (Err(_), _) => {}
             }
         }
-        // More peers may wait, and epoll does not report the same edge twice. So the listener is
-        // armed again.
+        // More peers may wait, and epoll has already reported them. Arming the listener makes epoll
+        // report them again.
         let listeners = self.listeners.lock();
         let Some(listener) = listeners.get(index) else { return false };
         self.watch_listener(index as u64, &**listener);
         true
     }
 
-    /// Adopts an accepted connection: checks the lane's limits, and gives the connection to the
-    /// threads that will serve it.
+    /// Makes an accepted stream a connection of this lane, if the lane's limits permit it, and
+    /// gives the connection to the threads that will serve it. A connection that must not occupy
+    /// this lane goes to the lowest lane of the pool.
     #[cold]
     pub(crate) fn adopt<H: RequestHandler>(&self, handler: &Arc<H>, stream: Box<dyn Stream>) {
         let ceiling = Ceiling::for_connection(self.ceiling(), || stream.is_peer_local());
@@ -171,8 +177,8 @@ impl<S: Architecture<S>> Lane<S> {
             && let Some(lowest) = self.lowest()
             && !std::ptr::eq(self, &*lowest)
         {
-            // The peer may not ask for this lane's priority, so its connection must not occupy this
-            // lane's threads.
+            // The peer is on another machine and the lane has no ceiling. Requests of such a peer
+            // may not have the lane's priority, so they must not occupy the lane's threads.
             return lowest.adopt(handler, stream);
         }
         let peer = stream.peer().clone();
@@ -231,7 +237,8 @@ impl<S: Architecture<S>> Lane<S> {
         };
         handler.context().events().connection_opened();
         if self.closing.load(Ordering::SeqCst) {
-            // The lane began to close during the adoption, and may have missed the new connection.
+            // The lane has begun to close. Its close may have looked for connections before this
+            // one was inserted, so this thread retires it.
             drop(connection);
             return handle.into_iter().for_each(|handle| self.retire_connection(handler.context(), handle));
         }

@@ -1,5 +1,5 @@
-//! The interface between a lane and its dispatch architecture. The architecture decides which
-//! threads read, run and answer requests.
+//! The interface between a lane and its dispatch architecture, which decides which threads read,
+//! run and answer requests.
 
 use std::fmt;
 use std::io;
@@ -15,28 +15,30 @@ use super::message::Message;
 use super::threads::ThreadStarter;
 use super::worker::Worker;
 use crate::nested_wait::AwaitedReply;
+#[cfg(feature = "core-pool")]
+use crate::orb_context::OrbContext;
 
-/// Maximum number of messages of one connection that a thread reads in a row before it does other
-/// work.
+/// Default for the maximum number of messages of one connection that a thread reads in a row,
+/// before it does other work of the lane.
 const MAX_READS: usize = 256;
 
-/// The thread that runs a message, as the dispatch architecture decides when the message has been
-/// read.
+/// The decision of a dispatch architecture about a message that a thread has read: which thread
+/// runs it, and if the reading thread reads on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessagePlacement {
-    /// The calling thread runs the message. If `reads_on` is true, it then reads the connection's
-    /// next message.
+    /// The calling thread, which has read the message, runs it. If `reads_on` is true, the thread
+    /// then reads the next message of the connection.
     Here { reads_on: bool },
-    /// Another thread runs the message, or the message was refused. If `reads_on` is true, the
-    /// calling thread reads the connection's next message.
+    /// The architecture has passed the message to another thread, or has refused it. If `reads_on`
+    /// is true, the calling thread reads the next message of the connection.
     Elsewhere { reads_on: bool },
 }
 
-/// The operations in which dispatch architectures differ. The default implementations are those of
+/// The operations in which dispatch architectures differ. The default implementations suit
 /// leader/followers without burst mode.
 ///
-/// `S` is the type that the lane holds: [`Strategy`](super::strategy::Strategy), the enum of all
-/// architectures, which passes each call to one of them.
+/// `S` is the type of the lane's field `strategy`: the enum [`Strategy`](super::strategy::Strategy)
+/// of all architectures, which passes each call to the architecture in its variant.
 pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Sized + 'static {
     /// Starts the lane's threads.
     fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, S, H>) -> io::Result<()>;
@@ -46,14 +48,23 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         lane.watch_connection(handler.context(), connection);
     }
 
-    /// Returns the number of requests that one connection may have in the lane's queue.
+    /// Returns the maximum number of requests that one connection may have in the lane's queue.
     fn max_queued_of_connection(&self) -> usize {
         usize::MAX
     }
 
+    /// Returns true if the calling thread, which has read a message, keeps the connection's read lock
+    /// for another thread. The message is in `detached` if this is set, otherwise in the worker's
+    /// own buffer. The thread then calls [`place_message`](Self::place_message).
+    #[cfg(feature = "core-pool")]
+    #[inline]
+    fn keeps_read_lock(&self, _context: &OrbContext, _worker: &mut Worker, _detached: Option<&Message>) -> bool {
+        false
+    }
+
     /// Decides which thread runs a message that the calling thread has read. The message is in
-    /// `detached` if this is set, otherwise in the worker's own buffer. `more` is true if the next
-    /// message of the connection may already be there.
+    /// `detached` if this is set, else in the buffer of `worker`. `more` is true if the next
+    /// message of the connection may have arrived.
     #[inline]
     fn place_message<H: RequestHandler>(
         &self,
@@ -70,19 +81,19 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         MessagePlacement::Here { reads_on: false }
     }
 
-    /// Returns the number of messages of one connection that a thread reads in a row.
+    /// Returns the maximum number of messages of one connection that a thread reads in a row.
     #[inline]
     fn max_reads(&self) -> usize {
         MAX_READS
     }
 
-    /// Lists a request that was deferred or parked and may run now.
+    /// Queues a request that was deferred or parked, and that may run now.
     fn requeue(&self, lane: &Lane<S>, waiting: WaitingRequest, message: Message) {
         lane.push(LaneTask::Dispatch(waiting, message));
     }
 
-    /// Does work of the architecture after a task. Each thread of the lane's loop calls this method
-    /// after each of its tasks.
+    /// Does the work that the architecture has after each task. Each thread that runs the lane's
+    /// loop calls this method after each task.
     #[inline]
     fn after_task<H: RequestHandler>(
         &self,
@@ -93,14 +104,14 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         Ok(())
     }
 
-    /// Returns true if the lane has only one thread. The only thread checks for listed tasks before
-    /// it waits, so it needs no wake-up.
+    /// Returns true if the lane has one thread. This thread checks the lane's list of tasks before
+    /// it waits, so a task that it adds itself needs no wake-up.
     #[inline]
     fn has_one_thread(&self) -> bool {
         false
     }
 
-    /// Returns true if the threads of the lane's loop may poll before they sleep.
+    /// Returns true if the threads that run the lane's loop may poll for input before they sleep.
     fn may_spin(&self) -> bool {
         false
     }
@@ -111,7 +122,8 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         NestedWait::Block
     }
 
-    /// Runs other work of the lane until the reply `awaited` has arrived.
+    /// Runs other work of the lane on the calling thread, whose servant waits for the reply
+    /// `awaited`, until this reply arrives.
     fn wait_nested<H: RequestHandler>(
         &self,
         lane: &Lane<S>,
@@ -122,8 +134,9 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         lane.step_until_arrival(handler, worker, awaited)
     }
 
-    /// Wakes the threads that do not wait in the lane's epoll, because the lane stops. Returns the
-    /// threads to join, in addition to those of [`start`](Self::start).
+    /// Wakes threads of the architecture that do not wait in the lane's epoll instance, because the
+    /// lane stops. Returns the threads that the architecture started after [`start`](Self::start).
+    /// The caller joins them.
     fn stop(&self) -> Vec<JoinHandle<()>> {
         Vec::new()
     }

@@ -1,19 +1,20 @@
-//! Draining connections of a lane: connections that are retired but have not ended. A connection
-//! drains for one of three reasons: its requests still run or wait, its peer has not read the last
-//! output, or its peer has not closed.
+//! The draining connections of a lane: connections that are retired and have not ended. A
+//! connection drains while one of its requests runs or waits, while its peer has not read the last
+//! output, or while its peer has not closed.
 //!
-//! Invariant: each connection is in the lane's slab, in the list of draining connections, or has
-//! ended. The lane retires and lists a connection in one step, and removes it from the list when
-//! the drain is finished. The output for a half-closed peer is therefore sent as soon as the peer
-//! reads, even if requests of the connection still run.
+//! Invariant: each connection is in the lane's slab, or in the list of draining connections, or has
+//! ended. The lane removes a connection from the slab and adds it to the list in one step, and
+//! removes it from the list when the drain is finished. A thread that handles an event of a retired
+//! connection therefore finds it, and sends output to a half-closed peer as soon as the peer reads,
+//! even while requests of the connection run.
 //!
-//! A draining connection occupies a descriptor and memory for unread output. It counts in
-//! `max_connections`, also if it has ended but its requests keep the descriptor open. If the lane
-//! is full and has no idle connection to evict, the lane evicts the connection that has been
-//! draining longest. The lane does not evict a connection whose requests wait for anything other
-//! than the peer: the requests would keep the descriptor open, and the peer expects their replies.
-//! The memory of draining connections counts in `max_buffered_bytes`. `write_timeout` bounds the
-//! time for which a peer may read nothing.
+//! A draining connection needs a descriptor, and memory for unread output. It counts in
+//! `max_connections`, even after it has ended if one of its requests keeps the descriptor open. If
+//! the lane is full and has no idle connection to evict, it evicts the connection that has been
+//! draining longest. It never evicts a connection with a request that runs or waits for a thread:
+//! the request would keep the descriptor open, and the peer expects the reply. The memory of
+//! draining connections counts in `max_buffered_bytes`. `write_timeout` is the maximum time for
+//! which a peer may read nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,14 +35,16 @@ use crate::event::Event;
 use crate::fault::PeerFault;
 use crate::orb_context::OrbContext;
 
+/// Slot and generation of a connection in the lane's slab.
 type ConnectionHandle = (u32, u32);
 
-/// The draining connections of a lane by handle, in the order in which draining began. Each entry
-/// has the time at which its draining began.
+/// The list of the draining connections of a lane, in the order in which they began to drain, each
+/// with the time at which it began.
 #[derive(Debug)]
 pub(super) struct DrainingConnections(PiMutex<InsertionOrderedMap<(Monotonic, Arc<Connection>)>>);
 
-/// A map by handle that keeps the order of insertion. Each operation takes constant time.
+/// A map that iterates in the order of insertion. An insertion, a removal and a look-up take
+/// constant time.
 #[derive(Debug)]
 struct InsertionOrderedMap<T> {
     all: HashMap<ConnectionHandle, LinkedEntry<T>>,
@@ -49,7 +52,7 @@ struct InsertionOrderedMap<T> {
     last: Option<ConnectionHandle>,
 }
 
-/// A value, with links to the values inserted just before and just after it.
+/// A value, with links to its neighbours in the order of insertion.
 #[derive(Debug)]
 struct LinkedEntry<T> {
     value: T,
@@ -62,7 +65,7 @@ impl<T> InsertionOrderedMap<T> {
         InsertionOrderedMap { all: HashMap::new(), first: None, last: None }
     }
 
-    /// Appends a value, unless the handle already has one.
+    /// Adds a value at the end, unless the map has a value for `handle`.
     fn insert(&mut self, handle: ConnectionHandle, value: impl FnOnce() -> T) {
         if self.all.contains_key(&handle) {
             return;
@@ -82,7 +85,8 @@ impl<T> InsertionOrderedMap<T> {
         Some(value)
     }
 
-    /// Returns the link to the value after `before`, or the link to the first value.
+    /// Returns the link to the entry after `before`, or, if `before` is `None`, the link to the
+    /// first entry.
     fn link_after(&mut self, before: Option<ConnectionHandle>) -> &mut Option<ConnectionHandle> {
         match before.and_then(|before| self.all.get_mut(&before)) {
             Some(before) => &mut before.after,
@@ -103,7 +107,7 @@ impl<T> InsertionOrderedMap<T> {
 
 impl DrainingConnections {
     pub(super) fn new() -> Self {
-        DrainingConnections(PiMutex::new("ending connections", LockScope::Lane, InsertionOrderedMap::new()))
+        DrainingConnections(PiMutex::new("draining connections", LockScope::Lane, InsertionOrderedMap::new()))
     }
 
     /// Returns the number of draining connections.
@@ -115,8 +119,8 @@ impl DrainingConnections {
         self.0.lock().all.get(&handle).map(|retiring| Arc::clone(&retiring.value.1))
     }
 
-    /// Iterates over the draining connections. The iterator neither holds the lock while the caller
-    /// works on a connection, nor keeps the other connections alive.
+    /// Iterates over the connections that drain at the time of the call. The iterator does not hold
+    /// the lock while the caller works on a connection, and keeps no connection alive in advance.
     pub(super) fn snapshot(&self) -> impl Iterator<Item = Arc<Connection>> + '_ {
         let handles: Vec<ConnectionHandle> = self.0.lock().iter().map(|(handle, _)| handle).collect();
         handles.into_iter().filter_map(|handle| self.find(handle))
@@ -126,8 +130,8 @@ impl DrainingConnections {
         self.0.lock().insert(connection.handle, || (clock::now(), Arc::clone(connection)));
     }
 
-    /// Calls `retire` to retire a connection, and lists the connection in the same step if threads
-    /// still use it.
+    /// Calls `retire`, which removes a connection from the slab. If threads use the connection,
+    /// adds it to the list under one lock with the removal.
     fn retire_and_insert<T>(
         &self,
         connection: &Arc<Connection>,
@@ -141,16 +145,17 @@ impl DrainingConnections {
         retired
     }
 
-    /// Removes a connection that has ended.
+    /// Removes a connection that has ended from the list.
     fn remove(&self, connection: &Connection) {
-        // The connection is dropped after the lock is released, because the drop may close the
-        // stream.
+        // The list's pointer is dropped after the lock is released, because the drop may close the
+        // stream, which is a system call.
         let forgotten = self.0.lock().remove(connection.handle);
         connection.release_slot_if_unused();
         drop(forgotten);
     }
 
-    /// Removes the first connection for which `predicate` is true, and returns it.
+    /// Removes and returns the connection that has been draining longest among those for which
+    /// `predicate` is true.
     fn take_oldest(&self, predicate: impl Fn(&Connection) -> bool) -> Option<(Monotonic, Arc<Connection>)> {
         let mut list = self.0.lock();
         let (handle, _) = list.iter().find(|(_, (_, connection))| predicate(connection))?;
@@ -159,18 +164,18 @@ impl DrainingConnections {
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Retires a connection whose peer sends nothing more. Requests that arrived earlier are still
-    /// answered.
+    /// Retires a connection whose peer has closed its sending direction. Requests that arrived
+    /// before are answered.
     #[cold]
     pub(crate) fn handle_half_close(&self, context: &OrbContext, connection: &Connection) {
         connection.record_half_close();
         self.retire_connection(context, connection.handle);
     }
 
-    /// Ends a connection whose peer broke the protocol; `told` is the last message to the peer. If
-    /// the peer is sending a message that is too large, the rest of the message is read and
-    /// discarded, within bounds. A peer that sends the whole message before it reads then still
-    /// gets the answer.
+    /// Ends a connection whose peer violated the protocol. `told` is the last message to the peer.
+    /// If the fault is a message that is too large, the drain reads and discards the rest of it,
+    /// within bounds, so that a peer that sends its whole message before it reads gets the last
+    /// message.
     #[cold]
     pub(crate) fn handle_protocol_fault(
         &self,
@@ -188,15 +193,16 @@ impl<S: Architecture<S>> Lane<S> {
         self.retire_connection(context, connection.handle);
     }
 
-    /// Retires a connection. No thread finds a retired connection any more; the connection ends
-    /// when the last thread has left it.
+    /// Retires a connection: removes it from the slab, so that no thread can begin to use it. The
+    /// drain begins when the last thread that uses the connection has left it. Does nothing if the
+    /// connection is retired.
     #[cold]
     pub(crate) fn retire_connection(&self, context: &OrbContext, handle: ConnectionHandle) {
         let found = self.connections.get(handle.0, handle.1).map(|connection| Arc::clone(&connection));
         let Some(connection) = found else { return };
-        // The count is raised before `retire`, because the last thread may leave the connection
-        // before `retire` returns. `poll_all_draining` learns of the connection from this count
-        // until the connection is listed or has ended.
+        // The count is raised before the removal, because the last thread may leave the connection
+        // before `retire_and_insert` returns. While the connection is in neither the slab nor the
+        // list, this count tells `poll_all_draining` that it exists.
         self.retiring.fetch_add(1, Ordering::AcqRel);
         let retired = self.draining.retire_and_insert(&connection, || self.connections.retire(handle.0, handle.1));
         let was_deferred = matches!(retired, RetireResult::Deferred);
@@ -211,15 +217,16 @@ impl<S: Architecture<S>> Lane<S> {
             return;
         }
         context.events().connection_closed();
-        // If the connection's descriptor is not free yet, the last thread that leaves the
-        // connection tries to accept again.
+        // If other threads use the connection, its descriptor is not free. The last of them then
+        // calls `accept_again`, too.
         drop(connection);
         self.accept_again();
     }
 
-    /// Continues the retirement of a connection that the last thread has left. If the ORB closes,
-    /// the peer gets CloseConnection. A peer that was sent a fault message gets time to read it. A
-    /// half-closed peer that still reads gets its replies.
+    /// Begins the drain of a retired connection that the last thread has left. A connection that
+    /// was idle gets CloseConnection and ends. If the lane closes, the peer gets CloseConnection. A
+    /// peer that violated the protocol has time to read the last message. A peer that closed its
+    /// sending direction gets its replies.
     #[cold]
     pub(super) fn finish_retire(&self, connection: Arc<Connection>) {
         if connection.is_closed_idle() && !connection.has_queued_last_message() {
@@ -229,8 +236,8 @@ impl<S: Architecture<S>> Lane<S> {
         connection.mark_vacated();
         self.draining.insert(&connection);
         let now = clock::now();
-        // If the peer has read nothing for `write_timeout`, the next sweep closes the connection
-        // and reports the peer.
+        // If the peer has read nothing for `write_timeout`, the connection is left to the next
+        // sweep, which closes it and reports the peer.
         let has_had_its_time =
             !connection.is_closed() && connection.write_stalled_for(now) > self.config.connection_limits.write_timeout;
         let progress =
@@ -239,19 +246,19 @@ impl<S: Architecture<S>> Lane<S> {
             return;
         }
         if self.is_stopping() {
-            // No thread can find the connection after its removal from the list, so it is closed
-            // first.
+            // The lane stops, so no thread would continue the drain. The connection is closed
+            // before its removal from the list, after which no thread can find it.
             connection.close();
             self.draining.remove(&connection);
         } else {
-            // The connection is already listed, so a thread that handles an event finds it. Epoll
-            // also reports events from before this call.
+            // The connection is on the list, so a thread that handles an event finds it. This call
+            // makes epoll report the events of the stream from before the call, too.
             connection.watch_writability(true);
             self.continue_discarding(&connection, progress);
         }
     }
 
-    /// Continues the draining connection with this handle, after an event.
+    /// Continues the drain of the connection `handle` after an event of its stream.
     #[cold]
     pub(super) fn poll_draining(&self, context: &OrbContext, handle: ConnectionHandle) {
         if let Some(connection) = self.draining.find(handle) {
@@ -262,14 +269,16 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// If more input must be discarded than one turn permits, lists the connection to continue
-    /// after other work.
+    /// Puts the connection on the ready list if more input must be discarded than a thread may
+    /// discard in a row. A thread continues after other work.
     fn continue_discarding(&self, connection: &Connection, progress: DrainProgress) {
         if progress == DrainProgress::MoreInput {
             self.push(LaneTask::Read(connection.handle));
         }
     }
 
+    /// Drains a connection as far as is possible without waiting, and reports a peer that did not
+    /// read its replies in time.
     fn advance_and_report(&self, context: &OrbContext, connection: &Arc<Connection>, now: Monotonic) -> DrainProgress {
         let progress = self.advance_connection(connection, now);
         if progress == DrainProgress::WriteTimedOut {
@@ -278,7 +287,8 @@ impl<S: Architecture<S>> Lane<S> {
         progress
     }
 
-    /// Drains a connection as far as is possible without waiting.
+    /// Drains a connection as far as is possible without waiting, and removes it from the list if
+    /// it has ended.
     fn advance_connection(&self, connection: &Arc<Connection>, now: Monotonic) -> DrainProgress {
         self.flush_draining(connection);
         let closes = self.closing.load(Ordering::SeqCst);
@@ -294,8 +304,8 @@ impl<S: Architecture<S>> Lane<S> {
         progress
     }
 
-    /// Sends the queued replies to the peer. When the queue is empty, the requests that were
-    /// deferred because of it continue.
+    /// Sends the replies in the connection's send queue. When the queue is empty, queues the
+    /// requests that were deferred until then.
     #[cold]
     fn flush_draining(&self, connection: &Arc<Connection>) {
         if connection.is_congested() {
@@ -311,11 +321,11 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Continues all draining connections as far as is possible without waiting. Returns true if
-    /// some of them have not ended.
+    /// Continues the drains of all connections as far as is possible without waiting. Called
+    /// repeatedly while the lane closes. Returns true if connections have not ended.
     pub(crate) fn poll_all_draining(&self, context: &OrbContext) -> bool {
-        // `retiring` is read before the list: a connection is listed first, and only then leaves
-        // the `retiring` count.
+        // `retiring` is loaded before the list is read: a connection is added to the list before
+        // its `retiring` count ends, so one of the two shows it.
         let retiring = self.retiring.load(Ordering::Acquire) > 0;
         let now = clock::now();
         for connection in self.draining.snapshot() {
@@ -325,20 +335,21 @@ impl<S: Architecture<S>> Lane<S> {
         retiring || self.draining.len() > 0
     }
 
-    /// Shuts down the draining connections that no thread uses, because the lane has stopped and no
-    /// thread would continue their drain. Returns the peers that have not read their last replies.
+    /// Shuts down the draining connections that no thread uses. Called after the lane has stopped,
+    /// when no thread would continue their drains. Returns the peers that have not read all their
+    /// replies.
     pub(crate) fn abort_draining(&self) -> Vec<Peer> {
         let oldest = || self.draining.take_oldest(Connection::is_vacated).map(|(_, connection)| connection);
         let cut = std::iter::from_fn(oldest).filter(|connection| connection.close() && connection.has_unsent_output());
         cut.map(|connection| connection.stream.peer().clone()).collect()
     }
 
-    /// Continues all draining connections, and closes those whose peers have read nothing for
-    /// `write_timeout`. Called once per maintenance period.
+    /// Continues the drains of all connections, and closes connections whose peers have read
+    /// nothing for `write_timeout`. Called once in a maintenance period.
     pub(super) fn sweep_draining(&self, context: &OrbContext, now: Monotonic) {
         for connection in self.draining.snapshot() {
-            // `close` returns true only once, so a peer is reported only once. The closed
-            // connection stays listed while one of its requests runs.
+            // `close` returns true at its first call. A closed connection stays on the list while
+            // one of its requests runs, but its peer is reported once.
             if connection.write_stalled_for(now) > self.config.connection_limits.write_timeout && connection.close() {
                 context.events().replies_unread([connection.stream.peer().clone()]);
             }
@@ -346,8 +357,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Closes the connection that has been draining longest. Only connections whose descriptor
-    /// becomes free by the close are considered. Returns false if there is no such connection.
+    /// Closes the connection that has been draining longest, among those whose descriptor becomes
+    /// free by the close. Returns false if there is none.
     #[cold]
     pub(super) fn evict_oldest_draining(&self, context: &OrbContext) -> bool {
         let Some((since, connection)) = self.draining.take_oldest(Connection::is_unused) else { return false };

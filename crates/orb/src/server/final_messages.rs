@@ -1,4 +1,4 @@
-//! The messages that end a connection: CloseConnection, MessageError, and the reply to a request
+//! The last messages of a connection: CloseConnection, MessageError, and the reply to a request
 //! that is too large.
 
 use corelane_wire::connection::ProtocolFault;
@@ -7,16 +7,17 @@ use corelane_wire::{Encoder, Limits};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
-/// Returns a CloseConnection message, which has the same form in every version of GIOP.
+/// Returns a CloseConnection message of GIOP 1.0, which peers of every GIOP version understand.
 pub(crate) fn close_connection() -> Vec<u8> {
     let mut message = Encoder::new();
     giop::write_close_connection(&mut message, corelane_wire::Version::GIOP_1_0);
     message.into_buffer()
 }
 
-/// Returns the last messages to a peer that broke the protocol. If a request was too large, a reply
-/// to it precedes the MessageError. Without this reply the client would consider the connection
-/// broken, and might send the request again.
+/// Returns the last messages to a peer that violated the protocol: MessageError, and before it, if
+/// the fault is a request that is too large, a reply with an exception. Without this reply, the
+/// client might send the request again. `octets` are the bytes of the faulty message that have
+/// arrived.
 #[cold]
 pub(crate) fn fault_reply(fault: ProtocolFault, octets: &[u8], limits: &Limits) -> Vec<u8> {
     let mut told = match fault {
@@ -27,9 +28,9 @@ pub(crate) fn fault_reply(fault: ProtocolFault, octets: &[u8], limits: &Limits) 
     told
 }
 
-/// Returns the reply to a request that is too large; `octets` are the bytes that have arrived.
-/// Returns `None` if these bytes do not contain the request's id yet, or if the request wants no
-/// reply.
+/// Returns the reply IMP_LIMIT to a request that is too large. `octets` are the bytes of the
+/// request that have arrived. Returns `None` if they do not contain the whole request header, or if
+/// the client wants no reply.
 fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     let header = Header::parse(octets.first_chunk()?).ok().filter(|header| header.kind == MessageKind::Request)?;
     let request =
@@ -42,8 +43,8 @@ fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     Some(reply.into_buffer())
 }
 
-/// Returns a MessageError of the highest GIOP version, because the version that the peer used may
-/// be the fault.
+/// Returns a MessageError message. It has the highest GIOP version that the ORB supports, because
+/// the fault may be that the peer's version is higher.
 pub(crate) fn message_error() -> Vec<u8> {
     let mut message = Encoder::new();
     giop::write_message_error(&mut message, corelane_wire::Version::HIGHEST);

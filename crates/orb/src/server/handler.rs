@@ -1,9 +1,9 @@
-//! The interface between dispatch and the object adapter, which answers requests.
+//! The interface through which lanes call the object adapter, which answers requests.
 //!
-//! Lanes read messages and choose the threads that run them. Lanes do not know the object adapter:
-//! they pass each message to a [`RequestHandler`]. In this layer, functions that run messages are
-//! generic over the handler. A program has only one handler type, so calls of its methods are
-//! direct. The types of lanes, connections and workers do not name the handler type.
+//! Lanes read messages and choose the threads that run them. They do not know the object adapter:
+//! they pass each message to a [`RequestHandler`]. The functions of this layer that run messages
+//! are generic over the type of the handler, so that calls of its methods are direct. The types of
+//! lanes, connections and workers do not have this type as a parameter.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +15,22 @@ use super::connection::Connection;
 use super::message::{Message, RequestMemory};
 use crate::orb_context::OrbContext;
 
-/// Answers the messages that lanes read. The object adapter implements it.
+/// A handler of the messages that lanes read. The object adapter implements this trait.
 ///
-/// Any thread of any lane may call the methods, also concurrently. During a call the thread holds
-/// no lock of the lane, and no lock that a thread of another connection needs.
+/// Any thread of any lane may call the methods, and several threads at the same time. A thread that
+/// calls a method holds no lock of the lane, and no lock that a thread of another connection needs.
 pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
-    /// Returns the ORB's configuration, events and memory. The method neither blocks nor takes a
-    /// lock.
+    /// Returns the context of the ORB: its configuration, events and memory. Takes no lock and does
+    /// not block.
     fn context(&self) -> &OrbContext;
 
-    /// Handles one message, `waited` after it was read. `message` has the bytes, and the positions
-    /// at which GIOP 1.1 fragments begin. Returns false when the connection has ended.
+    /// Handles one message. `message` has its bytes, and the positions at which GIOP 1.1 fragments
+    /// begin. `waited` is the time since the message was read. Returns false if the connection has
+    /// ended.
     ///
-    /// Runs the servant, which may block for any time. Sends the reply, and blocks in sending only
-    /// if `wait` permits it. For a plain request the handler itself allocates nothing, and takes no
-    /// lock other than the connection's output lock.
+    /// Runs the servant, which may block without a time limit, and sends the reply. Sending blocks
+    /// only if `wait` permits it. For a request without service contexts and values, the handler
+    /// allocates no memory, and takes one lock: the connection's output lock.
     fn handle_message(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -40,20 +41,21 @@ pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
         waited: Duration,
     ) -> bool;
 
-    /// Rejects a message with TRANSIENT 1 because the lane has no room for it (CORBA 3.0.3, section
-    /// 4.12.4). Sends without blocking; bytes that the transport does not accept at once wait in
+    /// Rejects a message with TRANSIENT 1, because the lane has no room for it (CORBA 3.0.3,
+    /// section 4.12.4). Does not block: bytes that the transport does not accept at once wait in
     /// the send queue.
     fn reject_overloaded(&self, connection: &Connection, header: &Header, octets: &[u8], memory: &mut RequestMemory);
 
-    /// Returns the priority at which a detached request is ordered; `None` means the pool's
-    /// priority. The method may lock the tables of the object adapter, but does not wait for
+    /// Returns the CORBA priority at which a request will run, by which a queue orders it. `None`
+    /// means the priority of the pool. May lock tables of the object adapter, but does not wait for
     /// servants.
     fn effective_priority(&self, connection: &Connection, message: &Message) -> Option<i16>;
 
-    /// Returns true once threads of different priorities may serve one connection.
+    /// Returns true if threads of different priorities may serve one connection, because the ORB
+    /// has, or had, a thread pool or a POA with priorities.
     fn has_priorities(&self) -> bool;
 
     /// Closes an idle or draining connection of any lane, because the process has no descriptors
-    /// left. Returns false if there is no such connection.
+    /// left. Returns false if no connection may be closed.
     fn evict_connection(&self) -> bool;
 }

@@ -1,11 +1,12 @@
-//! Eviction of idle connections to make room for new ones, and the time that a peer has for its
-//! first message. The pure function [`eviction_rank`] ranks the connections, and the lane carries
-//! out the eviction.
+//! The eviction of idle connections when a new connection needs their place, and the time-out for
+//! the first message of a connection. The pure function
+//! [`eviction_rank`](super::connection::eviction_rank::eviction_rank) ranks the connections, and
+//! the lane evicts the connection with the lowest rank.
 //!
 //! An evicted connection ends at once. None of its requests runs, and none can begin: a thread that
-//! runs a message counts as a user of the connection's slot, and the slot is retired only if it has
-//! no users. The peer gets CloseConnection, after which the client may safely send an unanswered
-//! request again on another connection.
+//! runs a message counts as a user of the connection's slot in the slab, and the lane retires the
+//! slot only if it has no users. The peer gets CloseConnection, after which its client may send an
+//! unanswered request again on another connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,33 +24,35 @@ use crate::clock;
 use crate::event::Event;
 use crate::orb_context::OrbContext;
 
-/// Maximum number of candidates that one search keeps. Later evictions use the remaining candidates
-/// without another search.
+/// Maximum number of candidates that one search finds. Evictions use up these candidates before the
+/// next search.
 const MAX_CANDIDATES: usize = 64;
 
-/// A lane's coarse clock, and the candidates for eviction that the last search found.
+/// The coarse clock of a lane, and the candidates for eviction that the last search found.
 #[derive(Debug)]
 pub(crate) struct IdleTracker {
     started_at: Monotonic,
-    /// The coarse clock: seconds since `started_at`, plus 1. Maintenance updates it, so that each
-    /// message reads the time with one atomic load.
+    /// The coarse clock: the number of seconds since `started_at`, plus 1. The maintenance stores
+    /// it, so that a thread that reads a message gets the time by one atomic load.
     now: AtomicU32,
-    /// Candidates for eviction. The last one is evicted next.
+    /// The candidates for eviction, with slot and generation, in falling order of their ranks. The
+    /// last candidate is evicted next.
     candidates: PiMutex<Vec<(EvictionRank, (u32, u32))>>,
 }
 
 impl IdleTracker {
     pub(super) fn new(now: Monotonic) -> Self {
-        let candidates = PiMutex::new("silent connections", LockScope::Lane, Vec::new());
+        let candidates = PiMutex::new("candidates for eviction", LockScope::Lane, Vec::new());
         IdleTracker { started_at: now, now: AtomicU32::new(1), candidates }
     }
 
+    /// Returns the value of the coarse clock.
     #[inline]
     pub(super) fn now(&self) -> u32 {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// Sets the coarse clock.
+    /// Sets the coarse clock to the time `now`.
     pub(super) fn advance_clock(&self, now: Monotonic) {
         let seconds = u32::try_from(now.since(self.started_at).as_secs()).unwrap_or(u32::MAX);
         self.now.store(seconds.saturating_add(1), Ordering::Relaxed);
@@ -57,9 +60,8 @@ impl IdleTracker {
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Closes the connection that has been idle longest. If no connection has been idle long
-    /// enough, evicts the oldest draining connection. Returns false if no connection can be
-    /// evicted.
+    /// Evicts the connection with the lowest [`EvictionRank`]. If no connection is idle, evicts the
+    /// connection that has been draining longest. Returns false if no connection may be evicted.
     #[cold]
     pub(crate) fn evict_for_new_connection(&self, context: &OrbContext) -> bool {
         self.evict_candidate(context)
@@ -71,7 +73,8 @@ impl<S: Architecture<S>> Lane<S> {
             || self.evict_oldest_draining(context)
     }
 
-    /// Closes the first candidate whose eviction is still permitted.
+    /// Evicts the candidate with the lowest rank that may be evicted now. Removes candidates whose
+    /// rank has changed since the search.
     fn evict_candidate(&self, context: &OrbContext) -> bool {
         while let Some((eviction_rank, handle)) = self.next_candidate() {
             let found = self.connections.get(handle.0, handle.1).map(|connection| Arc::clone(&connection));
@@ -86,8 +89,8 @@ impl<S: Architecture<S>> Lane<S> {
         false
     }
 
-    /// Closes an idle or draining connection because the process has no descriptors left. If this
-    /// lane has no such connection, searches the other lanes.
+    /// Evicts a connection of this lane, or else of another lane, because the process has no
+    /// descriptors left. Returns false if no connection may be evicted.
     #[cold]
     pub(super) fn evict_for_descriptor<H: RequestHandler>(&self, handler: &Arc<H>) -> bool {
         self.evict_for_new_connection(handler.context()) || handler.evict_connection()
@@ -97,7 +100,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.idle_tracker.candidates.lock().pop()
     }
 
-    /// Searches all connections for the next candidates.
+    /// Returns the [`MAX_CANDIDATES`] connections of the lane with the lowest ranks, in falling
+    /// order.
     fn find_candidates(&self) -> Vec<(EvictionRank, (u32, u32))> {
         let now = self.idle_tracker.now();
         let mut candidates = Vec::new();
@@ -114,9 +118,8 @@ impl<S: Architecture<S>> Lane<S> {
         candidates
     }
 
-    /// Returns true if no message of a connection has begun within the pool's
-    /// `first_request_timeout`. After the first message has begun, `read_stall_timeout` applies
-    /// instead.
+    /// Returns true if the first message of a connection did not begin to arrive within the pool's
+    /// `first_request_timeout`. A message that has begun must continue within `read_stall_timeout`.
     pub(super) fn exceeds_first_request_timeout(&self, connection: &Connection, now: Monotonic) -> bool {
         let Some(timeout) = self.config.connection_limits.first_request_timeout else { return false };
         connection.has_sent_nothing()
@@ -125,11 +128,14 @@ impl<S: Architecture<S>> Lane<S> {
             && !connection.has_unread_input()
     }
 
-    /// Closes an idle connection. Returns false if it is no longer idle.
+    /// Sends CloseConnection on an idle connection and closes it. `evicted` is true if a new
+    /// connection needs its place. Returns false if a thread uses the connection, or if it is
+    /// retired.
     #[cold]
     pub(super) fn close_idle(&self, context: &OrbContext, connection: &Connection, evicted: bool) -> bool {
-        // The state changes before the slab removes the connection: a thread that no longer finds
-        // the connection checks the state to learn if the peer got CloseConnection.
+        // The state changes before the connection is removed from the slab: a thread that does not
+        // find the connection in the slab checks the state, to learn if the peer was sent
+        // CloseConnection.
         if !connection.begin_idle_close() {
             return false;
         }

@@ -1,7 +1,6 @@
-//! A lane: listeners, connections, and the threads that serve them. Lanes share no data with each
-//! other.
+//! A lane: listeners, connections, and the threads that serve them.
 //!
-//! Invariant: a thread that serves one connection never waits for the peer of another connection.
+//! Invariant: a thread that serves a connection never waits for the peer of another connection.
 
 use std::any::Any;
 use std::io;
@@ -42,80 +41,85 @@ use crate::event::Event as OrbEvent;
 use crate::nested_wait::AwaitedReply;
 use crate::orb_context::OrbContext;
 use crate::rt::protocol::Protocol;
-use crate::thread_context::{DEFAULT_POOL, LaneIdentity};
+use crate::thread_context::LaneIdentity;
 
-/// Token of the wake-up descriptor in the lane's epoll.
+/// Token of the wake-up descriptor in the lane's epoll instance.
 const WAKE: u64 = u64::MAX;
-/// Bit that is set in the tokens of listeners. The other bits are the index of the listener.
+/// Bit that is set in the epoll tokens of listeners. The other bits are the listener's index and,
+/// for delegated listeners, the number of its lane.
 pub(super) const LISTENER: u64 = 1 << 63;
-/// Maximum number of connections that are accepted in a row before the thread does other work.
+/// Maximum number of connections that a thread accepts in a row before it does other work.
 pub(super) const MAX_ACCEPTS: usize = 64;
-/// Maximum number of connections that a listener accepts when its lane closes: the kernel's default
-/// backlog.
+/// Maximum number of connections that a closing lane accepts at each listener: the kernel's default
+/// for the maximum length of a listener's backlog.
 const MAX_BACKLOG: usize = 4096;
 
-/// Returns the events to watch for on a connection's descriptor, all edge-triggered. Room to write
-/// is watched only while replies wait, because a Unix socket reports room each time the peer reads.
+/// Returns the epoll events of a connection's descriptor, all edge-triggered. Room to write is
+/// included while the connection is congested, and not at other times, because a Unix socket
+/// reports room each time the peer reads.
 pub(super) fn interest(congested: bool) -> Interest {
     let always = Interest::READABLE | Interest::HANG_UP | Interest::EDGE;
     if congested { always | Interest::WRITABLE } else { always }
 }
 
-/// One lane of a thread pool.
+/// A lane of a thread pool. A pool without lanes has one `Lane`. `S` is the type of its dispatch
+/// architecture.
 #[derive(Debug)]
 pub(crate) struct Lane<S> {
     pub(crate) config: PoolConfig,
-    /// The role of the lane in its real-time pool; `None` in a pool of the ORB's builder.
+    /// The role of the lane in its Real-time CORBA thread pool. `None` in a pool that the ORB's
+    /// builder configured.
     pub(crate) role: Option<LaneRole>,
     pub(super) weak_self: Weak<Lane<S>>,
     pub(super) epoll: Epoll,
     pub(super) wake: EventFd,
-    /// The listeners of the lane. The list is empty once the lane closes.
+    /// The listeners of the lane. The list is empty after the lane has closed.
     pub(super) listeners: PiMutex<Vec<Box<dyn Listener>>>,
     endpoints: Vec<Endpoint>,
-    /// Properties of accepted connections. The first POA with a ServerProtocolPolicy for a protocol
-    /// decides them.
+    /// The socket properties of accepted connections that POAs have claimed, at most one set for
+    /// each protocol.
     protocols: PiMutex<Vec<Protocol>>,
     pub(super) connections: GenerationalSlab<Arc<Connection>>,
     pub(super) ready: ReadyList,
-    /// Set while a woken thread has not yet checked the ready list. A second wake-up would be
-    /// useless in this time.
+    /// Set from the wake-up of a thread for the ready list until this thread has noticed the
+    /// wake-up. During this time, further tasks need no wake-up.
     pub(super) wake_pending: WakeFlag,
     /// The dispatch architecture of the lane.
     pub(crate) strategy: S,
     pub(super) draining: DrainingConnections,
     pub(super) memory_budget: Arc<MemoryBudget>,
-    /// The time that a graceful close gives a peer.
+    /// The time within which a graceful close must end.
     pub(super) closing_time: Duration,
-    /// True if accepting stopped because the process had no descriptors left. The next connection
-    /// that ends clears the flag and resumes accepting.
+    /// True after accepting has stopped because of an error, such as a lack of descriptors. The
+    /// next connection that ends clears the flag and resumes accepting.
     pub(super) accept_starved: AtomicBool,
     /// The lane's coarse clock, and the candidates for idle eviction.
     pub(super) idle_tracker: IdleTracker,
-    /// Number of retired connections that threads still use.
+    /// Number of retired connections whose drain has not begun, because threads use them.
     pub(super) retiring: AtomicUsize,
+    /// True after the lane has begun to close: it accepts no connections, and retires all.
     pub(super) closing: AtomicBool,
-    /// True if the lane's threads may poll before they sleep.
+    /// True if the threads that run the lane's loop may poll before they sleep.
     may_spin: bool,
+    /// True after [`stop`](Self::stop) was called, which makes the lane's threads end.
     stop: AtomicBool,
-    /// The lowest lane of the lane's real-time pool.
+    /// The lane with the lowest priority in the lane's real-time pool.
     lowest: OnceLock<Weak<Lane<S>>>,
-    /// The delegation of accepting between this lane and others.
+    /// The delegation of accepting between this lane and other lanes of its pool.
     pub(super) delegation: Delegation<S>,
 }
 
-/// Keeps a connection open while one of its requests runs.
+/// A guard that keeps a connection open while one of its requests runs.
 #[derive(Debug)]
-#[must_use = "it may end when this is dropped"]
+#[must_use = "the connection may end when the guard is dropped"]
 pub(crate) enum ConnectionGuard<'l> {
     /// The lane serves the connection.
-    InService(#[expect(dead_code, reason = "held for its end")] SlabGuard<'l, Arc<Connection>>),
-    /// The connection is retired, but one of its requests, queued before the retirement, still
-    /// runs.
-    Retired(#[expect(dead_code, reason = "held for its end")] LateRequest),
+    InService(#[expect(dead_code, reason = "the field is held until its drop")] SlabGuard<'l, Arc<Connection>>),
+    /// The connection was retired before the request started.
+    Retired(#[expect(dead_code, reason = "the field is held until its drop")] LateRequest),
 }
 
-/// A request that waited and now runs.
+/// A request that waited and is about to run.
 #[derive(Debug)]
 pub(crate) struct StartedRequest<'l> {
     pub(crate) guard: ConnectionGuard<'l>,
@@ -129,7 +133,7 @@ impl<S: Architecture<S>> Lane<S> {
     /// Creates a lane with the dispatch architecture `strategy`.
     ///
     /// # Errors
-    /// If the kernel refuses descriptors.
+    /// If the kernel refuses descriptors, or the adding of a listener to the epoll instance.
     pub(super) fn with_strategy(
         config: PoolConfig,
         listeners: Vec<Box<dyn Listener>>,
@@ -143,13 +147,13 @@ impl<S: Architecture<S>> Lane<S> {
         for (index, listener) in (0..).zip(&listeners) {
             epoll.add(listener.readiness(), LISTENER | index, Interest::READABLE | Interest::EDGE)?;
         }
-        // There are more slots than connections are permitted: a connection that the memory budget
-        // no longer counts may occupy its slot for a moment longer.
+        // The slab has twice as many slots as connections are permitted, because a connection may
+        // occupy its slot for a moment after it has stopped counting.
         let slots = u32::try_from(config.connection_limits.max_connections.saturating_mul(2)).unwrap_or(u32::MAX >> 1);
         let memory_budget = MemoryBudget::new(config.connection_limits.max_buffered_bytes);
         Ok(Arc::new_cyclic(|weak_self: &Weak<Lane<S>>| {
             let lane = weak_self.clone();
-            // The last thread that leaves a retired connection continues the retirement.
+            // The slab calls this function on the last thread that leaves a retired connection.
             let on_last = move |_, _, connection: Arc<Connection>| {
                 if let Some(lane) = lane.upgrade() {
                     lane.finish_retire(connection);
@@ -185,25 +189,26 @@ impl<S: Architecture<S>> Lane<S> {
         }))
     }
 
-    /// Returns the lane that serves a connection, unless that lane has ended.
+    /// Returns the lane that serves a connection, or `None` if the lane has been dropped.
     #[cold]
     pub(crate) fn of(connection: &Connection) -> Option<Arc<Self>> {
         let lane: Arc<dyn Any + Send + Sync> = connection.lane.upgrade()?;
         lane.downcast().ok()
     }
 
-    /// Returns the addresses at which the lane listens, with the ports that the system chose.
+    /// Returns the addresses at which the lane listens. A configured port 0 is replaced by the port
+    /// that the kernel chose.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         self.endpoints.iter()
     }
 
-    /// Claims properties for accepted connections (ServerProtocolPolicy), and returns the
-    /// properties that were not claimed before. The properties belong to the lane's sockets, so all
-    /// POAs of a lane share them for the life of the lane.
+    /// Claims socket properties for accepted connections, as a POA's ServerProtocolPolicy asks.
+    /// Returns the properties that no POA has claimed before. All POAs of a lane share its sockets,
+    /// so each claim holds for the life of the lane.
     ///
     /// # Errors
-    /// If another POA has claimed different properties of a protocol. In this case nothing is
-    /// claimed.
+    /// If another POA has claimed different properties of one of the protocols. Nothing is claimed
+    /// in this case.
     #[cold]
     pub(crate) fn claim_protocols(&self, wanted: &[Protocol]) -> io::Result<Vec<Protocol>> {
         let mut known = self.protocols.lock();
@@ -220,20 +225,20 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(new)
     }
 
-    /// Gives up claimed properties. New connections then have the transport's default properties
-    /// again.
+    /// Withdraws a claim of properties. Connections that are accepted later have the default
+    /// properties of the transport.
     #[cold]
     pub(crate) fn unclaim_protocols(&self, claimed: &[Protocol]) {
         self.protocols.lock().retain(|known| !claimed.contains(known));
         for protocol in claimed {
             for listener in self.listeners.lock().iter().filter(|listener| protocol.serves(listener.local_endpoint())) {
-                // Setting empty properties cannot fail, because it makes no system call.
+                // Setting default properties makes no system call, so it cannot fail.
                 let _ = listener.set_properties(&ConnectionProperties::default());
             }
         }
     }
 
-    /// Applies claimed properties to all connections that the lane accepts from now on.
+    /// Makes connections that the lane accepts from now on have the claimed properties.
     ///
     /// # Errors
     /// If the kernel refuses a property.
@@ -247,17 +252,19 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(())
     }
 
-    /// Returns a descriptor that becomes readable when the lane has work.
+    /// Returns a descriptor that is readable while the lane has an event or a wake-up to handle.
     pub(crate) fn readiness(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
+    /// Returns true if a task is on the ready list.
     #[inline]
     pub(crate) fn has_ready(&self) -> bool {
         self.ready.has_any()
     }
 
-    /// Runs one task or handles one event of the lane. Waits up to `timeout` if there is neither.
+    /// Runs one task of the ready list or handles one event. If there is neither, waits for an
+    /// event for at most the time `timeout`, or without a limit if it is `None`.
     #[inline]
     pub(crate) fn step<H: RequestHandler>(
         &self,
@@ -267,8 +274,8 @@ impl<S: Architecture<S>> Lane<S> {
     ) -> io::Result<()> {
         let mut timeout = timeout;
         if self.has_ready() {
-            // Tasks of the ready list and events of epoll take turns, so that listed connections
-            // with endless input do not delay the other connections.
+            // Each thread alternates between a task and an event, so that connections on the ready
+            // list with endless input do not delay the events of other connections.
             if !worker.ran_listed_task
                 && let Some(work) = self.next_ready()
             {
@@ -290,7 +297,7 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(())
     }
 
-    /// Does work of the lane until the reply `awaited` has arrived.
+    /// Runs tasks and handles events of the lane until the reply `awaited` has arrived.
     pub(super) fn step_until_arrival<H: RequestHandler>(
         &self,
         handler: &Arc<H>,
@@ -298,8 +305,8 @@ impl<S: Architecture<S>> Lane<S> {
         awaited: &AwaitedReply<'_>,
     ) -> io::Result<()> {
         loop {
-            // The ready list is checked first: an earlier step may have consumed the wake-up for a
-            // listed task and handled an event instead.
+            // The ready list is checked before the thread waits: an earlier step may have cleared
+            // the wake-up for a task, and then handled an event.
             let (come, work) = if self.has_ready() {
                 (awaited.has_arrived()?, true)
             } else {
@@ -314,7 +321,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns the next event of the lane's epoll. Waits for an event up to `timeout`.
+    /// Returns the next event of the lane's epoll instance. Waits for it for at most the time
+    /// `timeout`, or without a limit if it is `None`.
     #[inline]
     pub(super) fn next_event(&self, timeout: Option<Duration>) -> io::Result<Option<EpollEvent>> {
         let mut events = [EpollEvent::EMPTY; 1];
@@ -324,7 +332,7 @@ impl<S: Architecture<S>> Lane<S> {
     #[inline]
     pub(super) fn handle_event<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, event: EpollEvent) {
         match event.token() {
-            // The descriptor is edge-triggered, so its counter is never read.
+            // The wake-up descriptor is edge-triggered, so its counter need not be read.
             WAKE => self.wake_pending.clear(),
             token if token & LISTENER != 0 => self.accept_reported(handler, token),
             token => {
@@ -347,7 +355,8 @@ impl<S: Architecture<S>> Lane<S> {
     pub(super) fn run_task<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, work: LaneTask) {
         match work {
             LaneTask::Read(handle) => {
-                // A retired connection has no listing to take: `read` continues its drain.
+                // A retired connection is not in the slab, so it has no listing to take. `read`
+                // continues its drain.
                 let listing = self.connections.get(handle.0, handle.1).and_then(|connection| connection.take_listing());
                 self.read(handler, worker, handle, listing.unwrap_or(ReadCause::Readiness));
             }
@@ -358,22 +367,24 @@ impl<S: Architecture<S>> Lane<S> {
             }
             LaneTask::ShedMemory => self.shed_memory(handler.context()),
             LaneTask::Dispatch(waiting, message) | LaneTask::DispatchBuffered { waiting, message, .. } => {
-                // The request may have arrived at another lane, which owns its connection.
+                // The request may have arrived at another lane. The lane of its connection runs it,
+                // on this thread.
                 if let Some(lane) = Self::of(&waiting) {
                     lane.run_waiting(handler, worker, waiting, message);
                 }
             }
-            LaneTask::RunLocal(held) => (held.resume)(ResumeOn::CurrentThread),
+            LaneTask::RunCollocated(held) => (held.resume)(ResumeOn::CurrentThread),
         }
     }
 
-    /// Keeps a connection open while its request runs. Returns `None` if the connection has ended.
+    /// Returns a guard that keeps a connection open while one of its requests runs. Returns `None`
+    /// if the connection is retired.
     #[inline]
     pub(crate) fn guard_connection(&self, connection: &Connection) -> Option<SlabGuard<'_, Arc<Connection>>> {
         self.connections.get(connection.handle.0, connection.handle.1)
     }
 
-    /// Runs a message that had to wait.
+    /// Runs a request that has waited, unless it must be deferred or must not run.
     pub(crate) fn run_waiting<H: RequestHandler>(
         &self,
         handler: &Arc<H>,
@@ -390,27 +401,28 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Starts a message that had to wait. Returns `None` if the message must wait for its peer to
-    /// read replies, or must not run any more.
+    /// Starts a request that has waited. Returns `None` if the request is deferred until the peer
+    /// has read replies, or must not run because the peer was told that it did not run.
     pub(crate) fn begin_waiting_request(
         &self,
         waiting: WaitingRequest,
         message: Message,
     ) -> Option<StartedRequest<'_>> {
-        // The guard is taken while the request still counts as waiting. Otherwise the connection
-        // could end in between.
+        // The guard is taken before the request stops counting as waiting, so that the connection
+        // cannot end in between.
         let served = self.guard_connection(&waiting);
         let (waiting, message) = waiting.defer(message)?;
         let lives = served.is_some();
         let guard = served.map_or_else(|| ConnectionGuard::Retired(waiting.begin_late()), ConnectionGuard::InService);
         let (connection, waited) = waiting.stop_waiting();
-        // The loads are sequentially consistent: either the thread that closes the lane sees the
-        // late request, or this thread sees that the lane closes.
+        // This load and the count of late requests are sequentially consistent: either the thread
+        // that closes the lane sees the late request, or this thread sees that the lane closes.
         let told = self.closing.load(Ordering::SeqCst) || connection.is_closed_idle();
         admission::may_still_run(lives, told).then_some(StartedRequest { guard, connection, message, waited })
     }
 
-    /// Returns the identity that the threads of the lane record. `stamp` identifies the ORB.
+    /// Returns the identity of the lane, which its threads record for
+    /// [`served_by`](crate::rt::served_by). `stamp` identifies the ORB.
     pub(super) fn identity(&self, stamp: u64) -> LaneIdentity {
         match &self.role {
             Some(role) => LaneIdentity {
@@ -419,38 +431,43 @@ impl<S: Architecture<S>> Lane<S> {
                 lane: role.index,
                 priority: role.priority.get(),
                 has_fixed_priority: role.is_lane,
+                #[cfg(feature = "core-pool")]
+                serves_task: false,
             },
-            None => LaneIdentity { stamp, pool: DEFAULT_POOL, lane: 0, priority: -1, has_fixed_priority: false },
+            None => LaneIdentity::of_default_pool(stamp),
         }
     }
 
-    /// Returns the CORBA priority of a lane in a real-time pool; the lowest priority for other
-    /// lanes.
+    /// Returns the CORBA priority of a lane in a real-time pool, or the lowest priority for a lane
+    /// of the builder's pools.
     pub(crate) fn priority(&self) -> Priority {
         self.role.as_ref().map_or(Priority::MIN, |role| role.priority)
     }
 
-    /// Returns the configured maximum priority of requests that arrive at this lane.
+    /// Returns the configured highest CORBA priority that requests at the lane's addresses may ask
+    /// for.
     pub(crate) fn ceiling(&self) -> Option<Priority> {
         self.role.as_ref().map_or_else(|| self.config.ceiling.and_then(Priority::new), |role| role.ceiling)
     }
 
-    /// Sets the lowest lane of this lane's pool. Called once.
+    /// Sets the lane with the lowest priority in this lane's pool. Called once.
     #[cold]
     pub(crate) fn set_lowest(&self, lowest: &Arc<Lane<S>>) {
-        // `set` succeeds: a pool is made once, so the cell is still empty.
+        // `set` succeeds, because the creation of the pool calls this method once for each lane.
         let _ = self.lowest.set(Arc::downgrade(lowest));
     }
 
-    /// Returns the lowest lane of the lane's real-time pool.
+    /// Returns the lane with the lowest priority in the lane's real-time pool. `None` in pools of
+    /// the ORB's builder.
     #[cold]
     pub(super) fn lowest(&self) -> Option<Arc<Lane<S>>> {
         self.lowest.get()?.upgrade()
     }
 
-    /// Reads messages of a connection one after the other, and runs each or leaves it to another
-    /// thread, as the dispatch architecture decides. The thread gives up the right to read before
-    /// each upcall, so that another thread may read the next message during the upcall.
+    /// Reads messages of the connection `handle` one after the other. The dispatch architecture
+    /// decides if this thread runs a message, and if it reads on. The read lock is released before
+    /// each upcall, so that another thread can read the next message during the upcall. For a
+    /// retired connection, continues the drain.
     #[inline]
     pub(super) fn read<H: RequestHandler>(
         &self,
@@ -470,8 +487,9 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Reads one message, and runs it or leaves it to another thread. Returns true if the calling
-    /// thread must read the connection's next message.
+    /// Reads one message of the connection `handle`, and runs it or passes it on, as the dispatch
+    /// architecture decides. Returns true if the calling thread must read the next message of the
+    /// connection.
     #[inline]
     fn read_message<H: RequestHandler>(
         &self,
@@ -485,7 +503,8 @@ impl<S: Architecture<S>> Lane<S> {
             return false;
         };
         if cause == ReadCause::Readiness && connection.is_congested() {
-            // Some transports report room to write and input with the same event.
+            // Some transports report room to write and input by one event, so the queue is sent
+            // first.
             self.flush(handler.context(), handle);
         }
         let mut detached = None;
@@ -495,8 +514,10 @@ impl<S: Architecture<S>> Lane<S> {
         self.run_message(handler, worker, &connection, detached, more)
     }
 
-    /// Runs a message that the calling thread has read, or leaves it to another thread. Returns
-    /// true if the calling thread must read the connection's next message.
+    /// Runs a message that the calling thread has read, or passes it on, as the dispatch
+    /// architecture decides. The message is in `detached`, or else in the buffer of `worker`.
+    /// `more` is true if the next message may have arrived. Returns true if the calling thread must
+    /// read the next message.
     #[inline(always)]
     pub(super) fn run_message<H: RequestHandler>(
         &self,
@@ -522,10 +543,10 @@ impl<S: Architecture<S>> Lane<S> {
         reads_on
     }
 
-    /// Reads until one message is complete. Returns true if more input may be there. The message is
-    /// then in `detached` or in the worker's own buffer. It is not returned, because the return
-    /// would copy it several times. Returns `None` if there is no complete message, if another
-    /// thread reads, or if the connection must not be read at present.
+    /// Reads until one message is complete, and leaves it in `detached` or in the buffer of
+    /// `worker`: returning it would copy it several times. The result is true if more input may
+    /// have arrived. Returns `None` if no message is complete, if another thread reads, or if
+    /// reading is paused.
     #[inline(always)]
     pub(super) fn receive_message(
         &self,
@@ -541,8 +562,10 @@ impl<S: Architecture<S>> Lane<S> {
         }
         loop {
             if connection.is_read_paused() {
-                // Reading is paused because the peer does not read its replies, or because too many
-                // of its requests wait. The connection is listed for reading when the pause ends.
+                // Reading is paused: the peer does not read its replies, or too many of its
+                // requests wait. The event that ends the pause puts the connection on the ready
+                // list. The condition is checked again after the read lock is released, because the
+                // pause may have ended before.
                 match turn.leave() {
                     Ok(()) if connection.is_read_paused() => return None,
                     Ok(()) => turn = connection.read_state.try_enter()?,
@@ -574,6 +597,11 @@ impl<S: Architecture<S>> Lane<S> {
                     return None;
                 }
             };
+            #[cfg(feature = "core-pool")]
+            if self.strategy.keeps_read_lock(context, worker, detached.as_ref()) {
+                turn.keep();
+                return Some(more);
+            }
             return match turn.leave() {
                 Ok(()) => Some(more),
                 Err(noted) => {
@@ -584,6 +612,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
+    /// Sends the send queue of a connection that has room to write. When the queue is empty, queues
+    /// the requests that were deferred until then, and makes a thread read the connection.
     #[cold]
     fn flush(&self, context: &OrbContext, handle: (u32, u32)) {
         let Some(connection) = self.connections.get(handle.0, handle.1) else {
@@ -604,13 +634,14 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Lists a deferred request that may run now.
+    /// Queues a deferred request, which may run now, as the dispatch architecture does.
     #[cold]
     pub(super) fn requeue(&self, waiting: WaitingRequest, message: Message) {
         self.strategy.requeue(self, waiting, message);
     }
 
-    /// Sets the code point of the lane's priority on the packets of a connection.
+    /// Makes the packets of a connection carry the DSCP code point of the lane's priority, if the
+    /// lane has a priority and the protocol policies permit it.
     pub(super) fn set_dscp(&self, context: &OrbContext, stream: &dyn Stream) {
         if let Some(role) = &self.role
             && self.allows_dscp(stream)
@@ -619,8 +650,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns true if the protocol policies permit the packets of a connection to carry a
-    /// priority's code point.
+    /// Returns true if the connection is a TCP connection, and the protocol policies permit its
+    /// packets to carry the DSCP code point of a priority.
     #[cold]
     pub(crate) fn allows_dscp(&self, stream: &dyn Stream) -> bool {
         let is_tcp = matches!(stream.peer(), Peer::Ip(_));
@@ -628,7 +659,8 @@ impl<S: Architecture<S>> Lane<S> {
         is_tcp && !self.protocols.lock().iter().any(off)
     }
 
-    /// Lets the lane's shared threads serve a connection.
+    /// Adds a connection to the lane's epoll instance, so that the threads that run the lane's loop
+    /// serve it.
     pub(crate) fn watch_connection(&self, context: &OrbContext, connection: &Arc<Connection>) {
         if connection.stream.readiness().is_none() {
             return self.watch_without_descriptor(context, connection);
@@ -636,21 +668,22 @@ impl<S: Architecture<S>> Lane<S> {
         let interest = interest(connection.is_congested());
         let watched = connection.stream.readiness().map(|fd| {
             self.epoll.add(fd, token_of(connection.handle), interest).or_else(|_| {
-                // Adding fails if the descriptor is already watched, because another thread's reply
-                // waits for room to write.
+                // `add` fails if the descriptor has been added before: a connection with a thread
+                // of its own is added when a reply must wait for room to write.
                 self.epoll.modify(fd, token_of(connection.handle), interest)
             })
         });
         if matches!(watched, Some(Ok(()))) {
-            // Epoll does not report input that is already in the connection's buffer.
+            // Input that a thread has read into the connection's buffer is not reported by epoll,
+            // so the connection is put on the ready list.
             self.list_connection(connection, ReadCause::Readiness);
         } else {
             self.retire_connection(context, connection.handle);
         }
     }
 
-    /// Lets the lane's shared threads serve a connection whose stream has no descriptor. Such a
-    /// stream calls a function instead of raising an event.
+    /// Sets the readiness callback of a stream without a descriptor. The callback puts the
+    /// connection on the ready list, so that the threads that run the lane's loop serve it.
     #[cold]
     fn watch_without_descriptor(&self, context: &OrbContext, connection: &Arc<Connection>) {
         let (lane, reported) = (self.weak_self.clone(), Arc::downgrade(connection));
@@ -666,11 +699,11 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Stops accepting, and retires every connection. A connection with running requests closes
-    /// when the requests have finished.
+    /// Stops accepting, and retires every connection. A connection whose requests run closes when
+    /// they have finished.
     pub(crate) fn close<H: RequestHandler>(&self, handler: &Arc<H>) {
-        // Connections in the kernel's backlog are accepted and get CloseConnection. The close of
-        // the listener alone would reset them.
+        // The lane accepts the connections in the backlogs, so that they get CloseConnection. The
+        // kernel would reset connections in the backlog of a listener that is closed.
         for index in 0..self.endpoints.len() {
             let _ = (0..MAX_BACKLOG / MAX_ACCEPTS).take_while(|_| self.accept(handler, index)).count();
         }
@@ -683,9 +716,9 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Stops the lane's threads; each thread that stops wakes the next thread. Returns threads to
-    /// join. When they have ended, the caller closes the remaining connections with
-    /// [`abort_draining`](Self::abort_draining).
+    /// Tells the lane's threads to end. Wakes one thread, and each thread that ends wakes the next.
+    /// Returns threads of the dispatch architecture, which the caller joins. After that, the caller
+    /// closes the remaining connections by [`abort_draining`](Self::abort_draining).
     pub(crate) fn stop(&self) -> Vec<JoinHandle<()>> {
         self.stop.store(true, Ordering::Release);
         let dropped = self.ready.stop();
@@ -699,19 +732,20 @@ impl<S: Architecture<S>> Lane<S> {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Wakes a thread, which then finds that the lane stops.
+    /// Wakes a thread of the lane.
     pub(super) fn wake(&self) {
         self.wake.notify();
     }
 
-    /// Returns true if the lane closes. Threads that serve a single connection check this after
-    /// each request.
+    /// Returns true if the lane has begun to close. A thread that serves one connection checks this
+    /// after each request.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Runs the periodic maintenance. Closes connections whose messages have stalled or whose peers
-    /// do not read replies, and continues draining connections.
+    /// Runs the periodic maintenance: continues draining connections, advances the coarse clock,
+    /// resumes accepting, and closes connections that exceed a time-out of
+    /// [`ConnectionLimits`](super::config::ConnectionLimits).
     pub(crate) fn run_maintenance(&self, context: &OrbContext) {
         let now = clock::now();
         self.sweep_draining(context, now);
@@ -740,31 +774,31 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Retires a connection whose stream is shut down.
+    /// Retires a connection whose stream is shut down, and ends its drain if no thread uses it.
     #[cold]
     fn close_now(&self, context: &OrbContext, connection: &Connection) {
         self.retire_connection(context, connection.handle);
         self.poll_draining(context, connection.handle);
     }
 
-    /// Returns true if running requests use memory of their budget now, or have released some since
-    /// the last call.
+    /// Returns true if running requests use memory of the lane's budgets for them, or have released
+    /// some since the last call.
     pub(crate) fn was_used(&self) -> bool {
         self.memory_budget.was_used()
     }
 
-    /// Returns the native scheduling of the lane's threads, if the lane sets one.
+    /// Returns the kernel scheduling that the lane sets for its threads. `None` if it sets none.
     pub(super) fn scheduling(&self) -> Option<Scheduling> {
         self.role.as_ref().and_then(|role| role.scheduling)
     }
 
-    /// Returns true if the lane sets a native priority for its threads.
+    /// Returns true if the lane sets the kernel scheduling of its threads.
     pub(crate) fn is_real_time(&self) -> bool {
         self.scheduling().is_some()
     }
 
-    /// Closes the connections that hold the most memory, until the other connections hold no more
-    /// than the lane's budget.
+    /// Closes the connection that holds the most memory, and then the next, until the remaining
+    /// connections do not exceed the lane's budget.
     #[cold]
     fn shed_memory(&self, context: &OrbContext) {
         self.memory_budget.begin_shedding();
@@ -775,9 +809,9 @@ impl<S: Architecture<S>> Lane<S> {
             let Some(connection) = largest.filter(|connection| connection.memory_use().held_bytes() > 0) else {
                 return;
             };
-            // The memory is written off at once, although the connection ends only when its
-            // requests have finished. Otherwise another connection would be closed for the same
-            // memory, or this connection twice.
+            // The memory is written off at once, although the connection may end later, when its
+            // requests have finished. Otherwise this loop would close further connections for
+            // memory that will be freed.
             let Some(octets) = connection.memory_use().write_off() else { continue };
             context
                 .events()
@@ -802,26 +836,28 @@ impl<S: Architecture<S>> ConnectionLane for Lane<S> {
     #[cold]
     fn watch_writability(&self, readiness: BorrowedFd<'_>, handle: (u32, u32), congested: bool) {
         let (token, interest) = (token_of(handle), interest(congested));
-        // `modify` fails if the descriptor is not watched yet: the connection has its own thread,
-        // and now a reply of another thread waits. If `add` fails too, the connection has ended.
+        // `modify` fails if the descriptor has not been added: the connection has a thread of its
+        // own, which waits in the stream and not in epoll. If `add` fails, too, the connection has
+        // ended.
         if self.epoll.modify(readiness, token, interest).is_err() {
             let _ = self.epoll.add(readiness, token, interest);
         }
     }
 }
 
-/// Records that another thread saw new input during this thread's turn.
+/// Records that a thread has reported new input while the calling thread held the read lock. The
+/// caller must then read again.
 fn clear_drained(mut turn: PendingLockGuard<'_, ReadState>) -> PendingLockGuard<'_, ReadState> {
     turn.with(|reading| reading.is_drained = false);
     turn
 }
 
-/// Returns the token of the connection at `handle`.
+/// Returns the epoll token of the connection `handle`.
 pub(super) fn token_of(handle: (u32, u32)) -> u64 {
     (u64::from(handle.0) << 32) | u64::from(handle.1)
 }
 
-/// Returns the slot and generation in a connection's token.
+/// Returns the slot and generation in the epoll token of a connection.
 #[inline]
 pub(super) fn handle_of(token: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = token.to_be_bytes();

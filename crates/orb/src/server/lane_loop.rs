@@ -1,4 +1,4 @@
-//! The loop of a lane's thread.
+//! The loop of a thread that handles events and tasks of a lane.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use super::nested_wait;
 use super::worker::Worker;
 use crate::event::Event;
 
-/// Runs the loop of a thread that takes turns with other threads at waiting for work.
+/// Runs the loop of one of the threads that share the events and tasks of a lane, until the lane
+/// stops.
 pub(super) fn run<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &Arc<H>) {
     let mut worker = Worker::new();
     nested_wait::enter(lane, handler);
@@ -24,6 +25,6 @@ pub(super) fn run<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, ha
         }
     }
     crate::nested_wait::uninstall();
-    // Each thread that stops wakes the next thread, until all have stopped.
+    // Each thread that ends wakes the next thread, until all threads have ended.
     lane.wake();
 }

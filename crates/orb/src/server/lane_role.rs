@@ -1,4 +1,4 @@
-//! The role of a lane in its real-time pool.
+//! The role of a lane in its Real-time CORBA thread pool.
 
 use std::time::Duration;
 
@@ -6,29 +6,31 @@ use corelane_sched::Priority;
 use corelane_sched::overload::OverloadRules;
 use corelane_sys::thread::{CpuSet, Scheduling};
 
-/// The role of a lane in its real-time pool: its numbers, its priority and its threads.
+/// The properties of a lane in a Real-time CORBA thread pool.
 #[derive(Clone, Debug)]
 pub(crate) struct LaneRole {
-    /// Number of the pool in its ORB.
+    /// Number of the pool, which no other pool of the ORB has.
     pub(crate) pool: u32,
     /// Index of the lane in its pool.
     pub(crate) index: u32,
-    /// The lane's CORBA priority, or the default priority of a pool without lanes.
+    /// The CORBA priority of the lane, or the default priority of a pool without lanes.
     pub(crate) priority: Priority,
-    /// Highest priority that requests arriving at this lane may ask for; `None` if not configured.
+    /// The highest CORBA priority that requests at the lane's addresses may ask for. `None` if none
+    /// is configured.
     pub(crate) ceiling: Option<Priority>,
-    /// True in a pool with lanes, whose threads never change their priority.
+    /// True in a pool with lanes. The priority of a request then does not change the priority of
+    /// the thread that runs it.
     pub(crate) is_lane: bool,
-    /// True if no lane of the pool has a higher priority.
+    /// True for the lane with the highest priority in the pool.
     pub(crate) is_highest: bool,
-    /// The kernel's scheduling for the lane's threads; `None` for the ordinary class.
+    /// The kernel scheduling of the lane's threads. `None` means the ordinary class.
     pub(crate) scheduling: Option<Scheduling>,
-    /// Cores to which the threads are bound; `None` for all cores.
+    /// The cores on which the lane's threads may run. `None` means all cores.
     pub(crate) cores: Option<CpuSet>,
-    /// Number of threads with which the lane starts.
+    /// Number of static threads, which the lane always has.
     pub(crate) static_threads: u32,
-    /// Rules for requests that arrive while all threads are busy.
+    /// The rules for requests that arrive while all threads of the lane are busy.
     pub(crate) overload_rules: OverloadRules,
-    /// Time for which a dynamic thread waits for work before it ends.
+    /// Time without work after which a dynamic thread ends.
     pub(crate) idle_thread_timeout: Duration,
 }

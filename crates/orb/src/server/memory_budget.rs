@@ -1,17 +1,18 @@
-//! Memory accounting of a lane: the number of its connections, the bytes of incomplete messages,
-//! and the bytes of replies that the peers have not read.
+//! The memory accounting of a lane: the number of its connections, the memory of incomplete
+//! messages and unread replies, and the memory of running requests.
 //!
-//! Each connection has its own bounds; the lane's budget is for all connections together. Complete
-//! requests that wait are counted in the list in which they wait. Running requests have a separate
-//! budget of the same size. It counts the values decoded from their arguments, and the bytes of
-//! large requests themselves. The ORB refuses a request that does not fit into the separate budget,
-//! because closing its connection would not free the memory. With only one budget for both, running
-//! requests would cause the close of connections whose messages are arriving.
+//! The first budget counts the incomplete messages and unread replies of all connections of the
+//! lane. When it is exceeded, the lane closes connections. Complete requests that wait are counted
+//! by the list in which they wait. The second budget, of equal size, counts running requests: the
+//! bytes of large requests, and the values decoded from their arguments. The ORB refuses a request
+//! that does not fit, because closing its connection would not free the memory. If one budget
+//! counted both, running requests could make the lane close connections whose messages are
+//! arriving.
 //!
-//! The running requests of one connection may use at most half of the separate budget. A request
-//! that finds no room in the separate budget moves to a reserve of the same size. Only one request
-//! of the lane has the reserve at a time. Therefore at least one of several large requests that run
-//! concurrently succeeds.
+//! The running requests of one connection may use at most half of the second budget. A request that
+//! finds no room there moves, with all its memory, to a reserve of equal size, which one request of
+//! the lane may use at a time. Therefore at least one of several large requests that run at the
+//! same time succeeds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,46 +21,51 @@ use corelane_wire::cdr::{MemoryAccount, MemoryRefusal};
 
 use crate::memory::ByteBudget;
 
-/// The memory budget of a lane.
+/// The memory budgets of a lane.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
+    /// Number of connections that count for the lane's maximum.
     connections: AtomicUsize,
+    /// The budget of incomplete messages and unread replies.
     total: ByteBudget,
-    /// The budget of running requests.
+    /// The budget that all running requests share.
     running: ByteBudget,
-    /// The reserve, for a running request that found no room in `running`. Only one request has the
-    /// reserve at a time.
+    /// The budget for one running request that found no room in `running`.
     reserve: ByteBudget,
-    /// True while a thread has been asked to shed memory and has not yet begun.
+    /// True from a request to shed memory until a thread begins to shed.
     shedding_requested: AtomicBool,
 }
 
-/// The memory that one connection holds. Dropping it releases all of it.
+/// The account of the memory that one connection holds. Dropping it ends the counting of the
+/// connection and its memory.
 #[derive(Debug)]
 pub(crate) struct MemoryUse {
     memory_budget: Arc<MemoryBudget>,
-    /// True once the connection is no longer counted in the lane's number of connections.
+    /// True after the connection has stopped counting in [`MemoryBudget::connections`].
     slot_released: AtomicBool,
-    /// True once the connection's memory is no longer counted in the lane's budget.
+    /// True after the connection's memory has stopped counting in [`MemoryBudget::total`].
     is_written_off: AtomicBool,
+    /// Number of bytes that incomplete messages hold.
     input: AtomicUsize,
+    /// Number of bytes that unread replies hold.
     output: AtomicUsize,
-    /// Number of bytes of [`MemoryBudget::running`] that the connection's running requests use.
+    /// Number of bytes that the connection's running requests hold in [`MemoryBudget::running`].
     running: AtomicUsize,
 }
 
-/// The memory account of one running request.
+/// The account of the memory that one running request holds.
 #[derive(Debug)]
 pub(crate) struct RunningRequest<'c> {
     connection: &'c MemoryUse,
+    /// Number of bytes that the request holds.
     held: AtomicUsize,
-    /// True if all bytes in `held` are counted in [`MemoryBudget::reserve`].
+    /// True if the bytes count in [`MemoryBudget::reserve`], false if they count in
+    /// [`MemoryBudget::running`].
     has_reserve: AtomicBool,
 }
 
 impl MemoryBudget {
-    /// Creates a budget of `max_bytes`, a budget of the same size for running requests, and their
-    /// reserve.
+    /// Creates the two budgets and the reserve, each of `max_bytes` bytes.
     pub(crate) fn new(max_bytes: usize) -> Arc<Self> {
         let (connections, asked) = (AtomicUsize::new(0), AtomicBool::new(false));
         Arc::new(MemoryBudget {
@@ -71,19 +77,19 @@ impl MemoryBudget {
         })
     }
 
-    /// Returns the number of connections. A connection counts until
-    /// [`release_slot`](MemoryUse::release_slot) is called.
+    /// Returns the number of connections that count for the lane's maximum. A connection counts
+    /// until [`release_slot`](MemoryUse::release_slot) is called for it.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Acquire)
     }
 
-    /// Returns true if the connections hold more memory than is permitted.
+    /// Returns true if the connections hold more memory than the first budget permits.
     pub(crate) fn is_exceeded(&self) -> bool {
         self.total.is_exceeded()
     }
 
-    /// Returns true if the caller must ask a thread to shed memory. Further calls return false
-    /// until a thread calls [`begin_shedding`](Self::begin_shedding).
+    /// Returns true if the budget is exceeded and the caller must make a thread shed memory. After
+    /// that, returns false until a thread calls [`begin_shedding`](Self::begin_shedding).
     pub(crate) fn request_shedding(&self) -> bool {
         self.is_exceeded() && !self.shedding_requested.swap(true, Ordering::SeqCst)
     }
@@ -93,8 +99,7 @@ impl MemoryBudget {
         self.shedding_requested.store(false, Ordering::SeqCst);
     }
 
-    /// Returns true if running requests use memory now, or have released memory since the last
-    /// call.
+    /// Returns true if running requests hold memory, or have released memory since the last call.
     pub(crate) fn was_used(&self) -> bool {
         self.running.was_used() | self.reserve.was_used()
     }
@@ -106,12 +111,12 @@ impl<'c> RunningRequest<'c> {
         RunningRequest { connection, held: AtomicUsize::new(0), has_reserve: AtomicBool::new(false) }
     }
 
-    /// Reserves memory in the budget that all running requests share. Returns false if there is no
-    /// room.
+    /// Reserves `octets` bytes in the budget that all running requests share. Returns false if the
+    /// budget or the connection's half of it has no room.
     fn reserve_shared(&self, octets: usize) -> bool {
         let (own, shared) = (&self.connection.running, &self.connection.memory_budget.running);
-        // An addition that finds no room is undone below. In between, only other requests of the
-        // same connection can fail because of it.
+        // An addition that finds no room is undone below. Until then, it can make reservations of
+        // the connection's other requests fail, but none of other connections.
         let sum = own.fetch_add(octets, Ordering::Relaxed).saturating_add(octets);
         let has_room = sum <= shared.limit() / 2 && shared.add(octets);
         if !has_room {
@@ -120,6 +125,7 @@ impl<'c> RunningRequest<'c> {
         has_room
     }
 
+    /// Releases `octets` bytes of the budget that all running requests share.
     fn release_shared(&self, octets: usize) {
         self.connection.running.fetch_sub(octets, Ordering::Relaxed);
         self.connection.memory_budget.running.release(octets);
@@ -178,16 +184,18 @@ impl MemoryUse {
         &self.memory_budget
     }
 
-    /// Sets the number of bytes held by incomplete messages.
+    /// Sets the number of bytes that the connection's incomplete messages hold.
     pub(crate) fn set_input(&self, bytes: usize) {
         self.set(&self.input, bytes);
     }
 
-    /// Sets the number of bytes held by replies.
+    /// Sets the number of bytes that the connection's unread replies hold.
     pub(crate) fn set_output(&self, bytes: usize) {
         self.set(&self.output, bytes);
     }
 
+    /// Sets `input` or `output`, and returns its former value. After
+    /// [`write_off`](Self::write_off), the value stays 0.
     fn set(&self, part: &AtomicUsize, bytes: usize) -> usize {
         let swap = |bytes| {
             let before = part.swap(bytes, Ordering::SeqCst);
@@ -201,29 +209,31 @@ impl MemoryUse {
         before
     }
 
-    /// Returns the number of bytes that the connection holds.
+    /// Returns the number of bytes that the connection's incomplete messages and unread replies
+    /// hold.
     pub(crate) fn held_bytes(&self) -> usize {
         self.input.load(Ordering::Relaxed).saturating_add(self.output.load(Ordering::Relaxed))
     }
 
-    /// Stops counting the connection. The caller ensures that the connection has ended and that its
-    /// descriptor will soon be free.
+    /// Makes the connection not count for the lane's maximum. Called when the connection has ended
+    /// and no request keeps its descriptor open.
     pub(crate) fn release_slot(&self) {
         if !self.slot_released.swap(true, Ordering::AcqRel) {
             self.memory_budget.connections.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
-    /// Stops counting the connection's memory, because the connection ends. Memory that the
-    /// connection takes later is not counted either. Returns the number of bytes that were counted;
-    /// `None` if there were none, or if another thread has already called this method.
+    /// Stops counting the connection's memory, now and later, because the connection ends. Returns
+    /// the number of bytes that counted, or `None` if it was 0 or another thread has called this
+    /// method.
     pub(crate) fn write_off(&self) -> Option<usize> {
         let take = || self.set(&self.input, 0) + self.set(&self.output, 0);
         let bytes = take();
         if bytes == 0 || self.is_written_off.swap(true, Ordering::SeqCst) {
             return None;
         }
-        // The second `take` finds bytes that another thread added since the first one.
+        // Another thread may have added bytes between the first `take` and the setting of the flag.
+        // The second `take` subtracts them.
         Some(bytes + take())
     }
 }
@@ -239,8 +249,7 @@ impl Drop for MemoryUse {
 mod tests {
     use super::*;
 
-    /// Returns the number of bytes that the lane's running requests use, and the number of bytes in
-    /// the reserve.
+    /// Returns the numbers of bytes in the budget that running requests share, and in the reserve.
     fn in_use(budget: &MemoryBudget) -> (usize, usize) {
         (budget.running.held(), budget.reserve.held())
     }
@@ -261,7 +270,7 @@ mod tests {
         assert!(memory_budget.request_shedding());
         assert_eq!(first.write_off(), Some(60));
         assert!(!memory_budget.is_exceeded());
-        // Memory that the connection takes after `write_off` is not counted.
+        // Memory that the connection holds after `write_off` does not count.
         first.set_input(70);
         assert_eq!((first.held_bytes(), first.write_off(), memory_budget.is_exceeded()), (0, None, false));
         second.release_slot();
@@ -290,7 +299,8 @@ mod tests {
         let requests = [(); 4].map(|()| RunningRequest::new(&greedy));
         requests[0].reserve(30).unwrap();
         requests[1].reserve(20).unwrap();
-        // A request that exceeds the connection's half moves to the reserve with all its memory.
+        // This reservation exceeds the connection's half, so request 1 moves to the reserve with
+        // all its memory.
         requests[1].reserve(70).unwrap();
         assert_eq!(in_use(&budget), (30, 90));
         assert_eq!(requests[1].reserve(11), Err(MemoryRefusal { requested: 11, in_use: 30, limit: 100 }));
@@ -300,7 +310,7 @@ mod tests {
         other.reserve(50).unwrap();
         assert_eq!(in_use(&budget), (100, 90));
         requests[1].release(90);
-        // The reserve is free again, so a request that had it before can get it again.
+        // The reserve is empty, so another request can use it.
         assert!(requests[3].reserve(101).is_err() && requests[3].reserve(100).is_ok());
         requests[3].release(100);
         for (request, octets) in [(&requests[0], 30), (&requests[2], 20), (&other, 50)] {
@@ -314,7 +324,8 @@ mod tests {
         let budget = MemoryBudget::new(100);
         let connections = [(); 4].map(|()| MemoryUse::new(Arc::clone(&budget)));
         let requests: Vec<_> = connections.iter().map(RunningRequest::new).collect();
-        // In turns, each request asks for as much memory as all requests together may have.
+        // Each request reserves 10 bytes in turn, up to 100 bytes, which is the size of the shared
+        // budget and of the reserve.
         let mut done = 0;
         let mut running: Vec<usize> = vec![0, 1, 2, 3];
         let mut held = [0; 4];

@@ -1,5 +1,6 @@
-//! The nested-wait hooks of a lane's threads. While a call that a servant made waits for its reply,
-//! the thread blocks or serves its own lane. The thread never serves another lane.
+//! The nested-wait hooks of a lane's threads. A hook decides what a thread does while a servant on
+//! it waits for the reply to a call: the thread runs other work of its lane, or gives its
+//! connection to the lane's shared threads and blocks. A thread without a hook blocks.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -16,31 +17,33 @@ use crate::cpu_charge::ChargePause;
 use crate::nested_wait::{self, AwaitedReply, NestedWaitHook};
 use crate::thread_context::PriorityBoost;
 
-/// Maximum number of upcalls nested inside the first upcall of a thread. The thread's stack of
-/// upcalls has room for this number.
+/// Maximum number of nested upcalls on a thread, in addition to the first upcall. The upcall stack
+/// of a thread has room for this number.
 const MAX_NESTED_UPCALLS: u8 = 31;
 
-/// The setting for threads that serve other requests while they wait, up to the maximum depth.
+/// The nested-wait setting for threads that run other requests while they wait, up to the maximum
+/// depth.
 pub(super) const SERVE_WHILE_WAITING: NestedWait = NestedWait::Serve { max_depth: MAX_NESTED_UPCALLS };
 
-/// The hook of a thread that serves its lane while it waits.
+/// The hook of a thread that runs other work of its lane while a servant waits.
 struct ServingThread<S, H> {
     lane: Arc<Lane<S>>,
     handler: Arc<H>,
     max_depth: u8,
+    /// Number of nested waits on the thread at present.
     depth: Cell<u8>,
-    /// Workers for nested upcalls, kept for the next one.
+    /// Workers that nested waits have used, for the next nested wait.
     workers: RefCell<Vec<Worker>>,
 }
 
-/// The hook of a thread that is the only reader of a connection.
+/// The hook of a thread that serves one connection, and is the only reader of it.
 struct DedicatedThread<S, H> {
     lane: Arc<Lane<S>>,
     handler: Arc<H>,
     connection: Arc<Connection>,
 }
 
-/// Installs the hook of a thread that is the only reader of `connection`.
+/// Installs the hook of a thread that serves `connection` and is the only reader of it.
 pub(crate) fn set_dedicated<S: Architecture<S>, H: RequestHandler>(
     lane: &Arc<Lane<S>>,
     handler: &Arc<H>,
@@ -53,8 +56,7 @@ pub(crate) fn set_dedicated<S: Architecture<S>, H: RequestHandler>(
     }));
 }
 
-/// Installs the hook of a thread of `lane`, if the lane's threads serve other requests while they
-/// wait.
+/// Installs the hook of a thread of `lane`, if the lane's setting is [`NestedWait::Serve`].
 pub(crate) fn enter<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &Arc<H>) {
     let nested_wait = lane.config.nested_wait.unwrap_or_else(|| lane.strategy.default_nested_wait());
     if let NestedWait::Serve { max_depth } = nested_wait {
@@ -81,14 +83,14 @@ impl<S: Architecture<S>, H: RequestHandler> NestedWaitHook for ServingThread<S, 
             return Ok(false);
         }
         self.depth.set(self.depth.get() + 1);
-        // The thread's own request may have exceeded its declared time and so lowered the thread.
-        // The nested requests have not, so the thread serves them at the lane's priority.
+        // The request whose servant waits may have lowered the thread's priority, because it
+        // exceeded its declared time. Nested requests run at the priority of the lane.
         let own = self.lane.scheduling();
         let (_aside, _raised) = (ChargePause::begin(), PriorityBoost::at_least(own));
         let mut worker = self.workers.borrow_mut().pop().unwrap_or_default();
         let waited = self.lane.strategy.wait_nested(&self.lane, &self.handler, &mut worker, awaited);
-        // A worker for nested upcalls takes no part in burst mode, so it must not keep a burst
-        // role.
+        // The thread leaves this worker, so the worker must not keep a role in the lane's burst
+        // mode.
         worker.burst_role.reset();
         self.workers.borrow_mut().push(worker);
         self.depth.set(self.depth.get() - 1);
@@ -131,8 +133,9 @@ mod tests {
         }
     }
 
-    /// Regression test: a thread in a nested wait took one listed task, consumed the wake-up meant
-    /// for the other listed tasks, and slept.
+    /// Regression test: a thread in a nested wait ran one task of the ready list, cleared the
+    /// wake-up for the other tasks, and slept. The wait of this test would then end at its
+    /// deadline, before all tasks have run.
     #[test]
     fn listed_tasks_run_during_a_nested_wait() {
         let orb = Orb::new().unwrap();
@@ -151,7 +154,7 @@ mod tests {
                         reply.notify();
                     }
                 });
-                lane.push(LaneTask::RunLocal(ParkedRequest { bytes: 0, resume }));
+                lane.push(LaneTask::RunCollocated(ParkedRequest { bytes: 0, resume }));
             }
             assert!(wait_or_dispatch(reply.as_fd(), Some(late), None).unwrap());
             assert_eq!(done.load(Ordering::Relaxed), count);

@@ -1,5 +1,5 @@
-//! Tasks of a lane that no descriptor reports: connections to read further, and requests that were
-//! parked, handed over or buffered.
+//! The ready list of a lane: tasks that epoll does not report, such as connections to read further,
+//! and requests that were parked, handed over by another lane, or buffered.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,68 +12,73 @@ use super::connection::{Connection, WaitingRequest};
 use super::message::Message;
 use super::parked_request::ParkedRequest;
 
-/// Maximum number of tasks in the list of a lane that still accepts requests of other lanes.
-/// Further requests are answered with TRANSIENT 1.
+/// Number of tasks on a lane's list from which on requests of other lanes are refused with
+/// TRANSIENT 1.
 const MAX_HANDED_OVER: usize = 1024;
 
-/// A task that no descriptor reports.
+/// A task for a thread of a lane.
 #[derive(Debug)]
 pub(crate) enum LaneTask {
-    /// Read this connection. The connection knows the cause, and is listed at most once.
+    /// Read the connection with this slot and generation. Its [`Connection::take_listing`] returns
+    /// the cause.
     Read((u32, u32)),
-    /// Handle the report of this connection's stream, which has no descriptor.
+    /// Handle a call of the readiness callback of this connection's stream, which has no
+    /// descriptor.
     PollStream(Arc<Connection>),
-    /// Close connections, because they hold more memory than the lane's budget.
+    /// Close the connections that hold the most memory, because the lane's budget is exceeded.
     ShedMemory,
-    /// Run a message that had to wait.
+    /// Run a request that was parked, deferred, or handed over by another lane.
     Dispatch(WaitingRequest, Message),
-    /// Run a collocated call, which one of the lane's threads executes for the caller.
-    RunLocal(ParkedRequest),
-    /// Run a request that the overload thread has read and buffered.
+    /// Run a collocated call of a thread outside the lane, which waits for its end.
+    RunCollocated(ParkedRequest),
+    /// Run a request that the overload thread has buffered.
     DispatchBuffered {
-        /// Requests with a higher priority run first.
+        /// The CORBA priority by which buffered requests are ordered, the highest first.
         priority: i16,
         waiting: WaitingRequest,
         message: Message,
+        /// Size of the request in bytes.
         bytes: u64,
     },
 }
 
 impl LaneTask {
-    /// Returns true if the task runs a request.
+    /// Returns true if the task is to run a request.
     fn is_request(&self) -> bool {
         !matches!(self, LaneTask::Read(_) | LaneTask::PollStream(_) | LaneTask::ShedMemory)
     }
 
-    /// Returns the size in bytes of a request that was handed over or parked, and 0 for other
-    /// tasks. The list counts buffered requests separately.
+    /// Returns the size in bytes of the task's request, or 0 for a task without a request and for a
+    /// buffered request, which the list counts separately.
     fn bytes(&self) -> usize {
         match self {
             LaneTask::Dispatch(_, message) => message.bytes(),
-            LaneTask::RunLocal(held) => held.bytes,
+            LaneTask::RunCollocated(held) => held.bytes,
             _ => 0,
         }
     }
 }
 
-/// The tasks of a lane. Threads of other priorities list requests here, so the lock has priority
-/// inheritance.
+/// The ready list of a lane. Its lock has priority inheritance, because threads of other lanes,
+/// with other priorities, add requests.
 #[derive(Debug)]
 pub(super) struct ReadyList {
     list: PiMutex<TaskList>,
-    /// Number of tasks, written under the lock. If it is 0, a thread need not take the lock.
+    /// Number of tasks. While the number is 0, a thread need not take the lock. Stored `SeqCst` by
+    /// the holder of the lock, loaded `Acquire` by any thread.
     count: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct TaskList {
     tasks: VecDeque<LaneTask>,
-    /// Number of buffered requests. `buffered_bytes` is their size.
+    /// Number of buffered requests on the list.
     buffered: u32,
+    /// Total size in bytes of the buffered requests.
     buffered_bytes: u64,
-    /// Size in bytes of the requests that were handed over or parked.
+    /// Total size in bytes of all other requests on the list.
     handed_over_bytes: usize,
-    /// True when the lane has stopped. No thread takes tasks after that.
+    /// True after the lane has stopped. No thread takes tasks from the list after that.
     stopped: bool,
 }
 
@@ -103,12 +108,13 @@ impl ReadyList {
         ReadyList { list: PiMutex::new("ready list", LockScope::Lane, TaskList::default()), count: AtomicUsize::new(0) }
     }
 
-    /// Returns true if a task is listed.
+    /// Returns true if a task is on the list.
     #[inline]
     pub(super) fn has_any(&self) -> bool {
         self.count.load(Ordering::Acquire) > 0
     }
 
+    /// Changes the list under the lock.
     fn update<R>(&self, update: impl FnOnce(&mut TaskList) -> R) -> R {
         let mut list = self.list.lock();
         let result = update(&mut list);
@@ -116,13 +122,14 @@ impl ReadyList {
         result
     }
 
-    /// Lists a task, unless the lane has stopped.
+    /// Adds a task at the end of the list. Drops it if the lane has stopped.
     pub(super) fn push(&self, work: LaneTask) {
         self.push_if(work, |_| true);
     }
 
-    /// Lists a request that arrived at another lane. Returns false if too many tasks are listed, if
-    /// the listed requests would have more than `max_bytes`, or if the lane has stopped.
+    /// Adds a request that arrived at another lane. Returns false if too many tasks are on the
+    /// list, if the requests on the list would have more than `max_bytes` bytes, or if the lane has
+    /// stopped.
     pub(super) fn hand_over(&self, work: LaneTask, max_bytes: usize) -> bool {
         let bytes = work.bytes();
         self.push_if(work, |list| {
@@ -138,13 +145,13 @@ impl ReadyList {
             list.insert(list.tasks.len(), work);
             None
         });
-        // A refused request is dropped after the lock is released, because its drop may list its
-        // connection for reading.
+        // A refused request is dropped after the lock is released: its drop may put its connection
+        // on the list, which takes the lock.
         refused.is_none()
     }
 
-    /// Lists a request that the overload thread has read, after all requests of the same or a
-    /// higher priority.
+    /// Adds a request that the overload thread has buffered, before the first buffered request with
+    /// a lower priority.
     pub(super) fn buffer(&self, priority: i16, waiting: WaitingRequest, message: Message, bytes: u64) {
         self.update(|list| {
             let is_less =
@@ -154,13 +161,13 @@ impl ReadyList {
         });
     }
 
-    /// Puts a request that was taken but did not run back at the front of the list.
+    /// Puts a task that was taken and did not run at the front of the list.
     #[cold]
     pub(super) fn push_front(&self, work: Option<LaneTask>) {
         self.update(|list| work.into_iter().for_each(|work| list.insert(0, work)));
     }
 
-    /// Takes the first task. Also returns true if more tasks are listed.
+    /// Takes the first task. The flag is true if more tasks are on the list.
     pub(super) fn next(&self) -> (Option<LaneTask>, bool) {
         self.update(|list| (list.remove(0), !list.tasks.is_empty()))
     }
@@ -169,29 +176,29 @@ impl ReadyList {
         self.update(|list| list.tasks.iter().position(wanted).and_then(|index| list.remove(index)))
     }
 
-    /// Takes the oldest request.
+    /// Takes the first task that is to run a request.
     pub(super) fn take_request(&self) -> Option<LaneTask> {
         self.take_first(LaneTask::is_request)
     }
 
-    /// Takes the oldest task that is not a request.
+    /// Takes the first task that is not to run a request.
     pub(super) fn take_read(&self) -> Option<LaneTask> {
         self.take_first(|work| !work.is_request())
     }
 
-    /// Returns true if a request is listed.
+    /// Returns true if a request is on the list.
     pub(super) fn has_request(&self) -> bool {
         self.has_any() && self.list.lock().tasks.iter().any(LaneTask::is_request)
     }
 
-    /// Returns the number of buffered requests, and their size in bytes.
+    /// Returns the number of buffered requests on the list, and their total size in bytes.
     pub(super) fn buffered(&self) -> (u32, u64) {
         let list = self.list.lock();
         (list.buffered, list.buffered_bytes)
     }
 
-    /// Takes all tasks, and accepts no more. The caller of a collocated call learns that the lane
-    /// has stopped when the task of the call is dropped.
+    /// Takes all tasks, and makes the list accept no more. Dropping the task of a collocated call
+    /// tells its caller that the lane has stopped.
     pub(super) fn stop(&self) -> VecDeque<LaneTask> {
         self.update(|list| std::mem::replace(list, TaskList { stopped: true, ..TaskList::default() }).tasks)
     }
@@ -202,7 +209,7 @@ mod tests {
     use super::*;
 
     fn held(bytes: usize) -> LaneTask {
-        LaneTask::RunLocal(ParkedRequest { bytes, resume: Box::new(|_| {}) })
+        LaneTask::RunCollocated(ParkedRequest { bytes, resume: Box::new(|_| {}) })
     }
 
     #[test]
@@ -216,6 +223,6 @@ mod tests {
         assert_eq!(list.stop().len(), MAX_HANDED_OVER);
         assert!(!list.hand_over(held(0), 100) && !list.has_any());
         list.push(held(0));
-        assert!(!list.has_any(), "no thread takes tasks from a stopped list");
+        assert!(!list.has_any(), "a stopped list must drop a task, because no thread would take it");
     }
 }

@@ -1,12 +1,14 @@
-//! Polling by the threads of a lane's loop before they sleep in the lane's epoll.
+//! Polling: a thread that runs the lane's loop polls for input before it sleeps in the lane's epoll
+//! instance.
 //!
-//! A thread polls for the next message of the connection whose readiness it handled last. The only
-//! thread of a lane polls the epoll instance. In a lane with several threads, the polling thread
-//! receives from the connection. Meanwhile the epoll instance does not watch the connection's
-//! input, because an arrival would wake another thread. The input is watched again before the
-//! message runs, so other threads serve messages that arrive during the upcall.
+//! A thread polls for the next message of the connection whose event it handled last. In a lane
+//! with one thread, this thread polls the epoll instance. In a lane with several threads, the
+//! polling thread receives from the connection, and the epoll instance does not report the
+//! connection's input while the thread polls, because the report would wake another thread. Before
+//! the thread runs a message, epoll reports the input again, so that other threads serve messages
+//! that arrive during the upcall.
 //!
-//! Invariant: the input of a connection is unwatched only while a thread polls it.
+//! Invariant: epoll reports the input of a connection, except while a thread polls this connection.
 
 use std::io;
 use std::sync::Arc;
@@ -24,10 +26,11 @@ use super::lane_role::LaneRole;
 use super::message::Message;
 use super::worker::Worker;
 
-/// Number of attempts to receive before the polling thread checks for other work of the lane.
+/// Number of attempts to receive from the connection between two checks for other events of the
+/// lane.
 const RECEIVES_PER_LOOK: u32 = 4;
 
-/// Returns true if the spin policy permits the threads of a lane to poll.
+/// Returns true if the pool's spin policy permits the threads of a lane to poll.
 pub(super) fn may_spin(config: &PoolConfig, role: Option<&LaneRole>) -> bool {
     let is_real_time = role.is_some_and(|role| role.scheduling.is_some());
     match config.spin_policy {
@@ -37,20 +40,21 @@ pub(super) fn may_spin(config: &PoolConfig, role: Option<&LaneRole>) -> bool {
     }
 }
 
-/// The end of a thread's polling.
+/// The outcome of polling.
 enum Polled {
-    /// The lane has other work.
+    /// Epoll has reported the event in the field.
     Event(EpollEvent),
-    /// A whole message of the connection has arrived. The flag is true if more input may be there.
+    /// A complete message of the connection has arrived. The field is true if more input may have
+    /// arrived.
     Message(bool),
-    /// Nothing came, or the thread did not poll.
+    /// Nothing arrived in the time for polling, or the thread may not poll this connection.
     Nothing,
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Returns the next event of the lane, after polling the last connection if its spin policy
-    /// permits. Returns `None` if polling found a message of this connection, which then has been
-    /// run or passed on.
+    /// Returns the next event of the lane. Before it waits for the event, polls the connection
+    /// whose event the thread handled last, if the spin policy permits it. Returns `None` if
+    /// polling found a message: the message has then been run or passed on.
     #[inline(never)]
     pub(super) fn wait_spinning<H: RequestHandler>(
         &self,
@@ -59,8 +63,8 @@ impl<S: Architecture<S>> Lane<S> {
     ) -> io::Result<Option<EpollEvent>> {
         if let Some(handle) = worker.last_reported.take() {
             let mut detached = None;
-            // The guard keeps the connection open while the thread polls. It is dropped before the
-            // thread sleeps.
+            // The guard `connection` keeps the connection open while the thread polls. It is
+            // dropped before the thread sleeps.
             if let Some(connection) = self.connections.get(handle.0, handle.1) {
                 match self.poll(handler, worker, &connection, &mut detached)? {
                     Polled::Event(event) => return Ok(Some(note_connection(worker, event))),
@@ -79,8 +83,8 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(self.next_event(None)?.map(|event| note_connection(worker, event)))
     }
 
-    /// Polls for the next message of a connection, and for other work of the lane. A message that
-    /// was found is in `detached` or in the worker's own buffer.
+    /// Polls for the next message of a connection, and for events of the lane. Leaves the message
+    /// in `detached` or in the buffer of `worker`.
     fn poll<H: RequestHandler>(
         &self,
         handler: &Arc<H>,
@@ -104,8 +108,8 @@ impl<S: Architecture<S>> Lane<S> {
                 }
             }
         }
-        // An event from before polling began says nothing about the benefit of polling, so `spin`
-        // records no result.
+        // An event that is there before polling begins does not show if polling is useful, so
+        // `spin` gets no result.
         if let Some(event) = self.next_event(Some(Duration::ZERO))? {
             return Ok(Polled::Event(event));
         }
@@ -131,11 +135,12 @@ impl<S: Architecture<S>> Lane<S> {
         polled
     }
 
-    /// Starts or stops watching the input of a connection. When watching starts, epoll reports
-    /// input that is already there.
+    /// Makes epoll report the input of a connection, or stops it. When it starts, epoll also
+    /// reports input that has arrived before.
     fn watch_input(&self, connection: &Connection, watches: bool) {
         let Some(readiness) = connection.stream.readiness() else { return };
-        // Another thread may have asked to be told of room to write. This interest must be kept.
+        // If the connection is congested, epoll must report its room to write, and this must not
+        // change. The lock keeps the flag from changing in between.
         let watched = connection.with_output_locked(|| {
             let interest = match (watches, connection.is_congested()) {
                 (false, false) => Interest::EDGE,
@@ -144,13 +149,14 @@ impl<S: Architecture<S>> Lane<S> {
             self.epoll.modify(readiness, token_of(connection.handle), interest)
         });
         if watched.is_err() {
-            // The kernel refuses to watch the connection, so no event would ever report its input.
+            // If the kernel refuses, no event would report the connection's input, so the
+            // connection is closed.
             connection.close();
         }
     }
 }
 
-/// Records the connection that an event reports, because the thread polls this connection next.
+/// Records the connection of an event, so that the thread polls it before it sleeps.
 fn note_connection(worker: &mut Worker, event: EpollEvent) -> EpollEvent {
     worker.last_reported = (event.token() & LISTENER == 0).then(|| handle_of(event.token()));
     event

@@ -1,4 +1,4 @@
-//! The start of a lane's threads.
+//! The starting of a lane's threads.
 
 use std::io;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::lane::Lane;
 use crate::event::Event;
 use crate::thread_context;
 
-/// The function that a thread of a lane runs.
+/// The function that a thread of a lane runs: the thread ends when it returns.
 pub(super) type Run<S, H> = fn(&Arc<Lane<S>>, &Arc<H>);
 
-/// Starts the threads of a lane.
+/// Starts the threads of a lane, and adds them to `threads`.
 pub(crate) fn start<S: Architecture<S>, H: RequestHandler>(
     lane: &Arc<Lane<S>>,
     handler: &Arc<H>,
@@ -23,9 +23,10 @@ pub(crate) fn start<S: Architecture<S>, H: RequestHandler>(
     lane.strategy.start(&mut ThreadStarter { lane, handler, threads })
 }
 
-/// Starts one thread of a lane, on the lane's cores and at its priority. If the kernel refuses the
-/// cores or the priority, the thread runs in the ordinary class, and an event reports the refusal.
-/// Threads of pools without priorities inherit the scheduling of the thread that made the ORB.
+/// Starts one thread of a lane, on the lane's cores and with the lane's scheduling. If the kernel
+/// refuses the cores or the scheduling, the thread runs in the ordinary class, and an event reports
+/// the refusal. Threads of the builder's pools inherit the scheduling of the thread that starts
+/// them.
 pub(super) fn spawn<S: Architecture<S>, H: RequestHandler>(
     lane: &Arc<Lane<S>>,
     handler: &Arc<H>,
@@ -57,19 +58,21 @@ pub(super) fn spawn<S: Architecture<S>, H: RequestHandler>(
                 io::ErrorKind::PermissionDenied
                     | io::ErrorKind::InvalidInput
                     | io::ErrorKind::ResourceBusy
-                    // The kernel does not support the scheduling class, or a system call filter
-                    // forbids it.
+                    // The kernel has no such scheduling class, or a system call filter forbids it.
                     | io::ErrorKind::Unsupported
             ) =>
         {
-            handler.context().events().report(&Event::PriorityRefused { thread: name, error: error.to_string() });
+            handler
+                .context()
+                .events()
+                .report(&Event::ThreadSchedulingRefused { thread: name, error: error.to_string() });
             builder.scheduling(Scheduling::Other).spawn(body(None))
         }
         spawned => spawned,
     }
 }
 
-/// Starts threads of one lane and collects their join handles.
+/// The means to start the threads of a lane: it adds them to a list, so that they can be joined.
 pub(crate) struct ThreadStarter<'a, S, H> {
     pub(super) lane: &'a Arc<Lane<S>>,
     pub(super) handler: &'a Arc<H>,
@@ -77,7 +80,8 @@ pub(crate) struct ThreadStarter<'a, S, H> {
 }
 
 impl<S: Architecture<S>, H: RequestHandler> ThreadStarter<'_, S, H> {
-    /// Starts `count` threads that execute `run`; `role` is part of their names.
+    /// Starts `count` threads that run the function `run`. Their names contain the letter `role`
+    /// and a number.
     pub(super) fn spawn(
         &mut self,
         role: char,

@@ -1,4 +1,4 @@
-//! The memory of one thread of a pool, and the processing of a message from its bytes to the reply.
+//! The memory of one thread of a pool, and the reading and handling of messages with this memory.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,50 +18,56 @@ use crate::fault::PeerFault;
 use crate::orb_context::OrbContext;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
-/// Maximum number of spare receive buffers that a thread keeps.
+/// Maximum number of unused receive buffers that a thread keeps.
 const MAX_SPARES: usize = 4;
-/// Maximum size in bytes of a message that is copied when it is separated from the bytes behind it.
-/// For a larger message, the bytes behind it are copied instead.
+/// Maximum size in bytes of a message that is copied to separate it from the bytes behind it. To
+/// separate a larger message, the bytes behind it are copied.
 const MAX_COPIED_MESSAGE: usize = 8 * 1024;
 
-/// The memory of one thread of a pool, which the thread uses again for each request.
+/// The memory of one thread of a pool. The thread uses it for one message after the other.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    /// The buffer into which the thread reads, except from a connection with an unfinished message:
-    /// this connection has its own buffer.
+    /// The buffer into which the thread reads from connections without an incomplete message. A
+    /// connection with an incomplete message has a buffer of its own.
     pub(crate) buffer: ReceiveBuffer,
-    /// True if the last task came from the ready list. Work that epoll reports is then next.
+    /// True if the thread has taken its last work from the ready list. It then takes an event of
+    /// epoll next.
     pub(crate) ran_listed_task: bool,
-    /// Header of the complete message at the front of the buffer, valid from
-    /// [`ReadResult::InPlace`] until the message is dispatched or detached. The header is not moved
-    /// out of this field: the move would have to wait until the processor has completed the stores
-    /// of the header.
+    /// The header of the complete message at the front of the buffer. Valid from
+    /// [`ReadResult::InPlace`] until the message is dispatched or detached. It stays in this field,
+    /// because reading a value just after a move stalls store forwarding (docs/performance.md).
     in_place_header: Header,
-    /// The connection whose readiness the thread handled last.
+    /// The connection whose event the thread handled last. The thread polls this connection.
     pub(super) last_reported: Option<(u32, u32)>,
     /// The thread's role in the lane's burst mode.
     pub(super) burst_role: BurstRole,
+    /// Unused receive buffers.
     spares: Vec<ReceiveBuffer>,
     pub(crate) memory: RequestMemory,
-    /// True in the lane's overload thread, which reads but runs no requests.
+    /// True for the overload thread of a lane, which reads requests and runs none.
     pub(super) is_overload_thread: bool,
+    /// The task of the message that the thread has read from a connection without a thread of its
+    /// own. The thread then keeps the connection's read lock.
+    #[cfg(feature = "core-pool")]
+    pub(super) claimed_task: Option<u64>,
 }
 
-/// The result of reading from a connection.
+/// The outcome of reading a message from a connection.
 #[derive(Debug)]
 pub(crate) enum ReadResult {
-    /// The message is in the worker's own buffer, which is the usual case. `more` is true if more
-    /// input may be there.
+    /// A complete message is in the buffer of the worker, which is the usual case. `more` is true
+    /// if more input may have arrived.
     InPlace { more: bool },
-    /// The message has memory of its own.
+    /// A complete message that is not in the buffer of the worker. `more` is true if more input may
+    /// have arrived.
     Message { message: Message, more: bool },
-    /// No complete message is there now.
+    /// No message is complete, and no more input is there, or the time for waiting has passed.
     Incomplete,
-    /// The peer has closed the connection, or the connection failed.
+    /// The peer has closed its sending direction, or the transport failed.
     EndOfStream,
-    /// Another thread has already found the end of the connection, or a fault.
+    /// An earlier read has found the end of the stream or a fault.
     AlreadyEnded,
-    /// The peer broke the protocol. The fields are the fault, and the last message to the peer.
+    /// The peer violated the protocol. The fields are the fault, and the last message to the peer.
     Fault(PeerFault, Vec<u8>),
 }
 
@@ -82,15 +88,17 @@ impl Worker {
             spares: Vec::new(),
             memory: RequestMemory::default(),
             is_overload_thread: false,
+            #[cfg(feature = "core-pool")]
+            claimed_task: None,
         }
     }
 
-    /// Creates the memory of an overload thread, which runs no requests.
+    /// Creates the worker of an overload thread.
     pub(super) fn for_overload_thread() -> Self {
         Worker { is_overload_thread: true, ..Self::new() }
     }
 
-    /// Reads the input that is there now, until one message is complete.
+    /// Reads input that has arrived, until one message is complete. Does not wait.
     #[inline(never)]
     pub(crate) fn read_now(
         &mut self,
@@ -101,9 +109,9 @@ impl Worker {
         self.read(reading, connection, context, Wait::Now)
     }
 
-    /// Reads until one message is complete, no more input is there, or the wait has ended. The
-    /// function is always inlined: after a switch of processes the kernel may have cleared the
-    /// processor's predicted return addresses, and then each return from a call is slow.
+    /// Reads until one message is complete. Waits for input if `wait` permits it. The function is
+    /// always inlined, because each return after the wait is slow: the kernel may overwrite the
+    /// processor's return stack buffer when it switches to another process.
     #[inline(always)]
     pub(crate) fn read(
         &mut self,
@@ -123,7 +131,7 @@ impl Worker {
             let wanted = if own && unread.is_empty() {
                 Header::LEN
             } else if own
-                && let Some(header) = Header::parse_whole(unread, MessageKind::Request, limits.max_message_size)
+                && let Some(header) = Header::parse_complete(unread, MessageKind::Request, limits.max_message_size)
                 && header.total_len() == unread.len()
             {
                 self.in_place_header = header;
@@ -163,8 +171,8 @@ impl Worker {
         }
     }
 
-    /// Takes the first complete message out of the buffer. If no message is complete, returns the
-    /// number of bytes that the first message still needs.
+    /// Takes the first message out of the buffer if it is complete. Otherwise returns the number of
+    /// bytes that the first message needs in total.
     #[inline(never)]
     fn frame(
         &mut self,
@@ -218,10 +226,11 @@ impl Worker {
         }
     }
 
-    /// Separates a message from the bytes that follow it in its buffer. A small message is copied
-    /// to the thread's own buffer, and the following bytes stay with the connection. A large
-    /// message keeps the buffer, and the following bytes are copied. Returns the end of the stream
-    /// if there is no memory for the copy.
+    /// Separates the message of `length` bytes at the front of its buffer from the bytes behind it
+    /// (`surplus`: there are such bytes). A small message is copied to the worker's buffer, and the
+    /// buffer with the bytes behind it becomes the connection's. A large message keeps the buffer,
+    /// and the bytes behind it are copied to a buffer of the connection. Returns
+    /// [`ReadResult::EndOfStream`] if no memory can be allocated for the copy.
     #[cold]
     fn split_off(
         &mut self,
@@ -260,7 +269,7 @@ impl Worker {
         }
     }
 
-    /// Ends reading from the connection for good.
+    /// Ends reading from the connection, so that later reads return [`ReadResult::AlreadyEnded`].
     #[cold]
     fn end_input(&mut self, reading: &mut ReadState) -> ReadResult {
         self.discard_input();
@@ -268,8 +277,8 @@ impl Worker {
         ReadResult::EndOfStream
     }
 
-    /// Suspends reading without a complete message. The connection keeps the bytes that have
-    /// arrived in a buffer of its own, which it does not need otherwise.
+    /// Suspends reading before a message is complete. The bytes that have arrived stay with the
+    /// connection, in a buffer of its own.
     #[cold]
     fn suspend(&mut self, reading: &mut ReadState, connection: &Connection) -> ReadResult {
         self.store_rest(reading);
@@ -277,6 +286,8 @@ impl Worker {
         ReadResult::Incomplete
     }
 
+    /// Makes the connection keep the unread bytes in a buffer of its own, or no buffer if there are
+    /// none.
     fn store_rest(&mut self, reading: &mut ReadState) {
         if reading.partial.as_ref().is_some_and(ReceiveBuffer::is_empty)
             && let Some(empty) = reading.partial.take()
@@ -289,14 +300,14 @@ impl Worker {
         }
     }
 
-    /// Discards the bytes that were read.
+    /// Discards the bytes in the worker's buffer.
     #[cold]
     fn discard_input(&mut self) {
         self.buffer.clear();
         self.trim_buffers();
     }
 
-    /// Releases buffer memory that a large message needed.
+    /// Frees memory of buffers that a large message has made large.
     #[inline]
     fn trim_buffers(&mut self) {
         if self.buffer.capacity().max(self.memory.reply.capacity()).max(self.memory.scratch.allocated())
@@ -319,10 +330,12 @@ impl Worker {
         }
     }
 
+    /// Returns an empty buffer.
     fn spare(&mut self) -> ReceiveBuffer {
         self.spares.pop().unwrap_or_default()
     }
 
+    /// Keeps an unused buffer for later, or drops it if there are enough or it is large.
     fn give_back(&mut self, mut buffer: ReceiveBuffer) {
         if self.spares.len() < MAX_SPARES && buffer.capacity() <= MAX_RETAINED_BYTES {
             buffer.clear();
@@ -330,16 +343,22 @@ impl Worker {
         }
     }
 
-    /// Returns true if the message [in place](ReadResult::InPlace) is a request whose client waits
-    /// for the reply. If another message is behind such a request, the client has several
-    /// outstanding requests.
+    /// Returns true if the message [in place](ReadResult::InPlace) is a request to which the client
+    /// expects a reply.
     #[cold]
     pub(crate) fn in_place_wants_reply(&self) -> bool {
         wants_reply(&self.in_place_header, &self.buffer.unread()[..self.in_place_header.total_len()])
     }
 
-    /// Gives the message [in place](ReadResult::InPlace) memory of its own, so that another thread
-    /// can run it.
+    /// Returns the header and the bytes of the message [in place](ReadResult::InPlace).
+    #[cfg(feature = "core-pool")]
+    #[inline]
+    pub(super) fn in_place(&self) -> (&Header, &[u8]) {
+        (&self.in_place_header, &self.buffer.unread()[..self.in_place_header.total_len()])
+    }
+
+    /// Takes the message [in place](ReadResult::InPlace) together with its buffer, so that another
+    /// thread can run it. The worker gets an empty buffer.
     pub(crate) fn detach(&mut self) -> Message {
         let spare = self.spare();
         Message::Buffered(
@@ -349,8 +368,8 @@ impl Worker {
         )
     }
 
-    /// Rejects a message with TRANSIENT 1 because the lane has no room for it (CORBA 3.0.3, section
-    /// 4.12.4).
+    /// Rejects a message with TRANSIENT 1, because the lane has no room for it (CORBA 3.0.3,
+    /// section 4.12.4).
     #[cold]
     pub(crate) fn reject_overloaded<H: RequestHandler>(
         &mut self,
@@ -362,8 +381,8 @@ impl Worker {
         handler.reject_overloaded(connection, header, octets, &mut self.memory);
     }
 
-    /// Handles the message [in place](ReadResult::InPlace). Returns false when the connection has
-    /// ended.
+    /// Passes the message [in place](ReadResult::InPlace) to the handler. Returns false if the
+    /// connection has ended.
     #[inline]
     pub(crate) fn dispatch_in_place<H: RequestHandler>(
         &mut self,
@@ -386,7 +405,8 @@ impl Worker {
         goes_on
     }
 
-    /// Handles a message, `waited` after it was read. Returns false when the connection has ended.
+    /// Passes a message to the handler. `waited` is the time since the message was read. Returns
+    /// false if the connection has ended.
     #[inline(never)]
     pub(crate) fn dispatch<H: RequestHandler>(
         &mut self,
@@ -419,7 +439,7 @@ impl Default for Worker {
     }
 }
 
-/// Returns the result for a complete message in the worker's own buffer with nothing behind it.
+/// Returns the result for a complete message in the worker's buffer with no bytes behind it.
 #[inline]
 fn in_place(reading: &ReadState, connection: &Connection) -> ReadResult {
     if connection.has_partial_message() {
@@ -428,8 +448,7 @@ fn in_place(reading: &ReadState, connection: &Connection) -> ReadResult {
     ReadResult::InPlace { more: !reading.is_drained }
 }
 
-/// Records the number of bytes of unfinished messages that stay with the connection, so that the
-/// stall detector finds a message that does not continue.
+/// Records the incomplete messages of the connection, for the stall detector and the memory budget.
 #[cold]
 fn record_progress(reading: &ReadState, connection: &Connection) {
     let framer = &reading.framer;
@@ -440,17 +459,19 @@ fn record_progress(reading: &ReadState, connection: &Connection) {
     }
 }
 
-/// Like [`record_progress`], for bytes that have arrived in `buffer`.
+/// Records the incomplete messages of the connection, of which `buffer` has the bytes that are not
+/// in fragments.
 #[cold]
 fn record_fragments(framer: &Framer, buffer: &ReceiveBuffer, connection: &Connection) {
     let unread = buffer.unread();
     let held = if unread.is_empty() { 0 } else { buffer.held().max(unread.len()) };
-    // A complete message waits for a thread, so the peer cannot have stalled.
+    // A complete message in the buffer waits for a thread, so its peer does not cause the delay.
     let arrived = if holds_message(unread) { 0 } else { unread.len() };
     connection.record_partial_messages(arrived, framer.oldest_partial(), held + framer.partial_bytes());
 }
 
-/// Returns true if `octets` begin with a complete message, or with bytes that cannot be a message.
+/// Returns true if `octets` begins with a complete message, or with bytes that cannot be a message
+/// header.
 fn holds_message(octets: &[u8]) -> bool {
     let header = octets.first_chunk().map(Header::parse);
     header.is_some_and(|header| header.map_or(true, |header| header.total_len() <= octets.len()))
@@ -467,7 +488,8 @@ mod tests {
     use crate::server::memory_budget::MemoryBudget;
     use crate::{Orb, clock};
 
-    /// Returns the header of a message that needs no action.
+    /// Returns the header of a CancelRequest with a body of `size` bytes, which the handler
+    /// ignores.
     fn header(size: usize) -> Header {
         Header {
             version: Version::GIOP_1_2,
@@ -478,14 +500,15 @@ mod tests {
         }
     }
 
+    /// Returns the capacity in bytes of the worker's largest buffer.
     fn held(worker: &Worker) -> usize {
         let memory = &worker.memory;
         let spares = worker.spares.iter().map(ReceiveBuffer::capacity).max().unwrap_or(0);
         worker.buffer.capacity().max(memory.reply.capacity()).max(memory.scratch.allocated()).max(spares)
     }
 
-    /// Fragments of an incomplete message are counted and checked for a stall, even if complete
-    /// messages arrive in between.
+    /// A complete message between the fragments of another message must not end the accounting of
+    /// these fragments: their memory and their stall time stay recorded.
     #[test]
     fn fragments_stay_counted_between_whole_messages() {
         let at = |seconds: u64| clock::set(Some(Monotonic::from_nanos(seconds * 1_000_000_000)));
@@ -499,7 +522,7 @@ mod tests {
             [&header.to_bytes(), body].concat()
         };
         let cancel = |id| message(MessageKind::CancelRequest, false, &[0, 0, 0, id]);
-        // A oneway for an object that does not exist.
+        // A oneway to an object that does not exist.
         let oneway = message(MessageKind::Request, false, &[[0, 0, 0, 9].as_slice(), &[0; 24]].concat());
         let mut read = |octets: &[u8]| {
             assert!(worker.buffer.append(octets));
@@ -538,8 +561,8 @@ mod tests {
         for kind in 0..3 {
             assert!(worker.buffer.append(&large));
             worker.memory.reply.reserve(4 * MAX_RETAINED_BYTES);
-            // Decoding numbers of the other byte order fills the scratch memory with the swapped
-            // numbers.
+            // Decoding a sequence of numbers in the foreign byte order fills the scratch memory
+            // with the converted numbers.
             let mut numbers = Decoder::new(&large, Endian::from_flag(Endian::NATIVE.to_flag() ^ 1))
                 .with_scratch(&worker.memory.scratch);
             numbers.read_slice::<u64>(large.len() / 8).unwrap();

@@ -1,7 +1,6 @@
-//! Pseudo-random numbers from a seed.
+//! A generator of pseudo-random numbers from a seed.
 
-/// The generator SplitMix64 (Steele, Lea and Flood 2014), which is small and sufficient for a
-/// simulation.
+/// The generator SplitMix64 (Steele, Lea and Flood 2014).
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 
@@ -10,6 +9,7 @@ impl Random {
         Random(seed)
     }
 
+    /// Returns the next number.
     pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -18,7 +18,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number from `low` to `high`, both included.
+    /// Returns a random number from `low` to `high`, including both.
     pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low + 1)
     }

@@ -1,4 +1,4 @@
-//! Simulated server processes: each has a lane, a POA and servants, but no threads.
+//! The simulated server processes. Each has a lane, a POA and a servant. Its threads are simulated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::poa::{
     IdAssignment, IdUniqueness, Lifespan, ObjectId, Poa, PoaPolicies, RequestProcessing, ServantActivator,
     ServantManager, ServantManagerError, ServantResult,
 };
-use crate::policy::{CallPolicies, PoolExhaustedAction};
+use crate::policy::{CallPolicies, ConnectionPoolExhaustedAction};
 use crate::servant::{Servant, ServerCall, Skeleton};
 use crate::server::config::{ConnectionLimits, Dispatch, PoolConfig};
 use crate::server::connection::{Connection, WaitingRequest};
@@ -29,17 +29,20 @@ use crate::server::message::Message;
 use crate::server::strategy::Lane;
 use crate::server::worker::Worker;
 
+/// Repository id of the servant's type.
 pub(super) const TYPE: &str = "IDL:simulation/Target:1.0";
-/// Time in nanoseconds that a graceful close gives a peer to close.
+/// Time in nanoseconds within which a graceful close must end.
 pub(super) const CLOSING_TIME: u64 = 20_000_000;
 
-/// Argument of a call that makes the servant run it. `REFUSE` makes the servant raise an exception
-/// without running it, `RUN_AND_FAIL` after running it.
+/// Argument of a call: the servant executes the call and returns a result.
 pub(super) const RUN: u32 = 0;
+/// Argument of a call: the servant raises an exception with COMPLETED_NO and does not execute the
+/// call.
 pub(super) const REFUSE: u32 = 1;
+/// Argument of a call: the servant executes the call and raises an exception with COMPLETED_MAYBE.
 pub(super) const RUN_AND_FAIL: u32 = 2;
 
-/// A count of the executions of each call.
+/// The number of executions of each call.
 #[derive(Clone, Debug)]
 pub(super) struct ExecutionLedger(Arc<Mutex<Vec<u32>>>);
 
@@ -48,10 +51,12 @@ impl ExecutionLedger {
         ExecutionLedger(Arc::new(Mutex::new("simulation ledger", LockScope::Orb, vec![0; calls])))
     }
 
+    /// Returns how many times a call was executed.
     pub(super) fn executions(&self, call: u64) -> u32 {
         self.0.lock().get(usize::try_from(call).unwrap_or(usize::MAX)).copied().unwrap_or(0)
     }
 
+    /// Counts an execution of a call.
     fn note(&self, call: u64) {
         if let Some(count) = self.0.lock().get_mut(usize::try_from(call).unwrap_or(usize::MAX)) {
             *count += 1;
@@ -59,7 +64,7 @@ impl ExecutionLedger {
     }
 }
 
-/// Makes an ORB with the settings of the simulation.
+/// Makes the ORB of a simulated process.
 pub(super) fn core(
     network: &SimulatedNetwork,
     publish: Vec<Endpoint>,
@@ -73,7 +78,7 @@ pub(super) fn core(
         max_connections_per_server: 2,
         oneway_batch: crate::OnewayBatch::default(),
         spin_policy: None,
-        on_pool_exhausted: PoolExhaustedAction::Wait,
+        on_connection_pool_exhausted: ConnectionPoolExhaustedAction::Wait,
         idle_connection_timeout: Duration::from_secs(60),
         drain_timeout: Duration::from_nanos(CLOSING_TIME),
         publish,
@@ -90,15 +95,17 @@ pub(super) fn core(
         .expect("an ORB")
 }
 
+/// Returns the address of a server.
 pub(super) fn address(server: usize) -> Endpoint {
     Endpoint::tcp(format!("server{server}"), port(server))
 }
 
+/// Returns the port of a server.
 pub(super) fn port(server: usize) -> u16 {
     1000 + u16::try_from(server).unwrap_or(0)
 }
 
-/// Makes a reference to the object with `key`. The reference has one profile for each server.
+/// Makes a reference to the object with the key `key`, with one profile for each server.
 pub(super) fn reference(key: &[u8], servers: &[usize]) -> Ior {
     let mut ior = Ior { type_id: TYPE.to_owned(), profiles: Vec::new() };
     for server in servers {
@@ -108,6 +115,7 @@ pub(super) fn reference(key: &[u8], servers: &[usize]) -> Ior {
     ior
 }
 
+/// Makes the lane of a server's run.
 pub(super) fn lane() -> Arc<Lane> {
     let config = PoolConfig::default()
         .dispatch(Dispatch::HalfSyncHalfAsync { threads: THREADS, max_queued: 12 })
@@ -117,28 +125,33 @@ pub(super) fn lane() -> Arc<Lane> {
     Lane::new(config, Vec::new(), Duration::from_nanos(CLOSING_TIME), None, None).expect("a lane")
 }
 
+/// Number of simulated threads that run requests in a server.
 const THREADS: usize = 2;
 
-/// One run of a server process.
+/// One run of a simulated server process, from its start to its end.
 pub(super) struct ServerRun<'l> {
     pub(super) server: usize,
+    /// Number of the run, which no other run has.
     pub(super) number: usize,
     pub(super) lane: &'l Arc<Lane>,
     pub(super) core: Arc<OrbCore>,
     pub(super) poa: Poa,
-    /// True once the process has crashed.
+    /// True after the process has crashed.
     pub(super) dead: bool,
-    /// Probability, in percent, that the server requires another addressing mode for a request.
+    /// Probability, in percent, that the server replies NEEDS_ADDRESSING_MODE to a request.
     peculiar: u64,
+    /// Maximum time in nanoseconds that a request takes.
     slowest: u64,
     worker: Worker,
+    /// The requests that the simulated threads run.
     threads: Vec<Option<RunningRequest<'l>>>,
+    /// Number of requests that have started.
     begun: usize,
 }
 
-/// A request that a thread works on.
+/// A request that a simulated thread runs.
 struct RunningRequest<'l> {
-    /// The started request, which keeps the connection in use as in a real thread.
+    /// The started request, whose guard keeps its connection open.
     started: StartedRequest<'l>,
     number: usize,
 }
@@ -175,7 +188,7 @@ impl<'l> ServerRun<'l> {
             id_assignment: IdAssignment::User,
             implicit_activation: crate::poa::ImplicitActivation::Explicit,
             request_processing: RequestProcessing::ServantManager,
-            ..PoaPolicies::ROOT
+            ..PoaPolicies::ROOT_POA
         };
         let poa = core.root_poa().create_poa("work", None, policies).expect("a POA");
         let servant = Servant::new(CountingServant(ledger.clone()));
@@ -198,17 +211,19 @@ impl<'l> ServerRun<'l> {
         }
     }
 
-    /// Returns the key of the object `id`. The key is the same in all servers.
+    /// Returns the key of the object `id`. All servers have equal keys.
     pub(super) fn key(&self, id: &str) -> Vec<u8> {
         let reference = self.poa.create_reference_with_id(&ObjectId::from(id), TYPE).expect("a reference");
         reference.ior().known_profiles().next().expect("a profile").object_key.to_vec()
     }
 
+    /// Accepts a link.
     pub(super) fn accept(&mut self, network: &SimulatedNetwork, link: usize) {
         self.lane.adopt(self.core.adapter(), network.stream(link, super::network::SERVER));
     }
 
-    /// Does all work that is possible at the present time.
+    /// Does all work of the lane that is possible at the present virtual time, and starts queued
+    /// requests on idle threads.
     pub(super) fn go_on(&mut self, network: &SimulatedNetwork) {
         if self.dead {
             return;
@@ -228,6 +243,7 @@ impl<'l> ServerRun<'l> {
         }
     }
 
+    /// Starts a request on the simulated thread `thread`, and schedules its end.
     fn begin(&mut self, network: &SimulatedNetwork, thread: usize, (waiting, message): (WaitingRequest, Message)) {
         let Some(started) = self.lane.begin_waiting_request(waiting, message) else { return };
         self.begun += 1;
@@ -238,8 +254,8 @@ impl<'l> ServerRun<'l> {
         state.after(time, AgendaEvent::Finish(self.number, thread, number));
     }
 
-    /// Finishes a request after the virtual time that its servant takes: the servant runs now, and
-    /// its reply is sent.
+    /// Finishes the request `number` of the simulated thread `thread`: runs its servant and sends
+    /// its reply. Called at the end of the virtual time that the request takes.
     pub(super) fn finish(&mut self, network: &SimulatedNetwork, thread: usize, number: usize) {
         if self.dead || self.threads[thread].as_ref().is_none_or(|running| running.number != number) {
             return;
@@ -264,14 +280,14 @@ impl<'l> ServerRun<'l> {
         self.threads.iter_mut().for_each(|thread| *thread = None);
     }
 
-    /// Returns true if a request runs, or if a connection waits for its peer to close.
+    /// Returns true if a request runs, or if a connection drains.
     pub(super) fn is_at_work(&self) -> bool {
         !self.dead && (self.threads.iter().any(Option::is_some) || self.lane.poll_all_draining(self.core.adapter()))
     }
 }
 
-/// Requires another addressing mode from the client, as a server that does not use object keys
-/// does. Returns false if the request already uses another mode.
+/// Replies NEEDS_ADDRESSING_MODE to a request of GIOP 1.2 whose target address is an object key.
+/// Returns false, and does nothing, for any other message and for a oneway.
 fn readdress(network: &SimulatedNetwork, connection: &Connection, message: &Message) -> bool {
     let (header, octets) = message.parts();
     if header.kind != MessageKind::Request || header.version != Version::GIOP_1_2 {
@@ -291,6 +307,7 @@ fn readdress(network: &SimulatedNetwork, connection: &Connection, message: &Mess
     true
 }
 
+/// A servant that counts the executions of each call.
 struct CountingServant(ExecutionLedger);
 
 impl Skeleton for CountingServant {
@@ -315,8 +332,9 @@ impl Skeleton for CountingServant {
     }
 }
 
-/// A servant activator that activates `c0`, and forwards requests for other objects to the next
-/// server: `c3` becomes `c2` of the next server, and `loop` stays `loop`.
+/// A servant activator that activates the object `c0`, and forwards requests for other objects to
+/// the next server: requests for `c3` to the object `c2` there, and requests for `loop` to the
+/// object `loop` there.
 struct ForwardingActivator {
     servant: Servant,
     next: usize,

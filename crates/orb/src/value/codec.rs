@@ -33,10 +33,10 @@ fn write_in_region(e: &mut Encoder<'_>, region: Option<Arc<ValueRegion>>, index:
     let region = region.ok_or(CdrError::BadValue)?;
     let object = region.get(index).ok_or(CdrError::BadValue)?;
     let info = object.info();
-    let ids = info.ids.get(..=info.truncatable).ok_or(CdrError::BadValue)?;
+    let ids = info.ids.get(..=info.truncatable_count).ok_or(CdrError::BadValue)?;
     let identity = (Arc::as_ptr(&region).addr(), index);
     let keep = || -> Arc<dyn Any + Send + Sync> { Arc::clone(&region) as _ };
-    let Some(written) = e.begin_value(identity, keep, ids, info.custom || info.truncatable > 0)? else {
+    let Some(written) = e.begin_value(identity, keep, ids, info.custom || info.truncatable_count > 0)? else {
         return Ok(());
     };
     #[cfg(feature = "any")]
@@ -68,9 +68,10 @@ fn read_in_region(
             match region_of(space)?.info(index) {
                 Some(info) if info.is_a(expected) => {}
                 Some(_) => return Err(CdrError::WrongValueType),
-                // The value was part of an `any` and was skipped as bytes, so it is read now.
+                // The decoder has skipped the value as a part of an `any`, so the value is read
+                // now.
                 None => {
-                    d.nested(|d| d.reread_value(index, position, |d| read_in_region(d, expected, own).map(drop)))?
+                    d.read_nested(|d| d.reread_value(index, position, |d| read_in_region(d, expected, own).map(drop)))?
                 }
             }
             index
@@ -109,7 +110,9 @@ fn region_of(space: &ValueReadState) -> Result<Arc<ValueRegion>, CdrError> {
     space.user_data(|| ValueRegion::open()).downcast().map_err(|_| CdrError::Unsupported)
 }
 
-/// Returns the factory of the first known type in the list, if its values have the wanted type.
+/// Returns the factory of the first type in `ids` that this process knows. Fails if values of this
+/// type are not values of the type `expected`. A value that is not chunked cannot be truncated, so
+/// only the first id counts.
 fn find_factory(
     d: &Decoder<'_>,
     ids: &RepositoryIds<'_>,
@@ -136,7 +139,7 @@ fn find_factory(
     Err(CdrError::NoValueFactory)
 }
 
-/// The functions that read messages with values.
+/// The functions of this module that the decoding and encoding of an `any` calls through pointers.
 #[cfg(feature = "any")]
 pub(crate) const FUNCTIONS: ValueFunctions =
     ValueFunctions { look_up_type: Some(known_type), convert_custom: Some(convert_custom) };
@@ -147,7 +150,7 @@ fn known_type(env: &(dyn Any + Sync), id: &[u8]) -> Option<crate::TypeCode> {
     factories_of(env)?.type_of(id)
 }
 
-/// Reads a custom value through its factory and writes it with its own code.
+/// Reads a custom value through its factory, and writes it with the program's code for the type.
 #[cfg(feature = "any")]
 fn convert_custom(d: &mut Decoder<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
     let value = read_value::<ValueBase>(d)?;
@@ -156,7 +159,7 @@ fn convert_custom(d: &mut Decoder<'_>, e: &mut Encoder<'_>) -> Result<(), CdrErr
 
 /// Returns the value factories of the ORB that received the message.
 fn factories<'m>(d: &Decoder<'m>) -> Option<&'m ValueFactories> {
-    factories_of(d.env()?)
+    factories_of(d.environment()?)
 }
 
 fn factories_of(env: &dyn Any) -> Option<&ValueFactories> {
@@ -209,7 +212,7 @@ mod tests {
         }
     }
 
-    /// Encodes a list of two `any` with one custom value, in the non-native byte order.
+    /// Encodes a list of two `any`s that share one custom value, in the non-native byte order.
     fn message() -> (Vec<u8>, Endian) {
         let foreign = if Endian::NATIVE == Endian::Big { Endian::Little } else { Endian::Big };
         let mut e = Encoder::new();
@@ -229,7 +232,7 @@ mod tests {
         let mut d = Decoder::new(&octets, foreign)
             .with_code_sets(CodeSets::UTF8_UTF16)
             .with_value_read_state(&space)
-            .with_env(env);
+            .with_environment(env);
         let list = Vec::<Any>::decode(&mut d).unwrap();
         assert_eq!((list.len(), d.remaining()), (2, 0));
         list
@@ -276,7 +279,7 @@ mod tests {
             }
             let (octets, space) = (e.to_vec(), orb.core().value_read_state());
             let d = Decoder::new(&octets, endian).with_code_sets(code_sets).with_version(version);
-            let mut d = d.with_value_read_state(&space).with_env(orb.core().client());
+            let mut d = d.with_value_read_state(&space).with_environment(orb.core().client());
             let [first, second, nested] = [(); 3].map(|()| Any::decode(&mut d).unwrap());
             for any in [first, second, nested.extract::<Any>().unwrap()] {
                 let stamp = any.extract::<Option<ValueRef<Stamp>>>().unwrap().unwrap();

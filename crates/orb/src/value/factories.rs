@@ -39,7 +39,7 @@ impl ValueFactory {
 /// operations. [`Orb::value_factories`](crate::Orb::value_factories) returns the table of an ORB.
 pub struct ValueFactories {
     known: RcuCell<HashMap<&'static str, ValueFactory>>,
-    /// TypeCodes of types without a factory.
+    /// TypeCodes of types that are registered without a factory.
     #[cfg(feature = "any")]
     types: RcuCell<HashMap<Box<str>, crate::TypeCode>>,
 }
@@ -84,8 +84,9 @@ impl ValueFactories {
         self.register_custom(move |d: &mut Decoder<'_>| T::decode_state(d).map(&factory));
     }
 
-    /// Registers `factory`, which reads the state of each received value of the type `T`. For a
-    /// custom value type whose implementation writes another state than the declared one.
+    /// Registers `factory`, which reads the state of each received value of the type `T`. The
+    /// method serves custom value types whose implementation writes another state than the declared
+    /// state.
     pub fn register_custom<T: ValueType>(
         &self,
         factory: impl Fn(&mut Decoder<'_>) -> Result<ValueImplementation<T>, CdrError> + Send + Sync + 'static,

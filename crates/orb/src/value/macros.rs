@@ -1,8 +1,9 @@
 //! Macros with the common parts of all generated value types.
 
 /// For generated code: implements a value type for the structure with its state. The repository ids
-/// have this order: the type's own id, the types to which it can be truncated, its other bases. The
-/// number after `truncatable to` is the number of types to which it can be truncated.
+/// have this order: first the id of the type, then the ids of the types to which it can be
+/// truncated, then the ids of its remaining bases. The number after `truncatable to` is the number
+/// of types to which it can be truncated.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! value_type {
@@ -12,7 +13,7 @@ macro_rules! value_type {
             const INFO: ::std::option::Option<&'static $crate::mapping::ValueInfo> =
                 ::std::option::Option::Some(&$crate::mapping::ValueInfo {
                     ids: &[$($id),+],
-                    truncatable: 0 $(+ $truncatable)?,
+                    truncatable_count: 0 $(+ $truncatable)?,
                     custom: false $(|| $custom)?,
                     type_code: $crate::value_type_code!($state),
                     decode: |d| ::std::result::Result::Ok(::std::boxed::Box::new(

@@ -71,9 +71,9 @@ pub struct ValueRef<T: ?Sized> {
 /// The link from a handle to the region of its value.
 #[derive(Clone)]
 pub(crate) enum RegionLink {
-    /// The link of a handle outside the region, which owns the region.
+    /// The link of a handle outside the region. The handle owns the region.
     Owner(Arc<ValueRegion>),
-    /// The link of a handle in the state of one of the region's values, which does not own the
+    /// The link of a handle in the state of one of the region's values. The handle does not own the
     /// region.
     Inside(Weak<ValueRegion>),
 }
@@ -113,8 +113,8 @@ impl<T: ?Sized> ValueRef<T> {
         self.region().and_then(|region| region.info(self.index))
     }
 
-    /// Returns the repository id of the value's own type; empty if the value's graph no longer
-    /// exists.
+    /// Returns the repository id of the value's type, which may inherit from `T`; empty if the
+    /// value's graph no longer exists.
     #[must_use]
     pub fn repository_id(&self) -> &'static str {
         self.info().map_or("", ValueInfo::repository_id)
@@ -147,9 +147,10 @@ impl<T: ?Sized> ValueRef<T> {
         ValueRef::from_parts(link, index)
     }
 
-    /// Returns the object that implements the value's operations: `circle.implementation::<dyn
-    /// Shape>()`. Returns `None` for a state without operations, which a received value is if no
-    /// factory with an implementation was registered.
+    /// Returns the object that implements the value's operations:
+    /// `circle.implementation::<dyn Shape>()`. Returns `None` for a state without operations. A
+    /// received value is such a state unless a factory that makes implementations is registered for
+    /// its type.
     #[must_use]
     pub fn implementation<I: ?Sized + 'static>(&self) -> Option<Arc<I>> {
         let mut slot: Option<Arc<I>> = None;
@@ -229,12 +230,14 @@ impl<T: fmt::Debug + 'static> fmt::Debug for ValueState<T> {
     }
 }
 
-/// Clones of a handle in the state of a value own the region.
+/// A clone of a handle in the state of a value owns the region, unless the region's values are
+/// still being created.
 impl<T: ?Sized> Clone for ValueRef<T> {
     fn clone(&self) -> Self {
         let link = match &self.link {
             RegionLink::Inside(region) => match region.upgrade() {
-                // While values are being created, references between them do not own the region.
+                // While the region's values are being created, the clone may become part of another
+                // value of the region, so it does not own the region.
                 Some(region) if !region.is_open() => RegionLink::Owner(region),
                 _ => RegionLink::Inside(Weak::clone(region)),
             },

@@ -17,7 +17,7 @@ pub enum ValueBase {}
 pub trait ValueKind: 'static {
     /// Repository id of the type.
     const REPOSITORY_ID: &'static str;
-    /// Description of this value type; `None` for an abstract type, which has no values of its own.
+    /// Description of this value type; `None` for an abstract type, which has no state.
     const INFO: Option<&'static ValueInfo>;
 }
 
@@ -55,11 +55,11 @@ impl<T: ?Sized> Inherits<ValueBase> for T {}
 /// The description of a concrete value type, in a `static` of generated code.
 #[derive(Debug)]
 pub struct ValueInfo {
-    /// Repository ids of the type and its bases. The type's own id is first, then the ids of the
-    /// types to which it can be truncated.
+    /// Repository ids of the type and its bases. The id of the type is first, then follow the ids
+    /// of the types to which it can be truncated.
     pub ids: &'static [&'static str],
     /// Number of types to which the type can be truncated.
-    pub truncatable: usize,
+    pub truncatable_count: usize,
     /// True for a custom value type: code of the program writes the state, which is encoded in
     /// chunks.
     pub custom: bool,

@@ -27,8 +27,8 @@ fn is_value(type_code: &TypeCode) -> bool {
 }
 
 /// Null is `None`. `Option<ValueRef<T>>` represents the type `T` and the types that inherit state
-/// from `T`. If `T` is abstract or [`ValueBase`], it represents every value type. An inserted value
-/// gets the TypeCode of its own type.
+/// from `T`. If `T` is abstract or [`ValueBase`], it represents every value type. An `any` into
+/// which a value is inserted gets the TypeCode of the value's type, which may inherit from `T`.
 impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
     fn type_code() -> TypeCode {
         T::value_type()
@@ -60,9 +60,9 @@ impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
 }
 
 /// Nil is `None`. An object is inserted with the TypeCode of the interface, a value with the
-/// TypeCode of its own type. An `any` to extract from may have the TypeCode of a value type, of an
-/// object (as JacORB inserts it) or of the interface. The TypeCode does not state that the object
-/// or value has the interface.
+/// TypeCode of the value's type. An object or value can be extracted from an `any` with the
+/// TypeCode of a value type, of an object (as JacORB inserts it) or of the interface. Extraction
+/// does not check that the object has the interface.
 impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract<R, I>> {
     fn type_code() -> TypeCode {
         I::value_type()

@@ -112,7 +112,7 @@ impl World {
         World { server, client: build(Orb::builder()), root }
     }
 
-    /// Returns the same reference in the client's ORB.
+    /// Returns the reference of the client's ORB to the same object.
     pub(crate) fn remote(&self, object: &ObjectRef) -> ObjectRef {
         self.client.string_to_object(&object.to_string()).unwrap().unwrap()
     }
@@ -163,7 +163,7 @@ pub(crate) const NO_ADAPTER: (Kind, u32) = (Kind::ObjectNotExist, 4);
 pub(crate) const UPCALL: (Kind, u32) = (Kind::BadInvOrder, 3);
 
 pub(crate) const RETAINING: PoaPolicies =
-    PoaPolicies { implicit_activation: ImplicitActivation::Explicit, ..PoaPolicies::ROOT };
+    PoaPolicies { implicit_activation: ImplicitActivation::Explicit, ..PoaPolicies::ROOT_POA };
 pub(crate) const USER: PoaPolicies = PoaPolicies { id_assignment: IdAssignment::User, ..RETAINING };
 pub(crate) const PERSISTENT: PoaPolicies = PoaPolicies { lifespan: Lifespan::Persistent, ..USER };
 pub(crate) const DEFAULT: PoaPolicies = PoaPolicies {

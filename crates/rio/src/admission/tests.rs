@@ -31,8 +31,8 @@ fn periodic(stream: u16, packets: u32, period: Nanos) -> StreamRequest {
     }
 }
 
-/// Checks that the number of packets offered by a refusal is admitted, and one more packet is
-/// refused.
+/// Fails unless the number of packets that the refusal offers would be admitted, and one more
+/// packet would be refused.
 fn assert_offer_is_tight(admission: &Admission, request: &StreamRequest, refusal: &StreamRefusal) {
     let offered = refusal.admissible_packets.expect("an offer");
     let with = |packets| admission.check(&request.with_packets(packets).unwrap());
@@ -204,7 +204,8 @@ prop_compose! {
 }
 
 proptest! {
-    /// Admitted guarantees hold, and every offer is the largest possible.
+    /// Fails if a deadline of an admitted stream is missed, or if an offer is not the largest
+    /// possible.
     #[test]
     fn promises_hold_and_offers_are_tight(requests in prop::collection::vec(any_request(), 1..20)) {
         let mut admission = Admission::new(resources());
@@ -222,7 +223,7 @@ proptest! {
         }
     }
 
-    /// A refused stream is also refused after more streams are admitted.
+    /// A stream that is refused must also be refused after more streams have been admitted.
     #[test]
     fn another_stream_never_makes_room(one in any_request(), other in any_request(), third in any_request()) {
         let mut few = Admission::new(resources());

@@ -6,7 +6,7 @@ use super::interpreter::{Interpreter, ProgramFault, ProgramTable};
 use super::{Route, Steering, StreamCounts, StreamDelivery, StreamId, assemble, symbol};
 use crate::frame::ConnectionKey;
 
-/// Steering tables twice: in the specification, and as maps of the program.
+/// The steering tables in two forms: in the specification, and as maps of the program.
 pub(crate) struct SteeringPair {
     oracle: Steering,
     program: Program,
@@ -68,7 +68,11 @@ impl SteeringPair {
                 Route::Thread { stream, processor }
             }
             _ => {
-                assert_eq!(action, u64::from(XdpAction::PASS.unsigned_abs()), "an action that the program never takes");
+                assert_eq!(
+                    action,
+                    u64::from(XdpAction::PASS.unsigned_abs()),
+                    "expected no other action of the program"
+                );
                 Route::Pass
             }
         }
@@ -113,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::scenario::Scenario;
-    use super::super::{Delivery, PortRule, TableSizes, Verdict};
+    use super::super::{Classification, Delivery, PortRule, TableSizes};
     use super::*;
 
     proptest! {
@@ -129,7 +133,7 @@ mod tests {
             pair.compare_counts();
         }
 
-        /// A frame without structure reaches no stream, unless it contains the key of a connection.
+        /// Fails if random bytes reach a stream, although the tables have no connection.
         #[test]
         fn random_bytes_reach_no_stream(frame in prop::collection::vec(any::<u8>(), 0..200), queue in 0_u32..3) {
             let mut oracle = Steering::new(TableSizes { streams: 2, queues: 2, max_connections: 1 });
@@ -141,8 +145,8 @@ mod tests {
         }
     }
 
-    /// Checks that the frames of the property test take different routes. If all took one route,
-    /// the property would prove nothing.
+    /// Fails unless the frames of the property test take all kinds of routes. If all frames took
+    /// one route, the property would prove nothing.
     #[test]
     fn scenarios_reach_every_kind_of_route() {
         let mut seen = BTreeSet::new();
@@ -157,10 +161,10 @@ mod tests {
             let mut pair = SteeringPair::new(scenario.steering);
             for arrival in &scenario.arrivals {
                 let verdict = match pair.oracle.classify(&arrival.frame) {
-                    Verdict::Pass => "pass",
-                    Verdict::BestEffort => "best effort",
-                    Verdict::Port(_) => "port",
-                    Verdict::Connection(_) => "connection",
+                    Classification::Pass => "pass",
+                    Classification::BestEffort => "best effort",
+                    Classification::Port(_) => "port",
+                    Classification::Connection(_) => "connection",
                 };
                 let route = match pair.steer(&arrival.frame, arrival.queue, arrival.now) {
                     Route::Pass => "context",

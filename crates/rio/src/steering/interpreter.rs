@@ -93,7 +93,8 @@ impl<'r> Interpreter<'r> {
         Err(fault("does not end"))
     }
 
-    /// Executes one instruction. Returns the distance of the jump, or 0.
+    /// Executes one instruction. Returns the distance of the jump in
+    /// instructions; 0 if the instruction does not jump.
     fn step(&mut self, place: usize, instruction: Instruction) -> Result<i16, ProgramFault> {
         let Instruction { opcode: code, destination, offset, .. } = instruction;
         match code & opcode::CLASS_MASK {

@@ -66,8 +66,8 @@ impl From<AssembleError> for SteeringError {
     }
 }
 
-/// The loaded steering program, with its tables. The kernel releases them when the value is dropped
-/// and no interface has the program.
+/// The loaded steering program, with its tables. The kernel releases them when this value has been
+/// dropped and no interface has the program any more.
 #[derive(Debug)]
 pub struct KernelSteering {
     table_sizes: TableSizes,
@@ -85,8 +85,8 @@ pub struct KernelSteering {
 }
 
 impl KernelSteering {
-    /// Creates empty tables and loads the program. The program runs once a link attaches it to an
-    /// interface.
+    /// Creates empty tables and loads the program. The program runs when a link has attached it to
+    /// an interface.
     ///
     /// # Errors
     /// [`SteeringError::Map`] or [`SteeringError::Program`] if the kernel refuses one of them.
@@ -227,7 +227,8 @@ impl KernelSteering {
         Ok(StreamCounts { in_context: field(0), queued: field(1), missed: field(2) })
     }
 
-    /// Returns the number of frames whose kind belongs to the receive context, such as ARP.
+    /// Returns the number of frames that the program has passed to the receive context because of
+    /// their kind, such as ARP frames.
     ///
     /// # Errors
     /// [`SteeringError`] if the kernel refuses the look-up.
@@ -260,7 +261,7 @@ fn thread_maps(streams: u32) -> io::Result<(Map, Vec<Map>)> {
 mod tests {
     use std::num::NonZeroU32;
 
-    use corelane_sys::bpf::{TestRun, XdpAction, refusal};
+    use corelane_sys::bpf::{TestRun, XdpAction, unavailable_reason};
     use proptest::prelude::*;
     use proptest::test_runner::TestRunner;
 
@@ -273,7 +274,7 @@ mod tests {
 
     /// Prints the reason and returns true if the kernel does not permit the test.
     fn is_refused() -> bool {
-        let refusal = refusal();
+        let refusal = unavailable_reason();
         refusal.iter().for_each(|refusal| println!("not run: {refusal}"));
         refusal.is_some()
     }

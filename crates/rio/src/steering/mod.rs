@@ -16,8 +16,8 @@
 //!           pass: the kernel continues in the receive context                  └ none ─► pass
 //! ```
 //!
-//! Stream 0 is best effort. A frame whose stream has no ring or thread on its receive queue counts
-//! as `missed` and goes to best effort: it is late but not lost.
+//! Stream 0 is best effort. If the stream of a frame has no ring or thread on the frame's receive
+//! queue, the frame counts as `missed` and goes to best effort: it is late but not lost.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod check;
@@ -36,9 +36,9 @@ use corelane_sys::bpf::MapSymbol;
 pub use crate::rate::PacketRate;
 pub use kernel::{KernelSteering, SteeringError};
 pub use program::assemble;
-pub use tables::{Route, Steering, Verdict};
+pub use tables::{Classification, Route, Steering};
 
-/// Number of a stream: the packets of one lane, or of one private connection.
+/// Number of a stream. The packets of one lane, or of one private connection, are a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u16);
 
@@ -88,7 +88,7 @@ pub enum PortRule {
 impl PortRule {
     const ACCEPTED: u32 = u32::MAX;
 
-    /// Returns the rule's value in the kernel's table; 0 stands for no rule.
+    /// Returns the rule's value in the kernel's table; 0 means no rule.
     fn encode(rule: Option<Self>) -> u32 {
         match rule {
             None => 0,
@@ -105,9 +105,10 @@ pub enum Delivery {
     /// context.
     #[default]
     Off,
-    /// The AF_XDP ring of the stream's slot.
+    /// The AF_XDP ring in the slot of the stream and receive queue.
     Ring,
-    /// The queue of a kernel thread (CPUMAP), on the processor of the stream's slot.
+    /// The queue of a kernel thread (CPUMAP), on the processor that is set for the slot of the
+    /// stream and receive queue.
     Thread,
 }
 
@@ -126,7 +127,7 @@ impl StreamDelivery {
     const SIZE: usize = 24;
 
     /// Returns the entry in the kernel's table: delivery (4 bytes), zeros (4), interval (8),
-    /// tolerance (8). Interval 0 stands for no cap.
+    /// tolerance (8). Interval 0 means no cap.
     fn encode(&self) -> [u8; Self::SIZE] {
         let delivery = match self.delivery {
             Delivery::Off => 0_u32,
@@ -142,15 +143,17 @@ impl StreamDelivery {
     }
 }
 
-/// Numbers of frames of one stream since the program was loaded.
+/// Number of frames of one stream since the program was loaded, by the way in which they were
+/// handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounts {
     /// Frames that the receive context processed under the stream's cap.
     pub in_context: u64,
-    /// Frames put into a ring or into the queue of a kernel thread. A full queue may still drop
-    /// them.
+    /// Frames put into a ring or into the queue of a kernel thread, including frames that a full
+    /// queue then dropped.
     pub queued: u64,
-    /// Frames for whose receive queue the stream had no ring or thread.
+    /// Frames that went to best effort, because the stream had no ring or thread for their receive
+    /// queue.
     pub missed: u64,
 }
 
@@ -166,7 +169,7 @@ pub enum TableError {
     NoSuchStream(StreamId),
     /// The tables do not have the receive queue.
     NoSuchQueue(u32),
-    /// The connection table is full. Holds its maximum number of connections.
+    /// The connection table is full. The value is its maximum number of connections.
     TooManyConnections(u32),
 }
 
@@ -175,7 +178,7 @@ impl fmt::Display for TableError {
         match self {
             Self::NoSuchStream(stream) => write!(f, "stream {} is not in the steering tables", stream.0),
             Self::NoSuchQueue(queue) => write!(f, "receive queue {queue} is not in the steering tables"),
-            Self::TooManyConnections(most) => write!(f, "the steering tables hold {most} connections at most"),
+            Self::TooManyConnections(most) => write!(f, "the steering tables have room for {most} connections"),
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::frame::{
     NEIGHBOUR_DISCOVERY, ON_LINK_HOP_LIMIT, TCP_HEADER_BYTES, VLAN_TAG_BYTES, ether_type, protocol,
 };
 
-/// Values of delivery in the stream table; 0 stands for off.
+/// Values of the field `delivery` in the stream table. The value 0 means [`Delivery::Off`](super::Delivery::Off).
 pub(super) const RING: u32 = 1;
 pub(super) const THREAD: u32 = 2;
 
@@ -121,8 +121,8 @@ impl ProgramWriter {
         self.asm.set(R0, XdpAction::PASS).exit();
     }
 
-    /// Parses the Ethernet header. Leaves the frame's address past its tags in R7 and the Ethernet
-    /// type in R9.
+    /// Parses the Ethernet header. Leaves the frame's address, moved past the VLAN tags, in R7 and the
+    /// Ethernet type in R9.
     fn ethernet(&mut self) {
         let pass = self.labels.pass;
         self.asm.set(R6, R1).call(Helper::XdpFrameLength).set(R5, R0);

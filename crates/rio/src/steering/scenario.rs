@@ -13,7 +13,7 @@ use crate::frame::{ConnectionKey, build};
 const MAX_FRAMES: usize = 16;
 /// Maximum number of connections in the tables of one scenario.
 const MAX_CONNECTIONS: u32 = 6;
-/// Port of the server, and port of the client.
+/// Port of the server (first) and port of the client (second).
 const PORTS: [u16; 2] = [2809, 40001];
 
 /// A frame, with its receive queue and its time of arrival.

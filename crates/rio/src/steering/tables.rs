@@ -9,7 +9,7 @@ use crate::frame::{ConnectionKey, ParsedFrame, parse};
 
 /// The stream of a frame, with the table that determined it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Classification {
     /// The kernel handles the frame in the receive context.
     Pass,
     /// No stream owns the frame.
@@ -20,7 +20,7 @@ pub enum Verdict {
     Connection(StreamId),
 }
 
-impl Verdict {
+impl Classification {
     /// Returns the stream; `None` for a frame that passes.
     #[must_use]
     pub fn stream(self) -> Option<StreamId> {
@@ -140,7 +140,7 @@ impl Steering {
         Ok(())
     }
 
-    /// Sets if a slot has an AF_XDP socket.
+    /// Sets whether a slot has an AF_XDP socket.
     ///
     /// # Errors
     /// [`TableError::NoSuchStream`] or [`TableError::NoSuchQueue`].
@@ -154,7 +154,8 @@ impl Steering {
         Ok(())
     }
 
-    /// Sets the processor of a slot's kernel thread, and if that thread exists.
+    /// Sets the processor of a slot's kernel thread, and whether the stream has a kernel thread on
+    /// this processor.
     ///
     /// # Errors
     /// [`TableError::NoSuchStream`] or [`TableError::NoSuchQueue`].
@@ -180,18 +181,19 @@ impl Steering {
 
     /// Determines the stream of a frame.
     #[must_use]
-    pub fn classify(&self, frame: &[u8]) -> Verdict {
+    pub fn classify(&self, frame: &[u8]) -> Classification {
         let key = match parse(frame) {
-            ParsedFrame::Pass => return Verdict::Pass,
-            ParsedFrame::BestEffort => return Verdict::BestEffort,
+            ParsedFrame::Pass => return Classification::Pass,
+            ParsedFrame::BestEffort => return Classification::BestEffort,
             ParsedFrame::Tcp(key) => key,
         };
         match self.ports.get(&key.local_port()) {
-            None => Verdict::BestEffort,
-            Some(PortRule::ClientPort(stream)) => Verdict::Port(*stream),
-            Some(PortRule::ServerPort) => {
-                self.connections.get(&key).map_or(Verdict::BestEffort, |stream| Verdict::Connection(*stream))
-            }
+            None => Classification::BestEffort,
+            Some(PortRule::ClientPort(stream)) => Classification::Port(*stream),
+            Some(PortRule::ServerPort) => self
+                .connections
+                .get(&key)
+                .map_or(Classification::BestEffort, |stream| Classification::Connection(*stream)),
         }
     }
 
@@ -216,7 +218,7 @@ impl Steering {
         self.counts.get(usize::from(stream.0)).copied().unwrap_or_default()
     }
 
-    /// Returns the number of frames whose verdict was [`Verdict::Pass`].
+    /// Returns the number of frames whose verdict was [`Classification::Pass`].
     #[must_use]
     pub fn passed_frames(&self) -> u64 {
         self.passed
@@ -261,7 +263,7 @@ impl Steering {
         self.table_sizes.slot(stream, queue).ok_or(error)
     }
 
-    /// Returns the tables, from which tests build the interpreter's maps.
+    /// Returns the tables. Tests build the interpreter's maps from them.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn parts(&self) -> Parts<'_> {
         Parts {
@@ -314,13 +316,21 @@ mod tests {
         let (key, frame) = (ConnectionKey::new(remote, local).unwrap(), build::tcp(remote, local, 0, 1));
         let mut steering = steering();
         steering.add_connection(key, PRIVATE).unwrap();
-        assert_eq!(steering.classify(&frame), Verdict::BestEffort, "the port has no rule");
+        assert_eq!(
+            steering.classify(&frame),
+            Classification::BestEffort,
+            "expected best effort, because the port has no rule"
+        );
         steering.set_port(2809, Some(PortRule::ServerPort)).unwrap();
-        assert_eq!(steering.classify(&frame), Verdict::Connection(PRIVATE));
+        assert_eq!(steering.classify(&frame), Classification::Connection(PRIVATE));
         assert!(steering.remove_connection(&key));
-        assert_eq!(steering.classify(&frame), Verdict::BestEffort, "no connection");
+        assert_eq!(
+            steering.classify(&frame),
+            Classification::BestEffort,
+            "expected best effort, because the connection was removed"
+        );
         steering.set_port(2809, Some(PortRule::ClientPort(LANE))).unwrap();
-        assert_eq!(steering.classify(&frame), Verdict::Port(LANE));
+        assert_eq!(steering.classify(&frame), Classification::Port(LANE));
     }
 
     #[test]
@@ -369,6 +379,10 @@ mod tests {
         steering.add_connection(key(1), LANE).unwrap();
         steering.add_connection(key(2), LANE).unwrap();
         assert_eq!(steering.add_connection(key(3), LANE), Err(TableError::TooManyConnections(2)));
-        assert_eq!(steering.add_connection(key(2), PRIVATE), Ok(()), "a connection that is there may move");
+        assert_eq!(
+            steering.add_connection(key(2), PRIVATE),
+            Ok(()),
+            "expected that a connection in the table can move"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Other allocators and global scheduling, for comparisons only. [`admit`](super::admit) accepts
-//! more tasks.
+//! Simple allocators, and tests of global scheduling, for comparison with [`admit`](super::admit),
+//! which accepts more tasks.
 
 use super::DEFAULT_MAX_LEVELS;
 use super::load::{Charged, CoreLoad, Discipline};
@@ -42,7 +42,7 @@ fn fit(
 /// Returns true if the tasks pass a density bound for global earliest deadline first (Goossens,
 /// Funk and Baruah 2003).
 ///
-/// The sum of the densities must be at most m - (m - 1) times the largest density.
+/// On m cores the sum of the densities must be at most m - (m - 1) times the largest density.
 #[must_use]
 pub fn passes_global_edf_density(timings: &[Timing], cores: u32) -> bool {
     let densities: Vec<Utilization> = timings.iter().map(density).collect();
@@ -60,7 +60,8 @@ pub fn passes_global_edf_density(timings: &[Timing], cores: u32) -> bool {
 pub fn passes_global_edf_interference(timings: &[Timing], cores: u32) -> bool {
     timings.iter().enumerate().all(|(place, task)| {
         let Some(slack) = task.deadline.checked_sub(task.execution) else { return false };
-        // With more interference, too little time is left before the deadline.
+        // Interference above the slack makes the task late, so each other task counts for at most
+        // `slack` + 1.
         let most = u128::from(slack) + 1;
         let others = timings.iter().enumerate().filter(|(other, _)| *other != place);
         let sum: u128 = others.map(|(_, other)| u128::from(work_before(other, task.deadline)).min(most)).sum();
@@ -77,9 +78,9 @@ fn work_before(task: &Timing, interval: u64) -> u64 {
     whole.saturating_mul(task.execution).saturating_add(carried)
 }
 
-/// Returns true if the tasks pass a bound for global rate-monotonic scheduling: U <= m / 2 (1 -
-/// U_max) + U_max (Bertogna, Cirinei and Lipari 2005). Returns false if a deadline is below its
-/// period.
+/// Returns true if the tasks pass a bound for global rate-monotonic scheduling (Bertogna, Cirinei
+/// and Lipari 2005). On m cores the total utilization must be at most m / 2 (1 - U_max) + U_max, with
+/// the largest utilization U_max. Returns false if a deadline is below its period.
 #[must_use]
 pub fn passes_global_rate_monotonic(timings: &[Timing], cores: u32) -> bool {
     let shares: Vec<Utilization> = timings.iter().map(Timing::utilization).collect();
@@ -91,8 +92,8 @@ pub fn passes_global_rate_monotonic(timings: &[Timing], cores: u32) -> bool {
         && timings.iter().all(|task| task.deadline >= task.period && is_undelayed(task))
 }
 
-/// Returns true if neither jitter nor blocking delays the task. The tests of this module do not
-/// model them.
+/// Returns true if neither jitter nor blocking delays the task. The tests of global scheduling in
+/// this module model neither of them.
 fn is_undelayed(task: &Timing) -> bool {
     task.jitter == 0 && task.blocking == 0
 }
@@ -131,13 +132,13 @@ mod tests {
         let light = [Timing::new(30, 100); 4];
         assert!(passes_global_edf_density(&light, 2));
         assert!(passes_global_edf_interference(&light, 2));
-        assert!(!passes_global_rate_monotonic(&light, 2), "1.2 is above 1.0");
+        assert!(!passes_global_rate_monotonic(&light, 2), "expected a failure: 1.2 is above 1.0");
         assert!(passes_global_rate_monotonic(&light[..3], 2));
     }
 
     #[test]
     fn jobs_that_end_with_the_interval_count_completely() {
-        // Two jobs of the second task lie within the 16 units of the first task.
+        // Two jobs of the task lie within an interval of 16 units.
         assert_eq!(work_before(&Timing::new(3, 10).with_deadline(5), 16), 6);
         assert_eq!(work_before(&Timing::new(3, 10).with_deadline(5), 4), 3);
         assert_eq!(work_before(&Timing::new(3, 10).with_deadline(5), 12), 5);

@@ -1,4 +1,4 @@
-//! The tasks of one core, and the test if the core has room for another task.
+//! The tasks of one core, and the test whether the core has room for another task.
 
 use crate::analysis::priorities::{audsley_order_below, deadline_key, shared_levels};
 use crate::analysis::response_time::{follow, response_time};
@@ -39,7 +39,8 @@ impl Charged {
     pub(super) fn new(timing: Timing) -> Self {
         let (floor, ceiling) = (timing.utilization_floor(), timing.utilization());
         let one = u128::from(Utilization::ONE.0);
-        // A task without jitter has not released its next job when a lower job completes.
+        // The next job of a task without jitter has not arrived when a job of lower priority
+        // completes.
         let counted = if timing.jitter == 0 { one.saturating_sub(u128::from(floor.0)) } else { one };
         // Each product fits into 128 bits; their sum need not.
         let weight =
@@ -86,16 +87,16 @@ pub(super) struct CoreLoad {
     discipline: Discipline,
     capacity: Utilization,
     max_levels: u32,
-    /// Work that the core does before every task: the manager, connection threads, lanes with a
-    /// higher priority.
+    /// Work with a priority above all tasks: the manager, connection threads, lanes with a higher
+    /// priority.
     interference: Vec<Charged>,
-    /// The timings of the interference, then those of the tasks.
+    /// The timings of the interference, followed by the timings of the tasks.
     timings: Vec<Timing>,
     /// The tasks with their charged timings, in deadline-monotonic order.
     tasks: Vec<(Task, Charged)>,
     /// For each task, a lower bound of its first completion in deadline-monotonic order.
     completions: Vec<Nanos>,
-    /// Number of leading tasks that are known to meet their deadlines in this order.
+    /// Number of leading tasks that are known to meet their deadlines in deadline-monotonic order.
     verified: usize,
     /// The sum of the utilizations, each rounded down.
     share: Utilization,
@@ -126,14 +127,14 @@ impl CoreLoad {
 
     /// Returns the share of the core that is free for further tasks.
     pub(super) fn room(&self) -> Utilization {
-        self.capacity.minus(self.share)
+        self.capacity.saturating_sub(self.share)
     }
 
     pub(super) fn tasks(&self) -> &[(Task, Charged)] {
         &self.tasks
     }
 
-    /// Returns true if the core does other work than its tasks.
+    /// Returns true if the core has work with a priority above all tasks.
     pub(super) fn has_interference(&self) -> bool {
         !self.interference.is_empty()
     }
@@ -158,7 +159,7 @@ impl CoreLoad {
             *completion = completion.saturating_add(charged.timing.execution);
         }
         self.verified = self.verified.min(place);
-        self.share = self.share.plus(charged.floor);
+        self.share = self.share.saturating_add(charged.floor);
     }
 
     /// Removes the task at index `place`, which must exist.
@@ -168,7 +169,7 @@ impl CoreLoad {
         self.completions.remove(place);
         self.completions[place..].fill(0);
         self.verified -= usize::from(place < self.verified);
-        self.share = self.share.minus(removed.1.floor);
+        self.share = self.share.saturating_sub(removed.1.floor);
         removed
     }
 
@@ -178,7 +179,7 @@ impl CoreLoad {
     }
 
     /// Repeats the analysis of the tasks that are not known to meet their deadlines. Later tests
-    /// start from the results.
+    /// start from the stored results.
     pub(super) fn refresh(&mut self, steps: &mut StepBudget) {
         if self.discipline != Discipline::FixedPriority {
             return;
@@ -197,18 +198,18 @@ impl CoreLoad {
         }
     }
 
-    /// Returns true if the core's own tasks and `added` meet all deadlines.
+    /// Returns true if the core's tasks and `added` together meet all deadlines.
     pub(super) fn fits_with(&self, added: &Charged, steps: &mut StepBudget) -> bool {
         self.holds(Some(added), steps)
     }
 
-    /// Returns true if all deadlines of the core's own tasks hold.
+    /// Returns true if the core's tasks meet all deadlines.
     pub(super) fn fits(&self, steps: &mut StepBudget) -> bool {
         self.holds(None, steps)
     }
 
     fn holds(&self, added: Option<&Charged>, steps: &mut StepBudget) -> bool {
-        let share = added.map_or(self.share, |added| self.share.plus(added.floor));
+        let share = added.map_or(self.share, |added| self.share.saturating_add(added.floor));
         if share > self.capacity || !steps.take(self.tasks.len()) {
             return false;
         }
@@ -226,8 +227,9 @@ impl CoreLoad {
         }
     }
 
-    /// Applies the hyperbolic bound, then Bini's bound, then exact response times from earlier
-    /// results. If all fail, searches for another order or for shared levels.
+    /// If there are more tasks than levels, searches for shared levels. Otherwise applies the
+    /// hyperbolic bound, then Bini's bound, then exact response times that start from stored
+    /// results. If all of them fail, searches for another order.
     fn fixed_priorities_hold(&self, added: Option<&Charged>, steps: &mut StepBudget) -> bool {
         if !self.has_levels(added) {
             return shared_levels(self.above(), &self.timings_with(added), steps)
@@ -301,9 +303,8 @@ impl CoreLoad {
     /// Returns the priority level of each task (0 is the most urgent), with its worst-case response
     /// time at this level.
     ///
-    /// If the deadlines hold at no priorities, the order is deadline-monotonic, and tasks beyond
-    /// the last level share it. Under earliest deadline first there is one level, and no response
-    /// time.
+    /// If no priorities meet all deadlines, the order is deadline-monotonic, and tasks beyond the
+    /// last level share it. Under earliest deadline first there is one level, and no response time.
     pub(super) fn assigned(&self) -> Vec<Assigned> {
         let timings = self.timings_with(None);
         let steps = &mut StepBudget::default();
@@ -365,7 +366,7 @@ impl CoreLoad {
     }
 }
 
-/// Returns true if another order may succeed where the deadline-monotonic order fails.
+/// Returns true if another order may succeed after the deadline-monotonic order has failed.
 fn needs_search(timings: &[Timing]) -> bool {
     let blocking = timings.first().map_or(0, |timing| timing.blocking);
     timings.iter().any(|timing| timing.deadline > timing.period || timing.blocking != blocking)
@@ -379,8 +380,8 @@ fn have_longer_periods(tasks: &[Timing], interference: &[Timing]) -> bool {
     tasks.iter().all(|task| task.period >= longest)
 }
 
-/// Returns true if a task meets its deadline below `timings` and one more task. Applies Bini's
-/// bound first, then the exact test.
+/// Returns true if `task` meets its deadline at a priority below `timings` and `more`. Applies
+/// Bini's bound first, then the exact test.
 fn meets(
     task: &Timing,
     above: &Above,
@@ -467,7 +468,7 @@ mod tests {
     #[test]
     fn interference_comes_before_every_task_in_each_discipline() {
         for discipline in [Discipline::FixedPriority, Discipline::EarliestDeadlineFirst] {
-            // Two interfering tasks, which have no deadlines that they could make each other miss.
+            // Two interfering tasks, which have no deadlines of their own that they could miss.
             let manager = Timing::new(MS, 100 * MS);
             let mut load = empty(discipline, &[manager, manager]);
             load.insert(task(1, 8, 10), Charged::new(task(1, 8, 10).timing));
@@ -541,7 +542,7 @@ mod tests {
         load.remove_task(TaskId(5)).expect("the task is in the load");
         assert_eq!(load.verified, 4);
         assert!(fits(&load));
-        // Earlier results give no help: the budget must cover the whole test.
+        // The test must not use stored results, so one step does not suffice.
         assert!(!load.fits_with(&Charged::new(Timing::new(8 * MS, 40 * MS)), &mut StepBudget::new(1)));
     }
 }

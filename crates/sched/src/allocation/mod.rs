@@ -1,11 +1,12 @@
 //! Allocation of tasks to cores, and admission of further tasks.
 //!
 //! [`admit`] looks for a core on which the new task fits without a missed deadline. If there is
-//! none, it looks for moves of other tasks that make room. It begins with the cheapest
-//! [`AllocationStep`].
+//! none, it looks for moves of other tasks that make room. It tries the [`AllocationStep`]s in the
+//! order of their cost.
 //!
-//! Invariant: after a plan is carried out, all deadlines hold on every core, by the test of its
-//! discipline. Pinned tasks never move. [`Machine::max_steps`] bounds the work of a decision.
+//! Invariant: after a plan has been applied, every core passes the schedulability test of the
+//! machine's discipline. Pinned tasks never move. [`Machine::max_steps`] limits the work of a
+//! decision.
 
 mod load;
 mod search;
@@ -27,10 +28,11 @@ use search::Search;
 /// each core for ordinary threads.
 pub const DEFAULT_CAPACITY: Utilization = Utilization(950_000_000);
 
-/// Default maximum number of steps in one search for moves.
+/// Default maximum number of analysis steps ([`StepBudget`]) in one search for moves.
 pub const DEFAULT_MAX_STEPS: u32 = 1 << 22;
 
-/// Maximum number of steps in a search for moves that must end within some 200 us.
+/// Maximum number of analysis steps ([`StepBudget`]) in a search for moves that must end within
+/// some 200 us.
 pub const MAX_INLINE_STEPS: u32 = 1 << 15;
 
 /// Default number of native priority levels for the tasks of one core.
@@ -46,8 +48,8 @@ pub struct Core {
     pub id: CoreId,
     /// The share of the core that tasks may use.
     pub capacity: Utilization,
-    /// Work that the core does before every task: the manager, connection threads, real-time
-    /// threads of other processes.
+    /// Work with a priority above all tasks: the manager, connection threads, real-time threads of
+    /// other processes.
     pub interference: Vec<Timing>,
     /// The number of the core's cluster. Tasks move only within a cluster, for example between
     /// cores that share a cache.
@@ -55,7 +57,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// Creates a core with the default capacity, in cluster 0, without other work.
+    /// Creates a core with the default capacity, in cluster 0, without interference.
     #[must_use]
     pub fn new(id: CoreId) -> Self {
         Self { id, capacity: DEFAULT_CAPACITY, interference: Vec::new(), cluster: 0 }
@@ -78,7 +80,7 @@ pub struct Overheads {
 }
 
 impl Overheads {
-    /// Returns the timing that the analysis uses instead of the declared timing.
+    /// Returns the timing for the analysis: the declared timing with the overheads added.
     #[must_use]
     pub fn charge(&self, timing: &Timing) -> Timing {
         let per_job = self.context_switch.saturating_mul(2).saturating_add(self.hand_off);
@@ -86,7 +88,7 @@ impl Overheads {
             execution: timing.execution.saturating_add(per_job),
             jitter: timing.jitter.saturating_add(self.release_jitter),
             blocking: timing.blocking.saturating_add(self.blocking),
-            // A late job comes closer to a later job that is not late.
+            // A late job comes closer to the next job if that job is not late.
             min_distance: timing.min_distance.saturating_sub(self.release_jitter),
             ..*timing
         }
@@ -102,11 +104,11 @@ pub struct Machine {
     pub discipline: Discipline,
     /// The costs of each job beyond its execution time.
     pub overheads: Overheads,
-    /// Number of priority levels for the tasks of one core. If more tasks run there, some share a
-    /// level.
+    /// Number of priority levels for the tasks of one core. If the core has more tasks, some tasks
+    /// share a level.
     pub max_levels: u32,
-    /// Maximum number of steps of the tests that look for moves. Tests without moves have a bound
-    /// of their own.
+    /// Maximum number of analysis steps in the search for moves. The tests of placements without
+    /// moves have a limit of their own.
     pub max_steps: u32,
     /// The most expensive step that a decision may use.
     pub max_allocation_step: AllocationStep,
@@ -128,12 +130,12 @@ impl Machine {
         }
     }
 
-    /// Returns the machine with bounds for decisions that take at most some 200 us.
+    /// Returns the machine with limits for decisions that take at most some 200 us.
     ///
-    /// The bounds allow a search on 2 cores, up to [`AllocationStep::Repack`] on 8, and
-    /// [`AllocationStep::Swap`] on more. After a rejection that is not
-    /// [exhaustive](Rejection::is_exhaustive), a second decision without these bounds, on another
-    /// thread, may still succeed.
+    /// With up to 2 cores, the most expensive permitted step is [`AllocationStep::Search`]; with up
+    /// to 8 cores, [`AllocationStep::Repack`]; with more cores, [`AllocationStep::Swap`]. After a
+    /// rejection that is not [exhaustive](Rejection::is_exhaustive), a second decision without
+    /// these limits, on another thread, can succeed.
     #[must_use]
     pub fn with_inline_bounds(mut self) -> Self {
         self.max_allocation_step = match self.cores.len() {
@@ -162,7 +164,7 @@ impl Machine {
 
 /// The admitted tasks, with the core of each.
 ///
-/// A set made by [`TaskSet::for_machine`] keeps the analysis of each core, so that later decisions
+/// A set made by [`TaskSet::for_machine`] stores the analysis of each core, so that later decisions
 /// about its machine start from the results.
 #[derive(Clone, Debug, Default)]
 pub struct TaskSet {
@@ -170,14 +172,15 @@ pub struct TaskSet {
     warm: Option<Warm>,
 }
 
-/// The analysis of a task set on one machine, kept between decisions.
+/// The analysis of a task set on one machine, stored between decisions.
 #[derive(Clone, Debug)]
 struct Warm {
     machine: Machine,
     loads: Vec<CoreLoad>,
 }
 
-/// Two sets are equal if they have the same tasks on the same cores.
+/// Two sets are equal if they contain equal tasks on equal cores. The stored analysis does not
+/// matter.
 impl PartialEq for TaskSet {
     fn eq(&self, other: &Self) -> bool {
         self.placed == other.placed
@@ -187,13 +190,13 @@ impl PartialEq for TaskSet {
 impl Eq for TaskSet {}
 
 impl TaskSet {
-    /// Creates an empty set that keeps its analysis on `machine` between decisions.
+    /// Creates an empty set that stores its analysis on `machine` between decisions.
     #[must_use]
     pub fn for_machine(machine: &Machine) -> Self {
         Self { placed: Vec::new(), warm: Some(Warm { machine: machine.clone(), loads: machine.loads() }) }
     }
 
-    /// Returns the set with its analysis on `machine`, which replaces an earlier analysis.
+    /// Returns the set with its analysis on `machine`, which replaces any earlier analysis.
     #[must_use]
     pub fn with_machine(self, machine: &Machine) -> Self {
         let mut loads = self.loads(machine).into_owned();
@@ -224,7 +227,7 @@ impl TaskSet {
         self.placed.iter().find(|(other, _)| other.id == task).map(|(_, core)| *core)
     }
 
-    /// Carries out a plan: moves tasks as planned, and adds the new task to its core.
+    /// Applies a plan: moves other tasks to their new cores, and adds the new task to its core.
     pub fn apply(&mut self, plan: &Plan) {
         for step in &plan.moves {
             if let Some(task) = self.take(step.task) {
@@ -262,7 +265,8 @@ impl TaskSet {
         Some(task)
     }
 
-    /// Returns the loads of the machine's cores, either kept ones or new ones.
+    /// Returns the loads of the machine's cores: the stored loads if they are valid for the
+    /// machine, otherwise new ones.
     fn loads(&self, machine: &Machine) -> Cow<'_, [CoreLoad]> {
         match &self.warm {
             Some(warm) if warm.machine.cores == machine.cores && warm.suits(machine) => Cow::Borrowed(&warm.loads),
@@ -280,7 +284,8 @@ impl TaskSet {
 }
 
 impl Warm {
-    /// Returns true if the analysis also holds for `machine`. Bounds of decisions do not matter.
+    /// Returns true if the stored analysis is valid for `machine`. The limits of decisions do not
+    /// matter.
     fn suits(&self, machine: &Machine) -> bool {
         self.machine.discipline == machine.discipline
             && self.machine.overheads == machine.overheads
@@ -288,7 +293,7 @@ impl Warm {
     }
 }
 
-/// Steps by which a search finds room, from the cheapest to the most expensive.
+/// Steps by which [`admit`] finds room for a task, from the cheapest to the most expensive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AllocationStep {
     /// A core has room for the task without moves.
@@ -336,12 +341,12 @@ pub enum AdmissionTest {
     Capacity,
     /// The share fits, but a deadline would be missed.
     Deadlines,
-    /// The share fits, but the core's tasks outnumber its priority levels, and sharing them would
+    /// The share fits, but the core has more tasks than priority levels, and shared levels would
     /// miss a deadline.
     PriorityLevels,
     /// The machine has no core on which the task may run.
     NoCore,
-    /// The set has a task with this name.
+    /// The set contains a task with this id.
     DuplicateName,
 }
 
@@ -352,12 +357,13 @@ pub struct Rejection {
     pub task: TaskId,
     /// The test that the task failed.
     pub test: AdmissionTest,
-    /// The core with the most room.
+    /// The core with the most room; `None` if the machine has no core for the task.
     pub core: Option<CoreId>,
-    /// The amount by which that core's share would exceed its capacity; 0 if only a deadline fails.
+    /// The amount by which the share of that core would exceed its capacity; 0 if only a deadline
+    /// fails.
     pub excess: Utilization,
-    /// An execution time with which the task would be admitted without moves. It is the longest
-    /// one, to within a thousandth of the core's room.
+    /// An execution time with which the task would be admitted without moves: the longest one, to
+    /// within a thousandth of the core's room. `None` if no execution time would fit.
     pub longest_execution: Option<Nanos>,
     /// True if all placements were tried. False if [`Machine::max_steps`] or
     /// [`Machine::max_allocation_step`] ended the search.
@@ -382,8 +388,8 @@ impl Rejection {
     #[must_use]
     pub fn reason(&self) -> String {
         let reason = match (self.test, self.core) {
-            (AdmissionTest::DuplicateName, _) => return "a task of this name is admitted already".to_owned(),
-            (AdmissionTest::NoCore, _) | (_, None) => return "the machine has no core that it may run on".to_owned(),
+            (AdmissionTest::DuplicateName, _) => return "a task with this name has been admitted before".to_owned(),
+            (AdmissionTest::NoCore, _) | (_, None) => return "the machine has no core on which it may run".to_owned(),
             (AdmissionTest::Capacity, Some(core)) => {
                 format!("core {} would be used {} beyond its capacity", core.core, self.excess)
             }
@@ -403,7 +409,7 @@ impl Rejection {
 
 impl std::error::Error for Rejection {}
 
-/// Decides if `task` can run beside `set` on `machine`, and on which core.
+/// Decides whether `task` can run on `machine` together with the tasks of `set`, and on which core.
 ///
 /// # Errors
 /// [`Rejection`] if no allocation step finds room.
@@ -441,7 +447,7 @@ fn reject(loads: &[CoreLoad], machine: &Machine, task: &Task, charged: &Charged,
     let widest = (0..loads.len()).filter(allowed).max_by_key(|&place| loads[place].room());
     let Some(place) = widest else { return Rejection::without_core(task.id, AdmissionTest::NoCore) };
     let load = &loads[place];
-    let excess = charged.floor.minus(load.room());
+    let excess = charged.floor.saturating_sub(load.room());
     let test = match excess {
         Utilization(0) if load.has_free_level() => AdmissionTest::Deadlines,
         Utilization(0) => AdmissionTest::PriorityLevels,
@@ -454,7 +460,8 @@ fn reject(loads: &[CoreLoad], machine: &Machine, task: &Task, charged: &Charged,
     Rejection { task: task.id, test, core: Some(machine.cores[place].id), excess, longest_execution, is_exhaustive }
 }
 
-/// Admits tasks one after another. Returns the admitted tasks, and the rejections of the others.
+/// Admits tasks one after another. Returns the set of admitted tasks, and the rejection of each
+/// other task.
 #[must_use]
 pub fn admit_all<'t>(machine: &Machine, tasks: impl IntoIterator<Item = &'t Task>) -> (TaskSet, Vec<Rejection>) {
     let mut set = TaskSet::for_machine(machine);
@@ -506,7 +513,8 @@ pub fn task_placements(set: &TaskSet, machine: &Machine) -> Vec<TaskPlacement> {
     promises
 }
 
-/// Returns true if all deadlines hold on every core.
+/// Returns true if every task is on a core of the machine, and every core passes the schedulability
+/// test.
 #[must_use]
 pub fn is_schedulable(set: &TaskSet, machine: &Machine) -> bool {
     let is_placed = set.iter().all(|(_, core)| machine.place_of(core).is_some());

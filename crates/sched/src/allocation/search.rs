@@ -7,8 +7,7 @@ use super::{AllocationStep, Machine, Move, Plan};
 use crate::analysis::StepBudget;
 use crate::task::{Task, Utilization};
 
-/// Steps of the first allocation step, which tests each core once: enough for 1,000 tasks on 16
-/// cores.
+/// Number of analysis steps for testing each core once. It suffices for 1,000 tasks on 16 cores.
 const DIRECT_STEPS: u32 = 1 << 17;
 
 /// A search in progress. Cores are identified by their index in the machine.
@@ -16,11 +15,11 @@ pub(super) struct Search<'a> {
     machine: &'a Machine,
     loads: &'a [CoreLoad],
     steps: StepBudget,
-    /// True if a bound kept the search from trying a core or an allocation step.
+    /// True if a limit ended the search before it had tried every core and allocation step.
     is_cut: bool,
 }
 
-/// A task to be placed, with its present core, if it has one.
+/// A task to be placed, and its core before the search, if it has one.
 #[derive(Clone, Copy)]
 struct SearchTask {
     task: Task,
@@ -56,25 +55,25 @@ impl<'a> Search<'a> {
             let response = self.loads[core].response_with(task, charged);
             return Some(self.plan(&item, core, Vec::new(), AllocationStep::Direct, response));
         }
-        let rungs: [(AllocationStep, Finder<'a>); 4] = [
+        let allocation_steps: [(AllocationStep, Finder<'a>); 4] = [
             (AllocationStep::Move, Self::with_one_move),
             (AllocationStep::Swap, Self::with_a_swap),
             (AllocationStep::Repack, Self::repacked),
             (AllocationStep::Search, Self::searched),
         ];
         let clusters = self.clusters(&item);
-        for (rung, find) in rungs {
+        for (allocation_step, find) in allocation_steps {
             if clusters.is_empty() {
                 return None;
             }
-            if rung > self.machine.max_allocation_step {
+            if allocation_step > self.machine.max_allocation_step {
                 self.is_cut = true;
                 return None;
             }
             for cores in &clusters {
                 if let Some((core, moves)) = find(self, &item, cores) {
                     let response = self.response_after(&item, core, &moves);
-                    return Some(self.plan(&item, core, moves, rung, response));
+                    return Some(self.plan(&item, core, moves, allocation_step, response));
                 }
             }
         }
@@ -86,10 +85,10 @@ impl<'a> Search<'a> {
         item: &SearchTask,
         core: usize,
         moves: Vec<Move>,
-        rung: AllocationStep,
+        allocation_step: AllocationStep,
         response: Option<u64>,
     ) -> Plan {
-        Plan { task: item.task, core: self.machine.cores[core].id, moves, found_by: rung, response }
+        Plan { task: item.task, core: self.machine.cores[core].id, moves, found_by: allocation_step, response }
     }
 
     /// Returns the response time of the new task on its core after the moves.
@@ -120,8 +119,9 @@ impl<'a> Search<'a> {
         let cores = |number: u32| -> Vec<usize> {
             (0..self.loads.len()).filter(|&core| self.machine.cores[core].cluster == number).collect()
         };
-        let room =
-            |cores: &[usize]| cores.iter().fold(Utilization::default(), |sum, &core| sum.plus(self.loads[core].room()));
+        let room = |cores: &[usize]| {
+            cores.iter().fold(Utilization::default(), |sum, &core| sum.saturating_add(self.loads[core].room()))
+        };
         let mut clusters: Vec<Vec<usize>> = numbers.into_iter().map(cores).collect();
         clusters.retain(|cores| {
             item.charged.floor <= room(cores) && cores.iter().any(|&core| self.may_run(&item.task, core))
@@ -147,7 +147,8 @@ impl<'a> Search<'a> {
         Move { task: task.id, from: self.machine.cores[from].id, to: self.machine.cores[to].id }
     }
 
-    /// Moves one task to another core, so that the new task fits on the first core.
+    /// Moves one task to another core, so that the new task fits on the core that the moved task
+    /// leaves.
     fn with_one_move(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         for &core in cores {
             if !self.may_run(&item.task, core) {
@@ -173,11 +174,12 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the load of `core` in which the new task replaces the task at index `place`. `None`
-    /// if that task may not move, a deadline would be missed, or the steps run out.
+    /// if the replaced task may not move, a deadline would be missed, or the step budget is
+    /// exhausted.
     fn rest_with(&mut self, item: &SearchTask, core: usize, place: usize) -> Option<CoreLoad> {
         let load = &self.loads[core];
         let (task, charged) = &load.tasks()[place];
-        if task.pinned.is_some() || load.room().plus(charged.floor) < item.charged.floor {
+        if task.pinned.is_some() || load.room().saturating_add(charged.floor) < item.charged.floor {
             return None;
         }
         // Copying a load costs about as much as one step for each of its tasks.
@@ -193,7 +195,7 @@ impl<'a> Search<'a> {
         Some(rest)
     }
 
-    /// Exchanges two tasks of different cores, so that the new task fits on the first core.
+    /// Exchanges two tasks of different cores, so that the new task fits on one of these cores.
     fn with_a_swap(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         let loads = self.loads;
         for &core in cores {
@@ -201,7 +203,8 @@ impl<'a> Search<'a> {
                 continue;
             }
             for place in 0..loads[core].tasks().len() {
-                // If the new task does not fit even without this task, no exchange of it helps.
+                // If the new task does not fit after the removal of this task, no exchange of this
+                // task helps.
                 let Some(rest) = self.rest_with(item, core, place) else { continue };
                 let (task, charged) = loads[core].tasks()[place];
                 for &other in cores.iter().filter(|&&other| other != core) {
@@ -209,11 +212,12 @@ impl<'a> Search<'a> {
                         if self.steps.is_exhausted() {
                             return None;
                         }
-                        // An exchange makes room only if the task that comes back is smaller.
+                        // An exchange makes room only if the task that comes to this core is
+                        // smaller.
                         if back.pinned.is_some()
                             || back_charged.floor >= charged.floor
                             || back_charged.floor > rest.room()
-                            || loads[other].room().plus(back_charged.floor) < charged.floor
+                            || loads[other].room().saturating_add(back_charged.floor) < charged.floor
                             || !rest.fits_with(back_charged, &mut self.steps)
                         {
                             continue;
@@ -304,8 +308,8 @@ impl<'a> Search<'a> {
     ) -> bool {
         let rest = &items[places.len()..];
         let Some(item) = rest.first() else { return true };
-        let needed = rest.iter().fold(Utilization::default(), |sum, item| sum.plus(item.charged.floor));
-        let room = loads.iter().fold(Utilization::default(), |sum, load| sum.plus(load.room()));
+        let needed = rest.iter().fold(Utilization::default(), |sum, item| sum.saturating_add(item.charged.floor));
+        let room = loads.iter().fold(Utilization::default(), |sum, load| sum.saturating_add(load.room()));
         if needed > room {
             return false;
         }
@@ -314,8 +318,8 @@ impl<'a> Search<'a> {
             if self.steps.is_exhausted() {
                 return false;
             }
-            // Empty cores are alike, so one try is enough, unless a later task is pinned to one of
-            // them.
+            // Empty cores are alike, so a try on one of them is enough, unless a later task is
+            // pinned to one of them.
             let load = &loads[place];
             if load.tasks().is_empty() && !load.has_interference() && rest.iter().all(|item| item.task.pinned.is_none())
             {

@@ -36,7 +36,7 @@ fn whole(cores: u32) -> Machine {
     machine
 }
 
-/// Admits tasks one after another. After every plan all deadlines must hold.
+/// Admits tasks one after another. Fails if a deadline is missed after a plan.
 fn filled(machine: &Machine, tasks: &[Task]) -> TaskSet {
     let mut set = TaskSet::default();
     for task in tasks {
@@ -99,8 +99,8 @@ fn two_tasks_change_places_to_make_room() {
 #[test]
 fn search_finds_placements_that_cheaper_steps_miss() {
     let machine = whole(2);
-    // Both cores can be used to 100 %: 50 + 30 + 20 and 40 + 40 + 20. At the start many tasks are
-    // on the wrong core.
+    // Both cores can be used to 100 %: 50 + 30 + 20 and 40 + 40 + 20. At the start no core has the
+    // tasks of one of these sums.
     let set = placed(
         &machine,
         [&[task(1, 40, 100), task(2, 50, 100)], &[task(3, 40, 100), task(4, 30, 100), task(5, 20, 100)]],
@@ -227,7 +227,7 @@ fn kept_analysis_and_new_analysis_decide_alike() {
         assert_eq!(task_placements(&warm, &machine), task_placements(&cold, &machine));
     }
     assert_eq!(warm, cold);
-    // For another machine the analysis is done again.
+    // For another machine the analysis must be repeated.
     let mut slower = machine.clone();
     slower.overheads.context_switch = 3 * MS;
     assert_eq!(task_placements(&warm, &slower), task_placements(&cold, &slower));

@@ -1,15 +1,15 @@
-//! Sufficient schedulability tests for rate-monotonic priorities: a set that passes is schedulable.
-//! A set that fails may be schedulable too.
+//! Sufficient schedulability tests for rate-monotonic priorities. A set that passes is schedulable.
+//! A set that fails may be schedulable, too.
 //!
-//! Shares are rounded up and bounds are rounded down, so that rounding never accepts a set.
+//! Shares are rounded up and bounds are rounded down, so rounding never makes a set pass.
 
 use crate::task::{Nanos, Timing, Utilization};
 
 /// The number one in the fixed-point format of this module.
 const SCALE: u128 = 1_000_000_000_000_000_000;
 
-/// Returns the largest utilization that Liu and Layland (1973) guarantee for `tasks` tasks: n
-/// (2^(1/n) - 1).
+/// Returns the largest utilization that Liu and Layland (1973) guarantee for `tasks` tasks. With n
+/// tasks it is n (2^(1/n) - 1).
 ///
 /// The bound applies to deadlines that equal periods, without jitter and blocking. For 0 tasks it
 /// is a whole processor.
@@ -60,7 +60,7 @@ fn power(mut base: u128, mut exponent: u32, bound: u128) -> u128 {
     result
 }
 
-/// Returns the product of two numbers of at most a few units, rounded up.
+/// Returns the product of two numbers in the fixed-point format of this module, rounded up.
 pub(super) fn product(one: u128, other: u128) -> u128 {
     // In this module both factors are at most 3 * SCALE, which is below 2^62, so the product fits
     // into 128 bits.
@@ -116,8 +116,8 @@ fn is_simple(task: &Timing) -> bool {
 /// Returns an upper bound of a task's worst-case response time from its arrival, in linear time
 /// (Bini and Baruah 2007).
 ///
-/// `None` if the bound does not apply: the tasks above use the whole processor, or a second job may
-/// become ready before the first job completes.
+/// `None` if the bound does not apply: the tasks in `above` use the whole processor, or a second
+/// job may become ready before the first job completes.
 #[must_use]
 pub fn response_bound(task: &Timing, above: &[Timing]) -> Option<Nanos> {
     let one = u128::from(Utilization::ONE.0);
@@ -126,7 +126,8 @@ pub fn response_bound(task: &Timing, above: &[Timing]) -> Option<Nanos> {
     for other in above {
         let utilization = u128::from(other.utilization().0);
         share += utilization;
-        // A task without jitter has not released its next job when a lower job completes.
+        // The next job of a task without jitter has not arrived when a job of lower priority
+        // completes.
         let counted = if other.jitter == 0 { one.saturating_sub(u128::from(other.utilization_floor().0)) } else { one };
         work = work.checked_add(u128::from(other.execution) * counted)?;
         work = work.checked_add(u128::from(other.jitter) * utilization)?;
@@ -158,10 +159,13 @@ mod tests {
     #[test]
     fn hyperbolic_test_accepts_sets_beyond_the_sum_bound() {
         let tasks = [Timing::new(1, 2), Timing::new(33, 100)];
-        assert!(!passes_liu_layland(&tasks), "0.83 is above 0.828");
-        assert!(passes_hyperbolic(&tasks), "1.5 times 1.33 is below 2");
+        assert!(!passes_liu_layland(&tasks), "expected a failure: 0.83 is above 0.828");
+        assert!(passes_hyperbolic(&tasks), "expected success: 1.5 times 1.33 is below 2");
         assert!(!passes_hyperbolic(&[Timing::new(1, 2), Timing::new(100_001, 300_000)]));
-        assert!(!passes_hyperbolic(&[Timing::new(1, 10).with_deadline(9)]), "only for deadlines at the period");
+        assert!(
+            !passes_hyperbolic(&[Timing::new(1, 10).with_deadline(9)]),
+            "expected a failure: the deadline is below the period"
+        );
         assert!(!passes_hyperbolic(&[Timing::new(11, 10)]));
     }
 
@@ -173,6 +177,10 @@ mod tests {
         let exact = response_time::response_time(&task, &above).expect("a bound").from_arrival;
         assert!(bound >= exact, "{bound} is below {exact}");
         assert_eq!(response_bound(&task, &[Timing::new(1, 1)]), None);
-        assert_eq!(response_bound(&Timing::new(5, 6), &above), None, "its second job comes before the first is done");
+        assert_eq!(
+            response_bound(&Timing::new(5, 6), &above),
+            None,
+            "expected no bound: the second job comes before the first is done"
+        );
     }
 }

@@ -8,7 +8,7 @@
 use super::response_time::response_time;
 use crate::task::{Nanos, Timing};
 
-/// Maximum number of rounds before the analysis gives up.
+/// Maximum number of rounds. If the analysis has found no fixed point by then, it fails.
 pub const MAX_ROUNDS: u32 = 1 << 12;
 
 /// One task of a chain on a processor.
@@ -19,23 +19,24 @@ pub struct Stage {
     /// The stage's priority on its processor; a larger number is more urgent. Stages with equal
     /// priority interfere with each other.
     pub priority: u32,
-    /// The stage's timing; the deadline counts from the chain's arrival. In a first stage, the
-    /// jitter is that of the chain's arrival. In later stages, the jitter is added to the jitter
-    /// from the predecessor.
+    /// The stage's timing; the deadline counts from the chain's arrival. The jitter of a first
+    /// stage is the jitter of the chain's arrivals. The jitter of a later stage is added to the
+    /// jitter that its predecessor causes.
     pub timing: Timing,
-    /// Shortest execution time of the stage's jobs. It is also a lower bound of their response
-    /// times, and of the time between two completions.
+    /// Shortest execution time of the stage's jobs. It is a lower bound of their response times,
+    /// and of the time between two completions.
     pub best_execution: Nanos,
     /// Index of the predecessor, if it has one.
     pub predecessor: Option<usize>,
-    /// Maximum clock difference between the hosts of this stage and its predecessor; 0 on one host.
+    /// Maximum clock difference between the hosts of this stage and its predecessor; 0 if both run
+    /// on one host.
     pub clock_error: Nanos,
 }
 
 /// Response times of a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageResponse {
-    /// Worst-case time from ready to completion of the stage's job.
+    /// Worst-case time from the moment at which the stage's job is ready to its completion.
     pub response: Nanos,
     /// Worst-case time from the chain's arrival to the completion of the stage's job.
     pub end_to_end: Nanos,
@@ -109,9 +110,10 @@ fn one(stages: &[Stage], timings: &[Timing], place: usize) -> Option<Nanos> {
 
 /// Returns the shortest time between two successive jobs of a stage that become ready.
 ///
-/// The predecessor's response time varies. So jobs complete in the predecessor closer together than
-/// they arrived, but one after the other. The jitter of the step to this stage brings them closer
-/// again.
+/// The predecessor's response time varies, so its jobs can complete closer together than they
+/// arrived. They complete at least one shortest execution time apart, because they run one after
+/// the other. The jitter between the predecessor and this stage can bring the jobs still closer
+/// together.
 fn distance(stages: &[Stage], timings: &[Timing], found: &[StageResponse], place: usize) -> Nanos {
     let stage = &stages[place];
     let Some(before) = stage.predecessor else { return stage.timing.min_distance };
@@ -203,8 +205,8 @@ mod tests {
         assert_eq!(found[3].end_to_end, 6 + 13 + 19);
     }
 
-    /// Returns a chain over the processors 0, 1 and so on, whose jobs arrive in bursts. A further
-    /// task runs below its last stage.
+    /// Returns a chain over the processors 0, 1 and so on, whose jobs arrive in bursts. The
+    /// processor of the last stage also runs a task with a lower priority.
     fn bursts(stages: &[(Nanos, Nanos)], below: Nanos) -> Vec<Stage> {
         let mut chain: Vec<Stage> =
             stages.iter().enumerate().map(|(place, &(worst, best))| stage(place, 2, worst, best, 10)).collect();

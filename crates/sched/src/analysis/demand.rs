@@ -3,33 +3,34 @@
 //!
 //! A set is schedulable if, for every deadline in the first busy period, the demand fits into the
 //! time until the deadline. The demand is the sum of three parts: jobs whose arrivals and deadlines
-//! lie in this time, the longest blocking, and the work above all tasks.
+//! lie in this time, the longest blocking, and the work with a priority above all tasks.
 
 use super::{StepBudget, work};
 use crate::task::{Nanos, Timing, Utilization};
 
-/// Returns true if all deadlines hold under earliest deadline first.
+/// Returns true if all tasks meet their deadlines under earliest deadline first.
 ///
-/// Also returns false if the analysis gives up after [`MAX_STEPS`](super::MAX_STEPS) steps.
+/// Returns false, too, if the result is not known after [`MAX_STEPS`](super::MAX_STEPS) steps.
 #[must_use]
 pub fn is_schedulable(tasks: &[Timing]) -> bool {
     is_schedulable_below(&[], tasks, &mut StepBudget::default())
 }
 
-/// Returns the result of [`is_schedulable`] for a core that runs `interference` before every task.
+/// Returns true if all tasks meet their deadlines under earliest deadline first, on a core that
+/// runs `interference` at a priority above all tasks.
 ///
-/// The deadlines of the interference are not tested. Also returns false if the step budget ends
+/// The deadlines of the interference are not tested. Returns false, too, if the step budget ends
 /// before the result is known.
 #[must_use]
 pub fn is_schedulable_below(interference: &[Timing], tasks: &[Timing], steps: &mut StepBudget) -> bool {
     if tasks.is_empty() {
         return true;
     }
-    let share = Utilization::total_floor(tasks).plus(Utilization::total_floor(interference));
+    let share = Utilization::total_floor(tasks).saturating_add(Utilization::total_floor(interference));
     if tasks.iter().any(|task| task.deadline < task.jitter.saturating_add(task.execution)) || share > Utilization::ONE {
         return false;
     }
-    let ceiling = Utilization::total(tasks).plus(Utilization::total(interference));
+    let ceiling = Utilization::total(tasks).saturating_add(Utilization::total(interference));
     if interference.is_empty() && tasks.iter().all(is_plain) && ceiling <= Utilization::ONE {
         return true;
     }
@@ -42,14 +43,14 @@ pub fn is_schedulable_below(interference: &[Timing], tasks: &[Timing], steps: &m
         let needed =
             processor_demand(tasks, time).zip(work(interference, time)).and_then(|(one, other)| one.checked_add(other));
         let Some(needed) = needed.filter(|needed| *needed <= time) else { return false };
-        // No deadline between `needed` and `time` can be missed, because the demand at it is not
-        // greater.
+        // No deadline from `needed` to `time` can be missed, because the demand at an earlier
+        // deadline is not greater.
         deadline = last_deadline_before(tasks, if needed < time { needed + 1 } else { time });
     }
     true
 }
 
-/// Returns true if the utilization alone decides if the task is schedulable.
+/// Returns true if the utilization alone decides whether the task is schedulable.
 fn is_plain(task: &Timing) -> bool {
     task.deadline >= task.period && task.jitter == 0 && task.blocking == 0
 }
@@ -69,7 +70,7 @@ pub fn processor_demand(tasks: &[Timing], time: Nanos) -> Option<Nanos> {
     sum.checked_add(blocking)
 }
 
-/// Returns the first deadline of a task whose first job has the maximum jitter.
+/// Returns the first deadline in the busy period of a task whose first job has the maximum jitter.
 fn first_deadline(task: &Timing) -> Nanos {
     task.deadline.saturating_sub(task.jitter)
 }
@@ -83,8 +84,8 @@ fn last_deadline_before(tasks: &[Timing], time: Nanos) -> Option<Nanos> {
     tasks.iter().filter_map(last).max()
 }
 
-/// Returns the length of an interval that contains a missed deadline if any is missed. It is the
-/// shorter of the first busy period and the bound by utilization; `None` if neither is found.
+/// Returns the length of an interval that contains a missed deadline if the set misses any. It is
+/// the shorter of the first busy period and the bound by utilization; `None` if neither is found.
 fn longest_interval(
     interference: &[Timing],
     tasks: &[Timing],
@@ -121,7 +122,8 @@ fn busy_period(
 /// deadline.
 ///
 /// The bound is (blocking + sum of (T - D + J) U over the tasks + sum of (T + J) U over the
-/// interference) / (1 - U).
+/// interference) / (1 - total U), with the period T, the deadline D, the jitter J and the
+/// utilization U of each task.
 fn interval_by_utilization(interference: &[Timing], tasks: &[Timing], ceiling: Utilization) -> Option<Nanos> {
     let one = u128::from(Utilization::ONE.0);
     let rest = one.checked_sub(u128::from(ceiling.0)).filter(|rest| *rest > 0)?;
@@ -175,7 +177,7 @@ mod tests {
             let task = Timing::new(execution, 100).with_deadline(deadline);
             is_schedulable_below(&above, &[task], &mut StepBudget::default())
         };
-        // The demand is 3 within the first 10 units, and 3 more from then on.
+        // The demand is 3 for each interval of up to 10 units, and 6 for longer intervals.
         assert!(fits(7, 10));
         assert!(!fits(8, 10));
         assert!(!fits(8, 13));

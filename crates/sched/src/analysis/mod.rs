@@ -10,8 +10,8 @@
 //! | [`chain`] | end-to-end response times over several processors |
 //! | [`sensitivity`] | the largest execution times that keep all deadlines |
 //!
-//! Invariant: integers only, no sum wraps, and [`StepBudget`] or [`MAX_STEPS`] bounds every loop.
-//! An analysis that reaches its bound returns "not schedulable", never "schedulable".
+//! Invariant: all numbers are integers, no sum wraps, and [`StepBudget`] or [`MAX_STEPS`] limits
+//! every loop. An analysis that reaches its limit returns "not schedulable", never "schedulable".
 
 pub mod bounds;
 pub mod chain;
@@ -23,7 +23,7 @@ pub mod server;
 
 use crate::task::{Nanos, Timing};
 
-/// Number of steps after which an analysis without its own budget gives up.
+/// Maximum number of steps of an analysis without a budget of its own.
 pub const MAX_STEPS: u32 = 1 << 24;
 
 /// A budget of steps that several analyses share.
@@ -48,7 +48,7 @@ impl StepBudget {
     }
 
     /// Takes the steps for one evaluation of `tasks` tasks, at least one step. Returns false if no
-    /// step was left. The last evaluation may exceed the budget.
+    /// step was left before the call. The last evaluation may exceed the budget.
     pub fn take(&mut self, tasks: usize) -> bool {
         let has_steps = !self.is_exhausted();
         self.left = self.left.saturating_sub(u32::try_from(tasks).unwrap_or(u32::MAX).max(1));

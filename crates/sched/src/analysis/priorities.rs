@@ -14,8 +14,8 @@ pub fn rate_monotonic_order(tasks: &[Timing]) -> Vec<usize> {
     ordered(tasks, |task| task.period)
 }
 
-/// Returns the deadline-monotonic order. The key is the deadline minus the release jitter, shorter
-/// first.
+/// Returns the deadline-monotonic order: tasks with a smaller difference of deadline and release
+/// jitter first.
 ///
 /// The order is optimal if no deadline exceeds its period and all tasks have equal blocking times
 /// (Zuhily and Burns 2007).
@@ -35,12 +35,12 @@ pub fn audsley_order(tasks: &[Timing]) -> Option<Vec<usize>> {
     audsley_order_below(&[], tasks, &mut StepBudget::default())
 }
 
-/// Returns the result of [`audsley_order`] for tasks whose priorities are all below those of
-/// `interference`.
+/// Returns an order in which every task meets its deadline at a priority below `interference`
+/// (Audsley 1991); `None` if no order does.
 ///
 /// Any task that meets its deadline at the lowest free priority may have that priority, because the
-/// order of the tasks above does not matter to it. Also returns `None` if the step budget ends
-/// before an order is known.
+/// order of the tasks above does not matter to it. The result is `None`, too, if the step budget
+/// ends before an order is known.
 #[must_use]
 pub fn audsley_order_below(interference: &[Timing], tasks: &[Timing], steps: &mut StepBudget) -> Option<Vec<usize>> {
     let mut open = deadline_monotonic_order(tasks);
@@ -57,12 +57,12 @@ pub fn audsley_order_below(interference: &[Timing], tasks: &[Timing], steps: &mu
 }
 
 /// Returns the level of each task (0 is the most urgent), with the fewest levels on which every
-/// task meets its deadline. `None` if no such assignment exists, or if the budget ends first.
+/// task meets its deadline. `None` if no such assignment exists, or if the step budget ends first.
 ///
 /// Tasks of one level interfere with each other, and all of them are below `interference`. The
-/// levels are filled from the lowest. A task that meets its deadline beside all tasks without a
-/// level can have the lowest free level, because the other tasks of this level already count as
-/// interference. It is therefore optimal to take all such tasks.
+/// function fills the levels from the lowest. A task that meets its deadline in spite of all tasks
+/// without a level can have the lowest free level, because the other tasks of this level are part
+/// of that interference. It is therefore optimal to give the level to all such tasks.
 #[must_use]
 pub fn shared_levels(interference: &[Timing], tasks: &[Timing], steps: &mut StepBudget) -> Option<Vec<u32>> {
     let mut open = deadline_monotonic_order(tasks);
@@ -84,7 +84,7 @@ pub fn shared_levels(interference: &[Timing], tasks: &[Timing], steps: &mut Step
     Some(from_lowest.into_iter().map(|from_lowest| level - 1 - from_lowest).collect())
 }
 
-/// Returns true if `candidate` meets its deadline below all other tasks without a priority.
+/// Returns true if `candidate` meets its deadline at a priority below all other tasks in `open`.
 fn fits_below(
     interference: &[Timing],
     tasks: &[Timing],
@@ -139,8 +139,8 @@ mod tests {
 
     #[test]
     fn tasks_share_a_level_where_their_deadlines_allow() {
-        // Together the tasks take 6, within the shortest deadline of 10, so one level suffices for
-        // all.
+        // Together the tasks take 6 units, within the shortest deadline of 10, so one level
+        // suffices for all.
         let light = [Timing::new(2, 10), Timing::new(2, 20), Timing::new(2, 30)];
         assert_eq!(shared_levels(&[], &light, &mut StepBudget::default()), Some(vec![0, 0, 0]));
         // The first task cannot wait for a job of the last task. The second task can.

@@ -31,9 +31,10 @@ impl ResponseTime {
     }
 }
 
-/// Returns the worst-case response time of `task` beside the tasks of equal or higher priority.
+/// Returns the worst-case response time of `task`. The tasks of equal or higher priority are in
+/// `interfering`.
 ///
-/// `None` if the response time has no bound, or if the analysis gives up after [`MAX_STEPS`] steps.
+/// `None` if the response time has no bound, or if it is not known after [`MAX_STEPS`] steps.
 #[must_use]
 pub fn response_time(task: &Timing, interfering: &[Timing]) -> Option<ResponseTime> {
     if has_no_bound(task, interfering) {
@@ -42,28 +43,30 @@ pub fn response_time(task: &Timing, interfering: &[Timing]) -> Option<ResponseTi
     follow(task, interfering, None, 0, None, &mut StepBudget::default())
 }
 
-/// Returns true if `task` meets its deadline beside the tasks of equal or higher priority.
+/// Returns true if `task` meets its deadline. The tasks of equal or higher priority are in
+/// `interfering`.
 #[must_use]
 pub fn meets_deadline(task: &Timing, interfering: &[Timing]) -> bool {
     meets_deadline_within(task, interfering, &mut StepBudget::default())
 }
 
-/// Returns the result of [`meets_deadline`], or false if the budget ends before the result is
-/// known.
+/// Returns true if `task` meets its deadline. The tasks of equal or higher priority are in
+/// `interfering`. Returns false, too, if the step budget ends before the result is known.
 #[must_use]
 pub fn meets_deadline_within(task: &Timing, interfering: &[Timing], steps: &mut StepBudget) -> bool {
     !has_no_bound(task, interfering)
         && follow(task, interfering, None, 0, Some(task.deadline), steps).is_some_and(|response| response.meets(task))
 }
 
-/// Returns the worst-case response times of tasks that are listed by priority, highest first. Each
-/// task has a priority of its own.
+/// Returns the worst-case response times of tasks. The tasks are in the order of their priorities,
+/// highest first, and no two tasks share a priority.
 #[must_use]
 pub fn response_times(tasks: &[Timing]) -> Vec<Option<ResponseTime>> {
     tasks.iter().enumerate().map(|(place, task)| response_time(task, tasks.get(..place).unwrap_or_default())).collect()
 }
 
-/// Returns true if all of these tasks, listed by priority, meet their deadlines.
+/// Returns true if all tasks meet their deadlines. The tasks are in the order of their priorities,
+/// highest first.
 #[must_use]
 pub fn all_meet_deadlines(tasks: &[Timing]) -> bool {
     let above = |place| tasks.get(..place).unwrap_or_default();
@@ -123,17 +126,19 @@ fn from_arrival(done: Nanos, task: &Timing, window_start: Nanos) -> Nanos {
     }
 }
 
-/// Returns true if the tasks certainly demand more than the whole processor.
+/// Returns true if the tasks demand more than the whole processor even with shares that are rounded
+/// down.
 fn has_no_bound(task: &Timing, interfering: &[Timing]) -> bool {
-    Utilization::total_floor(interfering).plus(task.utilization_floor()) > Utilization::ONE
+    Utilization::total_floor(interfering).saturating_add(task.utilization_floor()) > Utilization::ONE
 }
 
 /// Returns worst-case response times for jobs that are not preempted, as on a CAN bus (Davis,
 /// Burns, Bril and Lukkien 2007).
 ///
-/// The tasks are listed by priority, highest first. The longest job of a lower priority is the
-/// blocking time, so [`Timing::blocking`] is ignored. `granularity` is the shortest time between
-/// two decisions of the scheduler, one bit on CAN. It must be at least one unit of time.
+/// The tasks are in the order of their priorities, highest first. The longest job of a lower
+/// priority is the blocking time, so [`Timing::blocking`] is ignored. `granularity` is the shortest
+/// time between two decisions of the scheduler, one bit on CAN. A value of 0 counts as one unit of
+/// time.
 #[must_use]
 pub fn non_preemptive_response_times(tasks: &[Timing], granularity: Nanos) -> Vec<Option<ResponseTime>> {
     let respond = |place: usize| {
@@ -229,7 +234,7 @@ mod tests {
     fn jitter_of_others_and_own_blocking_delay_a_task() {
         let high = Timing::new(2, 10).with_jitter(9);
         let low = Timing::new(4, 40).with_blocking(3);
-        // Blocking of 3, the own execution time of 4, and three jobs of `high`: two within the
+        // Blocking of 3, the execution time of 4, and three jobs of `high`: two within the
         // first nanoseconds, one at 11.
         assert_eq!(response_time(&low, &[high]).expect("a bound").from_arrival, 3 + 4 + 2 * 2);
         assert_eq!(response_time(&high, &[]).expect("a bound").from_arrival, 11);
@@ -253,12 +258,12 @@ mod tests {
         assert_eq!(response_time(&huge, &[huge]), None);
         assert_eq!(response_time(&Timing::new(u64::MAX - 1, u64::MAX).with_blocking(2), &[]), None);
         assert_eq!(response_time(&Timing::new(1, 0), &[]), None);
-        // The part of the period before the window compensates for jitter that would otherwise
-        // exceed the range.
+        // The time of earlier periods compensates for jitter that would otherwise exceed the range.
         let half = 1 << 63;
         let late = Timing::new(1, half).with_jitter(half + 5);
         assert_eq!(super::from_arrival(half, &late, half), half + 5);
-        // Each step approaches the result by a billionth of the distance, so the analysis gives up.
+        // Each step approaches the result by a billionth of the distance, so the analysis reaches
+        // its limit of steps.
         let slow = Timing::new(1 << 30, u64::MAX);
         assert_eq!(response_time(&slow, &[Timing::new(999_999_999, 1_000_000_000)]), None);
     }
@@ -285,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_bus_with_a_job_of_almost_endless_blocking_ends_the_analysis() {
-        // The busy period holds 2^61 jobs of the first task.
+        // The busy period contains 2^61 jobs of the first task.
         let bus = [Timing::new(1, 2), Timing::new(1 << 61, u64::MAX)];
         assert_eq!(non_preemptive_response_times(&bus, 1)[0], None);
     }

@@ -1,11 +1,11 @@
-//! Sensitivity analysis: the largest execution times with which all deadlines hold.
+//! Sensitivity analysis: the largest execution times with which all tasks meet their deadlines.
 
 use crate::task::{Nanos, Timing, Utilization};
 
 /// Factor for execution times, in thousandths.
 pub type Thousandths = u64;
 
-/// The largest factor that [`largest_execution_factor`] tries, 1,000.
+/// The largest factor that [`largest_execution_factor`] tries: a factor of 1,000.
 pub const MAX_FACTOR: Thousandths = 1_000_000;
 
 /// Returns the largest factor for all execution times with which `schedulable` returns true. `None`
@@ -43,8 +43,8 @@ pub fn longest_execution(
     })
 }
 
-/// Returns an execution time that fits and needs at most the share `room`. It is the longest one,
-/// to within a 1,024th of the maximum that `room` and the deadline allow. `None` if none fits.
+/// Returns an execution time that fits and needs at most the share `room`: the longest one, to
+/// within a 1,024th of the maximum that `room` and the deadline allow. `None` if none fits.
 pub(crate) fn longest_part(room: Utilization, task: &Timing, mut fits: impl FnMut(&Timing) -> bool) -> Option<Nanos> {
     const PARTS: u64 = 1_024;
     let most = u128::from(task.period) * u128::from(room.0) / u128::from(Utilization::ONE.0);

@@ -39,14 +39,16 @@ impl Server {
     }
 }
 
-/// Returns the utilization up to which `tasks` periodic tasks are schedulable beside a server.
+/// Returns the utilization up to which `tasks` periodic tasks are schedulable together with a
+/// server.
 ///
 /// The priorities are rate-monotonic, and the server, of utilization `server`, has the highest
-/// priority. The result is rounded down. Polling: n ((2 / (Us + 1))^(1/n) - 1). Deferrable: n (((Us
-/// + 2) / (2 Us + 1))^(1/n) - 1).
+/// priority. The result is rounded down. With n tasks and a server of utilization Us it is
+/// n ((2 / (Us + 1))^(1/n) - 1) for a polling server and n (((Us + 2) / (2 Us + 1))^(1/n) - 1) for a
+/// deferrable server.
 ///
-/// No task may have a shorter period than the server. Beside a deferrable server, no task may have
-/// a shorter period than the sum of the server's period and budget. Otherwise two budgets back to
+/// No task may have a shorter period than the server. With a deferrable server, no task may have a
+/// shorter period than the sum of the server's period and budget. Otherwise two budgets back to
 /// back would leave too little of the task's period.
 #[must_use]
 pub fn max_periodic_utilization(kind: ServerKind, server: Utilization, tasks: u32) -> Utilization {
@@ -55,15 +57,15 @@ pub fn max_periodic_utilization(kind: ServerKind, server: Utilization, tasks: u3
         ServerKind::Polling | ServerKind::Sporadic => quotient(TWO, one_plus(share)),
         ServerKind::Deferrable => {
             let twice = Utilization(share.0 * 2);
-            quotient(one_plus(share.plus(Utilization::ONE)), one_plus(twice))
+            quotient(one_plus(share.saturating_add(Utilization::ONE)), one_plus(twice))
         }
     };
     largest_periodic_load(tasks, bound)
 }
 
 /// Returns true if aperiodic requests through stages with these utilizations meet their deadlines
-/// under deadline-monotonic priorities. The sum of U (1 - U / 2) / (1 - U) over the stages must be
-/// at most 1 (Abdelzaher, Thaker and Lardieri 2004).
+/// under deadline-monotonic priorities (Abdelzaher, Thaker and Lardieri 2004). With the utilization
+/// U of each stage, the sum of U (1 - U / 2) / (1 - U) over the stages must be at most 1.
 #[must_use]
 pub fn aperiodic_stages_fit(stages: &[Utilization]) -> bool {
     let unit = one_plus(Utilization::default());

@@ -50,8 +50,8 @@ pub struct MachineDescription {
 }
 
 impl MachineDescription {
-    /// Returns the machine. It has as many cores as the table declares. Without a declaration it
-    /// has the cores that pinned tasks need, at least one.
+    /// Returns the machine. It has the number of cores that the file declares. Without a
+    /// declaration it has the cores that pinned tasks need, at least one.
     #[must_use]
     pub fn machine(&self, tasks: &[NamedTask]) -> Machine {
         let pinned = tasks.iter().filter_map(|named| named.task.pinned).map(|core| core.core.saturating_add(1));
@@ -129,7 +129,7 @@ fn core(number: u32) -> CoreId {
 fn timing_reason(error: &TimingError) -> String {
     let text = |time| crate::quantity::format_time(time);
     format!(
-        "{} is out of range: beside the task's other times it must be {} to {}",
+        "{} is out of range: with the task's other times it must be {} to {}",
         text(error.value),
         text(error.least),
         text(error.most)

@@ -1,11 +1,11 @@
 //! Task files of rt-app: JSON, times in microseconds.
 //!
-//! A task becomes a thread with one `run` and one `timer` event in an endless loop. When a file is
-//! read, the execution time is the sum of the `run` and `runtime` events. The period is that of the
-//! timer, or else `dl-period`. `dl-deadline` is the deadline. These fields and `cpus` may also be
-//! in the thread's only phase, where they take precedence over those of the thread. Threads that
-//! sleep, lock, signal or have several phases have no period of their own. They are refused, and
-//! the error names the field.
+//! A task becomes a thread with one `run` and one `timer` event in an endless loop. The reader
+//! takes the sum of the `run` and `runtime` events as execution time, the period of the timer or
+//! else `dl-period` as period, and `dl-deadline` as deadline. If a thread has exactly one phase,
+//! these fields and `cpus` may be in the phase, where they take precedence over the fields of the
+//! thread. Threads that sleep, lock, signal or have several phases have no period. The reader
+//! refuses them with an error that names the field.
 
 use std::collections::BTreeSet;
 
@@ -95,7 +95,8 @@ fn read_thread(path: &str, thread: &Map<String, Value>) -> Result<Task, TaskFile
                 period = Some(microseconds(&format!("{field}.period"), time)?);
             }
             "timer" => return Err(wrong(&field, "a periodic task has one timer")),
-            // A thread whose events are in a phase may have these properties.
+            // A thread whose events are in a phase may have properties of its own outside of the
+            // phase.
             _ if IGNORED.contains(&event.as_str()) => {}
             _ => return Err(wrong(&field, "a periodic task has the events run, runtime and timer only")),
         }
@@ -125,7 +126,8 @@ fn read_thread(path: &str, thread: &Map<String, Value>) -> Result<Task, TaskFile
     Ok(Task { pinned, ..task })
 }
 
-/// Returns the events of a thread: those of its only phase, or those of the thread itself.
+/// Returns the events of a thread: the events of its only phase or, without phases, of the thread
+/// itself.
 fn only_phase<'t>(
     path: &str,
     thread: &'t Map<String, Value>,
@@ -307,7 +309,7 @@ mod tests {
         assert_eq!(error(&format!("{{\"run\": -1, {timer}}}")), "tasks.t.run: expected a whole number of microseconds");
         assert_eq!(
             error(&format!("{{\"run\": 2000, {timer}}}")),
-            "tasks.t.run: 2ms is out of range: beside the task's other times it must be 1ns to 1ms"
+            "tasks.t.run: 2ms is out of range: with the task's other times it must be 1ns to 1ms"
         );
         assert_eq!(error(&format!("{{\"run\": 18446744073709551615, {timer}}}")), "tasks.t.run: the time is too long");
         assert_eq!(error("{\"run\": 1, \"timer\": {}}"), "tasks.t.timer: the field `period` is missing");

@@ -397,11 +397,11 @@ period = \"1s\"
         );
         assert_eq!(
             error("execution = '30ms'\nperiod = '20ms'"),
-            "line 3: task.execution: 30ms is out of range: beside the task's other times it must be 1ns to 20ms"
+            "line 3: task.execution: 30ms is out of range: with the task's other times it must be 1ns to 20ms"
         );
         assert_eq!(
             error("execution = '1us'\nperiod = '99us'"),
-            "line 4: task.period: 99us is out of range: beside the task's other times it must be 100us to 3600s"
+            "line 4: task.period: 99us is out of range: with the task's other times it must be 100us to 3600s"
         );
         let good = "execution = '1ms'\nperiod = '20ms'\n";
         assert_eq!(error(&format!("{good}core = 5000")), "line 5: task.core: expected 0 to 1023");

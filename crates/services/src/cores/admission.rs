@@ -1,8 +1,10 @@
-//! The books of a server, shared by its threads, with the targets of task references.
+//! The books of a server, shared by its threads, with the targets of task references. After each
+//! change of the books, task references and the core pool follow.
 
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use corelane::ObjectRef;
 use corelane_sched::task::{Nanos, TaskId};
@@ -11,30 +13,47 @@ use corelane_sys::lock::{Condvar, LockScope, Mutex};
 use corelane_sys::thread;
 
 use super::books::{Books, Token};
+use super::dispatch::TaskDispatch;
 use super::task_id::Secrets;
+
+/// Delay after the end of a lease or reservation until the thread that makes decisions acts on it.
+const EXPIRY_DELAY: Nanos = 1_000_000;
 
 /// The state that the lock of the service protects.
 pub(super) struct AdmissionState {
     pub(super) books: Box<dyn Books>,
-    /// The targets of live tasks.
+    /// The targets of the tasks that have not ended.
     pub(super) targets: HashMap<TaskId, ObjectRef>,
+    /// Task references and the core pool; `None` until the server has them.
+    dispatch: Option<TaskDispatch>,
     /// Number of the last token.
     last_token: u64,
     is_ending: bool,
 }
 
 impl AdmissionState {
-    /// Forgets the targets of tasks that have ended.
-    pub(super) fn forget_ended(&mut self, now: Nanos) {
-        for task in self.books.take_ended_tasks(now) {
-            self.targets.remove(&task);
+    /// Forgets the targets of tasks that have ended. Returns true if tasks have ended.
+    fn forget_ended(&mut self, now: Nanos) -> bool {
+        let ended = self.books.take_ended_tasks(now);
+        for task in &ended {
+            self.targets.remove(task);
+        }
+        !ended.is_empty()
+    }
+
+    /// Lets task references and the core pool follow the books. The lock of the state orders the
+    /// changes.
+    fn update_dispatch(&mut self, now: Nanos) {
+        self.forget_ended(now);
+        if let Some(dispatch) = &mut self.dispatch {
+            dispatch.update(&self.books.snapshot(now), &self.targets);
         }
     }
 }
 
 struct SharedAdmission {
     state: Mutex<AdmissionState>,
-    /// Notified when a decision becomes pending.
+    /// Notified when a decision becomes pending, and when an expiry changes.
     pending: Condvar,
     started_at: Monotonic,
 }
@@ -44,18 +63,26 @@ impl SharedAdmission {
         u64::try_from(self.started_at.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
     }
 
-    /// Makes pending decisions until the service ends.
+    /// Makes pending decisions and ends expired promises until the service ends.
     fn decide_pending(&self) {
         let mut state = self.state.lock();
         while !state.is_ending {
-            let Some(undecided) = state.books.next_pending_decision(self.now()) else {
-                state = self.pending.wait(state);
+            let now = self.now();
+            if state.forget_ended(now) {
+                state.update_dispatch(now);
+            }
+            let Some(undecided) = state.books.next_pending_decision(now) else {
+                let at = state.books.next_expiry().map(|expiry| expiry.max(now).saturating_add(EXPIRY_DELAY));
+                let until = at.map(|at| self.started_at + Duration::from_nanos(at));
+                (state, _) = self.pending.wait_until(state, until);
                 continue;
             };
             drop(state);
             let decided = undecided.decide();
             state = self.state.lock();
-            state.books.apply_decision(decided, self.now());
+            let now = self.now();
+            state.books.apply_decision(decided, now);
+            state.update_dispatch(now);
         }
     }
 }
@@ -69,7 +96,7 @@ pub(super) struct SharedBooks {
 
 impl SharedBooks {
     pub(super) fn new(books: Box<dyn Books>) -> io::Result<Self> {
-        let state = AdmissionState { books, targets: HashMap::new(), last_token: 0, is_ending: false };
+        let state = AdmissionState { books, targets: HashMap::new(), dispatch: None, last_token: 0, is_ending: false };
         let shared = Arc::new(SharedAdmission {
             state: Mutex::new("cores admission", LockScope::Orb, state),
             pending: Condvar::new(),
@@ -88,8 +115,27 @@ impl SharedBooks {
         state.last_token += 1;
         let token = self.secrets.token(state.last_token);
         let result = work(&mut state, token, now);
-        state.forget_ended(now);
+        if state.forget_ended(now) {
+            state.update_dispatch(now);
+        }
         result
+    }
+
+    /// Calls `work` as [`with`](Self::with) does, for changes of the books.
+    pub(super) fn change<R>(&self, work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> R) -> R {
+        let result = self.with(|state, token, now| {
+            let result = work(state, token, now);
+            state.update_dispatch(now);
+            result
+        });
+        // The next expiry may be earlier than before.
+        self.decide();
+        result
+    }
+
+    /// Sets the task references and the core pool that follow the books.
+    pub(super) fn set_dispatch(&self, dispatch: TaskDispatch) {
+        self.shared.state.lock().dispatch = Some(dispatch);
     }
 
     /// Wakes the thread that makes pending decisions.
@@ -97,11 +143,12 @@ impl SharedBooks {
         self.shared.pending.notify_one();
     }
 
-    /// Returns the target of a live task.
+    /// Returns the target of a task that has not ended.
     pub(super) fn target(&self, task: TaskId) -> Option<ObjectRef> {
-        let mut state = self.shared.state.lock();
-        state.forget_ended(self.shared.now());
-        state.targets.get(&task).cloned()
+        self.with(|state, _, now| {
+            state.forget_ended(now);
+            state.targets.get(&task).cloned()
+        })
     }
 }
 
@@ -110,7 +157,7 @@ impl Drop for SharedBooks {
         self.shared.state.lock().is_ending = true;
         self.shared.pending.notify_one();
         if let Some(deciding) = self.deciding.take() {
-            // A panic of the thread has already been reported.
+            // An error means that the thread panicked. The panic hook has reported the panic.
             let _ = deciding.join();
         }
     }

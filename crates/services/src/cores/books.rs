@@ -1,7 +1,7 @@
 //! The record of the tasks that a server has promised to run: [`Books`].
 //!
 //! All times are arguments, in nanoseconds since an instant that the caller chose. If a time is
-//! earlier than that of a previous call, the books use the previous time.
+//! earlier than the time of a previous call, the books use the time of the previous call.
 //!
 //! A task passes through these states:
 //!
@@ -17,8 +17,8 @@
 //!
 //! Invariant: at every instant each core meets the deadlines of all jobs that may run on it. A task
 //! that ends keeps its share of the core until the deadline of its last job. A task that moves
-//! keeps its share of the old core equally long. A promise that needs such a share begins when the
-//! share is free: [`Promise::starts_at`].
+//! keeps its share of the old core until the deadline of its last job there. A promise that needs
+//! such a share begins when the share is free: [`Promise::starts_at`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,11 +47,11 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A client with quotas of its own, such as `address 192.0.2.1` or `user 1000`.
+/// The name of a client, to which the quotas apply, such as `address 192.0.2.1` or `user 1000`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientName(pub Arc<str>);
 
-/// A chain of tasks that is reserved as one.
+/// The id of a chain of tasks, which is reserved as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChainId(pub u64);
 
@@ -68,7 +68,7 @@ pub struct TaskRequest {
     pub criticality: Criticality,
     /// The only core that may run the task; `None` if every core may run it.
     pub pinned: Option<CoreId>,
-    /// The time for which the promise holds unless the client renews it; 0 for
+    /// The time for which the promise holds unless the client renews it. 0 means
     /// [`BooksLimits::default_lease`].
     pub lease: Nanos,
 }
@@ -90,7 +90,7 @@ pub struct BooksLimits {
     pub max_pending: usize,
     /// The time after which a reservation without a commit lapses.
     pub reservation_timeout: Nanos,
-    /// The lease of a request that names none.
+    /// The lease of a request whose lease is 0.
     pub default_lease: Nanos,
     /// The longest lease.
     pub max_lease: Nanos,
@@ -125,14 +125,14 @@ pub struct Promise {
     pub task: TaskId,
     /// The core that runs the task.
     pub core: CoreId,
-    /// The task's worst-case response time from a job's arrival, if the scheduling discipline has
-    /// one.
+    /// The task's worst-case response time, counted from a job's arrival; `None` if the analysis of
+    /// the scheduling discipline computes none.
     pub response: Option<Nanos>,
     /// The earliest arrival of the first job. Jobs of tasks that left the core may run until then.
     pub starts_at: Nanos,
     /// The end of the lease or of the reservation.
     pub ends_at: Nanos,
-    /// The other tasks that move to another core to make room for this task.
+    /// The moves of earlier tasks to another core, which make room for this task.
     pub moves: Vec<Move>,
 }
 
@@ -143,7 +143,7 @@ pub enum TaskAdmission {
     Promised(Promise),
     /// The task does not fit.
     Rejected(Rejection),
-    /// The decision needs a longer search. [`Books::outcome`] returns it for this task.
+    /// The decision needs a longer search. [`Books::outcome`] returns the decision about this task.
     Pending(TaskId),
 }
 
@@ -152,7 +152,8 @@ pub enum TaskAdmission {
 pub enum ChainAdmission {
     /// All stages are reserved. The promises are in the order of the stages.
     Reserved(ChainId, Vec<Promise>),
-    /// The stage with this index does not fit beside the stages before it. Nothing is reserved.
+    /// The stage with this index does not fit in addition to the stages before it. Nothing is
+    /// reserved.
     Rejected(usize, Rejection),
 }
 
@@ -234,7 +235,8 @@ pub struct TaskRecord {
     pub core: Option<CoreId>,
     /// The task's priority level on the core; 0 is the most urgent.
     pub level: u32,
-    /// The task's worst-case response time, if the scheduling discipline has one.
+    /// The task's worst-case response time; `None` if the analysis of the scheduling discipline
+    /// computes none.
     pub response: Option<Nanos>,
     /// The earliest arrival of the task's first job.
     pub starts_at: Nanos,
@@ -247,7 +249,8 @@ pub struct CoreUse {
     pub core: CoreId,
     /// The share that may be promised.
     pub capacity: Utilization,
-    /// The share that is promised or still in use, without the machine's overheads.
+    /// The share that promised and reserved tasks and the last jobs of ended or moved tasks use,
+    /// without the machine's overheads.
     pub used: Utilization,
 }
 
@@ -290,8 +293,8 @@ pub struct PendingDecision {
 }
 
 impl PendingDecision {
-    /// Searches for a plan. The caller holds no lock on the books meanwhile, and then passes the
-    /// result to [`Books::apply_decision`].
+    /// Searches for a plan. The search may take long, so the caller holds no lock on the books
+    /// during the search. The caller passes the result to [`Books::apply_decision`].
     #[must_use]
     pub fn decide(self) -> CompletedDecision {
         let outcome = transition::admit(&self.set, &self.set, &self.machine, &self.task);
@@ -327,7 +330,8 @@ pub trait Books: Send {
     /// Returns the decision about a task that was pending, or the present promise of a task.
     ///
     /// # Errors
-    /// [`BooksRefusal::NotFound`] if the task has ended, and [`BooksRefusal::WrongToken`].
+    /// [`BooksRefusal::NotFound`] if the task has ended, and [`BooksRefusal::WrongToken`] for the
+    /// token of another task.
     fn outcome(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
 
     /// Reserves room for all stages of a chain, or for none. The reservation lapses unless
@@ -346,16 +350,18 @@ pub trait Books: Send {
     /// Turns a reservation into promises, whose leases begin now.
     ///
     /// # Errors
-    /// [`BooksRefusal::NotFound`] if the reservation has lapsed, and [`BooksRefusal::WrongToken`].
+    /// [`BooksRefusal::NotFound`] if the reservation has lapsed, and [`BooksRefusal::WrongToken`]
+    /// for the token of another chain.
     fn commit_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<Vec<Promise>, BooksRefusal>;
 
     /// Releases a reservation.
     ///
     /// # Errors
-    /// As [`commit_chain`](Self::commit_chain).
+    /// The errors of [`commit_chain`](Self::commit_chain).
     fn cancel_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<(), BooksRefusal>;
 
-    /// Replaces the timing of a promised task. If the new timing does not fit, the old one stays.
+    /// Replaces the timing of a promised task. If the new timing does not fit, the task keeps the
+    /// old timing.
     ///
     /// # Errors
     /// The reason why the request is not decided.
@@ -367,8 +373,8 @@ pub trait Books: Send {
         now: Nanos,
     ) -> Result<TaskAdmission, BooksRefusal>;
 
-    /// Begins a new lease of a task and returns the end of the lease. A `lease` of 0 is the
-    /// default.
+    /// Begins a new lease of a task and returns the end of the lease. A `lease` of 0 means the
+    /// default lease.
     ///
     /// # Errors
     /// [`BooksRefusal::NotFound`] if the task has ended, [`BooksRefusal::WrongToken`], and
@@ -383,7 +389,7 @@ pub trait Books: Send {
     /// [`BooksRefusal::NotAdmittedYet`] for a stage of a chain without a commit.
     fn withdraw(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<(), BooksRefusal>;
 
-    /// Returns the name of a task that [`outcome`](Self::outcome) knows.
+    /// Returns the name of a task about which [`outcome`](Self::outcome) reports a decision.
     fn task_name(&self, task: TaskId) -> Option<&str>;
 
     /// Returns all tasks, cores and counts.
@@ -400,6 +406,7 @@ pub trait Books: Send {
     /// promised, reserved or pending.
     fn take_ended_tasks(&mut self, now: Nanos) -> Vec<TaskId>;
 
-    /// Returns the time at which the next promise, share or reservation ends.
+    /// Returns the earliest time at which a lease, a reservation, the share of an ended or moved
+    /// task, or the report of a rejection ends.
     fn next_expiry(&self) -> Option<Nanos>;
 }

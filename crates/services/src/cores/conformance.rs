@@ -34,7 +34,8 @@ fn promised(admission: Result<TaskAdmission, BooksRefusal>) -> Promise {
     }
 }
 
-/// Checks that a withdrawn share is free after the deadline of its last job, and not before.
+/// Checks that the share of a withdrawn task is free from the deadline of the task's last job on,
+/// and not before.
 fn a_withdrawn_share_is_kept_until_the_last_deadline(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(1), BooksLimits::default());
     let first = promised(books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0));
@@ -60,7 +61,7 @@ fn a_lease_ends(make: &MakeBooks) {
     assert_eq!(books.renew(task, OWN, Nanos::MAX, 1), Ok(1 + limits.max_lease));
     assert_eq!(books.renew(task, OWN, 0, 2), Ok(2 + limits.default_lease));
     assert_eq!(books.next_expiry(), Some(2 + limits.default_lease));
-    // If time goes backwards, the books use the latest time that they were given.
+    // If a caller passes an earlier time, the books use the latest time that a caller has passed.
     assert_eq!(books.renew(task, OWN, 0, 0), Ok(2 + limits.default_lease));
     let end = 2 + limits.default_lease;
     assert_eq!(books.renew(task, OWN, 0, end), Err(BooksRefusal::NotFound));
@@ -108,7 +109,7 @@ fn a_change_begins_after_the_last_job_of_the_old_timing(make: &MakeBooks) {
     let task = promised(books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0)).task;
     let changed = promised(books.change_timing(task, OWN, Timing::new(10 * MS, 50 * MS), 7 * MS));
     assert_eq!((changed.starts_at, changed.response), (107 * MS, Some(10 * MS)));
-    // Until then both timings use the core.
+    // Until the new timing begins, both timings use the core.
     let further = request(50 * MS, 100 * MS);
     assert!(matches!(books.admit(&further, &client(), OWN, 106 * MS), Ok(TaskAdmission::Rejected(_))));
     promised(books.admit(&further, &client(), OWN, 107 * MS));

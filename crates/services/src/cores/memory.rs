@@ -46,7 +46,7 @@ impl Entry {
         Task { id, timing, criticality, pinned }
     }
 
-    /// Returns the time at which the state ends by itself.
+    /// Returns the time at which the state ends without a request.
     fn end(&self) -> Option<Nanos> {
         match self.state {
             EntryState::Reserved { until, .. }
@@ -84,11 +84,12 @@ pub struct MemoryBooks {
     /// The times at which entries' states end.
     ends: BTreeSet<(Nanos, TaskId)>,
     /// Shares for the last jobs of tasks that moved or changed their timing, by the time at which
-    /// each share is free. Each share has a task id of its own.
+    /// each share is free. Each share has a separate task id.
     left_shares: BTreeSet<(Nanos, TaskId)>,
     /// Tasks whose decisions are pending, in the order of their requests.
     pending: VecDeque<TaskId>,
-    /// The times of the latest decisions. Only those within the last second count.
+    /// The times of the latest decisions. Decisions within the last second count towards the
+    /// maximum rate.
     decisions: VecDeque<Nanos>,
     ended: Vec<TaskId>,
     last_number: u64,
@@ -126,7 +127,7 @@ impl MemoryBooks {
         self.last_number
     }
 
-    /// Sets the time, and ends all states and shares that end until then, in order.
+    /// Advances the time to `now`, and ends all states and shares whose end has passed, in order.
     fn advance(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         loop {
@@ -160,7 +161,7 @@ impl MemoryBooks {
     }
 
     /// Ends a promise at time `at`. The task keeps its share until the deadline of a job that
-    /// arrived just before.
+    /// arrived just before `at`.
     fn end_promise(&mut self, task: TaskId, at: Nanos) {
         let Some(entry) = self.entries.get(&task) else { return };
         let until = at.saturating_add(entry.request.timing.deadline);
@@ -170,7 +171,7 @@ impl MemoryBooks {
             return;
         };
         let pinned = Task { pinned: Some(core), ..entry.task(task) };
-        // A job in flight stays on its core.
+        // A running job stays on its core, so the share is pinned to this core.
         self.set.withdraw(task);
         self.set.insert(pinned, core);
         self.revision += 1;
@@ -266,7 +267,7 @@ impl MemoryBooks {
         for (task, entry) in own {
             tasks = tasks.saturating_add(1);
             if Some(*task) != replaced {
-                used = used.plus(entry.request.timing.utilization());
+                used = used.saturating_add(entry.request.timing.utilization());
             }
         }
         let refusal = if tasks > self.limits.max_tasks_per_client {
@@ -301,7 +302,7 @@ impl MemoryBooks {
         until
     }
 
-    /// Carries out a plan. Returns the earliest start of the plan's task.
+    /// Applies a plan to the books. Returns the earliest start of the plan's task.
     fn apply(&mut self, plan: &Plan) -> Nanos {
         self.set.apply(plan);
         self.revision += 1;
@@ -332,7 +333,7 @@ impl MemoryBooks {
         tasks.iter().filter_map(promise).collect()
     }
 
-    /// Carries out a plan and adds the entry of the plan's task.
+    /// Applies a plan to the books, and adds the entry of the plan's task.
     fn enter(&mut self, plan: &Plan, mut entry: Entry) -> Promise {
         entry.starts_at = self.apply(plan);
         entry.core = Some(plan.core);
@@ -569,7 +570,8 @@ impl Books for MemoryBooks {
         };
         let use_of = |core: &Core| {
             let tasks = self.set.iter().filter(|(_, on)| *on == core.id);
-            let used = tasks.fold(Utilization::default(), |sum, (task, _)| sum.plus(task.timing.utilization()));
+            let used =
+                tasks.fold(Utilization::default(), |sum, (task, _)| sum.saturating_add(task.timing.utilization()));
             CoreUse { core: core.id, capacity: core.capacity, used }
         };
         Snapshot {

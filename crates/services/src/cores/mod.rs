@@ -14,17 +14,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The promises are advisory: the server does not run requests on the core and at the priority of
-//! their task. A request to a task reference gets a LOCATION_FORWARD to the task's target.
+//! The target of a task serves the requests to its task reference. With a core pool
+//! ([`AdmissionConfig::core_pool`]) they run on the task's core at the task's priority. Without a
+//! core pool the promises are advisory.
 //!
 //! The module has a pure core ([`books`], `memory`, `transition`), which knows neither clocks nor
-//! sockets. `admission` shares this core between threads; `servants` knows the ORB.
+//! sockets. `admission` shares this core between threads; `dispatch` lets task references and the
+//! core pool follow it; `servants` knows the ORB.
 
 mod admission;
 pub mod books;
 mod clients;
 #[cfg(test)]
 mod conformance;
+mod dispatch;
 mod idl;
 mod memory;
 mod servants;
@@ -40,11 +43,14 @@ use corelane::poa::{
     IdAssignment, IdUniqueness, Lifespan, ObjectId, Poa, PoaPolicies, RequestProcessing, ServantManager,
     ServantRetention,
 };
+use corelane::rt::{CorePool, CorePoolConfig, RtPolicies};
 use corelane::{Completion, Orb, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::allocation::Machine;
+use corelane_sched::task::TaskId;
 
 use self::admission::SharedBooks;
 use self::books::{Books, BooksLimits};
+use self::dispatch::{TaskDispatch, TaskKeys};
 use self::servants::{TaskLocator, TasksServant};
 
 pub use self::clients::ClientIdentityInterceptor;
@@ -61,6 +67,7 @@ const OBJECT_POA: &str = "CorelaneAdmission";
 /// Settings of an admission object.
 pub struct AdmissionConfig {
     books: Box<dyn Books>,
+    core_pool: Option<CorePoolConfig>,
 }
 
 impl fmt::Debug for AdmissionConfig {
@@ -81,7 +88,16 @@ impl AdmissionConfig {
     /// limits.
     #[must_use]
     pub fn with_books(books: impl Books + 'static) -> Self {
-        AdmissionConfig { books: Box::new(books) }
+        AdmissionConfig { books: Box::new(books), core_pool: None }
+    }
+
+    /// Runs the requests of tasks on their cores, by a core pool with these settings. Task
+    /// references then have the addresses of the pool. The machine's cores must be cores of this
+    /// computer, and its discipline one of fixed priorities.
+    #[must_use]
+    pub fn core_pool(mut self, config: CorePoolConfig) -> Self {
+        self.core_pool = Some(config);
+        self
     }
 
     /// Serves the admission object in an ORB until the ORB ends. Binds the plain key
@@ -103,11 +119,24 @@ impl AdmissionConfig {
             request_processing: RequestProcessing::ServantManager,
             ..PoaPolicies::default()
         };
-        let tasks = root.create_poa(TASK_POA, None, task_policies)?;
-        let served = serve_in(orb, &root, &tasks, admission);
-        if served.is_err() {
-            // Destroying a POA fails only after the ORB's shutdown.
-            let _ = tasks.destroy(false, false);
+        let keys = Arc::new(TaskKeys::new(admission.secrets.clone()));
+        let pool = match &self.core_pool {
+            Some(config) => Some(orb.real_time().create_core_pool(config, Arc::<TaskKeys>::clone(&keys))?),
+            None => None,
+        };
+        let real_time = RtPolicies { threadpool: pool.as_ref().map(CorePool::id), ..RtPolicies::default() };
+        let tasks = root.create_rt_poa(TASK_POA, None, task_policies, &real_time);
+        let served = tasks.map_err(SystemException::from).and_then(|tasks| {
+            let served = serve_in(orb, &root, &tasks, admission, &keys, pool.clone());
+            if served.is_err() {
+                // Destroying a POA fails only after the ORB's shutdown.
+                let _ = tasks.destroy(false, true);
+            }
+            served
+        });
+        if let (Err(_), Some(pool)) = (&served, &pool) {
+            // Destroying a pool fails only after the ORB's shutdown.
+            let _ = orb.real_time().destroy_threadpool(pool.id());
         }
         served
     }
@@ -118,7 +147,14 @@ fn serve_in(
     root: &Poa,
     tasks: &Poa,
     admission: Arc<SharedBooks>,
+    keys: &TaskKeys,
+    pool: Option<CorePool>,
 ) -> Result<AdmissionService, SystemException> {
+    // The number 0 belongs to no task.
+    let example = admission.secrets.object_id(TaskId(0));
+    let of_task = tasks.create_reference_with_id(&ObjectId::from(&example[..]), "")?;
+    keys.learn(&of_task, &example);
+    admission.set_dispatch(TaskDispatch::new(admission.secrets.clone(), tasks.clone(), pool.clone()));
     tasks.set_servant_manager(ServantManager::Locator(Arc::new(TaskLocator(Arc::clone(&admission)))))?;
     let policies =
         PoaPolicies { lifespan: Lifespan::Persistent, id_assignment: IdAssignment::User, ..PoaPolicies::default() };
@@ -126,12 +162,12 @@ fn serve_in(
     let served = (|| -> Result<AdmissionService, SystemException> {
         let id = ObjectId::from(ADMISSION_OBJECT_KEY.as_bytes());
         let own = poa.create_reference_with_id(&id, protocol::TasksRef::REPOSITORY_ID)?;
-        let servant = TasksServant { admission, poa: tasks.clone(), own: own.clone() };
+        let servant = TasksServant { admission, poa: tasks.clone(), own: [own.clone(), of_task] };
         poa.activate_object_with_id(&id, &protocol::Tasks::servant(servant))?;
         orb.bind_key(ADMISSION_OBJECT_KEY, &own)?;
         tasks.manager().activate()?;
         poa.manager().activate()?;
-        Ok(AdmissionService { object: protocol::TasksRef::from_object(own) })
+        Ok(AdmissionService { object: protocol::TasksRef::from_object(own), pool })
     })();
     if served.is_err() {
         // Destroying a POA fails only after the ORB's shutdown.
@@ -145,6 +181,7 @@ fn serve_in(
 #[derive(Clone, Debug)]
 pub struct AdmissionService {
     object: protocol::TasksRef,
+    pool: Option<CorePool>,
 }
 
 impl AdmissionService {
@@ -152,5 +189,11 @@ impl AdmissionService {
     #[must_use]
     pub fn reference(&self) -> &protocol::TasksRef {
         &self.object
+    }
+
+    /// Returns the core pool that runs the requests of tasks, if the service has one.
+    #[must_use]
+    pub fn core_pool(&self) -> Option<&CorePool> {
+        self.pool.as_ref()
     }
 }

@@ -16,15 +16,16 @@ use super::clients;
 use super::idl::cores as idl;
 use super::idl::cores::tasks::{AdmitError, ReserveError};
 
-/// The time-out of the call that asks a target if it exists.
+/// The time-out of the call that checks that a target exists.
 const TARGET_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) struct TasksServant {
     pub(super) admission: Arc<SharedBooks>,
     /// The POA of task references.
     pub(super) poa: Poa,
-    /// A reference to an object of this server.
-    pub(super) own: ObjectRef,
+    /// The references of the admission object and of a task. Targets must have one of their
+    /// addresses, because they must be objects of this server.
+    pub(super) own: [ObjectRef; 2],
 }
 
 fn system(kind: Kind, why: impl Into<String>) -> SystemException {
@@ -104,7 +105,8 @@ impl TasksServant {
         let Some(target) = target else { return Ok(()) };
         let of_server = |object: &ObjectRef| {
             object.ior().known_profiles().any(|profile| {
-                self.own.ior().known_profiles().any(|own| own.tag == profile.tag && own.address == profile.address)
+                let mut own = self.own.iter().flat_map(|own| own.ior().known_profiles());
+                own.any(|own| own.tag == profile.tag && own.address == profile.address)
             })
         };
         if !of_server(target) {
@@ -160,7 +162,7 @@ impl idl::Tasks for TasksServant {
         let client = clients::current();
         let request = request(task)?;
         self.check_target(task.target.as_ref())?;
-        let admitted = self.admission.with(|state, token, now| -> Result<idl::Promise, AdmitError> {
+        self.admission.change(|state, token, now| -> Result<idl::Promise, AdmitError> {
             let decision = state.books.admit(&request, &client, token, now).map_err(SystemException::from)?;
             let id = match &decision {
                 Decision::Promised(promise) => promise.task,
@@ -174,11 +176,7 @@ impl idl::Tasks for TasksServant {
                 Decision::Promised(promise) => Ok(self.promise(state, &promise, token, now)?),
                 _ => Err(AdmitError::Pending(idl::Pending { task: id.0, token: token.0 })),
             }
-        });
-        if matches!(admitted, Err(AdmitError::Pending(_))) {
-            self.admission.decide();
-        }
-        admitted
+        })
     }
 
     fn outcome(&self, task: u64, secret: &idl::TaskToken) -> Result<idl::Promise, AdmitError> {
@@ -203,7 +201,7 @@ impl idl::Tasks for TasksServant {
         }
         let requests = stages.iter().map(request).collect::<Result<Vec<_>, _>>()?;
         stages.iter().try_for_each(|stage| self.check_target(stage.target.as_ref()))?;
-        self.admission.with(|state, token, now| {
+        self.admission.change(|state, token, now| {
             let decision = state.books.reserve_chain(&requests, &client, token, now).map_err(SystemException::from)?;
             match decision {
                 ChainAdmission::Reserved(chain, promises) => {
@@ -226,14 +224,14 @@ impl idl::Tasks for TasksServant {
 
     fn commit(&self, chain: u64, secret: &idl::TaskToken) -> Result<idl::Promises, SystemException> {
         let token = Token(*secret);
-        self.admission.with(|state, _, now| {
+        self.admission.change(|state, _, now| {
             let promises = state.books.commit_chain(ChainId(chain), token, now)?;
             self.promises(state, &promises, token, now)
         })
     }
 
     fn cancel(&self, chain: u64, secret: &idl::TaskToken) -> Result<(), SystemException> {
-        Ok(self.admission.with(|state, _, now| state.books.cancel_chain(ChainId(chain), Token(*secret), now))?)
+        Ok(self.admission.change(|state, _, now| state.books.cancel_chain(ChainId(chain), Token(*secret), now))?)
     }
 
     fn change(
@@ -243,7 +241,7 @@ impl idl::Tasks for TasksServant {
         changed: &idl::TaskTiming,
     ) -> Result<idl::Promise, ReserveError> {
         let token = Token(*secret);
-        self.admission.with(|state, _, now| {
+        self.admission.change(|state, _, now| {
             let decision = state.books.change_timing(TaskId(task), token, timing(changed), now);
             match decision.map_err(SystemException::from)? {
                 Decision::Promised(promise) => Ok(self.promise(state, &promise, token, now)?),
@@ -257,14 +255,17 @@ impl idl::Tasks for TasksServant {
     }
 
     fn renew(&self, task: u64, secret: &idl::TaskToken, lease: u64) -> Result<u64, SystemException> {
-        self.admission.with(|state, _, now| {
+        let renewed = self.admission.with(|state, _, now| {
             let end = state.books.renew(TaskId(task), Token(*secret), lease, now)?;
             Ok(end.saturating_sub(now))
-        })
+        });
+        // The new lease may end earlier than the old one.
+        self.admission.decide();
+        renewed
     }
 
     fn withdraw(&self, task: u64, secret: &idl::TaskToken) -> Result<(), SystemException> {
-        Ok(self.admission.with(|state, _, now| state.books.withdraw(TaskId(task), Token(*secret), now))?)
+        Ok(self.admission.change(|state, _, now| state.books.withdraw(TaskId(task), Token(*secret), now))?)
     }
 
     fn snapshot(&self) -> Result<(idl::TaskRecords, idl::CoreRecords, idl::Counts), SystemException> {
@@ -316,7 +317,8 @@ fn reported_task(record: books::TaskRecord, now: Nanos) -> idl::TaskRecord {
     }
 }
 
-/// Forwards requests to a task reference to the task's target while the task is admitted.
+/// Answers requests to task references whose targets do not serve them: forwards the requests of
+/// admitted tasks, and refuses the others.
 pub(super) struct TaskLocator(pub(super) Arc<SharedBooks>);
 
 impl ServantLocator for TaskLocator {

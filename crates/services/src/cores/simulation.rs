@@ -147,7 +147,7 @@ impl BooksSimulation {
         if own.len() + timings.len() > self.limits.max_tasks_per_client {
             return Some(BooksRefusal::TaskQuotaExceeded(self.limits.max_tasks_per_client));
         }
-        let used = Utilization::total(&own).plus(Utilization::total(timings));
+        let used = Utilization::total(&own).saturating_add(Utilization::total(timings));
         (used > self.limits.max_utilization_per_client)
             .then_some(BooksRefusal::UtilizationQuotaExceeded(self.limits.max_utilization_per_client))
     }
@@ -303,7 +303,8 @@ impl BooksSimulation {
                 let Some(record) = record else { return };
                 let own = self.books.snapshot(self.now).tasks.into_iter().filter(|task| task.client == record.client);
                 let used = own.filter(|other| other.task.id != task);
-                let used = used.fold(timing.utilization(), |sum, task| sum.plus(task.task.timing.utilization()));
+                let used =
+                    used.fold(timing.utilization(), |sum, task| sum.saturating_add(task.task.timing.utilization()));
                 let recent = self.decisions.iter().filter(|at| self.now - **at < SECOND).count();
                 let is_over_rate = recent >= self.limits.max_decisions_per_second;
                 if !is_over_rate {
@@ -342,7 +343,7 @@ impl BooksSimulation {
         let Some(undecided) = self.books.next_pending_decision(self.now) else { return };
         let decided = undecided.decide();
         let task = decided.task;
-        // Sometimes the books change while the search runs.
+        // In half of the cases the books change during the search.
         if self.random.below(2) == 0 {
             self.admit();
             self.observe();
@@ -383,8 +384,8 @@ impl BooksSimulation {
                     continue;
                 }
                 Some(used) => {
-                    // The task has just moved or changed its timing. A job in flight ends on the
-                    // old core with the old timing.
+                    // The task has just moved or changed its timing. A running job ends on the old
+                    // core with the old timing.
                     let end = if used.is_reserved || used.from >= now { now } else { now + used.timing.deadline };
                     used.until = Some(end);
                 }
@@ -466,7 +467,7 @@ impl BooksSimulation {
             }
             self.observe();
         }
-        // Without further requests, all tasks end.
+        // Without further requests, all tasks must end.
         for _ in 0..1_000 {
             while let Some(undecided) = self.books.next_pending_decision(self.now) {
                 self.books.apply_decision(undecided.decide(), self.now);

@@ -16,7 +16,7 @@ use corelane_sched::task::TaskId;
 use super::books::Token;
 
 /// The secrets of a server, from which it computes tags and tokens.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Secrets {
     tags: RandomState,
     tokens: [RandomState; 2],

@@ -1,13 +1,13 @@
-//! Plans that keep all deadlines while they are carried out.
+//! Plans during whose application all deadlines are met.
 //!
-//! A task that moves may have a job in flight on the core that it leaves. If two tasks swap cores,
+//! A task that moves may have a running job on the core that it leaves. If two tasks swap cores,
 //! all deadlines can be met before and after the swap but missed during it. This module refuses
 //! such plans.
 
 use corelane_sched::allocation::{self, AllocationStep, Machine, Plan, Rejection, TaskSet, is_schedulable};
 use corelane_sched::task::{CoreId, Task, TaskId};
 
-/// Searches for a plan that adds `task` to `set`. `before` is the set that runs until then; it
+/// Searches for a plan that adds `task` to `set`. `before` is the set that runs before the plan. It
 /// differs from `set` if `task` replaces a task.
 ///
 /// # Errors
@@ -40,8 +40,8 @@ pub(super) fn admit(before: &TaskSet, set: &TaskSet, machine: &Machine, task: &T
     })
 }
 
-/// Returns true if each core to which a task moves has room for that task beside all tasks that it
-/// runs before the plan.
+/// Returns true if each core to which a task moves has room for that task in addition to all tasks
+/// that the core runs before the plan.
 fn keeps_deadlines(before: &TaskSet, machine: &Machine, plan: &Plan) -> bool {
     if plan.moves.is_empty() {
         return true;

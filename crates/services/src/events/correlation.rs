@@ -1,9 +1,9 @@
 //! The events that the conjunctions of a filter hold until their groups are complete.
 //!
-//! The rules are those of TAO's `EC_Conjunction_Filter`:
-//! - An event goes to the first child that accepts it, also if this child has one already.
-//! - The first event of a child is held; later ones are ignored until the group delivers.
-//! - A delivery to the consumer empties all its groups, complete or not.
+//! The module follows the rules of TAO's `EC_Conjunction_Filter`:
+//! - An event goes to the first child that accepts it, even if this child has contributed an event.
+//! - The first event of a child is held. Further events of this child are ignored until a delivery.
+//! - A delivery to the consumer empties all groups of the consumer's filter.
 //!
 //! Invariant: each child of a group has contributed at most once since the last delivery, so a
 //! filter holds at most one event for each of its leaves.
@@ -17,16 +17,16 @@ use super::subscriptions::Occurrence;
 /// The state of a filter's conjunctions.
 #[derive(Debug)]
 pub(super) struct Correlation<E> {
-    /// One for each conjunction, by its ordinal.
+    /// A group for each conjunction, at the index of the conjunction's ordinal.
     groups: Box<[Group<E>]>,
-    /// A group has changed since the last delivery.
+    /// True if a group has changed since the last delivery.
     is_dirty: bool,
 }
 
 /// The state of a conjunction.
 #[derive(Debug)]
 struct Group<E> {
-    /// For each child: it has contributed.
+    /// For each child: true if the child has contributed since the last delivery.
     arrived: Box<[bool]>,
     /// Number of children that have not contributed.
     missing: usize,
@@ -34,15 +34,16 @@ struct Group<E> {
     held: Vec<Occurrence<E>>,
 }
 
-/// The answer of a subtree.
+/// The result of offering an input to a subtree.
 enum Outcome {
-    /// The subtree does not take the input.
+    /// The subtree does not accept the input.
     Rejected,
-    /// The subtree has taken the input and passes nothing on.
+    /// The subtree accepts the input, and passes nothing to its parent.
     Absorbed,
-    /// The subtree passes the occurrence on.
+    /// The subtree accepts the input, and passes the occurrence to its parent.
     Passed,
-    /// The conjunction with this ordinal is complete and passes what it holds.
+    /// The conjunction with this ordinal is complete, and passes the occurrences that it holds to
+    /// its parent.
     Completed(usize),
 }
 
@@ -57,8 +58,8 @@ impl<E: Clone> Correlation<E> {
         Self { groups: groups.collect(), is_dirty: false }
     }
 
-    /// Offers an occurrence to the filter. Returns the set that the consumer gets, if any. After
-    /// its delivery the caller calls [`Correlation::clear`].
+    /// Offers an occurrence to the filter. Returns the set that the consumer gets, if there is one.
+    /// After the delivery of the set the caller calls [`Correlation::clear`].
     pub(super) fn offer<'a>(
         &'a mut self,
         filter: &EventFilter,
@@ -104,13 +105,14 @@ impl<E: Clone> Correlation<E> {
                 }
             }
             NodeKind::Bitmask { .. } if kind.matches(input) => self.step(filter, at + 1, input, occurrence),
-            // Conjunctions inside a logical "and" or a negation only tell which events they accept.
+            // Conjunctions inside a logical "and" or a negation decide which events they accept,
+            // and hold no events.
             _ if filter.accepts_at(at, input) => Outcome::Passed,
             _ => Outcome::Rejected,
         }
     }
 
-    /// Returns the outcome of the first child that takes the input, and the child's number.
+    /// Returns the number of the first child that accepts the input, and the child's outcome.
     fn first_taker(
         &mut self,
         filter: &EventFilter,
@@ -124,7 +126,7 @@ impl<E: Clone> Correlation<E> {
         })
     }
 
-    /// Adds to a group what its child has passed.
+    /// Adds the occurrences that a child has passed to the group of its conjunction.
     fn contribute(&mut self, group: usize, child: usize, passed: &Outcome, occurrence: &Occurrence<E>) -> Outcome {
         let Group { arrived, missing, .. } = &mut self.groups[group];
         if mem::replace(&mut arrived[child], true) {

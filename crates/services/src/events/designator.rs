@@ -1,4 +1,4 @@
-//! The designators of a filter, and sets of dependencies in which they stand.
+//! The designators in the dependencies of a consumer, and sets of dependencies.
 
 use corelane_sched::task::Nanos;
 
@@ -35,25 +35,27 @@ impl TimeoutKind {
 
 /// The meaning of a dependency that is not a plain pair of type and source.
 ///
-/// The values are those of TAO's `Event_Service_Constants.h`.
+/// The number after each description is the value of the designator, from TAO's
+/// `Event_Service_Constants.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Designator {
     /// A timeout; `creation_time` is its delay or period (4, 5, 6).
     Timeout(TimeoutKind),
-    /// The head of dependencies that each deliver by themselves (7).
+    /// The head of a group whose dependencies deliver independently of each other (7).
     Global,
     /// The head of a group that delivers one set when each child has accepted an event (8).
     Conjunction,
-    /// The head of a group that delivers what its first accepting child passes (9).
+    /// The head of a group that offers an event to its children in order, until one accepts the
+    /// event (9).
     Disjunction,
     /// Precedes a filter, and accepts the events that this filter rejects (10).
     Negation,
     /// The head of a group that delivers an event if all children accept it (11).
     LogicalAnd,
-    /// Precedes masks and a filter, and accepts the filter's events that share a bit with each
-    /// mask (12).
+    /// Precedes masks and a filter, and accepts those events of the filter whose type and source
+    /// each share a bit with their mask (12).
     Bitmask,
-    /// Precedes masks and values, and accepts events whose masked type and source are the values
+    /// Precedes masks and values, and accepts events whose masked type and source equal the values
     /// (13).
     MaskedType,
     /// Accepts every event (14).
@@ -64,7 +66,7 @@ impl Designator {
     /// The value between the designators and the first application type. It has no meaning.
     pub(super) const UNASSIGNED: EventType = EventType(15);
 
-    /// Returns the designator with this value; `None` for the types of events.
+    /// Returns the designator with this value; `None` if no designator has the value.
     #[must_use]
     pub const fn from_type(event_type: EventType) -> Option<Self> {
         Some(match event_type.0 {
@@ -83,7 +85,7 @@ impl Designator {
         })
     }
 
-    /// Returns the designator's value, which stands in the type of a dependency.
+    /// Returns the designator's value, which a dependency has as its type.
     #[must_use]
     pub const fn event_type(self) -> EventType {
         EventType(match self {
@@ -108,11 +110,11 @@ impl Designator {
     }
 }
 
-/// The headers of a consumer's dependencies, in prefix order: each designator stands before what
-/// it applies to.
+/// The headers of a consumer's dependencies, in prefix order: each designator precedes the
+/// dependencies to which it applies.
 ///
-/// The methods append one node each, as TAO's `ACE_ConsumerQOS_Factory` does. They check nothing;
-/// [`EventFilter::build`](super::EventFilter::build) does.
+/// The methods append one node each, as TAO's `ACE_ConsumerQOS_Factory` does. The methods check
+/// nothing; [`EventFilter::build`](super::EventFilter::build) checks the set.
 ///
 /// ```
 /// use corelane_services::events::{DependencySet, EventSource, EventType};
@@ -143,7 +145,8 @@ impl DependencySet {
         &self.headers
     }
 
-    /// Appends a type and a source. 0 on either side matches everything.
+    /// Appends a type and a source. A type of 0 matches every type, and a source of 0 matches every
+    /// source.
     #[must_use]
     pub fn event(self, event_type: EventType, source: EventSource) -> Self {
         self.with(EventHeader::new(event_type, source))
@@ -156,7 +159,8 @@ impl DependencySet {
         self.with(EventHeader { creation_time: delay, ..header })
     }
 
-    /// Appends the head of a global group: each of the dependencies behind it delivers by itself.
+    /// Appends the head of a global group: the dependencies after it deliver independently of each
+    /// other.
     #[must_use]
     pub fn global(self) -> Self {
         self.group(Designator::Global, 0)

@@ -1,5 +1,5 @@
 //! Entry point for fuzzing: a function over bytes that must return for any input. It panics if the
-//! input violates a property.
+//! code violates a property.
 
 use super::{
     EventFilter, EventHeader, EventSource, EventType, FilterBuilder, FilterLimits, SubscriptionLimits, Subscriptions,
@@ -11,8 +11,9 @@ const MAX_EVENTS: usize = 64;
 /// Reads settings in one byte and a set of dependencies of four bytes each, and builds a filter.
 /// Then pushes an event for each dependency and lets time pass.
 ///
-/// A filter that is built, written and built again must be the same. The index must find each
-/// consumer whose filter accepts an event, and groups must hold no more than a filter has nodes.
+/// A filter that is built, written as dependencies and built again must equal the first filter. The
+/// index must find each consumer whose filter accepts an event, and groups must hold no more than a
+/// filter has nodes.
 ///
 /// # Panics
 /// If a property is violated.

@@ -4,8 +4,8 @@ use std::fmt;
 
 /// The type of an event: `RtecEventComm::EventType`.
 ///
-/// The values from 4 to 14 are designators in a filter
-/// ([`Designator`](super::Designator)). An event may have every value.
+/// The values from 4 to 14 are designators in a filter ([`Designator`](super::Designator)). An
+/// event may have any value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventType(pub i32);
 
@@ -14,9 +14,9 @@ impl EventType {
     pub const ANY: Self = Self(0);
     /// Announces the end of a supplier: `ACE_ES_EVENT_SHUTDOWN`.
     pub const SHUTDOWN: Self = Self(1);
-    /// `ACE_ES_EVENT_ACT`, which TAO reserves without a meaning of its own.
+    /// `ACE_ES_EVENT_ACT`, which TAO reserves and gives no meaning.
     pub const ACT: Self = Self(2);
-    /// `ACE_ES_EVENT_NOTIFICATION`, which TAO reserves without a meaning of its own.
+    /// `ACE_ES_EVENT_NOTIFICATION`, which TAO reserves and gives no meaning.
     pub const NOTIFICATION: Self = Self(3);
     /// The first type for applications: `ACE_ES_EVENT_UNDEFINED`.
     pub const FIRST_APPLICATION: Self = Self(16);
@@ -42,8 +42,8 @@ pub struct EventHeader {
     pub source: EventSource,
     /// The number of gateways that may still forward the event: 0 or more.
     pub ttl: i32,
-    /// The time at which the supplier created the event, in units of 100 ns. A timeout's delay, in
-    /// a dependency.
+    /// The time at which the supplier created the event, in units of 100 ns. In a dependency: the
+    /// delay or period of a timeout.
     pub creation_time: u64,
 }
 

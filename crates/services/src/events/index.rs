@@ -1,20 +1,24 @@
 //! The index that finds the consumers of an event by its type and source.
 //!
 //! Invariant: the lists that [`Index::candidates`] visits for an event contain each consumer whose
-//! filter accepts the event. They may contain others, and a consumer more than once.
+//! filter accepts the event. They may contain further consumers, and may contain a consumer more
+//! than once.
 
 use std::collections::HashMap;
 
 use super::filter::{EventFilter, NodeKind};
 use super::header::EventHeader;
 
-/// A pair of type and source that a filter may accept. 0 on either side stands for all values.
+/// A pair of type and source that a filter may accept. A type of 0 means every type, and a source
+/// of 0 means every source.
 type Key = (i32, i32);
 
 /// The key of all events.
 const EVERYTHING: Key = (0, 0);
 
-/// The name of a list in the index.
+/// The name of a list in the index. A list has the consumers whose filters have a key of the
+/// described form. The type 0 and the source 0 of an event are wildcards, for which there are
+/// separate lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum ListName {
     /// Keys with this type and this source.
@@ -25,22 +29,22 @@ pub(super) enum ListName {
     Source(i32),
     /// The key of all events.
     Everything,
-    /// Keys with this type and some source, for events of any source.
+    /// Keys with this type and one source, for events with the source 0.
     ExactOfType(i32),
-    /// Keys with this source and some type, for events of any type.
+    /// Keys with this source and one type, for events with the type 0.
     ExactOfSource(i32),
-    /// Keys with some type and every source, for events of any type.
+    /// Keys with one type and every source, for events with the type 0.
     AllTypes,
-    /// Keys with some source and every type, for events of any source.
+    /// Keys with one source and every type, for events with the source 0.
     AllSources,
-    /// All keys, for events of any type and source.
+    /// All keys, for events with the type 0 and the source 0.
     All,
 }
 
 /// Lists of consumers by the events that they may accept.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// No list is empty.
+    /// The lists by their names. No list is empty.
     lists: HashMap<ListName, Vec<u32>>,
 }
 

@@ -13,26 +13,26 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The filters are those of TAO's Real-time Event Service. A consumer's dependencies
-//! ([`DependencySet`]) are built into an [`EventFilter`], by the rules of TAO's `basic` or `prefix`
-//! builder ([`FilterBuilder`]). [`Subscriptions`] has the filters of all consumers. It delivers
-//! pushed events to the consumers that accept them, correlates events in conjunctions, and delivers
+//! The filters follow TAO's Real-time Event Service. A consumer's dependencies ([`DependencySet`])
+//! are built into an [`EventFilter`], by the rules of TAO's `basic` or `prefix` builder
+//! ([`FilterBuilder`]). [`Subscriptions`] has the filters of all consumers. It delivers pushed
+//! events to the consumers that accept them, correlates events in conjunctions, and delivers
 //! timeouts.
 //!
 //! The module has a pure core, in which each time is an argument: filters and subscriptions,
 //! `router` (queues, counts, disconnections), `queue` and `health`. `channel` shares this core
 //! between threads. `servants`, `peer` and `stored` know the ORB.
 //!
-//! Invariants: no input leads to a panic. The memory of a consumer is bounded by [`FilterLimits`]
-//! and [`QueueLimits`], that of all consumers by [`ChannelLimits`].
+//! Invariants: no input leads to a panic. [`FilterLimits`] and [`QueueLimits`] bound the memory of a
+//! consumer, and [`ChannelLimits`] the memory of all consumers.
 //!
 //! # Differences from TAO
-//! - A set that is cut, has wrong counts, or that a builder cannot express is refused with a
-//!   [`FilterError`].
+//! - A set of dependencies that ends too early, has wrong counts, or that a builder cannot express
+//!   is refused with a [`FilterError`].
 //! - Several filters without a common group are a disjunction. A global designator heads a
 //!   disjunction.
-//! - The event of a timeout matches its own node only. A filter of every type and source does not
-//!   take it.
+//! - The event of a timeout matches only the node of the timeout. A filter of every type and source
+//!   does not accept it.
 //! - A supplier without publications may push every event. An event that a supplier does not
 //!   publish is not routed.
 //! - A deadline that expires keeps its schedule; TAO starts its period again.

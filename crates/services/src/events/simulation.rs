@@ -1,6 +1,7 @@
-//! Consumers that come and go, events and late timeouts in virtual time, against a naive evaluator.
+//! A simulation in virtual time: consumers are added and removed, events are pushed, and timeouts
+//! expire late. The subscriptions must deliver the same sets as a naive evaluator.
 //!
-//! The evaluator has a tree of its own for each consumer, and offers each event to each of them.
+//! The evaluator has a separate tree for each consumer, and offers each event to every tree.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use super::*;
 /// The times of this module are in units of 100 ns.
 const UNIT: u64 = 100;
 
-/// Source 0 and type 0 are among the values: both are wildcards in events too.
+/// Source 0 and type 0 are among the values: both are wildcards, in filters and in events.
 const TYPES: [i32; 6] = [0, 4, 16, 17, 18, 19];
 
 /// A condition of the generated filters.
@@ -99,7 +100,8 @@ impl Naive {
         self.timer.is_some_and(|timer| timer.0 == timeout) || self.children.iter().any(|child| child.contains(timeout))
     }
 
-    /// Returns whether the node takes the offer, and what it passes to its parent.
+    /// Returns true if the node accepts the offer, and the occurrences that the node passes to its
+    /// parent.
     fn filter(&mut self, offer: &Offer) -> (bool, Option<Vec<Occurrence<u32>>>) {
         let itself = || Some(vec![offer.occurrence]);
         let pass = |is_passed: bool| if is_passed { (true, itself()) } else { (false, None) };
@@ -121,7 +123,8 @@ impl Naive {
                 pass(!is_taken)
             }
             Condition::Both(_) => {
-                // Without a short cut, unlike the code under test.
+                // The evaluator asks every child. The code under test stops at the first child that
+                // rejects.
                 let answers: Vec<bool> = self.children.iter_mut().map(|child| child.filter(offer).0).collect();
                 pass(answers.into_iter().all(|answer| answer))
             }
@@ -160,7 +163,7 @@ impl Naive {
         None
     }
 
-    /// Empties the groups and starts the deadlines again, except the one that expired.
+    /// Empties the groups and starts the deadlines again, except the deadline that expired.
     fn clear(&mut self, now: u64, expired: Option<usize>) {
         self.arrived.fill(false);
         self.held.clear();

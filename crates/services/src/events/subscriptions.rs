@@ -11,8 +11,8 @@ use super::header::{EventHeader, EventHeaderError};
 use super::index::{self, Index, ListName};
 use super::timers::{TimerKey, Timers};
 
-/// A consumer in [`Subscriptions`]. The id of a consumer that was removed is not used again for
-/// 2^32 consumers.
+/// A consumer in [`Subscriptions`]. The id of a removed consumer is used again at the earliest
+/// after 2^32 further consumers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConsumerId {
     slot: u32,
@@ -24,8 +24,8 @@ pub struct ConsumerId {
 pub struct SubscriptionLimits {
     /// Maximum number of consumers.
     pub max_consumers: u32,
-    /// Maximum number of nodes in the filters of all consumers. The number of timeouts, and that
-    /// of events that groups hold, are not greater.
+    /// Maximum number of nodes in the filters of all consumers. It also bounds the number of
+    /// timeouts, and the number of events that groups hold.
     pub max_filter_nodes: usize,
 }
 
@@ -77,19 +77,19 @@ pub struct Expiry {
     pub missed: u64,
 }
 
-/// The consumers of a channel, and which of them get an event.
+/// The consumers of a channel, with the filters that decide which events each consumer gets.
 ///
 /// `E` is the event with its payload. Groups hold clones of it, so it should be cheap to clone.
 ///
 /// # Contract
-/// - Times are nanoseconds of a monotonic clock. A time before that of an earlier call counts as
-///   the time of the earlier call.
+/// - Times are nanoseconds of a monotonic clock. If a time is earlier than the time of a previous
+///   call, the time of the previous call counts.
 /// - The caller calls [`Subscriptions::expire`] at [`Subscriptions::next_expiry`], or later: a
 ///   timeout that is late by whole periods expires once, and says how many expiries were missed.
-/// - The `deliver` function gets each set once, in the order in which it arose. The order among
-///   the consumers of one event is not specified.
-/// - A push costs by the number of consumers whose filters may accept the event. Negations, null
-///   filters and partial masks may accept every event.
+/// - The `deliver` function gets each set once, in the order in which the sets arise. The order
+///   among the consumers of one event is not specified.
+/// - The cost of a push grows with the number of consumers whose filters may accept the event.
+///   Negations, null filters and partial masks may accept every event.
 ///
 /// ```
 /// use corelane_services::events::*;
@@ -118,7 +118,8 @@ pub struct Subscriptions<E> {
     timers: Timers,
     /// Number of nodes in all filters.
     filter_nodes: usize,
-    /// Number of pushes so far. It marks the consumers that an event was already offered to.
+    /// Number of pushes so far. `Consumer::last_push` records it for the consumers to which the
+    /// present event was offered.
     pushes: u64,
     /// The latest time of any call.
     now: Nanos,
@@ -133,7 +134,7 @@ struct Slot<E> {
 #[derive(Debug)]
 struct Consumer<E> {
     filter: EventFilter,
-    /// The index alone decides which events the consumer gets.
+    /// True if the index alone decides which events the consumer gets.
     is_decided_by_index: bool,
     /// The lists of the index that contain the consumer.
     lists: Box<[ListName]>,
@@ -176,7 +177,7 @@ impl<E: Clone> Subscriptions<E> {
     /// Adds a consumer, and starts its timeouts.
     ///
     /// # Errors
-    /// The subscriptions are full: [`SubscriptionLimits`].
+    /// If the consumer would exceed a limit of [`SubscriptionLimits`].
     pub fn add(&mut self, filter: EventFilter, now: Nanos) -> Result<ConsumerId, SubscriptionError> {
         let now = self.advance(now);
         let filter_nodes = self.filter_nodes.saturating_add(filter.nodes().len());
@@ -247,7 +248,7 @@ impl<E: Clone> Subscriptions<E> {
     /// consumer and its set.
     ///
     /// # Errors
-    /// The header is invalid. Nothing was delivered.
+    /// If the header is invalid. Nothing is delivered in this case.
     pub fn push(
         &mut self,
         header: &EventHeader,
@@ -305,7 +306,7 @@ impl<E: Clone> Subscriptions<E> {
         deliveries
     }
 
-    /// Takes note of the time, and returns the latest time of any call.
+    /// Records the time, and returns the latest time of any call.
     fn advance(&mut self, now: Nanos) -> Nanos {
         self.now = self.now.max(now);
         self.now
@@ -343,7 +344,7 @@ impl<E: Clone> Consumer<E> {
         true
     }
 
-    /// Starts the deadlines again, except one that has expired.
+    /// Starts the deadlines again, except the deadline `expired`.
     fn restart_deadlines(&self, timers: &mut Timers, now: Nanos, expired: Option<TimerKey>) {
         for deadline in self.deadlines.iter().filter(|deadline| Some(**deadline) != expired) {
             timers.restart(*deadline, now);
@@ -362,7 +363,7 @@ mod tests {
     const ANY: EventSource = EventSource::ANY;
     const MS: Nanos = 1_000_000;
 
-    /// Subscriptions with a virtual clock, which number their events and keep what is delivered.
+    /// Subscriptions with a virtual clock, and a number for each event that is pushed.
     struct Scene {
         subscriptions: Subscriptions<u32>,
         now: Nanos,

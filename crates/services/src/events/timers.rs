@@ -1,7 +1,8 @@
 //! The timeouts of all consumers, in the order of their next expiry.
 //!
-//! A binary heap in which each timer knows its position, so that a timer is moved and removed
-//! without a search. Times are nanoseconds of a monotonic clock and are always arguments.
+//! The order is a binary heap. Each timer knows its position in the heap, so that a timer is moved
+//! and removed without a search. Times are nanoseconds of a monotonic clock and are always
+//! arguments.
 //!
 //! Invariant: `heap[timers[t].position] == t` for each armed timer `t`.
 
@@ -9,8 +10,8 @@ use corelane_sched::task::Nanos;
 
 use super::designator::TimeoutKind;
 
-/// The consumer's slot and the timeout's node in its filter. Of timers that are due at the same
-/// time, the one with the smaller owner expires first.
+/// The consumer's slot and the timeout's node in its filter. If several timers are due at the same
+/// time, the timer with the smaller owner expires first.
 pub(super) type TimerOwner = (u32, usize);
 
 /// A timer's place in the table.
@@ -23,7 +24,7 @@ pub(super) struct ExpiredTimer {
     pub(super) key: TimerKey,
     pub(super) owner: TimerOwner,
     pub(super) kind: TimeoutKind,
-    /// The time at which it was due.
+    /// The time at which the timer was due.
     pub(super) due_at: Nanos,
     /// The number of further expiries that were due by now and are not reported.
     pub(super) missed: u64,
@@ -36,7 +37,7 @@ const UNARMED: usize = usize::MAX;
 struct Timer {
     owner: TimerOwner,
     kind: TimeoutKind,
-    /// The delay, and the period unless the kind is once.
+    /// The delay until the first expiry, which is also the period of a periodic timer.
     delay: Nanos,
     due_at: Nanos,
     /// Index in the heap, or [`UNARMED`].
@@ -53,7 +54,8 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Adds a timer that expires after its delay. It never does if the clock ends before.
+    /// Adds a timer that expires after its delay. If this time is beyond the range of the clock,
+    /// the timer never expires.
     pub(super) fn add(&mut self, owner: TimerOwner, kind: TimeoutKind, delay: Nanos, now: Nanos) -> TimerKey {
         let timer = Timer { owner, kind, delay, due_at: now, position: UNARMED };
         let key = if let Some(key) = self.free.pop() {
@@ -67,7 +69,7 @@ impl Timers {
         TimerKey(key)
     }
 
-    /// Removes a timer. Its key becomes that of another timer.
+    /// Removes a timer. A later timer may get the key.
     pub(super) fn remove(&mut self, key: TimerKey) {
         self.arm(key.0, None);
         self.free.push(key.0);
@@ -85,7 +87,7 @@ impl Timers {
     }
 
     /// Returns the first timer that is due, and arms it for its next expiry after `now`: a whole
-    /// number of periods after the previous one.
+    /// number of periods after the present expiry.
     pub(super) fn pop_due(&mut self, now: Nanos) -> Option<ExpiredTimer> {
         let key = *self.heap.first()?;
         let Timer { owner, kind, delay, due_at, .. } = self.timers[key];
@@ -122,7 +124,7 @@ impl Timers {
         }
     }
 
-    /// Moves the timer at a position of the heap to the place that its time demands.
+    /// Restores the order of the heap after the time of the timer at `position` has changed.
     fn settle(&mut self, mut position: usize) {
         while position > 0 && self.is_before(position, (position - 1) / 2) {
             self.swap(position, (position - 1) / 2);

@@ -135,15 +135,15 @@ mod tests {
         log.push(&[unbound("before")]);
         let start = log.watch();
         assert_eq!((start, log.after(start, ALL)), (1, Some((Vec::new(), 1))));
-        assert_eq!(log.after(0, ALL), None, "nothing was kept before the first client");
+        assert_eq!(log.after(0, ALL), None, "the log must keep no change before the first client asks");
         log.push(&[unbound("x"), Change::NextContext(7), unbound("xx")]);
         let (changes, end) = log.after(start, ALL).unwrap();
         assert_eq!((ids(&changes), end), (vec!["x", "xx"], 3));
         let (changes, end) = log.after(start, LogLimits { max_changes: 1, ..ALL }).unwrap();
         assert_eq!((ids(&changes), end), (vec!["x"], 2));
         let (changes, _) = log.after(end, LogLimits { max_size: 1, ..ALL }).unwrap();
-        assert_eq!(ids(&changes), ["xx"], "one change is always included");
-        assert_eq!(log.after(4, ALL), None, "no server has given this number out");
+        assert_eq!(ids(&changes), ["xx"], "an answer must have one change even if the change exceeds the size");
+        assert_eq!(log.after(4, ALL), None, "the log must refuse a number that it has not reached");
     }
 
     #[test]

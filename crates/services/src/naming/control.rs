@@ -76,8 +76,8 @@ pub(super) fn bind_all(
     let mut operations = Vec::with_capacity(bindings.len());
     for binding in bindings {
         let operation = operation(context, binding, replaces)?;
-        // Only the first binding of a name can be left out: an earlier binding of this batch may
-        // bind the name to another object.
+        // Only the first binding of a name in this batch can be omitted: before a later binding,
+        // the batch may bind the name to another object.
         let is_first = named.insert((&binding.name.id, &binding.name.kind));
         operations.push(Some(operation).filter(|operation| !(is_first && is_already_bound(service, operation))));
     }

@@ -2,9 +2,9 @@
 //!
 //! Readers load the newest published [`State`] without waiting. Changes are queued. If no batch is
 //! running, the thread of a change takes the whole queue and applies it to a copy of the state. The
-//! thread commits the changes to the store in one batch, publishes the copy and hands out the
-//! results. A change is therefore visible and acknowledged only once the store has it. Threads that
-//! wait for the disk at the same time share one commit.
+//! thread commits the changes to the store in one batch, publishes the copy and passes the results
+//! to the threads of the changes. A change is therefore visible and acknowledged only once the
+//! store has it. Threads that wait for the disk at the same time share one commit.
 //!
 //! A failed commit changes nothing that readers see. If other servers share the store, a commit may
 //! find a newer revision. The thread then reads the records again and applies the batch to them.
@@ -24,18 +24,17 @@ use corelane_sys::thread;
 use super::changes::{ChangeLog, LogLimits};
 use super::records::{self, NamingRecord, STAMP_KEY};
 use super::state::{Change, ContextId, Loader, NamingOperation, NamingRefusal, OperationOutcome, State};
-use crate::store::{Durability, Revision, Store, StoreError, Write};
+use crate::store::{Durability, RecordChange, Revision, Store, StoreError};
 
-/// Time between two syncs of relaxed changes. A crash loses the changes of at most this time and of
-/// one sync, which together must stay below the documented 100 ms.
+/// Time between two syncs of relaxed changes. A crash loses at most the changes of this interval
+/// and of the time that one sync takes. The sum of both must stay below the documented 100 ms.
 const SYNC_INTERVAL: Duration = Duration::from_millis(50);
 /// Time from a sync that failed to the next attempt.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Divisor of the last commit's duration, which gives the time for which a batch waits for further
-/// changes.
+/// A batch waits for further changes for the duration of the last commit divided by this number.
 const GATHER_PART: u32 = 4;
-/// Maximum time for which a batch waits for further changes. It bounds the delay of the next client
-/// if one commit was slow and the other clients have gone.
+/// Maximum time for which a batch waits for further changes. It bounds the delay of a change if the
+/// last commit was slow and no further client makes a change.
 const MAX_GATHER: Duration = Duration::from_millis(20);
 /// Bounds of the changes that are kept for clients that watch.
 const LOG_LIMITS: LogLimits = LogLimits { max_changes: 10_000, max_size: 8 << 20 };
@@ -45,7 +44,7 @@ const MAX_ATTEMPTS: usize = 32;
 #[derive(Clone, Debug)]
 pub(super) enum DirectoryError {
     Refused(NamingRefusal),
-    /// The store did not take the change.
+    /// The store failed or refused the change.
     Store(Arc<StoreError>),
 }
 
@@ -144,7 +143,7 @@ impl Directory {
             let chosen = stamp.unwrap_or_else(random_number);
             let root = records::encode(&Change::AddContext(ContextId::ROOT));
             let stamp_value = chosen.to_be_bytes();
-            let batch = [Write::Put(STAMP_KEY, &stamp_value), Write::Put(&root.key, b"")];
+            let batch = [RecordChange::Put(STAMP_KEY, &stamp_value), RecordChange::Put(&root.key, b"")];
             match store.commit(head.revision, &batch, Durability::Synced) {
                 Ok(_) | Err(StoreError::Conflict) => (head, stamp) = load(&*store)?,
                 Err(error) => return Err(error),
@@ -203,7 +202,8 @@ impl Directory {
         self.state.load()
     }
 
-    /// Returns the number that is part of the object ids of all contexts but the initial one.
+    /// Returns the number that is part of the object ids of all contexts except the initial
+    /// context.
     pub(super) fn stamp(&self) -> u64 {
         self.stamp
     }
@@ -219,8 +219,9 @@ impl Directory {
     }
 
     /// Returns the changes of bindings from number `start` on, within `limits`, and the number
-    /// after the last one. If there is none yet, waits for one until `deadline`. Returns `None` if
-    /// the log no longer has some of these changes, or if `run` is another run of the server.
+    /// after the last of these changes. If no such change has happened yet, waits for a change
+    /// until `deadline`. Returns `None` if the log no longer has some of these changes, or if `run`
+    /// is another run of the server.
     pub(super) fn changes_after(
         &self,
         (run, start): (u64, u64),
@@ -254,7 +255,8 @@ impl Directory {
         let Some(first) = tickets.first().copied() else { return Vec::new() };
         queue.submitters += 1;
         self.arrived.notify_one();
-        // A batch takes the whole queue, so the results of all operations arrive at once.
+        // A batch takes the whole queue, so the results of all operations of this call arrive
+        // together.
         self.finish(queue, |queue| {
             queue
                 .results
@@ -348,11 +350,11 @@ impl Directory {
     fn commit(&self, after: Revision, changes: &[Change]) -> Result<Revision, StoreError> {
         let Some(stored) = &self.store else { return Ok(after) };
         let written: Vec<records::RecordWrite> = changes.iter().map(records::encode).collect();
-        let batch: Vec<Write<'_>> = written
+        let batch: Vec<RecordChange<'_>> = written
             .iter()
             .map(|written| match &written.value {
-                Some(value) => Write::Put(&written.key, value),
-                None => Write::Delete(&written.key),
+                Some(value) => RecordChange::Put(&written.key, value),
+                None => RecordChange::Delete(&written.key),
             })
             .collect();
         let revision = stored.store.commit(after, &batch, stored.durability)?;
@@ -378,7 +380,7 @@ impl Drop for Directory {
             stored.changed.notify_one();
         }
         if let Some(syncing) = self.syncing.take() {
-            // A panic of the thread has already been reported.
+            // An error means that the thread panicked. The panic hook has reported the panic.
             let _ = syncing.join();
         }
     }
@@ -431,13 +433,13 @@ impl Drop for Turn<'_> {
 
 /// Returns the results of a batch that ends with a panic.
 fn unfinished(batch: &[(u64, NamingOperation)]) -> Vec<(u64, Result<OperationOutcome, DirectoryError>)> {
-    let reason = "the change ended in the middle".to_owned();
+    let reason = "the thread that made the change panicked".to_owned();
     let error = Arc::new(StoreError::Unusable { path: None, reason });
     batch.iter().map(|(ticket, _)| (*ticket, Err(DirectoryError::Store(Arc::clone(&error))))).collect()
 }
 
-/// Returns the results of a batch that the store refused. An operation without changes keeps the
-/// result that it has without the store.
+/// Returns the results of a batch that the store refused. An operation that changes nothing keeps
+/// its result, because it needs no store.
 fn refuse(
     head: &Head,
     batch: &[(u64, NamingOperation)],
@@ -480,7 +482,7 @@ mod tests {
     use super::super::cos_naming::NameComponent;
     use super::super::state::{BatchLimits, BindingTarget, EncodedReference, ResolvedName};
     use super::*;
-    use crate::store::{MemoryStore, Visitor};
+    use crate::store::{MemoryStore, RecordVisitor};
 
     /// A store whose commits can be made to fail or to wait.
     struct Probe {
@@ -506,11 +508,16 @@ mod tests {
     }
 
     impl Store for Probe {
-        fn for_each(&self, visit: &mut Visitor<'_>) -> Result<Revision, StoreError> {
+        fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError> {
             self.inner.for_each(visit)
         }
 
-        fn commit(&self, after: Revision, batch: &[Write<'_>], durability: Durability) -> Result<Revision, StoreError> {
+        fn commit(
+            &self,
+            after: Revision,
+            batch: &[RecordChange<'_>],
+            durability: Durability,
+        ) -> Result<Revision, StoreError> {
             (self.before)();
             if self.fails.load(Ordering::Relaxed) {
                 return Err(StoreError::Full { reason: "no space left".to_owned() });
@@ -700,7 +707,7 @@ mod tests {
         });
         let third = open(store);
         assert_eq!(names(&third).len(), 202);
-        assert_eq!(third.state().context_count(), 201, "no two contexts have one id");
+        assert_eq!(third.state().context_count(), 201, "all contexts must have different ids");
     }
 
     #[test]
@@ -726,7 +733,7 @@ mod tests {
     fn records_that_do_not_fit_together_are_damage() {
         for (key, value) in [(&b"\x03\0\0\0\0\0\0\0\x07\0\0\0\x01a"[..], &b"\x01\0\0\0\0\0\0\0\0"[..]), (b"x", b"")] {
             let store = MemoryStore::new(records::KIND);
-            store.commit(Revision(0), &[Write::Put(key, value)], Durability::Synced).unwrap();
+            store.commit(Revision(0), &[RecordChange::Put(key, value)], Durability::Synced).unwrap();
             let refused = Directory::open(Box::new(store), Durability::Synced).err().unwrap();
             assert!(refused.to_string().contains("put a backup in its place"), "{refused}");
         }

@@ -1,5 +1,5 @@
 //! Entry point for fuzzing: a function over bytes that must return for any input. It panics if the
-//! input violates a property.
+//! code violates a property.
 
 use super::cos_naming::NameComponent;
 use super::name;

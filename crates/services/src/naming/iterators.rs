@@ -1,10 +1,11 @@
 //! Binding iterators: positions in lists that clients have not read to their ends.
 //!
 //! Clients may forget iterators, or vanish. The number of iterators is therefore bounded for each
-//! client and in total. If a client has its maximum, its new iterator ends its least recently used
-//! one. If all clients together have the maximum, a new iterator ends the least recently used of
-//! all. An iterator also ends when it has been idle for some time. A client that uses an ended
-//! iterator gets OBJECT_NOT_EXIST, as the specification allows at any time.
+//! client and in total. If a client has its maximum, a new iterator of this client ends the
+//! client's least recently used iterator. If all clients together have the maximum, a new iterator
+//! ends the least recently used iterator of all clients. An iterator also ends when it has been
+//! idle for some time. A client that uses an ended iterator gets OBJECT_NOT_EXIST, as the
+//! specification allows at any time.
 //!
 //! Time is an argument: a duration since any fixed instant. An iterator holds a position and no
 //! bindings, so its cost does not depend on the length of its list.
@@ -18,7 +19,7 @@ use super::state::{ContextId, ListCursor};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct IteratorId(pub(super) u128);
 
-/// Identifies a client, as far as the server can tell clients apart.
+/// Identifies a client, as far as the server can distinguish clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ClientId(pub(super) u64);
 
@@ -78,8 +79,9 @@ impl Iterators {
         self.entries.len()
     }
 
-    /// Adds an iterator and ends others if necessary. Returns `None` if the limits allow no
-    /// iterator. `secret` becomes part of the id, so that other clients cannot guess the id.
+    /// Adds an iterator, and ends earlier iterators if the limits require this. Returns `None` if
+    /// the limits allow no iterator. `secret` becomes part of the id, so that other clients cannot
+    /// guess the id.
     pub(super) fn open(
         &mut self,
         client: ClientId,

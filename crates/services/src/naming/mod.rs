@@ -1,5 +1,5 @@
-//! The Naming Service (OMG Naming Service 1.3): names for objects, in contexts that hold further
-//! contexts.
+//! The Naming Service (OMG Naming Service 1.3): names for objects, in contexts that can contain
+//! further contexts.
 //!
 //! A server adds a name service with one line of code. Clients of any ORB reach the service as
 //! `corbaloc::HOST:PORT/NameService`:
@@ -14,9 +14,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Bindings end with the process, unless the service has a [store](NamingConfig::store_file).
-//! Resolving a name takes no lock that a change holds. Apart from cache misses, a name is resolved
-//! as fast in a context with a million bindings as in a context with ten.
+//! Bindings are lost when the process ends, unless the service has a
+//! [store](NamingConfig::store_file). Resolving a name takes no lock that a change holds. Apart
+//! from cache misses, a name is resolved as fast in a context with a million bindings as in a
+//! context with ten.
 //!
 //! The module has a pure core (`state`, `trie`, `iterators`, [`name`]), which knows neither clocks
 //! nor sockets. `directory` shares this core between threads and commits changes. Only `servants`
@@ -101,16 +102,17 @@ impl NamingConfig {
     pub fn new() -> Self {
         let iterator_limits = IteratorLimits {
             max_iterators: 1_000,
-            // Until the ORB distinguishes clients, all iterators count as one client's.
+            // The ORB does not identify clients to servants, so all iterators count as iterators of
+            // one client.
             max_per_client: 1_000,
             idle_timeout: Duration::from_secs(900),
         };
         let settings = ServiceSettings {
             iterator_limits,
             forward_timeout: Duration::from_secs(3),
-            max_forwards: 2,
+            max_forwarding_threads: 2,
             max_waiting_changes: usize::MAX,
-            max_watchers: 1,
+            max_watching_clients: 1,
             max_patience: Duration::from_secs(1),
             is_read_only: false,
         };
@@ -132,9 +134,9 @@ impl NamingConfig {
         self
     }
 
-    /// Sets when a change is acknowledged. A relaxed change is on the disk at most 100 ms after its
-    /// acknowledgement. If the process or the machine ends before that, the change is lost.
-    /// Default: [`Durability::Synced`].
+    /// Sets when a change is acknowledged. With [`Durability::Relaxed`] a change is on the disk at
+    /// most 100 ms after its acknowledgement. If the process or the machine fails in this time, the
+    /// change is lost. Default: [`Durability::Synced`].
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -142,7 +144,7 @@ impl NamingConfig {
     }
 
     /// Sets the maximum number of binding iterators. At the maximum, a new iterator ends the least
-    /// recently used one. Default: 1,000.
+    /// recently used iterator. Default: 1,000.
     #[must_use]
     pub fn max_iterators(mut self, count: usize) -> Self {
         self.settings.iterator_limits.max_iterators = count;
@@ -157,9 +159,9 @@ impl NamingConfig {
         self
     }
 
-    /// Sets the time-out of calls to other servers, which resolve the remaining components of a
-    /// name. After the time-out the client gets CannotProceed with the other server's context and
-    /// these components. Default: 3 s.
+    /// Sets the time-out of calls to another server, which resolves the remaining components of a
+    /// name that leads into its contexts. After the time-out the client gets CannotProceed with the
+    /// other server's context and these components. Default: 3 s.
     #[must_use]
     pub fn forward_timeout(mut self, timeout: Duration) -> Self {
         self.settings.forward_timeout = timeout;
@@ -168,18 +170,18 @@ impl NamingConfig {
 
     /// Sets the maximum number of threads that wait for other servers. At the maximum, further
     /// clients get CannotProceed at once, and can continue themselves. Permit at most half of the
-    /// threads that serve requests, so that servers which refer to each other keep threads for the
-    /// answers. Default: 2, half of a default pool's threads.
+    /// threads that serve requests, so that servers which refer to each other have threads left to
+    /// answer each other. Default: 2, half of a default pool's threads.
     #[must_use]
-    pub fn max_forwards(mut self, threads: usize) -> Self {
-        self.settings.max_forwards = threads;
+    pub fn max_forwarding_threads(mut self, threads: usize) -> Self {
+        self.settings.max_forwarding_threads = threads;
         self
     }
 
-    /// Sets the maximum number of changes that wait for the store, each with a thread of the pool.
-    /// At the maximum, further changes get TRANSIENT, COMPLETED_NO. Permit fewer than the pool has
-    /// threads, so that names are resolved even while the disk does not respond. Default: no
-    /// maximum.
+    /// Sets the maximum number of changes that wait for the store. Each of them occupies a thread
+    /// of the pool. At the maximum, further changes get TRANSIENT, COMPLETED_NO. Permit fewer than
+    /// the pool has threads, so that names are resolved even while the disk does not respond.
+    /// Default: no maximum.
     #[must_use]
     pub fn max_waiting_changes(mut self, threads: usize) -> Self {
         self.settings.max_waiting_changes = threads;
@@ -187,11 +189,11 @@ impl NamingConfig {
     }
 
     /// Sets the maximum number of clients that wait in the server for changes to be reported
-    /// (`corelane naming watch`), each with a thread of the pool. At the maximum, further clients
-    /// get an answer at once and ask again. Default: 1.
+    /// (`corelane naming watch`). Each of them occupies a thread of the pool. At the maximum,
+    /// further clients get an answer at once and ask again. Default: 1.
     #[must_use]
-    pub fn max_watchers(mut self, threads: usize) -> Self {
-        self.settings.max_watchers = threads;
+    pub fn max_watching_clients(mut self, threads: usize) -> Self {
+        self.settings.max_watching_clients = threads;
         self
     }
 
@@ -281,7 +283,7 @@ impl NamingService {
         &self.root
     }
 
-    /// Returns the number of contexts, including those without a name.
+    /// Returns the number of contexts, including contexts without a name.
     #[must_use]
     pub fn context_count(&self) -> usize {
         self.service.directory.state().context_count()
@@ -396,7 +398,7 @@ mod tests {
 
     #[test]
     fn one_watcher_waits_for_the_next_change_and_further_watchers_get_an_answer_at_once() {
-        let mut naming = NamingConfig::new().max_watchers(1);
+        let mut naming = NamingConfig::new().max_watching_clients(1);
         naming.settings.max_patience = 10 * GENEROUS;
         let scene = scene(naming);
         let (naming, watched) = (&scene.naming, scene.watched.with_timeout(2 * GENEROUS));
@@ -405,10 +407,11 @@ mod tests {
             let waiting = scope.spawn(|| asked(&watched, &start, GENEROUS));
             let end = clock::now() + GENEROUS;
             while *naming.service.watchers.lock() == 0 {
-                assert!(!waiting.is_finished() && !end.is_past(), "the server does not wait for a change");
+                assert!(!waiting.is_finished() && !end.is_past(), "the server must wait for a change");
                 thread::yield_now();
             }
-            // If the server waited for the client's patience, the call would time out.
+            // If the server waited as long as the client permits (`patience`), the call would time
+            // out.
             assert!(asked(&watched.with_timeout(GENEROUS), &start, 2 * GENEROUS).is_empty());
             assert!(!waiting.is_finished());
             naming.reference().bind(&name::to_name("a").unwrap(), None).unwrap();
@@ -421,7 +424,7 @@ mod tests {
     fn watcher_does_not_wait_longer_than_the_server_permits() {
         let Scene { watched, .. } = &scene(NamingConfig::new());
         let start = watched.last_change().unwrap();
-        // If the server waited for the client's patience, the call would time out.
+        // If the server waited as long as the client permits (`patience`), the call would time out.
         assert!(asked(&watched.with_timeout(GENEROUS), &start, 2 * GENEROUS).is_empty());
     }
 }

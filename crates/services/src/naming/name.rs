@@ -112,7 +112,7 @@ pub fn to_name(text: &str) -> Result<Vec<NameComponent>, InvalidName> {
 /// or `:host/Key`. An empty text gives the URL of the context itself.
 ///
 /// # Errors
-/// [`InvalidUrl`].
+/// [`InvalidUrl`] if the address or the text is malformed.
 ///
 /// # Examples
 /// ```

@@ -53,9 +53,9 @@ const ROOT_ID: &[u8] = b"root";
 pub(super) struct ServiceSettings {
     pub(super) iterator_limits: IteratorLimits,
     pub(super) forward_timeout: Duration,
-    pub(super) max_forwards: usize,
+    pub(super) max_forwarding_threads: usize,
     pub(super) max_waiting_changes: usize,
-    pub(super) max_watchers: usize,
+    pub(super) max_watching_clients: usize,
     /// Maximum time for which a client that watches waits in the server for the next change.
     pub(super) max_patience: Duration,
     pub(super) is_read_only: bool,
@@ -261,7 +261,7 @@ impl Skeleton for NamingContexts {
             }
         }
         let context = context.ok_or_else(no_such_object)?;
-        let (poa, orb) = (current.poa, call.arguments().env());
+        let (poa, orb) = (current.poa, call.arguments().environment());
         let mut request = ContextRequest { service, iterator_poa: &self.iterator_poa, poa, context, orb, call };
         match request.run(operation) {
             Ok(()) => Ok(()),
@@ -455,9 +455,10 @@ impl ContextRequest<'_, '_, '_> {
     }
 
     fn open_iterator(&self, place: IteratorPosition) -> Result<BindingIteratorRef, SystemException> {
-        // The ORB does not yet tell a servant the client of a request.
+        // The ORB does not identify the client of a request to servants.
         let client = ClientId(0);
-        // A client must not be able to guess the iterators of other clients from its own.
+        // A client must not be able to derive the ids of other clients' iterators from the ids of
+        // its own iterators.
         let secret = corelane_sys::process::random_number().map_err(|error| {
             let why = format!("the kernel gives no random number: {error}");
             SystemException::new(Kind::NoResources, 0, Completion::No).because(why)
@@ -474,7 +475,7 @@ impl ContextRequest<'_, '_, '_> {
         let decoder = self.call.arguments();
         let start: Position = At::argument(Cdr::decode(decoder), "start", decoder)?;
         let patience = At::argument(decoder.read_u32(), "patience", decoder)?;
-        let thread = WaitingThread::begin(&self.service.watchers, self.service.settings.max_watchers);
+        let thread = WaitingThread::begin(&self.service.watchers, self.service.settings.max_watching_clients);
         let patience = match thread {
             Some(_) => Duration::from_millis(patience.into()).min(self.service.settings.max_patience),
             None => Duration::ZERO,
@@ -548,12 +549,13 @@ impl ContextRequest<'_, '_, '_> {
         let rest = name.get(at..).unwrap_or_default();
         let cannot_proceed =
             || Raised::CannotProceed(CannotProceed { cxt: Some(context.clone()), rest_of_name: rest.to_vec() });
-        let Some(_thread) = WaitingThread::begin(&self.service.forwards, self.service.settings.max_forwards) else {
+        let Some(_thread) = WaitingThread::begin(&self.service.forwards, self.service.settings.max_forwarding_threads)
+        else {
             return Err(cannot_proceed());
         };
         call(&context.with_timeout(self.service.settings.forward_timeout), rest).map_err(|error| match error.into() {
-            // These exceptions are the other server's answer. Any other system exception may mean
-            // that the server could not be reached.
+            // The other server raises these exceptions. Any other system exception may mean that
+            // the server could not be reached.
             Raised::System(exception) if matches!(exception.kind(), Kind::NoPermission | Kind::BadParam) => {
                 Raised::System(exception)
             }
@@ -619,7 +621,7 @@ impl ContextRequest<'_, '_, '_> {
     fn reference(&self, reference: &EncodedReference) -> Result<Option<ObjectRef>, SystemException> {
         let mut decoder = Decoder::new(reference, Endian::NATIVE);
         if let Some(orb) = self.orb {
-            decoder = decoder.with_env(orb);
+            decoder = decoder.with_environment(orb);
         }
         read_reference(&mut decoder).map_err(SystemException::from)
     }
@@ -653,7 +655,7 @@ pub(super) struct BindingIterators(pub(super) Arc<ServiceState>);
 impl BindingIterators {
     fn id(&self) -> Result<IteratorId, SystemException> {
         let current = current().ok_or_else(no_such_object)?;
-        // The id of an iterator has 16 octets. An id of another length is not that of an iterator.
+        // The id of an iterator has 16 octets. An id of another length belongs to no iterator.
         let octets = <[u8; 16]>::try_from(current.object_id.as_octets()).map_err(|_| no_such_object())?;
         Ok(IteratorId(u128::from_be_bytes(octets)))
     }
@@ -682,7 +684,7 @@ impl BindingIterator for BindingIterators {
 
     fn next_n(&self, how_many: u32) -> Result<(bool, Vec<Binding>), SystemException> {
         if how_many == 0 {
-            return Err(system(Kind::BadParam, Completion::No, "next_n of 0 bindings"));
+            return Err(system(Kind::BadParam, Completion::No, "`next_n` must ask for at least one binding"));
         }
         let bindings = self.advance(how_many)?;
         Ok((!bindings.is_empty(), bindings))

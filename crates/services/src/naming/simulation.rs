@@ -38,7 +38,8 @@ impl SplitMix {
     }
 }
 
-/// Runs `work` with one seed, or with many.
+/// Runs `work` with the seed in `CORELANE_SEED`, if it is set. Otherwise runs it with the seeds
+/// from 0 on; `CORELANE_SEEDS` sets their number, which is `usual` by default.
 pub(crate) fn under_seeds(usual: u64, work: impl Fn(u64)) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("CORELANE_SEED") {
@@ -55,7 +56,7 @@ pub(crate) fn under_seeds(usual: u64, work: impl Fn(u64)) {
 
 type Key = (String, String);
 
-/// The rules of the specification, component by component, over plain maps.
+/// A model of the specification's rules over plain maps.
 #[derive(Default)]
 struct NamingModel {
     contexts: HashMap<u64, BTreeMap<Key, BindingTarget>>,
@@ -356,7 +357,7 @@ impl NamingSimulation {
         place.cursor = batch.cursor;
         for (name, is_context) in batch.bindings {
             assert_eq!(bindings[&key(&name)].is_context(), is_context);
-            assert!(listing.returned.insert(key(&name)), "{name:?} twice");
+            assert!(listing.returned.insert(key(&name)), "{name:?} must be returned only once");
         }
         if !batch.has_more {
             assert!(listing.lasting.is_subset(&listing.returned));

@@ -42,7 +42,7 @@ pub(super) enum BindingTarget {
 }
 
 impl BindingTarget {
-    /// Returns true if the target is a context of this server or of another one.
+    /// Returns true if the target is a context of this server or of another server.
     pub(super) fn is_context(&self) -> bool {
         !matches!(self, BindingTarget::Object(_))
     }
@@ -102,7 +102,8 @@ impl TrieItem for ContextBindings {
     }
 }
 
-/// The reason why an operation fails. `at` is the index of the first component of `rest_of_name`.
+/// The reason why an operation fails. `at` is the index in the name at which the member
+/// `rest_of_name` of the exception begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NamingRefusal {
     /// NotFound, with its reason.
@@ -209,7 +210,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Creates a state without contexts. The initial context is missing too.
+    /// Creates a state without any context, not even the initial context.
     pub(super) fn empty(seed: u64) -> Self {
         State { seed, contexts: Trie::default(), next_context: ContextId::ROOT.0 + 1 }
     }
@@ -345,7 +346,7 @@ impl State {
     }
 
     /// Binds the last component of a name to the target that `choose` returns. `choose` gets the
-    /// present target.
+    /// present target, `None` if the name is not bound.
     fn bind(
         &mut self,
         context: ContextId,
@@ -461,7 +462,7 @@ pub(super) struct Loader {
 }
 
 impl Loader {
-    /// Starts with a state without contexts.
+    /// Creates a loader whose state has no context, not even the initial context.
     pub(super) fn new(seed: u64) -> Self {
         Loader { state: State::empty(seed), context: ContextId::ROOT, bindings: Vec::new() }
     }

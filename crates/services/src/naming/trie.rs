@@ -13,7 +13,8 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Maximum number of items in a leaf; a larger one is split unless the hashes are equal.
+/// Maximum number of items in a leaf. A leaf with more items is split, unless no bits of the hash
+/// are left to select children.
 const LEAF_SIZE: usize = 16;
 /// Number of bits of the hash that select a child.
 const BITS: u32 = 4;
@@ -123,7 +124,7 @@ impl<T: TrieItem> Trie<T> {
         }
     }
 
-    /// Returns the item with this key, to be changed. The change must keep the key.
+    /// Returns the item with this key, to be changed. The caller must not change the key.
     pub(super) fn get_mut(&mut self, hash: u64, key: &T::Key) -> Option<&mut T> {
         // A look-up without a result must not copy nodes.
         self.get(hash, key)?;
@@ -164,7 +165,8 @@ impl<T: TrieItem> Trie<T> {
         Some(removed)
     }
 
-    /// Visits the items after `cursor`, or all items without one, until `visit` returns a break.
+    /// Visits the items after `cursor`, or all items if `cursor` is `None`, until `visit` returns a
+    /// break.
     pub(super) fn visit_after<'t, B>(
         &'t self,
         cursor: Option<Cursor<'_, T::Key>>,
@@ -357,7 +359,7 @@ mod tests {
                 prop_assert!(expected.iter().all(|pair| built.get(hash(pair.0), &pair.0) == Some(pair)));
                 for key in 0..200 {
                     prop_assert_eq!(trie.get(hash(key), &key).map(|item| item.1), map.get(&(hash(key), key)).copied());
-                    // A cursor need not be at an item.
+                    // The map need not contain the key of a cursor.
                     let mut after = Vec::new();
                     let _: ControlFlow<()> = trie.visit_after(Some(Cursor { hash: hash(key), key: &key }), |_, item| {
                         after.push(item.clone());

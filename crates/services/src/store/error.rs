@@ -41,7 +41,7 @@ pub enum StoreError {
     },
     /// The contents are inconsistent.
     Damaged {
-        /// The file; `None` for a store without one.
+        /// The file; `None` for a store without a file.
         path: Option<PathBuf>,
         /// The inconsistency.
         reason: String,
@@ -58,7 +58,7 @@ pub enum StoreError {
     },
     /// The file cannot be opened, read or written for another reason.
     Unusable {
-        /// The file; `None` for a store without one.
+        /// The file; `None` for a store without a file.
         path: Option<PathBuf>,
         /// The system's message.
         reason: String,

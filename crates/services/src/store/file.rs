@@ -5,8 +5,9 @@
 //! its revision, and the kind and format of the records.
 //!
 //! After a disk error redb refuses further use of an open file. The next use of the store reopens
-//! the file, so that the store works again as soon as the disk does. The revision in the file shows
-//! whether the failed commit was kept. Relaxed commits that the file has lost are written again.
+//! the file, so that the store works again as soon as the disk works again. The revision in the
+//! file shows whether the failed commit was kept. Relaxed commits that the file has lost are
+//! written again.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
@@ -22,7 +23,7 @@ use redb::{
 };
 
 use super::preview::Preview;
-use super::{Durability, Revision, Store, StoreError, Visitor, Write};
+use super::{Durability, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
 /// First bytes of every redb file.
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
@@ -31,8 +32,8 @@ const FILE_FORMAT: u64 = 1;
 /// Size of the page cache in bytes. It is small, because a service reads the records once, at its
 /// start, and keeps them in memory.
 const CACHE_SIZE: usize = 16 << 20;
-/// Maximum size in bytes of the relaxed commits between two syncs. A commit that exceeds it is
-/// synced.
+/// Maximum size in bytes of the relaxed commits between two syncs. A relaxed commit that would
+/// exceed it is synced.
 const MAX_RELAXED_SIZE: usize = 16 << 20;
 
 /// Number of files that this process has begun to create. The number only makes names unique, so
@@ -66,7 +67,7 @@ pub struct FileStore {
 struct Commits {
     /// Revision of the last commit.
     revision: Revision,
-    /// Relaxed commits since the last synced one, the oldest first. They are written again if an
+    /// Relaxed commits since the last synced commit, the oldest first. They are written again if an
     /// error closes the file before they are synced.
     relaxed: Vec<RelaxedCommit>,
     /// Size of the keys and values of `relaxed` in bytes.
@@ -80,10 +81,10 @@ struct RelaxedCommit {
 }
 
 impl Commits {
-    fn push_relaxed(&mut self, revision: Revision, batch: &[Write<'_>]) {
+    fn push_relaxed(&mut self, revision: Revision, batch: &[RecordChange<'_>]) {
         let changes = batch.iter().map(|change| match *change {
-            Write::Put(key, value) => (key.to_vec(), Some(value.to_vec())),
-            Write::Delete(key) => (key.to_vec(), None),
+            RecordChange::Put(key, value) => (key.to_vec(), Some(value.to_vec())),
+            RecordChange::Delete(key) => (key.to_vec(), None),
         });
         let commit = RelaxedCommit { revision, changes: changes.collect() };
         self.relaxed_size += size_of(batch);
@@ -97,10 +98,10 @@ impl Commits {
 }
 
 /// Returns the size of the keys and values of a batch in bytes.
-fn size_of(batch: &[Write<'_>]) -> usize {
-    let size = |change: &Write<'_>| match *change {
-        Write::Put(key, value) => key.len() + value.len(),
-        Write::Delete(key) => key.len(),
+fn size_of(batch: &[RecordChange<'_>]) -> usize {
+    let size = |change: &RecordChange<'_>| match *change {
+        RecordChange::Put(key, value) => key.len() + value.len(),
+        RecordChange::Delete(key) => key.len(),
     };
     batch.iter().map(size).sum()
 }
@@ -124,7 +125,7 @@ impl Drop for OpenDatabase {
 /// The source from which the database is opened and reopened.
 enum StoreSource {
     Path(PathBuf),
-    /// A backend of the caller.
+    /// A function of the caller that opens a database.
     Backend(Box<dyn Fn() -> Result<Database, DatabaseError> + Send + Sync>),
 }
 
@@ -162,7 +163,7 @@ impl FileStore {
     }
 
     /// Opens a store over a backend of redb, for example one that simulates failures. `backend`
-    /// creates the backend, and creates a new one after each error.
+    /// creates the backend. The store calls it again after each error.
     ///
     /// # Errors
     /// The reason why the contents cannot be used.
@@ -195,7 +196,7 @@ impl FileStore {
         database.begin_read().map_err(|error| of_transaction(error, self.source.path()))
     }
 
-    fn write(&self, revision: Revision, batch: &[Write<'_>], durability: Durability) -> Result<(), StoreError> {
+    fn write(&self, revision: Revision, batch: &[RecordChange<'_>], durability: Durability) -> Result<(), StoreError> {
         let path = self.source.path();
         let database = self.database.read();
         let database = database.as_ref().ok_or_else(|| self.closed())?.get()?;
@@ -205,8 +206,8 @@ impl FileStore {
             let mut records = transaction.open_table(RECORDS).map_err(|error| of_table(error, path))?;
             for change in batch {
                 match *change {
-                    Write::Put(key, value) => records.insert(key, value).map(drop),
-                    Write::Delete(key) => records.remove(key).map(drop),
+                    RecordChange::Put(key, value) => records.insert(key, value).map(drop),
+                    RecordChange::Delete(key) => records.remove(key).map(drop),
                 }
                 .map_err(|error| of_storage(error, path))?;
             }
@@ -219,7 +220,7 @@ impl FileStore {
     /// Reopens the file after an error. Returns its revision.
     fn reopen(&self) -> Result<Revision, StoreError> {
         let mut database = self.database.write();
-        // Closing also releases the lock on the file.
+        // The drop of the database releases the lock on the file.
         *database = None;
         let opened = self.source.open()?;
         let path = self.source.path();
@@ -228,7 +229,8 @@ impl FileStore {
         Ok(revision)
     }
 
-    /// Reopens the file if an error has closed it, and writes the relaxed commits that it has lost.
+    /// Reopens the file if an error has closed it, and writes the relaxed commits that the file has
+    /// lost.
     fn restore(&self, commits: &mut Commits) -> Result<(), StoreError> {
         if self.database.read().is_some() {
             return Ok(());
@@ -237,11 +239,14 @@ impl FileStore {
         commits.relaxed.retain(|commit| commit.revision > found);
         let first = commits.relaxed.first().map(|commit| commit.revision);
         let last = commits.relaxed.last().map(|commit| commit.revision);
-        // Another process may have changed the file while it was closed.
+        // The relaxed commits are written only if they directly follow the file's revision.
+        // Otherwise another process has changed the file while it was closed.
         if let Some(last) = last.filter(|_| first == Some(next_revision(found))) {
             let changes = commits.relaxed.iter().flat_map(|commit| &commit.changes);
-            let batch: Vec<Write<'_>> = changes
-                .map(|(key, value)| value.as_ref().map_or(Write::Delete(key), |value| Write::Put(key, value)))
+            let batch: Vec<RecordChange<'_>> = changes
+                .map(|(key, value)| {
+                    value.as_ref().map_or(RecordChange::Delete(key), |value| RecordChange::Put(key, value))
+                })
                 .collect();
             self.try_commit(last, &batch, Durability::Synced)?;
             commits.revision = last;
@@ -259,7 +264,12 @@ impl FileStore {
 
     /// Commits a batch. Closes the file after an error: the next use reopens it, when the disk may
     /// have room again.
-    fn try_commit(&self, revision: Revision, batch: &[Write<'_>], durability: Durability) -> Result<(), StoreError> {
+    fn try_commit(
+        &self,
+        revision: Revision,
+        batch: &[RecordChange<'_>],
+        durability: Durability,
+    ) -> Result<(), StoreError> {
         let committed = fenced(self.source.path(), || self.write(revision, batch, durability));
         if committed.is_err() {
             *self.database.write() = None;
@@ -273,7 +283,7 @@ fn next_revision(revision: Revision) -> Revision {
 }
 
 impl Store for FileStore {
-    fn for_each(&self, visit: &mut Visitor<'_>) -> Result<Revision, StoreError> {
+    fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError> {
         let path = self.source.path();
         if self.database.read().is_none() {
             self.restore(&mut self.commits.lock())?;
@@ -290,7 +300,12 @@ impl Store for FileStore {
         })
     }
 
-    fn commit(&self, after: Revision, batch: &[Write<'_>], durability: Durability) -> Result<Revision, StoreError> {
+    fn commit(
+        &self,
+        after: Revision,
+        batch: &[RecordChange<'_>],
+        durability: Durability,
+    ) -> Result<Revision, StoreError> {
         let mut commits = self.commits.lock();
         self.restore(&mut commits)?;
         if commits.revision != after {
@@ -333,7 +348,7 @@ const PRIVATE: u32 = 0o600;
 pub(super) fn write_copy(
     path: &Path,
     kind: RecordKind,
-    records: &mut dyn FnMut(&mut Visitor<'_>) -> Result<Revision, StoreError>,
+    records: &mut dyn FnMut(&mut RecordVisitor<'_>) -> Result<Revision, StoreError>,
 ) -> Result<(), StoreError> {
     let own = Some(path);
     if path.exists() {
@@ -359,7 +374,8 @@ fn create(path: &Path, kind: RecordKind) -> Result<(), StoreError> {
 
 /// Creates a store file under a temporary name, fills it with `fill`, and renames it. The file gets
 /// its final name once it is on the disk, so no process sees it half written. If a file with the
-/// final name exists by then, the function returns false and leaves that file unchanged.
+/// final name exists by then, an empty file is replaced; for any other file the function returns
+/// false and leaves the file unchanged.
 fn create_with(
     path: &Path,
     kind: RecordKind,
@@ -372,7 +388,8 @@ fn create_with(
     name.push(format!(".new-{}-{}", std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed)));
     let unfinished = PathBuf::from(name);
     let made = (|| {
-        // An earlier process with this id left the file when it was killed.
+        // A file of this name was left by an earlier process with the same process id, which was
+        // killed.
         if unfinished.exists() {
             fs::remove_file(&unfinished).map_err(|error| failed(&error))?;
         }
@@ -396,8 +413,8 @@ fn create_with(
             Err(error) => Err(failed(&error)),
         }
     })();
-    // Removes the file if it was not renamed. After a rename the call fails, because the temporary
-    // name no longer exists.
+    // Removes the temporary name; the hard link keeps the file under its final name. After a rename
+    // the call fails, because the temporary name no longer exists.
     let _ = fs::remove_file(&unfinished);
     made
 }
@@ -595,7 +612,8 @@ mod tests {
 
     const KIND: RecordKind = RecordKind { service: "test", format: 1 };
 
-    /// Writes a copy, and writes another copy to the same file at the same time.
+    /// Begins a copy, and completes another copy to the same file before the first copy ends. The
+    /// first copy must fail, and must not change the other copy.
     #[test]
     fn copies_to_one_file_at_a_time_do_not_mix() {
         let folder = std::env::temp_dir().join(format!("corelane-copies-{}", std::process::id()));

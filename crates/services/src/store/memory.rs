@@ -1,4 +1,4 @@
-//! A store in memory, for tests and for services that share nothing on disk.
+//! A store in memory, for tests and for services whose records end with the process.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use corelane_sys::lock::{LockScope, Mutex};
 
 use super::file::{RecordKind, write_copy};
-use super::{Durability, Revision, Store, StoreError, Visitor, Write};
+use super::{Durability, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
 /// A store in memory. All clones are one store, which several servers can share.
 #[derive(Clone)]
@@ -31,21 +31,26 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn for_each(&self, visit: &mut Visitor<'_>) -> Result<Revision, StoreError> {
+    fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError> {
         let shared = self.shared.lock();
         shared.records.iter().try_for_each(|(key, value)| visit(key, value))?;
         Ok(shared.revision)
     }
 
-    fn commit(&self, after: Revision, batch: &[Write<'_>], _durability: Durability) -> Result<Revision, StoreError> {
+    fn commit(
+        &self,
+        after: Revision,
+        batch: &[RecordChange<'_>],
+        _durability: Durability,
+    ) -> Result<Revision, StoreError> {
         let mut shared = self.shared.lock();
         if shared.revision != after {
             return Err(StoreError::Conflict);
         }
         for change in batch {
             match *change {
-                Write::Put(key, value) => shared.records.insert(key.to_vec(), value.to_vec()),
-                Write::Delete(key) => shared.records.remove(key),
+                RecordChange::Put(key, value) => shared.records.insert(key.to_vec(), value.to_vec()),
+                RecordChange::Delete(key) => shared.records.remove(key),
             };
         }
         shared.revision = Revision(after.0.saturating_add(1));

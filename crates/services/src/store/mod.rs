@@ -21,7 +21,7 @@ pub use memory::MemoryStore;
 
 /// One change of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Write<'b> {
+pub enum RecordChange<'b> {
     /// Sets the value of the key.
     Put(&'b [u8], &'b [u8]),
     /// Deletes the key; no effect if it has no value.
@@ -45,7 +45,7 @@ pub enum Durability {
 }
 
 /// Receives the records of a store.
-pub type Visitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError> + 'v;
+pub type RecordVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError> + 'v;
 
 /// A persistent map. Every method can be called from any thread.
 pub trait Store: Send + Sync + 'static {
@@ -54,14 +54,19 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// Errors of reading, and errors that `visit` returns.
-    fn for_each(&self, visit: &mut Visitor<'_>) -> Result<Revision, StoreError>;
+    fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError>;
 
     /// Applies all changes of a batch, in order, or none. Returns the new revision.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if the store's revision is not `after`. After any other error the
     /// batch may have been applied; [`for_each`](Self::for_each) shows whether it was.
-    fn commit(&self, after: Revision, batch: &[Write<'_>], durability: Durability) -> Result<Revision, StoreError>;
+    fn commit(
+        &self,
+        after: Revision,
+        batch: &[RecordChange<'_>],
+        durability: Durability,
+    ) -> Result<Revision, StoreError>;
 
     /// Syncs all relaxed commits to the disk.
     ///

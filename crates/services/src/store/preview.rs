@@ -24,8 +24,8 @@ pub(super) struct Preview {
 struct Pages {
     /// Length of the view in bytes.
     length: u64,
-    /// Number of bytes at the start of the file that the view still shows, unless a written page
-    /// hides them.
+    /// Number of bytes at the start of the file that belong to the view, unless a written page
+    /// hides them. It is smaller than the file after the view was shortened.
     file_length: u64,
     /// Written pages, by their number.
     written: BTreeMap<u64, Box<[u8; PAGE_SIZE]>>,

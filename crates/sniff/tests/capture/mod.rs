@@ -62,7 +62,7 @@ pub(crate) fn pcapng(packets: &[Sent]) -> Vec<u8> {
         }
     };
     block(0x0a0d_0d0a, &[0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
-    // Ethernet, no snap length; the option if_tsresol with 9.
+    // The interface is Ethernet without a snap length. Its option if_tsresol is 9: nanoseconds.
     block(1, &[1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
     for (number, sent) in packets.iter().enumerate() {
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];

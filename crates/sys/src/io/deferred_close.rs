@@ -7,7 +7,7 @@
 
 use std::os::fd::OwnedFd;
 
-/// Gives a descriptor that a peer has passed to the closing thread, and returns without waiting.
+/// Queues a descriptor that came from a peer, for the closing thread. Returns without waiting.
 ///
 /// If the system refuses a thread, the descriptor stays open until a later call can start one.
 #[cold]
@@ -15,8 +15,8 @@ pub fn close(passed: OwnedFd) {
     list::push(passed, false);
 }
 
-/// Gives a Unix socket whose receive queue may hold descriptors to the closing thread, as [`close`]
-/// does. The caller must have shut down both directions.
+/// Queues a Unix socket for the closing thread. The closing thread also closes the descriptors in
+/// the socket's receive queue. The caller must have shut down both directions of the socket.
 #[cold]
 pub fn close_with_queued_descriptors(socket: OwnedFd) {
     list::push(socket, true);
@@ -28,7 +28,7 @@ pub fn pending() -> usize {
     list::pending()
 }
 
-/// The queue in models, which run without descriptors.
+/// The queue in loom models, which have no closing thread.
 #[cfg(loom)]
 mod list {
     pub(super) fn push(descriptor: std::os::fd::OwnedFd, _has_queue: bool) {
@@ -46,11 +46,11 @@ mod list {
     use crate::{process, socket};
 
     struct CloseQueue {
-        /// Descriptors to close. The flag is true for a socket whose queue may hold more
+        /// Descriptors to close. The flag is true for a socket whose receive queue may contain more
         /// descriptors.
         descriptors: VecDeque<(OwnedFd, bool)>,
-        /// The [`process::fork_generation`] of the process that has a closing thread; 0 if there is
-        /// none.
+        /// The [`process::fork_generation`] of the process that has a closing thread; 0 if no
+        /// process has one.
         closing_process: u64,
     }
 
@@ -77,7 +77,7 @@ mod list {
     }
 
     fn run() {
-        // The kernel lets every thread leave a class with fixed priorities.
+        // The call cannot fail: the kernel permits every thread to leave a real-time class.
         let _ = thread::set_scheduling(None, Scheduling::Other);
         loop {
             let mut waiting = QUEUE.lock();
@@ -91,8 +91,8 @@ mod list {
                     QUEUE.lock().descriptors.push_back((passed, false))
                 });
             }
-            // Most closes that sleep wait for unsent bytes, and this call prevents that. Other
-            // sleeping closes delay this thread.
+            // A close that sleeps usually waits for unsent bytes, and `disable_linger` prevents
+            // that wait. A close that sleeps for another reason delays this thread only.
             socket::disable_linger(descriptor.as_fd());
         }
     }

@@ -19,7 +19,7 @@ use crate::{clock, syscall};
 pub struct Interest(u32);
 
 impl Interest {
-    /// No events but errors and full hang-ups.
+    /// Errors and full hang-ups only.
     pub const NONE: Self = Self(0);
     /// Bytes to read, a connection to accept, or the end of the stream.
     pub const READABLE: Self = Self(libc::EPOLLIN as u32);
@@ -27,10 +27,11 @@ impl Interest {
     pub const WRITABLE: Self = Self(libc::EPOLLOUT as u32);
     /// The peer closed at least its writing side.
     pub const HANG_UP: Self = Self(libc::EPOLLRDHUP as u32);
-    /// Reports each event once, instead of as long as the state lasts.
+    /// Reports an event once when it occurs. Without this flag each wait reports the event while
+    /// its cause lasts.
     pub const EDGE: Self = Self(libc::EPOLLET as u32);
 
-    /// Combines two interests, also in constants.
+    /// Combines two interests. Unlike `|`, the function can be called in constants.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -74,7 +75,7 @@ impl EpollEvent {
         self.has(libc::EPOLLHUP | libc::EPOLLRDHUP)
     }
 
-    /// Returns true if the descriptor holds an error.
+    /// Returns true if the descriptor has a pending error.
     pub fn is_error(&self) -> bool {
         self.has(libc::EPOLLERR)
     }
@@ -115,7 +116,7 @@ impl Epoll {
     /// Watches `fd` and reports it as `token`.
     ///
     /// # Errors
-    /// `AlreadyExists` if `fd` is watched; otherwise the kernel's limits.
+    /// `AlreadyExists` if this set watches `fd`; an error of the kernel if a limit is reached.
     pub fn add(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
     }
@@ -128,7 +129,8 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
     }
 
-    /// Stops watching `fd`. Another thread may still have a report of it from before.
+    /// Stops watching `fd`. A thread that called [`wait`](Self::wait) earlier may have a report
+    /// with the token of `fd`.
     ///
     /// # Errors
     /// `NotFound` if `fd` is not watched.
@@ -138,8 +140,9 @@ impl Epoll {
 
     /// Waits for reports, writes them to the front of `events` and returns their number.
     ///
-    /// A `timeout` of `None` waits for ever; zero does not wait. A result of 0 means that the time
-    /// is over or a signal came. With an empty array the call returns at once.
+    /// A `timeout` of `None` waits for ever; zero does not wait. A result of 0 means that the
+    /// timeout has passed or that a signal interrupted the wait. With an empty array the call
+    /// returns at once.
     ///
     /// # Errors
     /// When the kernel is out of memory.
@@ -161,7 +164,8 @@ impl Epoll {
     fn wait_millis(&self, events: &mut [EpollEvent], millis: libc::c_int) -> io::Result<usize> {
         let room = libc::c_int::try_from(events.len()).unwrap_or(libc::c_int::MAX);
         let none = std::ptr::null::<libc::sigset_t>();
-        // Bypasses the C library's wrapper, as in `socket::recv`.
+        // Bypasses the C library's wrapper, which changes the thread's cancellation state before
+        // and after the call.
         // SAFETY: `EpollEvent` is a transparent `epoll_event`, `room` does not exceed the slice,
         // and a null signal mask changes nothing.
         let count = syscall::once(|| unsafe {

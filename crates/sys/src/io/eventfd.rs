@@ -1,7 +1,8 @@
 //! A descriptor that wakes a thread blocked in `epoll_wait` or `ppoll`.
 //!
-//! An [`EventFd`] holds a counter of the kernel. Several notifications before a drain count as one,
-//! and none is lost. Neither notifying nor draining blocks.
+//! An [`EventFd`] contains a counter in the kernel. Several notifications before a drain have the
+//! effect of one. A notification after a drain makes the descriptor readable again. Neither
+//! notifying nor draining blocks.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -25,7 +26,7 @@ impl EventFd {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Makes the descriptor readable; with edge-triggered polling each call is one event.
+    /// Makes the descriptor readable. With edge-triggered polling each call is one event.
     pub fn notify(&self) {
         let one = 1u64;
         // SAFETY: `one` lives through the call, which reads its 8 bytes. The only failure of a
@@ -36,7 +37,8 @@ impl EventFd {
         });
     }
 
-    /// Makes the descriptor unreadable again. Returns true if a notification had come.
+    /// Makes the descriptor unreadable. Returns true if it was readable: a notification came after
+    /// the last drain.
     pub fn drain(&self) -> bool {
         let mut count = 0u64;
         // SAFETY: `count` is 8 writable bytes, the number that the call may write.

@@ -18,13 +18,13 @@ pub struct Readiness {
     pub readable: bool,
     /// Writing does not block.
     pub writable: bool,
-    /// The peer has closed both directions, or the descriptor holds an error.
+    /// The peer has closed both directions, or the descriptor has a pending error.
     pub hung_up: bool,
 }
 
 impl Readiness {
-    /// Returns true if any direction is ready. False means that the deadline came first.
-    pub fn is_any(self) -> bool {
+    /// Returns true if at least one field is true. False means that the deadline passed first.
+    pub fn is_ready(self) -> bool {
         self.readable || self.writable || self.hung_up
     }
 }
@@ -35,7 +35,7 @@ impl Readiness {
 /// # Errors
 /// When the kernel is out of memory; an interruption is not an error.
 pub fn wait_readable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
-    Ok(wait(fd, true, false, deadline)?.is_any())
+    Ok(wait(fd, true, false, deadline)?.is_ready())
 }
 
 /// Waits until `fd` can be written (space, or an error to collect) or `deadline` has passed; `None`
@@ -44,11 +44,11 @@ pub fn wait_readable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Res
 /// # Errors
 /// When the kernel is out of memory; an interruption is not an error.
 pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
-    Ok(wait(fd, false, true, deadline)?.is_any())
+    Ok(wait(fd, false, true, deadline)?.is_ready())
 }
 
-/// Waits until one of the requested directions is ready or `deadline` has passed. If none is ready
-/// in the result, the deadline has passed. Makes one system call unless signals interrupt it.
+/// Waits until one of the requested directions is ready or `deadline` has passed. If no field of
+/// the result is true, the deadline has passed. Makes one system call unless signals interrupt it.
 ///
 /// # Errors
 /// When the kernel is out of memory; an interruption is not an error.
@@ -84,7 +84,7 @@ pub fn wait(fd: BorrowedFd<'_>, readable: bool, writable: bool, deadline: Option
     }
 }
 
-/// Returns which directions of a connection have ended, without waiting. Makes one system call.
+/// Returns the directions of a connection that have ended. Makes one system call and does not wait.
 ///
 /// # Errors
 /// When the kernel is out of memory.
@@ -101,30 +101,36 @@ pub fn check_hang_up(fd: BorrowedFd<'_>) -> io::Result<HangUp> {
 /// The result of [`check_hang_up`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HangUp {
-    /// The peer writes no more.
+    /// The peer has ended writing: no bytes follow the ones that have arrived.
     pub read_closed: bool,
-    /// No bytes flow in either direction: the peer has ended, or both sides have ended writing.
+    /// No bytes flow in either direction: the peer has closed the connection, or both sides have
+    /// ended writing.
     pub both_closed: bool,
 }
 
-/// Waits until one of two descriptors can be read or `deadline` has passed. Returns which of them
-/// are readable. If neither is readable, the deadline has passed or a signal came.
+/// Waits until one of two descriptors can be read or `deadline` has passed. Returns for each
+/// descriptor whether it can be read. If neither can be read, the deadline has passed or a signal
+/// came.
 ///
 /// # Errors
 /// When the kernel is out of memory.
-pub fn wait_either(
+pub fn wait_readable_either(
     first: BorrowedFd<'_>,
     second: BorrowedFd<'_>,
     deadline: Option<Monotonic>,
 ) -> io::Result<(bool, bool)> {
-    wait_any([first, second], deadline).map(|[first, second]| (first, second))
+    wait_readable_any([first, second], deadline).map(|[first, second]| (first, second))
 }
 
-/// Waits like [`wait_either`], for any number of descriptors.
+/// Waits until one of `fds` can be read or `deadline` has passed. Returns for each descriptor
+/// whether it can be read. If none can be read, the deadline has passed or a signal came.
 ///
 /// # Errors
-/// As for [`wait_either`].
-pub fn wait_any<const N: usize>(fds: [BorrowedFd<'_>; N], deadline: Option<Monotonic>) -> io::Result<[bool; N]> {
+/// When the kernel is out of memory.
+pub fn wait_readable_any<const N: usize>(
+    fds: [BorrowedFd<'_>; N],
+    deadline: Option<Monotonic>,
+) -> io::Result<[bool; N]> {
     if deadline.is_some() {
         minimize_timer_slack();
     }
@@ -218,11 +224,11 @@ mod tests {
     fn either_descriptor_ends_the_wait() {
         let (one, two) = (EventFd::new().unwrap(), EventFd::new().unwrap());
         let soon = || Some(clock::now() + Duration::from_millis(1));
-        assert_eq!(wait_either(one.as_fd(), two.as_fd(), soon()).unwrap(), (false, false));
+        assert_eq!(wait_readable_either(one.as_fd(), two.as_fd(), soon()).unwrap(), (false, false));
         two.notify();
-        assert_eq!(wait_either(one.as_fd(), two.as_fd(), None).unwrap(), (false, true));
+        assert_eq!(wait_readable_either(one.as_fd(), two.as_fd(), None).unwrap(), (false, true));
         one.notify();
-        assert_eq!(wait_either(one.as_fd(), two.as_fd(), None).unwrap(), (true, true));
+        assert_eq!(wait_readable_either(one.as_fd(), two.as_fd(), None).unwrap(), (true, true));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The only module of this crate that enters the kernel.
 //!
-//! It counts each call for the calling thread, and converts a failure into the kernel's error. It
-//! restarts interrupted calls if the caller asks for this. It does not interpret results further.
+//! The module counts each call for the calling thread and converts a failure into an [`io::Error`].
+//! Some of its functions repeat a call that a signal interrupts. The module does not interpret
+//! results otherwise.
 
 use std::io;
 
@@ -37,7 +38,7 @@ pub(crate) fn once<R: SyscallResult>(call: impl FnOnce() -> R) -> io::Result<R> 
     check(call)
 }
 
-/// Makes one futex call. Futex calls have their own counter, apart from the system calls.
+/// Makes one futex call. Futex calls have a counter of their own and do not count as system calls.
 #[cfg_attr(loom, expect(dead_code, reason = "models have a kernel of their own"))]
 pub(crate) fn futex<R: SyscallResult>(call: impl FnOnce() -> R) -> io::Result<R> {
     counters::count_futex();
@@ -80,13 +81,14 @@ fn os_error(result: isize) -> io::Error {
     io::Error::from_raw_os_error(i32::try_from(-result).unwrap_or(libc::EIO))
 }
 
-/// Enters the kernel and returns the kernel's own result: a count, or the negated error number.
+/// Enters the kernel. Returns the kernel's result: a non-negative count, or the negated error
+/// number.
 #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 #[inline]
 unsafe fn enter_kernel(number: libc::c_long, arguments: [usize; 6]) -> isize {
     let [first, second, third, fourth, fifth, sixth] = arguments;
     let result;
-    // SAFETY: the registers are those of the kernel's convention, which destroys `rcx` and `r11`
+    // SAFETY: the registers follow the kernel's convention, in which a call destroys `rcx` and `r11`
     // and no others. The caller guarantees that the memory of the arguments is valid.
     unsafe {
         std::arch::asm!(
@@ -187,7 +189,7 @@ mod tests {
         let state = format!("/proc/self/task/{}/stat", told.recv().unwrap());
         let sleeps = || std::fs::read_to_string(&state).unwrap().rsplit(')').next().unwrap().starts_with(" S");
         for number in 1..=3 {
-            // The read is the only call in which the thread sleeps.
+            // The read is the only call in which the other thread sleeps.
             while !sleeps() {
                 std::thread::yield_now();
             }
@@ -201,6 +203,6 @@ mod tests {
         crate::socket::send(std::os::fd::AsFd::as_fd(&near), b"abc", crate::socket::WaitMode::Block).unwrap();
         let (count, entries) = thread.join().unwrap();
         assert_eq!(count, 3);
-        assert!(entries > 1, "no signal met the read");
+        assert!(entries > 1, "expected that a signal interrupted the read");
     }
 }

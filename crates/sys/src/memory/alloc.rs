@@ -11,21 +11,21 @@
 //! # drop(octets);
 //! ```
 //!
-//! The counts are those of the calling thread, in [`counters`]. Another thread may free memory that
-//! this thread allocated. So the counts tell how much memory a program holds only if it has one
-//! thread.
+//! [`counters`] counts for the calling thread. A thread may free memory that another thread
+//! allocated. So the counts tell how much memory a program has allocated and not freed only if it
+//! has one thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use crate::counters;
 
-/// The system's allocator with a count, to be the `#[global_allocator]` of a test or benchmark
-/// program.
+/// The system's allocator, which counts in [`counters`]. It is meant as the `#[global_allocator]`
+/// of a test or benchmark program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountingAllocator;
 
-/// Simulates an allocator with a lock that all threads share, for tests of threads that wait for
-/// this lock.
+/// Simulates an allocator with one lock for all threads, for tests of threads that wait for this
+/// lock.
 #[cfg(any(test, feature = "testing"))]
 mod shared {
     use std::cell::Cell;
@@ -43,14 +43,14 @@ mod shared {
     }
 
     impl super::CountingAllocator {
-        /// Makes the calling thread take one lock whenever it allocates or frees, as with an
-        /// allocator that all threads share.
+        /// Makes the calling thread take a global lock whenever it allocates or frees, as in an
+        /// allocator with one lock for all threads.
         pub fn lock_each_allocation() {
             PASSES_LOCK.set(true);
         }
 
-        /// Runs `body` with the simulated allocator's lock held, like a thread that is preempted in
-        /// the allocator.
+        /// Runs `body` while this thread has the simulated allocator's lock, like a thread that is
+        /// preempted in the allocator.
         pub fn with_lock_held(body: impl FnOnce()) {
             take_lock();
             body();
@@ -65,8 +65,8 @@ mod shared {
             LIVE.load(Ordering::Relaxed)
         }
 
-        /// Returns the maximum of [`live_bytes`](Self::live_bytes) since the last call of this
-        /// function. The first call returns the maximum since the start.
+        /// Returns the maximum of [`live_bytes`](Self::live_bytes) since the previous call of this
+        /// function. The first call returns the maximum since the start of the process.
         #[must_use]
         pub fn take_peak_bytes() -> usize {
             PEAK.swap(Self::live_bytes(), Ordering::Relaxed).max(Self::live_bytes())
@@ -84,7 +84,7 @@ mod shared {
 
     fn take_lock() {
         while LOCKED.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            // Sleeps, because the holder may need the core.
+            // The thread sleeps, because the thread with the lock may need this core.
             thread::sleep(Duration::from_micros(200));
         }
     }

@@ -1,14 +1,14 @@
-//! The receive buffer, whose memory is committed only as far as bytes have arrived.
+//! The receive buffer. It commits memory only for bytes that have arrived.
 //!
-//! Up to 64 KiB a [`Buffer`] is ordinary heap memory that is kept for the next message. A larger
-//! buffer is a reservation of addresses, whose pages the kernel provides when bytes are written to
-//! them. So a peer that announces 60 MiB and sends no bytes costs an entry in a table. (With all
-//! memory locked, reservations are filled at once unless locked with `MCL_ONFAULT`.) New pages cost
-//! more than copying to them, so a program can keep the regions of large messages for the next ones
-//! ([`RegionCache`]).
+//! Up to 64 KiB a [`Buffer`] is heap memory, which the buffer reuses for later messages. A larger
+//! buffer is a reserved address range, whose pages the kernel provides when bytes are written to
+//! them. So a peer that announces 60 MiB and sends no bytes makes the kernel reserve addresses, and
+//! no memory. (In a process that has locked its memory without `MCL_ONFAULT`, the kernel provides
+//! all pages of a reservation at once.) New pages cost more than copying bytes to them, so a
+//! program can cache the address ranges of large messages for later messages ([`RegionCache`]).
 //!
-//! Invariant (`window`): `start <= end <= capacity`. Bytes from `start` to `end` have arrived and
-//! were not consumed. All memory is initialised (zero, or earlier contents), so that the spare
+//! Invariant (`window`): `start <= end <= capacity`. The bytes from `start` to `end` have arrived
+//! and are not consumed. All memory is initialised (with zeros or earlier contents), so the spare
 //! capacity is an ordinary slice.
 //!
 //! A buffer owns its bytes (`AsRef<[u8]> + Send + Sync + 'static`), so reference-counted slices can
@@ -32,8 +32,8 @@ use crate::socket::{self, WaitMode};
 pub const MAX_HEAP_BYTES: usize = 64 * 1024;
 const MIN_HEAP_BYTES: usize = 4 * 1024;
 
-/// Memory of a buffer, with its owner. The address is stored too, because each message reads it
-/// several times.
+/// Memory of a buffer, with its owner. The owner contains the address as well; the copy here is
+/// faster to read, and each message reads it several times.
 struct BufferStorage {
     octets: NonNull<u8>,
     length: usize,
@@ -41,7 +41,7 @@ struct BufferStorage {
 }
 
 enum StorageOwner {
-    /// A boxed slice with the stored address and length.
+    /// A boxed slice with the address and length in [`BufferStorage`].
     Heap,
     Reserved(MappedRegion),
 }
@@ -95,7 +95,7 @@ impl Drop for BufferStorage {
     }
 }
 
-/// Received bytes that are not consumed yet, and spare capacity. Dereferences to the bytes.
+/// Received bytes that are not consumed, followed by spare capacity. Dereferences to the bytes.
 pub struct Buffer {
     memory: BufferStorage,
     start: usize,
@@ -133,7 +133,7 @@ impl Buffer {
     }
 
     /// Makes room for `total` bytes, counted from the first byte that is not consumed. Moves bytes
-    /// only if necessary, and does not touch memory beyond the bytes that have arrived.
+    /// only if necessary. Does not touch memory beyond the bytes that have arrived.
     ///
     /// # Errors
     /// `OutOfMemory` if no address range of this size is free; the buffer is then unchanged.
@@ -141,8 +141,9 @@ impl Buffer {
         self.reserve_with(total, None)
     }
 
-    /// Makes room like [`reserve`](Self::reserve). Takes large memory from `spares` if possible,
-    /// and returns the memory to `spares` later.
+    /// Makes room for `total` bytes, counted from the first byte that is not consumed. Takes a
+    /// large address range from the cache `spares` if possible. When the buffer frees its range,
+    /// the range returns to `spares`.
     ///
     /// # Errors
     /// As for [`reserve`](Self::reserve).
@@ -175,7 +176,7 @@ impl Buffer {
     /// Returns the unused memory after the bytes that have arrived.
     #[inline]
     pub fn spare_capacity(&mut self) -> &mut [u8] {
-        // SAFETY: the range lies within the memory (window).
+        // SAFETY: the range lies within the memory (invariant `window`).
         unsafe { self.memory.get_unchecked_mut(self.end..) }
     }
 
@@ -203,8 +204,8 @@ impl Buffer {
         }
     }
 
-    /// Receives once into the spare capacity. Zero means the end of the stream, or no spare
-    /// capacity.
+    /// Reads once from the socket into the spare capacity and returns the number of bytes. Zero
+    /// means that the stream has ended or that the buffer has no spare capacity.
     ///
     /// # Errors
     /// As for [`socket::recv`].
@@ -215,8 +216,9 @@ impl Buffer {
         Ok(count)
     }
 
-    /// Moves all bytes from `at` on to the buffer `other`, which is emptied first. The caller
-    /// passes this buffer on with the message before `at`, and continues reading with `other`.
+    /// Moves all bytes from index `at` on to the buffer `other`, whose earlier bytes are discarded.
+    /// The caller hands over this buffer with the message before `at`, and continues reading with
+    /// `other`.
     ///
     /// # Errors
     /// `OutOfMemory`; `other` is then empty, and this buffer is unchanged.
@@ -240,8 +242,8 @@ impl Buffer {
         Ok(())
     }
 
-    /// Records that bytes up to `end` have been written. Must be called before `end` decreases, and
-    /// before the memory is freed.
+    /// Records that bytes up to `end` have been written. The caller must call it before `end`
+    /// decreases and before the memory is freed.
     #[inline]
     fn record_touched(&mut self) {
         if let StorageOwner::Reserved(reservation) = &mut self.memory.owner {
@@ -284,7 +286,7 @@ impl Deref for Buffer {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range lies within the memory (window).
+        // SAFETY: the range lies within the memory (invariant `window`).
         unsafe { self.memory.get_unchecked(self.start..self.end) }
     }
 }

@@ -1,7 +1,7 @@
-//! References with an erased type, which is checked when they are read back.
+//! References with an erased type. The type is checked when the reference is read.
 //!
-//! `dyn Any` needs `'static` values, so it cannot hold borrows. For an unsized owned value, such as
-//! `dyn Trait`, it would need another box.
+//! `dyn Any` requires `'static` values, so a `&dyn Any` cannot refer to a value with borrows. An
+//! unsized value, such as a `dyn Trait`, needs one more box to become a `dyn Any`.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -55,7 +55,7 @@ impl<'s> ErasedRef<'s> {
     }
 }
 
-/// An `Arc<T>` whose type `T` is erased. Reading the value takes no function call.
+/// An `Arc<T>` whose type `T` is erased. Reading the value calls no function through a pointer.
 ///
 /// # Examples
 /// ```

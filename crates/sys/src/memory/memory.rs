@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::syscall;
 
-/// Locks all pages that the process has touched or will touch. Untouched reservations take no
-/// memory (`MCL_ONFAULT`), so buffers for announced message lengths and unused stack stay free.
+/// Locks all pages that the process has touched or will touch. Untouched pages occupy no memory
+/// (`MCL_ONFAULT`): reserved address ranges for announced message lengths, and unused stack.
 ///
 /// # Errors
-/// `PermissionDenied` or `OutOfMemory` when the process may not lock as much (`RLIMIT_MEMLOCK`,
-/// `CAP_IPC_LOCK`).
+/// `PermissionDenied` or `OutOfMemory` when the process may not lock all its memory
+/// (`RLIMIT_MEMLOCK`, `CAP_IPC_LOCK`).
 pub fn lock_all_pages() -> io::Result<()> {
     let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
     // SAFETY: the call takes no pointers. It changes where pages may be kept, not their contents.
@@ -20,9 +20,9 @@ pub fn lock_all_pages() -> io::Result<()> {
 
 static TRIMS: AtomicU64 = AtomicU64::new(0);
 
-/// Makes the C library's allocator return unused memory to the system, if it can (glibc). The call
-/// locks each arena of the allocator for a while, so threads with deadlines must not allocate
-/// during the call.
+/// Makes glibc's allocator return unused memory to the system; does nothing with other C libraries.
+/// The call locks each arena of the allocator for a while, so threads with deadlines must not
+/// allocate during the call.
 pub fn trim_heap() {
     TRIMS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the call takes no pointers, and any thread may make it at any time.
@@ -38,8 +38,8 @@ pub fn heap_trim_count() -> u64 {
     TRIMS.load(Ordering::Relaxed)
 }
 
-/// Touches the next 128 KiB of the calling thread's stack, so that later calls within this depth
-/// cause no page fault. The stack must be larger than 128 KiB.
+/// Touches the next 128 KiB of the calling thread's stack, so that later function calls within this
+/// depth cause no page fault. The stack must be larger than 128 KiB.
 #[inline(never)]
 pub fn prefault_stack() {
     let mut room = [0u8; 128 * 1024];
@@ -49,7 +49,7 @@ pub fn prefault_stack() {
     std::hint::black_box(&room);
 }
 
-/// Returns the bytes that the process may lock; `None` means no limit.
+/// Returns the number of bytes that the process may lock; `None` means no limit.
 pub(crate) fn lock_limit() -> io::Result<Option<u64>> {
     limit(libc::RLIMIT_MEMLOCK as libc::c_int)
 }

@@ -25,7 +25,8 @@ pub fn now() -> Monotonic {
     Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Returns the time of the kernel's last clock tick, up to 10 ms ago. The call takes about 5 ns.
+/// Returns the time of the kernel's last clock tick, which is up to 10 ms old. The call takes about
+/// 5 ns.
 #[inline]
 pub fn coarse_now() -> Monotonic {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -36,9 +37,9 @@ pub fn coarse_now() -> Monotonic {
     Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Returns the maximum lag of [`coarse_now`], two clock ticks. The kernel's own time-outs may end
-/// early by the same amount. The kernel counts the current tick as passed, and may count a tick
-/// late that it left out while the machine was idle.
+/// Returns the maximum lag of [`coarse_now`], two clock ticks. A time-out that the kernel counts in
+/// ticks may end early by the same duration: the kernel counts the current tick as passed, and may
+/// count ticks late that it skipped while the machine was idle.
 #[cold]
 pub fn max_coarse_lag() -> Duration {
     static TICK: OnceLock<Duration> = OnceLock::new();
@@ -68,7 +69,7 @@ impl Monotonic {
         self.0
     }
 
-    /// Returns the present moment, like [`now`].
+    /// Returns the present moment. The function [`now`] of this module does the same.
     #[inline]
     pub fn now() -> Self {
         now()
@@ -103,7 +104,8 @@ pub(crate) fn saturating_nanos(duration: Duration) -> u64 {
 /// Converts `duration` to the kernel's time structure, saturating.
 pub(crate) fn timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
-        tv_sec: duration.as_secs().min(i32::MAX as u64) as libc::time_t,
+        // The type of the field depends on the C library.
+        tv_sec: duration.as_secs().min(i32::MAX as u64) as _,
         // Always below 1e9, which every `c_long` holds.
         tv_nsec: duration.subsec_nanos() as libc::c_long,
     }

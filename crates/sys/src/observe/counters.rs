@@ -1,10 +1,10 @@
-//! Counters of the calling thread's operations: system calls, locks, futex calls, hand-offs,
+//! Counters of the calling thread's operations: system calls, locks, futex calls, hand-offs and
 //! allocations.
 //!
 //! The counters are always on, because a count is one addition to a thread-local cell without
-//! initialisation or destructor. Counts are per thread and never summed. A test takes a
-//! [`snapshot`] before and after the measured code, on the same thread, and subtracts. No function
-//! here locks, allocates or enters the kernel.
+//! initialisation or destructor. Each thread has its own counts. A test takes a [`snapshot`] before
+//! and after the measured code, on the thread that runs this code, and subtracts. No function of
+//! this module locks, allocates or enters the kernel.
 
 use std::cell::Cell;
 use std::ops::Sub;
@@ -12,22 +12,23 @@ use std::ops::Sub;
 /// Counts of one thread since it began, or the difference of two such counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// System calls made through this crate. Readings of the clock in user space are not counted,
-    /// and neither are the standard library's own calls (thread creation, files).
+    /// System calls made through this crate. Not included are readings of the clock in user space
+    /// and the standard library's system calls (thread creation, files).
     pub syscalls: u64,
-    /// Locks taken, of any scope, shared or exclusive, with or without a wait.
+    /// Locks taken, in shared or exclusive mode, of every scope, with or without a wait.
     pub locks: u64,
-    /// Locks taken whose scope is the lane.
+    /// Locks taken with the scope of a lane ([`LockScope::Lane`](crate::lock::LockScope::Lane)).
     pub lane_locks: u64,
-    /// Locks taken whose scope is the whole ORB. Zero in a steady-state call.
+    /// Locks taken with the scope of the whole ORB
+    /// ([`LockScope::Orb`](crate::lock::LockScope::Orb)). Zero in a steady-state call.
     pub orb_locks: u64,
-    /// Futex operations: waits for a lock held by another thread, waits for and notifications of a
-    /// condition variable. They enter the kernel, and [`syscalls`](Self::syscalls) does not include
-    /// them.
+    /// Futex calls: waits for a lock that another thread holds, waits for a condition variable, and
+    /// notifications of a condition variable. [`syscalls`](Self::syscalls) does not include them,
+    /// although they enter the kernel.
     pub futex_calls: u64,
-    /// Pieces of work handed to another thread.
+    /// Pieces of work that the thread handed to another thread.
     pub handoffs: u64,
-    /// Bursts begun by the thread that supervises them ([`burst`](crate::burst)).
+    /// Bursts that the thread has begun as their supervisor ([`burst`](crate::burst)).
     pub bursts: u64,
     /// Heap allocations and reallocations; counted only where the counting allocator is installed.
     pub allocations: u64,
@@ -92,7 +93,7 @@ thread_local! {
 mod process {
     use std::sync::atomic::{AtomicBool, AtomicU64};
 
-    /// Set by the first request for totals. Before it the atomic additions are left out, because
+    /// True after the first request for totals. Until then no atomic additions are made, because
     /// benchmarks count atomic instructions.
     pub(super) static WANTED: AtomicBool = AtomicBool::new(false);
 
@@ -119,8 +120,8 @@ mod process {
     };
 }
 
-/// Returns the counts of all threads of the process since the first call, without the bytes of
-/// allocations. Tests use it to measure the work of several threads.
+/// Returns the counts of all threads of the process since the first call of this function. The
+/// bytes of allocations are 0. Tests use it to measure the work of several threads.
 #[cfg(any(test, feature = "testing"))]
 pub fn process_snapshot() -> Counters {
     use std::sync::atomic::Ordering;
@@ -167,7 +168,7 @@ pub fn snapshot() -> Counters {
     })
 }
 
-/// Counts one piece of work handed to another thread, for queues made outside this crate.
+/// Counts one piece of work handed to another thread, for a queue that is not part of this crate.
 #[inline]
 pub fn count_handoff() {
     bump!(handoffs);

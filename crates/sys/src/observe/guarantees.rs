@@ -2,21 +2,21 @@
 //! or makes a trial.
 //!
 //! [`report`] makes no lasting change: each trial runs on a thread of its own, which then ends. The
-//! texts are for people; programs use [`Guarantee`] and [`GuaranteeReport::status`].
+//! texts of a report are for people; programs use [`Guarantee`] and [`GuaranteeReport::status`].
 
 use std::path::Path;
 use std::time::Duration;
 use std::{fmt, fs, io};
 
-use crate::thread::{Reservation, Scheduling, ThreadBuilder};
+use crate::thread::{self, CpuSet, Reservation, Scheduling, ThreadBuilder};
 use crate::{memory, poll, syscall};
 
 /// The state of a guarantee on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GuaranteeStatus {
-    /// The guarantee holds.
+    /// The machine gives the guarantee.
     Met,
-    /// The guarantee does not hold.
+    /// The machine does not give the guarantee.
     NotMet,
     /// The machine does not report the state, or the process may not read it.
     Unknown,
@@ -42,6 +42,14 @@ impl Guarantee {
         "Grant CAP_SYS_NICE, or raise RLIMIT_RTPRIO (`rtprio` in limits.conf, `LimitRTPRIO=` in a systemd \
                  unit).",
         scheduling_class,
+    );
+    /// Threads can be bound to every core that is online.
+    pub const CORE_AFFINITY: Guarantee = Guarantee::new(
+        "core-affinity",
+        "Threads can be bound to every core of the machine, as core pools do.",
+        "Let the control group of the process (cpuset.cpus, `AllowedCPUs=` in a systemd unit, `--cpuset-cpus` of a \
+                 container) contain the cores.",
+        core_affinity,
     );
     /// SCHED_DEADLINE is permitted.
     pub const DEADLINE_CLASS: Guarantee = Guarantee::new(
@@ -69,16 +77,16 @@ impl Guarantee {
     /// The kernel does not throttle real-time threads.
     pub const NO_RT_THROTTLING: Guarantee = Guarantee::new(
         "no-rt-throttling",
-        "Real-time threads are never stopped for others.",
+        "The kernel never stops real-time threads in favour of ordinary threads.",
         "Set `sysctl kernel.sched_rt_runtime_us=-1` if no real-time thread can spin for ever, or keep the \
                  load below the limit.",
         rt_throttling,
     );
-    /// The kernel takes no core from real-time threads for ordinary ones.
+    /// The kernel never takes a core from real-time threads to run ordinary threads.
     pub const NO_FAIR_SERVER: Guarantee = Guarantee::new(
         "no-fair-server",
-        "A core that runs only real-time threads is never taken from them.",
-        "Linux 6.12 and later take it for up to 50 ms: leave a tenth of each core idle, or write 0 to \
+        "The kernel never takes a core from real-time threads to run ordinary threads.",
+        "Linux 6.12 and later take a core for up to 50 ms of each second: leave a tenth of each core idle, or write 0 to \
                  /sys/kernel/debug/sched/fair_server/cpu*/runtime.",
         fair_server,
     );
@@ -87,13 +95,13 @@ impl Guarantee {
         "no-rt-group-scheduling",
         "Real-time threads need no budget of their control group.",
         "Boot with rt_group_sched=0, or give the group a budget: with CONFIG_RT_GROUP_SCHED a group \
-                 without one runs no real-time thread, and one with a budget is throttled.",
+                 without a budget runs no real-time thread, and a group with a budget is throttled.",
         rt_group_scheduling,
     );
     /// The kernel can be preempted nearly everywhere (PREEMPT_RT).
     pub const KERNEL_PREEMPTION: Guarantee = Guarantee::new(
         "kernel-preemption",
-        "The kernel lets go of a core within tens of microseconds.",
+        "The kernel gives a core to a more urgent thread within tens of microseconds.",
         "Use a PREEMPT_RT kernel; next best, boot with preempt=full.",
         preemption,
     );
@@ -101,13 +109,13 @@ impl Guarantee {
     pub const FAST_CLOCK_SOURCE: Guarantee = Guarantee::new(
         "clock-source",
         "The clock is read in tens of nanoseconds without entering the kernel.",
-        "Boot with clocksource=tsc (and tsc=reliable) where the processor has a constant one.",
+        "Boot with clocksource=tsc (and tsc=reliable) if the processor has a constant time-stamp counter.",
         clock_source,
     );
     /// Some cores are isolated.
     pub const ISOLATED_CORES: Guarantee = Guarantee::new(
         "isolated-cores",
-        "Some cores run nothing but what is bound to them.",
+        "Some cores run only the threads that are bound to them.",
         "Boot with isolcpus=, nohz_full= and rcu_nocbs=, or make an isolated cpuset partition.",
         isolated_cores,
     );
@@ -121,14 +129,14 @@ impl Guarantee {
     /// Timers of ordinary threads are not delayed.
     pub const MINIMAL_TIMER_SLACK: Guarantee = Guarantee::new(
         "timer-slack",
-        "Deadlines of ordinary threads are not put off to spare wake-ups.",
-        "Run where the process may set its timer slack: threads set it themselves.",
+        "The kernel does not delay the timers of ordinary threads to save wake-ups.",
+        "Let the process set its timer slack: each thread with a deadline sets it to 1 ns.",
         timer_slack,
     );
-    /// Deep idle states can be held off.
+    /// The process can keep cores out of deep idle states.
     pub const BOUNDED_IDLE_STATES: Guarantee = Guarantee::new(
         "idle-states",
-        "Cores can be kept from sleeping so deeply that waking them takes long.",
+        "The process can keep cores out of deep idle states, from which a wake-up takes long.",
         "Let the process write /dev/cpu_dma_latency, or boot with a bound such as intel_idle.max_cstate=1.",
         idle_states,
     );
@@ -141,8 +149,9 @@ impl Guarantee {
     );
 
     /// All guarantees of this module, in the order in which `corelane doctor` shows them.
-    pub const ALL: [Guarantee; 14] = [
+    pub const ALL: [Guarantee; 15] = [
         Guarantee::FIXED_PRIORITIES,
+        Guarantee::CORE_AFFINITY,
         Guarantee::DEADLINE_CLASS,
         Guarantee::PRIORITY_INHERITANCE,
         Guarantee::MEMORY_LOCK,
@@ -158,7 +167,7 @@ impl Guarantee {
         Guarantee::PANIC_ISOLATION,
     ];
 
-    /// Makes a guarantee from its name, its property, its remedy and its check.
+    /// Creates a guarantee from its name, its property, its remedy and its check.
     ///
     /// `name` must not change later. `property` is a sentence that states the property. `remedy` is
     /// a sentence that says how to change the machine so that the property holds. `check` returns
@@ -223,6 +232,24 @@ pub struct GuaranteeReport {
 /// Checks every guarantee of [`Guarantee::ALL`].
 pub fn report() -> Vec<GuaranteeReport> {
     Guarantee::ALL.iter().map(Guarantee::check).collect()
+}
+
+fn core_affinity() -> (GuaranteeStatus, String) {
+    let online = thread::online_cores();
+    let tried = |core| ThreadBuilder::new().name("guarantees").affinity(CpuSet::one(core)).spawn(|| ());
+    let refused: Vec<String> = (0..online)
+        .filter_map(|core| match tried(core) {
+            Ok(thread) => {
+                let _ = thread.join();
+                None
+            }
+            Err(error) => Some(format!("core {core}: {error}")),
+        })
+        .collect();
+    match refused.is_empty() {
+        true => (GuaranteeStatus::Met, format!("threads can be bound to each of {online} cores")),
+        false => (GuaranteeStatus::NotMet, refused.join("; ")),
+    }
 }
 
 fn scheduling_class() -> (GuaranteeStatus, String) {
@@ -296,15 +323,16 @@ fn rt_throttling() -> (GuaranteeStatus, String) {
 fn fair_server() -> (GuaranteeStatus, String) {
     let release = kernel_release();
     let (holds, found) = if since(release.as_deref(), (6, 12)) == GuaranteeStatus::NotMet {
-        (GuaranteeStatus::Met, "this kernel has none".to_owned())
+        (GuaranteeStatus::Met, "this kernel has no fair server".to_owned())
     } else {
         match number("/sys/kernel/debug/sched/fair_server/cpu0/runtime") {
-            Some(0) => (GuaranteeStatus::Met, "switched off (on core 0)".to_owned()),
-            Some(runtime) => {
-                (GuaranteeStatus::NotMet, format!("ordinary threads are owed {} us of every second", runtime / 1000))
-            }
+            Some(0) => (GuaranteeStatus::Met, "switched off on core 0".to_owned()),
+            Some(runtime) => (
+                GuaranteeStatus::NotMet,
+                format!("ordinary threads get {} us of every second (core 0)", runtime / 1000),
+            ),
             None if release.is_some() => {
-                (GuaranteeStatus::NotMet, "in force, by default 50 ms of every second for ordinary threads".to_owned())
+                (GuaranteeStatus::NotMet, "ordinary threads get time, by default 50 ms of every second".to_owned())
             }
             None => (GuaranteeStatus::Unknown, "the kernel does not report this".to_owned()),
         }
@@ -315,10 +343,10 @@ fn fair_server() -> (GuaranteeStatus, String) {
 fn rt_group_scheduling() -> (GuaranteeStatus, String) {
     let configured = kernel_release().and_then(|release| kernel_option(&release, "CONFIG_RT_GROUP_SCHED"));
     let (holds, found) = match configured {
-        Some(false) => (GuaranteeStatus::Met, "the kernel has none".to_owned()),
-        Some(true) => (GuaranteeStatus::NotMet, "the kernel gives real-time time to groups".to_owned()),
+        Some(false) => (GuaranteeStatus::Met, "the kernel has no group scheduling of real-time threads".to_owned()),
+        Some(true) => (GuaranteeStatus::NotMet, "each control group needs a budget for real-time threads".to_owned()),
         None if Path::new("/sys/fs/cgroup/cpu/cpu.rt_runtime_us").exists() => {
-            (GuaranteeStatus::NotMet, "the kernel gives real-time time to groups".to_owned())
+            (GuaranteeStatus::NotMet, "each control group needs a budget for real-time threads".to_owned())
         }
         None => (GuaranteeStatus::Unknown, "the kernel's configuration cannot be read".to_owned()),
     };
@@ -327,7 +355,7 @@ fn rt_group_scheduling() -> (GuaranteeStatus, String) {
 
 fn preemption() -> (GuaranteeStatus, String) {
     let version = text("/proc/sys/kernel/version").unwrap_or_default();
-    // The model in force is the one in parentheses: "none voluntary (full) lazy".
+    // The active model is in parentheses: "none voluntary (full) lazy".
     let in_force = text("/sys/kernel/debug/sched/preempt")
         .and_then(|models| Some(models.split_once('(')?.1.split_once(')')?.0.to_owned()));
     let (holds, found) = if text("/sys/kernel/realtime").as_deref() == Some("1") || version.contains("PREEMPT_RT") {
@@ -367,8 +395,13 @@ fn isolated_cores() -> (GuaranteeStatus, String) {
     let named = |list: &str| !list.is_empty() && !list.contains("null");
     let (holds, found) = match (named(&isolated), named(&tickless)) {
         (false, _) => (GuaranteeStatus::NotMet, "no core is isolated".to_owned()),
-        (true, false) => (GuaranteeStatus::Met, format!("cores {isolated} are isolated, none without tick")),
-        (true, true) => (GuaranteeStatus::Met, format!("cores {isolated} are isolated, {tickless} without tick")),
+        (true, false) => {
+            (GuaranteeStatus::Met, format!("cores {isolated} are isolated; no core runs without the clock tick"))
+        }
+        (true, true) => (
+            GuaranteeStatus::Met,
+            format!("cores {isolated} are isolated; cores {tickless} run without the clock tick"),
+        ),
     };
     (holds, found)
 }
@@ -386,7 +419,8 @@ fn cpu_budget() -> (GuaranteeStatus, String) {
     (holds, found)
 }
 
-/// Returns the first budget that is set, from the control group upwards.
+/// Returns the CPU budget of a control group or, if it has none, of its nearest ancestor with a
+/// budget.
 fn tightest_budget(group: &str) -> Option<String> {
     Path::new(group).ancestors().find_map(|group| {
         let directory = Path::new("/sys/fs/cgroup").join(group.strip_prefix("/").unwrap_or(group));
@@ -415,9 +449,9 @@ fn idle_states() -> (GuaranteeStatus, String) {
     let driver = text("/sys/devices/system/cpu/cpuidle/current_driver");
     let device = fs::OpenOptions::new().write(true).open("/dev/cpu_dma_latency");
     let (holds, found) = match (driver.as_deref(), device) {
-        (_, Ok(_)) => (GuaranteeStatus::Met, "/dev/cpu_dma_latency can be held".to_owned()),
+        (_, Ok(_)) => (GuaranteeStatus::Met, "the process can open /dev/cpu_dma_latency".to_owned()),
         (None | Some("none"), Err(_)) => {
-            (GuaranteeStatus::Unknown, "idle states are not the kernel's to choose".to_owned())
+            (GuaranteeStatus::Unknown, "the kernel does not choose the idle states of this machine".to_owned())
         }
         (Some(driver), Err(error)) => {
             (GuaranteeStatus::NotMet, format!("driver {driver}; /dev/cpu_dma_latency: {error}"))
@@ -491,15 +525,16 @@ mod tests {
         assert_eq!(slack.status, GuaranteeStatus::Met, "{slack:?}");
     }
 
-    /// The user's page about real time names every guarantee, in its table and in examples. It
-    /// names no other guarantee.
+    /// Fails if the table and the examples of the user's page about real time do not name exactly
+    /// the guarantees of this module.
     #[test]
     fn documentation_names_exactly_the_guarantees() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/real-time.md");
         let page = fs::read_to_string(page).unwrap();
         let (mut rows, mut others) = (std::collections::BTreeSet::new(), Vec::new());
         for line in page.lines() {
-            // Names are between two backticks or quotation marks, so they are every second piece.
+            // Names are between two backticks or quotation marks, so every second piece of the line
+            // is a name.
             let is_name = |word: &&str| {
                 word.contains('-') && word.chars().all(|character| character.is_ascii_lowercase() || character == '-')
             };

@@ -1,9 +1,10 @@
-//! Kernel features newer than the oldest supported kernel, and an emulation of older kernels for
-//! tests of the fall-backs.
+//! The kernel features that this crate uses, and an emulation of older kernels for tests of the
+//! fall-backs.
 //!
-//! [`emulate`] makes the kernel refuse to the calling thread all features that an older kernel does
-//! not have (seccomp). So tests run the shipped code, which needs no switch to select a fall-back.
-//! The table in docs/kernels.md lists the features for users; a test compares it with [`USED_FEATURES`].
+//! [`emulate`] installs a seccomp filter, by which the kernel refuses the calling thread all
+//! features that an older kernel does not have. So tests run the shipped code, which needs no
+//! switch to select a fall-back. The table in docs/kernels.md lists the features for users; a test
+//! compares it with [`USED_FEATURES`].
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -26,20 +27,21 @@ pub struct KernelFeature {
     pub since: KernelRelease,
     /// Number of the system call.
     call: libc::c_long,
-    /// The argument that selects the feature: its index, the relevant bits, and their value.
-    /// `None`: every call uses the feature.
+    /// The argument that selects the feature: its index, the mask of the relevant bits, and their
+    /// value. With `None` every use of the system call uses the feature.
     argument: Option<(u32, u32, u32)>,
     /// Error number that older kernels return.
     error: libc::c_int,
-    /// Uses the feature once, to get the kernel's answer.
+    /// Uses the feature once. The result shows whether the kernel has it.
     ask: fn() -> io::Result<()>,
 }
 
 const FUTEX_OPERATION: u32 = !(libc::FUTEX_PRIVATE_FLAG as u32);
 const FUTEX_LOCK_PI2: u32 = 13;
 
-/// Features that the crate uses where the kernel has them, by version. Features up to
-/// [`OLDEST_SUPPORTED`] are required; the others have a fall-back.
+/// Features that the crate uses where the kernel has them, in the order of their versions. The
+/// crate requires the features up to [`OLDEST_SUPPORTED`], and has a fall-back for each later
+/// feature.
 pub const USED_FEATURES: [KernelFeature; 8] = [
     KernelFeature {
         name: "sched_setattr",
@@ -107,13 +109,13 @@ pub const USED_FEATURES: [KernelFeature; 8] = [
     },
 ];
 
-/// Makes the kernel answer like `release` to uses of the [`USED_FEATURES`].
+/// Makes the kernel refuse those [`USED_FEATURES`] that `release` does not have.
 ///
 /// This affects the calling thread, and the threads and programs that it starts from now on. It
 /// cannot be undone.
 ///
 /// # Errors
-/// If the kernel has no seccomp filters, or this code does not know the architecture.
+/// If the kernel has no seccomp filters, or this module does not know the architecture.
 pub fn emulate(release: KernelRelease) -> io::Result<()> {
     let unknown = USED_FEATURES.iter().filter(|newer| newer.since > release);
     let mut program =
@@ -149,7 +151,7 @@ pub fn emulate(release: KernelRelease) -> io::Result<()> {
 const NUMBER_AT: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 
-/// Returns the offset of the lower half of an argument.
+/// Returns the offset in `struct seccomp_data` of the lower 32 bits of an argument.
 fn argument_at(index: u32) -> u32 {
     16 + 8 * index + if cfg!(target_endian = "big") { 4 } else { 0 }
 }
@@ -162,7 +164,10 @@ fn architecture() -> io::Result<u32> {
     } else if cfg!(target_arch = "aarch64") {
         Ok(0xc000_00b7)
     } else {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "system calls of this architecture are not known here"))
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the emulation does not know the system calls of this architecture",
+        ))
     }
 }
 
@@ -178,14 +183,15 @@ fn answer(value: u32) -> libc::sock_filter {
     statement(libc::BPF_RET | libc::BPF_K, value)
 }
 
-/// Skips `then` instructions if the comparison holds, else `otherwise`.
+/// Returns a filter instruction that skips `then` instructions if the comparison is true, and
+/// `otherwise` instructions if it is false.
 fn jump(comparison: u32, value: u32, then: u8, otherwise: u8) -> libc::sock_filter {
     let code = (libc::BPF_JMP | comparison | libc::BPF_K) as u16;
     libc::sock_filter { code, jt: then, jf: otherwise, k: value }
 }
 
-/// Returns the names of the [`USED_FEATURES`] that the kernel has for the calling thread, by trying
-/// them. Tests use it to check the emulated kernel.
+/// Tries each of the [`USED_FEATURES`], and returns the names of the features that the kernel has
+/// for the calling thread. Tests use it to check the emulated kernel.
 #[must_use]
 pub fn supported_features() -> Vec<&'static str> {
     let is_known = |newer: &&KernelFeature| {
@@ -206,7 +212,8 @@ fn probe_memfd() -> io::Result<()> {
     made_memory(libc::MFD_CLOEXEC)
 }
 
-/// Locks the present memory for a moment, because `MCL_ONFAULT` alone is not permitted.
+/// Locks the memory of the process and unlocks it again. The kernel does not permit `MCL_ONFAULT`
+/// as the only flag.
 fn probe_locks_on_fault() -> io::Result<()> {
     // SAFETY: the call takes no pointers. It changes where pages may be kept, not their contents.
     syscall::once(|| unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) })?;

@@ -1,19 +1,20 @@
-//! Time probes on the request path: they record which thread passed which point, when, and with
-//! which request.
+//! Time probes on the request path. They record that a thread has passed a point, with the time and
+//! the request.
 //!
 //! A point is `probe!("request read")` or `probe!("request read", id)`. It is always compiled in
-//! and costs one load and a branch until [`enable`] is called. From then on each thread keeps its
-//! last [`RECORDS_PER_THREAD`] records in a ring of its own, without system calls or locks, in
-//! about 20 ns each. The first record of a thread allocates its ring. [`collect`] reads the rings
-//! of all threads while the threads continue.
+//! and costs one load and a branch until [`enable`] is called. After that call each thread has a
+//! ring of its own with its last [`RECORDS_PER_THREAD`] records. A record costs about 20 ns,
+//! without system calls or locks. The first record of a thread allocates the ring. [`collect`]
+//! reads the rings of all threads while the threads continue.
 //!
-//! Time is the processor's time-stamp counter if the kernel itself uses it, else the monotonic
-//! clock. [`collect`] converts it to nanoseconds of the monotonic clock, so that records of several
-//! processes share one time line.
+//! The processor's time-stamp counter gives the time if the kernel uses this counter as its clock;
+//! otherwise the monotonic clock gives it. [`collect`] converts it to nanoseconds of the monotonic
+//! clock, so that records of several processes share one time line.
 //!
-//! `record`: the writer announces a record before it writes into the record's slot (release fence).
-//! The reader loads the announcement after it has read the slots (acquire fence), and leaves out
-//! slots that were overwritten in between.
+//! Comments in the code refer to one rule of memory ordering, `record`: the writer announces a
+//! record before it writes into the record's slot (release fence). The reader loads the
+//! announcement after it has read the slots (acquire fence), and leaves out the slots that were
+//! overwritten during the reading.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -58,7 +59,8 @@ static ON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(fa
 /// Records that the calling thread passes a point; [`probe!`] calls it.
 #[inline(always)]
 pub fn record(name: &'static &'static str, id: impl FnOnce() -> u64) {
-    // Relaxed: the flag publishes no other data. Near the moment of switching a record may be lost.
+    // Relaxed: the flag publishes no other data. While a thread switches the flag, other threads
+    // may lose a record.
     if ON.load(Ordering::Relaxed) {
         std::hint::cold_path();
         record_enabled(name, id());
@@ -72,7 +74,7 @@ pub fn enable() {
     ON.store(true, Ordering::Relaxed);
 }
 
-/// Stops recording. [`collect`] still returns the existing records.
+/// Stops recording. [`collect`] returns the existing records.
 pub fn disable() {
     ON.store(false, Ordering::Relaxed);
 }
@@ -82,9 +84,9 @@ pub fn is_enabled() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// Returns the records of all threads since [`enable`], by time, as far as the rings still hold
-/// them. A call soon after `enable` waits a few milliseconds, to measure the rate of the
-/// processor's counter.
+/// Returns the records of all threads since [`enable`] in the order of time, without the records
+/// that later records have overwritten. A call soon after `enable` waits a few milliseconds, to
+/// measure the rate of the processor's counter.
 pub fn collect() -> Vec<Record> {
     let (began, all) = {
         let rings = rings();
@@ -103,7 +105,7 @@ pub fn collect() -> Vec<Record> {
     records
 }
 
-/// Returns kernel number and name of the threads that have passed points.
+/// Returns the kernel's number and the name of each thread that has passed a point.
 pub fn thread_names() -> Vec<(u32, String)> {
     rings().names.clone()
 }
@@ -127,7 +129,7 @@ fn rings() -> MutexGuard<'static, RecordRings> {
     RINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The ring of a thread; back in [`RecordRings`] when the thread ends.
+/// The ring of a thread. When the thread ends, the ring returns to [`RecordRings`].
 struct ThreadRecords {
     ring: Arc<RecordRing>,
     thread: u32,
@@ -165,7 +167,7 @@ fn record_enabled(name: &'static &'static str, id: u64) {
     let _ = MINE.try_with(|mine| mine.ring.push(ticks(), name, u64::from(mine.thread), id));
 }
 
-/// The latest records of the one thread that uses the ring.
+/// The latest records of the thread that uses the ring. One thread at a time uses it.
 struct RecordRing {
     /// Number of records whose writing has begun.
     announced: AtomicU64,
@@ -199,24 +201,24 @@ impl RecordRing {
         &self.slots[number as usize & (self.slots.len() - 1)]
     }
 
-    /// Appends a record. Only the ring's thread calls it. Calls by several threads would mix up
-    /// their records, without undefined behaviour.
+    /// Appends a record. Only the ring's thread calls it. If several threads called it, their
+    /// records would be mixed up, without undefined behaviour.
     #[inline]
     fn push(&self, ticks: u64, name: &'static &'static str, thread: u64, id: u64) {
         let number = self.announced.load(Ordering::Relaxed);
         self.announced.store(number + 1, Ordering::Relaxed);
-        // Release: pairs with the acquire fence in `read` (record).
+        // Release: pairs with the acquire fence in `read` (rule `record`).
         fence(Ordering::Release);
         let slot = self.slot(number);
         slot.ticks.store(ticks, Ordering::Relaxed);
         slot.name.store(std::ptr::from_ref(name).cast_mut(), Ordering::Relaxed);
         slot.thread.store(thread, Ordering::Relaxed);
         slot.id.store(id, Ordering::Relaxed);
-        // Release: pairs with the acquire in `read` (record): a counted record is complete.
+        // Release: pairs with the acquire load in `read` (rule `record`): a counted record is complete.
         self.written.store(number + 1, Ordering::Release);
     }
 
-    /// Calls `with` for every complete record: ticks, name, thread, id.
+    /// Calls `with` for every complete record, with its ticks, name, thread and id.
     fn read(&self, mut with: impl FnMut(u64, &'static str, u64, u64)) {
         let room = self.slots.len() as u64;
         let written = self.written.load(Ordering::Acquire);
@@ -224,7 +226,7 @@ impl RecordRing {
             let slot = self.slot(number);
             let (ticks, name) = (slot.ticks.load(Ordering::Relaxed), slot.name.load(Ordering::Relaxed));
             let (thread, id) = (slot.thread.load(Ordering::Relaxed), slot.id.load(Ordering::Relaxed));
-            // Acquire: pairs with the release fence in `push` (record).
+            // Acquire: pairs with the release fence in `push` (rule `record`).
             fence(Ordering::Acquire);
             let overwritten = self.announced.load(Ordering::Relaxed) > number + room;
             if overwritten || name.is_null() {
@@ -238,7 +240,7 @@ impl RecordRing {
     }
 }
 
-/// One moment, as both clocks show it.
+/// The readings of both clocks at one moment.
 #[derive(Clone, Copy)]
 struct ClockSample {
     ticks: u64,
@@ -290,7 +292,8 @@ impl TickScale {
     }
 }
 
-/// Reads the processor's counter if it is the kernel's clock, else the clock in nanoseconds.
+/// Returns the processor's counter if the kernel uses it as its clock; otherwise the monotonic clock
+/// in nanoseconds.
 #[inline]
 fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -346,12 +349,12 @@ mod tests {
         let here: Vec<&Record> = records.iter().filter(|record| record.thread == own).collect();
         assert_eq!((here.len(), here[0].id, here[RECORDS_PER_THREAD - 1].point), (RECORDS_PER_THREAD, 3, "end"));
         assert!(records.is_sorted_by_key(|record| record.at));
-        // The two clocks were read at slightly different moments.
+        // The tolerance allows for the time between the readings of the two clocks.
         let near = |at: u64| at + 1_000_000 >= earliest && at <= latest + 1_000_000;
         assert!(records.iter().all(|record| near(record.at)), "{earliest} {latest} {:?}", records.last());
         let there = records.iter().find(|record| record.point == "there").unwrap();
         assert!(thread_names().contains(&(there.thread, "other".to_owned())));
-        // Earlier records are discarded.
+        // `enable` discards earlier records.
         enable();
         disable();
         assert_eq!(collect(), []);
@@ -363,7 +366,7 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// A reader returns only complete records, in every interleaving with the writer.
+    /// Fails if a reader gets a record that the writer has not completed, in any interleaving.
     #[test]
     fn no_record_is_torn() {
         static NAME: &str = "x";

@@ -65,7 +65,7 @@ impl Sub for InstructionCounts {
 pub struct PtraceCounter {
     process: u32,
     threads: Vec<TracedThread>,
-    /// Kinds of instructions by address. The code of the traced process does not change.
+    /// Kinds of instructions by their addresses. The code of the traced process does not change.
     kinds: HashMap<u64, InstructionKind>,
     _here: PhantomData<*const ()>,
 }
@@ -74,7 +74,7 @@ pub struct PtraceCounter {
 struct TracedThread {
     id: libc::pid_t,
     state: TraceState,
-    /// Address of the next or current instruction.
+    /// Address of the instruction that the thread runs next or, while it runs, of the current one.
     at: u64,
     kind: InstructionKind,
     counts: InstructionCounts,
@@ -82,8 +82,9 @@ struct TracedThread {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TraceState {
-    /// The thread is stopped before its next instruction, and gets `signal`, if not 0, when it
-    /// continues. `known`: `kind` is the kind of this instruction.
+    /// The thread is stopped before its next instruction. When it continues, it gets `signal`,
+    /// unless that is 0. `known` is true if the field `kind` of the [`TracedThread`] is the kind of
+    /// the next instruction.
     Stopped { signal: libc::c_int, known: bool },
     /// The thread is in a system call, or is about to repeat an interrupted one. It may wait there
     /// for ever.
@@ -92,8 +93,8 @@ enum TraceState {
     Ended,
 }
 
-/// Number of instructions that one thread runs before the other threads have their turn. A thread
-/// that spins until another thread acts must not keep that thread from running.
+/// Number of instructions that one thread runs before it is the turn of the other threads. The
+/// limit matters if a thread spins until another thread acts.
 const STEPS_PER_TURN: usize = 2000;
 
 /// Maximum time that the kernel takes to stop a thread.
@@ -124,7 +125,7 @@ impl PtraceCounter {
         // If this thread ends without detaching, the kernel kills the traced threads, because they
         // would stay stopped.
         trace(libc::PTRACE_SEIZE as _, id, 0, libc::PTRACE_O_EXITKILL as _)?;
-        // From now on, dropping `self` detaches the thread.
+        // A drop of `self` detaches the thread from here on.
         let state = TraceState::InKernel;
         self.threads.push(TracedThread {
             id,
@@ -145,20 +146,21 @@ impl PtraceCounter {
         Ok(())
     }
 
-    /// Returns the counts of each thread since the beginning, in the order of `attach`.
+    /// Returns the counts of each thread since [`attach`](Self::attach), in the order of its
+    /// argument `threads`.
     pub fn counts(&self) -> impl Iterator<Item = InstructionCounts> {
         self.threads.iter().map(|thread| thread.counts)
     }
 
-    /// Returns true if one of the threads has ended, as far as the kernel has reported.
+    /// Returns true if the kernel has reported that one of the threads has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.threads.iter().any(|thread| thread.state == TraceState::Ended)
     }
 
-    /// Lets the threads run until each of them waits in the kernel or has ended. The call returns
-    /// soon if all threads wait already. A caller that expects an event from outside the process
-    /// calls again.
+    /// Lets the threads run until each of them waits in the kernel or has ended. If all threads
+    /// wait already, the call checks them twice and returns. A caller that expects an event from
+    /// outside the process calls again.
     ///
     /// # Errors
     /// [`TimedOut`](io::ErrorKind::TimedOut) at `deadline`, or up to 2,000 instructions later.
@@ -190,8 +192,8 @@ impl Drop for PtraceCounter {
     fn drop(&mut self) {
         let deadline = clock::now() + STOP_TIMEOUT;
         for thread in &mut self.threads {
-            // A thread that cannot be stopped in time stays as it is, and is killed when the
-            // tracing thread ends.
+            // A thread that cannot be stopped in time stays traced, and the kernel kills it when
+            // the tracing thread ends.
             let _ = thread.detach(&mut self.kinds, self.process, deadline);
         }
     }
@@ -214,7 +216,8 @@ impl TracedThread {
             self.state = TraceState::InKernel;
             trace(libc::PTRACE_SINGLESTEP as _, self.id, 0, signal as usize)?;
             if !known || self.kind == InstructionKind::SystemCall {
-                // Most system calls end at once. A thread that is still in the call loses its turn.
+                // Most system calls end at once. A thread that is in a long call loses the rest of
+                // its turn.
                 if !self.handle_stop(kinds, libc::WNOHANG)? {
                     break;
                 }
@@ -226,7 +229,7 @@ impl TracedThread {
         Ok(true)
     }
 
-    /// Handles the state change of a running thread. Returns false if it still runs.
+    /// Handles the state change of a running thread. Returns false if the thread has not stopped.
     fn handle_stop(&mut self, kinds: &mut HashMap<u64, InstructionKind>, how: libc::c_int) -> io::Result<bool> {
         let mut status = 0;
         // SAFETY: `status` is one live, writable int.
@@ -251,7 +254,7 @@ impl TracedThread {
         let stepped = event == 0 && signal == libc::SIGTRAP;
         let at = match instruction_pointer(self.id) {
             Ok(at) => at,
-            // The thread was killed in the meantime.
+            // The thread was killed after it had stopped.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
                 self.state = TraceState::Ended;
                 return Ok(true);
@@ -270,7 +273,8 @@ impl TracedThread {
         }
         self.at = at;
         self.kind = *kinds.entry(at).or_insert_with(|| InstructionKind::decode(&octets(self.id, at)));
-        // After any other stop, the kernel may repeat an interrupted system call.
+        // Only after a step is the kind of the next instruction certain: after any other stop the
+        // kernel may repeat an interrupted system call.
         let signal = if event == 0 && !stepped { signal } else { 0 };
         self.state = TraceState::Stopped { signal, known: stepped };
         Ok(true)
@@ -294,7 +298,7 @@ impl TracedThread {
                         pause(deadline)?;
                     }
                 }
-                // A pending trap at the end of a step would kill the thread.
+                // A trap that is pending after a step would kill the thread once it is detached.
                 TraceState::Stopped { .. } if has_pending_trap(process, self.id) => {
                     self.state = TraceState::InKernel;
                     trace(libc::PTRACE_CONT as _, self.id, 0, 0)?;
@@ -308,8 +312,8 @@ impl TracedThread {
     }
 }
 
-/// Makes one request to the kernel's tracer. Only requests that read a word take a pointer into
-/// this process.
+/// Makes one request to the kernel's tracer. Only requests that read a word use an address of this
+/// process.
 fn trace(request: libc::c_long, id: libc::pid_t, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: the kernel writes to `data` only for requests that read something, and their callers
     // pass a live word.
@@ -341,7 +345,7 @@ fn instruction_pointer(_: libc::pid_t) -> io::Result<u64> {
 }
 
 /// Returns the bytes at `address`, as many as the longest instruction has. The result is shorter if
-/// the memory ends before.
+/// the following page is not mapped.
 fn octets(id: libc::pid_t, address: u64) -> Vec<u8> {
     const WORD: u64 = size_of::<u64>() as u64;
     // A word at an aligned address does not reach into the next page.

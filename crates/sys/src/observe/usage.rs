@@ -1,6 +1,7 @@
 //! Resources used by the process or the calling thread: processor time, context switches, memory.
 //!
-//! Programs that measure use these figures, and operations that declare their processor time.
+//! Benchmarks report these figures, and the supervision of CPU budgets reads the processor clocks
+//! of threads.
 
 use std::io;
 use std::time::Duration;
@@ -12,11 +13,11 @@ use crate::syscall;
 pub struct ResourceUsage {
     /// Processor time in user mode.
     pub user: Duration,
-    /// Processor time in the kernel on the program's behalf.
+    /// Processor time that the kernel used on behalf of the program.
     pub system: Duration,
     /// Context switches because the program waited.
     pub voluntary_switches: u64,
-    /// Context switches because the kernel ran another thread instead.
+    /// Context switches because the kernel preempted a thread to run another one.
     pub involuntary_switches: u64,
     /// Largest resident memory of the whole process so far, in bytes.
     pub peak_resident: u64,

@@ -9,19 +9,20 @@ use crate::counters;
 use crate::event_count::EventCount;
 use crate::shim::{AtomicU32, Ordering, UnsafeCell, const_unless_loom};
 
-/// A value that one thread at a time checks out, without ever waiting.
+/// A value that one thread at a time checks out. A checkout never waits.
 ///
-/// Checking out is one compare-and-swap, returning is one store. Each connection of a pool is in a
+/// A checkout is one compare-and-swap, and a return is one store. Each connection of a pool is in a
 /// `CheckoutCell`. Threads that want to wait for one or several cells wait at an [`EventCount`],
-/// which the cell notifies when its value is returned. With an event count the store is an
-/// exchange.
+/// which the cell notifies when its value is returned. In a cell with an event count a return is
+/// one exchange.
 ///
-/// `checkout`: a return clears `HOLDER_MASK` with release, and the next checkout sets it with
-/// acquire. So the holder sees all that earlier holders wrote.
+/// Comments in the code refer to one rule of memory ordering, `checkout`: a return clears
+/// `HOLDER_MASK` with release, and the next checkout sets it with acquire. So the holder sees all
+/// writes of earlier holders.
 pub struct CheckoutCell<T> {
-    /// Holder in the low bits ([`IN_MAINTENANCE`], [`IN_USE`] or neither), use count above. A
-    /// compare-and-swap checks the value out. While the value is out, only the holder changes the
-    /// state.
+    /// The low bits tell the holder ([`IN_MAINTENANCE`], [`IN_USE`] or none), and the other bits
+    /// are the use count. A compare-and-swap checks the value out. While the value is out, only the
+    /// holder changes the state.
     state: AtomicU32,
     name: &'static str,
     scope: LockScope,
@@ -29,7 +30,7 @@ pub struct CheckoutCell<T> {
     value: UnsafeCell<T>,
 }
 
-/// The bits that tell the holder; all clear while the value is in the cell.
+/// The bits that tell the holder. All are clear while the value is in the cell.
 const HOLDER_MASK: u32 = 3;
 
 const IN_MAINTENANCE: u32 = 1;
@@ -44,7 +45,7 @@ pub enum CheckoutHolder {
     None,
     /// A maintenance thread, which returns the value soon.
     Maintenance,
-    /// A user.
+    /// A caller that uses the value.
     User,
 }
 
@@ -68,28 +69,28 @@ impl<T> CheckoutCell<T> {
         Self { returned: Some(gate), ..self }
     }
 
-    /// Checks the value out. Returns `None` if it is out already.
+    /// Checks the value out. Returns `None` if another caller has checked it out.
     #[inline]
     pub fn try_checkout(&self) -> Option<CheckoutGuard<'_, T>> {
         self.check_out(IN_USE).then(|| CheckoutGuard { cell: self })
     }
 
-    /// Checks the value out like [`try_checkout`](Self::try_checkout). The guard gives access to
-    /// the cell, too.
+    /// Checks the value out. Returns `None` if another caller has checked it out. The guard also
+    /// gives access to the cell.
     #[inline]
     pub fn try_checkout_arc<'a>(self: &'a Arc<Self>) -> Option<ArcCheckoutGuard<'a, T>> {
         self.check_out(IN_USE).then(|| ArcCheckoutGuard { cell: CellRef::Borrowed(self) })
     }
 
-    /// Checks the value out and keeps the cell alive. Returns `None` if the value is out already.
-    /// The guard can be stored and moved to another thread.
+    /// Checks the value out. Returns `None` if another caller has checked it out. The guard keeps
+    /// the cell alive, and can be stored and moved to another thread.
     #[inline]
     pub fn try_checkout_owned(self: &Arc<Self>) -> Option<ArcCheckoutGuard<'static, T>> {
         self.check_out(IN_USE).then(|| ArcCheckoutGuard { cell: CellRef::Owned(Arc::clone(self)) })
     }
 
-    /// Checks the value out for maintenance, which returns it soon. [`holder`](Self::holder) tells
-    /// other threads about it, so that they may wait.
+    /// Checks the value out for a maintenance task, which must return it soon. Other threads learn
+    /// from [`holder`](Self::holder) that a wait for the value will be short.
     #[cold]
     pub fn try_checkout_for_maintenance(&self) -> Option<CheckoutGuard<'_, T>> {
         self.check_out(IN_MAINTENANCE).then(|| CheckoutGuard { cell: self })
@@ -118,7 +119,7 @@ impl<T> CheckoutCell<T> {
     #[inline]
     fn check_out(&self, holder: u32) -> bool {
         let take = |state| (state & HOLDER_MASK == 0).then_some(state | holder);
-        // Acquire on success: pairs with `check_in` (checkout).
+        // Acquire on success: pairs with `check_in` (rule `checkout`).
         let taken = self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, take).is_ok();
         if taken {
             counters::count_lock(self.scope);
@@ -128,15 +129,14 @@ impl<T> CheckoutCell<T> {
 
     #[inline]
     fn check_in(&self) {
-        // No other thread changes the state while the value is out. Adding 1 to `IN_USE` carries
-        // into the use count; adding 1 to `IN_MAINTENANCE` does not.
+        // No other thread changes the state while the value is out. The addition of 1 to `IN_USE`
+        // carries into the use count; the addition of 1 to `IN_MAINTENANCE` does not.
         let next = self.state.load(Ordering::Relaxed).wrapping_add(1) & !HOLDER_MASK;
-        // Release in both cases: pairs with `check_out` (checkout).
+        // Release in both cases: pairs with `check_out` (rule `checkout`).
         match &self.returned {
             None => self.state.store(next, Ordering::Release),
             Some(gate) => {
-                // The event count needs an exchange, or a store and a fence, which take longer
-                // together.
+                // The notification requires an exchange, which is faster than a store and a fence.
                 self.state.swap(next, Ordering::SeqCst);
                 gate.notify_all_after_swap();
             }
@@ -151,7 +151,10 @@ impl<T> CheckoutCell<T> {
     }
 
     #[inline]
-    #[expect(clippy::mut_from_ref, reason = "the guard's exclusive borrow stands for the cell's")]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "an exclusive borrow of the only guard excludes other borrows of the value"
+    )]
     fn value_mut(&self) -> &mut T {
         // SAFETY: only an exclusively borrowed guard calls this, and `HOLDER_MASK` admits no other
         // guard.
@@ -169,31 +172,31 @@ impl<T> fmt::Debug for CheckoutCell<T> {
     }
 }
 
-/// A checked-out value; returned on drop.
+/// A checked-out value. When the guard is dropped, the value returns to its cell.
 #[must_use = "the value is returned at once"]
 pub struct CheckoutGuard<'a, T> {
     cell: &'a CheckoutCell<T>,
 }
 
-/// A checked-out value together with its cell; returned on drop. The guard is two words long, so
-/// that it moves in registers.
+/// A checked-out value with its cell. When the guard is dropped, the value returns to the cell. The
+/// guard is two words long, so that it moves in registers.
 #[must_use = "the value is returned at once"]
 pub struct ArcCheckoutGuard<'a, T> {
     cell: CellRef<'a, T>,
 }
 
 enum CellRef<'a, T> {
-    /// Another owner keeps the cell alive, so no reference is counted.
+    /// Another owner keeps the cell alive, so the guard counts no reference.
     Borrowed(&'a Arc<CheckoutCell<T>>),
     Owned(Arc<CheckoutCell<T>>),
 }
 
 impl<T> ArcCheckoutGuard<'_, T> {
-    /// Returns the value without counting a use.
+    /// Puts the value back into the cell without counting a use.
     pub fn return_unused(self) {
         let state = &self.cell().state;
-        // A return of `IN_MAINTENANCE` does not count as a use. No other thread changes the state
-        // while the value is out.
+        // The state `IN_MAINTENANCE` makes the drop of the guard count no use. No other thread
+        // changes the state while the value is out.
         state.store(state.load(Ordering::Relaxed) & !HOLDER_MASK | IN_MAINTENANCE, Ordering::Relaxed);
     }
 
@@ -277,7 +280,7 @@ mod tests {
                 && cell.try_checkout_owned().is_none();
             refused && cell.holder() == CheckoutHolder::User
         };
-        // Asking for the holder does not change the holder.
+        // A call of `holder` does not change the holder.
         assert!(is_out() && is_out());
         drop(guard);
         let guard = cell.try_checkout_arc().unwrap();
@@ -319,7 +322,7 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// A waiter that misses the return would wait for ever.
+    /// A waiter that missed the return would wait for ever, which `loom` reports.
     #[test]
     fn waiter_receives_the_returned_value() {
         explore(|| {
@@ -336,7 +339,8 @@ mod models {
         });
     }
 
-    /// A caller of a pool waits while maintenance has the value and returns it unused.
+    /// A caller waits while maintenance has the value and returns it unused. A caller that missed
+    /// the return would wait for ever, which `loom` reports.
     #[test]
     fn waiter_receives_the_value_after_maintenance() {
         explore(|| {

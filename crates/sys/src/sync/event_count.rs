@@ -1,11 +1,11 @@
-//! An event count: threads wait until a condition over lock-free state holds, for example until a
+//! An event count: threads wait until a condition on lock-free state is true, for example until a
 //! connection is back in its pool.
 //!
-//! A notification costs a fence and a load while no thread waits. `event_count`: the waiter
-//! announces itself before it checks the state, and the notifier changes the state before it checks
-//! for waiters. A sequentially consistent fence on both sides makes at least one of them see the
-//! other. A notifier that changes the state by a sequentially consistent exchange needs no fence:
-//! exchange and check are in one order with the waiter's fence.
+//! A notification costs a fence and a load while no thread waits. The waiter announces itself
+//! before it checks the state, and the notifier changes the state before it checks for waiters. A
+//! sequentially consistent fence on both sides makes at least one of them see the other. A notifier
+//! that changes the state by a sequentially consistent exchange needs no fence: exchange and check
+//! are in one order with the waiter's fence.
 
 use std::fmt;
 
@@ -19,7 +19,8 @@ use crate::shim::{AtomicU32, Ordering, fence};
 pub struct EventCount {
     name: &'static str,
     waiters: AtomicU32,
-    /// Number of notifications. A changed number shows a notification between a check and a wait.
+    /// Number of notifications. A waiter that finds the number changed knows that a notification
+    /// came after its check of the state.
     epoch: Epoch,
 }
 
@@ -30,8 +31,9 @@ impl EventCount {
         EventCount { name, waiters: AtomicU32::new(0), epoch: Epoch::new() }
     }
 
-    /// Wakes the waiting threads to check the state, which the caller has changed. A thread that
-    /// arrives now may take the resource before all of them, so only a deadline bounds a wait.
+    /// Wakes all waiting threads, which then check the state that the caller has changed. A thread
+    /// that does not wait may take the resource before them, so a thread can wait until its
+    /// deadline.
     #[inline]
     pub fn notify_all(&self) {
         fence(Ordering::SeqCst);
@@ -40,16 +42,16 @@ impl EventCount {
         }
     }
 
-    /// Notifies like [`notify_all`](Self::notify_all), for a caller that changed the state by a
-    /// sequentially consistent exchange.
+    /// Wakes all waiting threads, like [`notify_all`](Self::notify_all), without a fence. The
+    /// caller must have changed the state by a sequentially consistent exchange.
     #[inline]
     pub(crate) fn notify_all_after_swap(&self) {
         // A waiter adds itself to the count, makes a fence, and then checks the state. All
         // sequentially consistent operations have one order. If the load below does not see the
         // waiter's addition, the load precedes the waiter's fence in this order. The caller's
         // exchange precedes the load, so the waiter's check sees the change. `loom` treats
-        // sequentially consistent accesses as weaker than they are, so the model has a fence here
-        // instead.
+        // sequentially consistent accesses as weaker than they are, so the model has an additional
+        // fence here.
         #[cfg(loom)]
         fence(Ordering::SeqCst);
         if self.waiters.load(Ordering::SeqCst) != 0 {
@@ -58,7 +60,7 @@ impl EventCount {
     }
 
     /// Calls `look` now and after every notification, until it returns a value or `deadline` has
-    /// passed.
+    /// passed (`None`: no deadline). Returns the value, or `None` after the deadline.
     #[cold]
     pub fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         self.waiters.fetch_add(1, Ordering::Relaxed);
@@ -68,10 +70,10 @@ impl EventCount {
             if let Some(found) = look() {
                 break Some(found);
             }
-            // The deadline is checked here too, because under constant notifications the wait never
-            // reaches it.
+            // Under constant notifications `wait_past` never reaches the deadline, so the deadline
+            // is checked here as well.
             if !self.epoch.wait_past(seen, deadline) || deadline.is_some_and(Monotonic::is_past) {
-                // A change that came together with the deadline still counts.
+                // Checks once more, because the state may have changed when the deadline passed.
                 break look();
             }
         };
@@ -84,7 +86,8 @@ impl EventCount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeCount {
     All,
-    /// The waiter with the highest priority; among equals the longest sleeping one.
+    /// The waiter with the highest priority. Among waiters of equal priority it is the one that has
+    /// slept longest.
     One,
 }
 
@@ -129,7 +132,7 @@ mod epoch {
             });
         }
 
-        /// Sleeps until the epoch differs from `seen`; returns false if the deadline comes first.
+        /// Sleeps until the epoch differs from `seen`. Returns false if the deadline passes first.
         pub(crate) fn wait_past(&self, seen: u32, deadline: Option<Monotonic>) -> bool {
             let until = deadline.map(|deadline| clock::timespec(std::time::Duration::from_nanos(deadline.as_nanos())));
             let until = until.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -152,7 +155,7 @@ mod epoch {
     }
 }
 
-/// The epoch of the models, which run without a kernel.
+/// The epoch in loom models, which run without a kernel.
 #[cfg(loom)]
 mod epoch {
     use loom::sync::{Condvar, Mutex};
@@ -203,7 +206,8 @@ mod tests {
         assert!(deadline.is_past());
     }
 
-    /// No lock is taken, so a preempted waiter of low priority does not block the others.
+    /// Fails if a wait or a notification takes a lock. A preempted waiter of low priority could
+    /// then block other threads.
     #[test]
     fn wait_and_notify_take_no_lock() {
         let shared = Arc::new((EventCount::new("test"), AtomicUsize::new(0)));
@@ -264,7 +268,8 @@ mod models {
         tokens.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |left| left.checked_sub(1)).ok()
     }
 
-    /// A waiter gets the returned token. A waiter that missed the notification would wait for ever.
+    /// The waiter must get the returned token. A waiter that missed the notification would wait for
+    /// ever, which `loom` reports.
     #[test]
     fn no_notification_is_lost() {
         explore(|| {
@@ -279,7 +284,8 @@ mod models {
         });
     }
 
-    /// Two threads wait and two tokens are returned, one after the other. Both threads get a token.
+    /// Two threads wait, and two tokens are returned one after the other. Fails if a thread gets no
+    /// token.
     #[test]
     fn both_waiters_receive_a_token() {
         explore(|| {

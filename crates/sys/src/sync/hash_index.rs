@@ -2,21 +2,22 @@
 //! persistent object keys with it.
 //!
 //! A [`HashIndex`] stores no keys. Each entry stores half a hash and the number of a slot, in which
-//! the caller keeps the key. [`HashIndex::find`] offers the slots whose half hash agrees, and the
+//! the caller stores the key. [`HashIndex::find`] offers the slots whose half hash agrees, and the
 //! caller compares the whole key. With a million entries, about one search in four thousand offers
 //! a wrong slot. Each index has a random key for its hash (SipHash), so that peers cannot choose
 //! keys that collide.
 //!
 //! Searches never wait, allocate or write to memory that other threads write. Only the index's
-//! [`HashIndexWriter`] changes it. The caller keeps the writer in a lock.
+//! [`HashIndexWriter`] changes the index. The caller protects the writer by a lock.
 //!
-//! Invariant: a cell goes from empty to used, from used to removed and back, but never to empty
-//! again. So a search that passes over a cell does not miss later entries. At least a quarter of
-//! the cells are empty, so that a search ends after few steps. When too many cells are used or
-//! removed, the writer publishes a new table.
+//! Invariant: an empty cell becomes used, a used cell removed, and a removed cell used. No cell
+//! becomes empty again, so a search that passes over a cell does not miss later entries. At least a
+//! quarter of the cells are empty, so that a search ends after few steps. When too many cells are
+//! used or removed, the writer publishes a new table.
 //!
-//! `cell`: a change of a cell releases, and a search acquires. So a search that finds a slot sees
-//! the data that the caller wrote before it inserted the slot.
+//! Comments in the code refer to one rule of memory ordering, `cell`: the writer changes a cell
+//! with release, and a search loads it with acquire. So a search that finds a slot sees the data
+//! that the caller wrote before it inserted the slot.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -40,7 +41,7 @@ type HashKeys = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
 const MIN_CELLS: usize = if cfg!(loom) { 4 } else { 16 };
 
-/// The index as readers use it, made by [`HashIndexWriter::new`]. The module's documentation states
+/// The index for searches. [`HashIndexWriter::new`] creates it. The module's documentation states
 /// its guarantees.
 #[derive(Debug)]
 pub struct HashIndex {
@@ -48,7 +49,7 @@ pub struct HashIndex {
     keys: HashKeys,
 }
 
-/// The only writer of an index. The caller keeps it in a lock.
+/// The writer of an index, which has only one. The caller protects it by a lock.
 #[derive(Debug)]
 pub struct HashIndexWriter {
     index: Arc<HashIndex>,
@@ -57,22 +58,24 @@ pub struct HashIndexWriter {
     used_cells: usize,
 }
 
-/// Table of cells, a power of two in number. An entry is in the first cell that was free, starting
-/// from the position of its hash.
+/// A table whose number of cells is a power of two. Each entry is in the first cell that was free
+/// when the entry was inserted. The search for a free cell starts at the position that the hash
+/// gives.
 #[derive(Debug)]
 struct CellTable {
     cells: Box<[AtomicU64]>,
 }
 
 impl HashIndex {
-    /// Calls `is_it` with each slot that is entered under `octets`, until it returns true, and
-    /// returns that slot. In rare cases it offers a wrong slot or a slot that is being removed.
+    /// Calls `is_it` with each slot that was inserted under the key `octets`, until `is_it` returns
+    /// true, and returns that slot. In rare cases the function offers a wrong slot, or a slot that
+    /// is being removed.
     #[inline]
     pub fn find(&self, octets: &[u8], mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let hash = self.hash(octets);
         let table = self.table.load();
         for at in table.probe_sequence(hash) {
-            // Acquire: pairs with `HashIndexWriter` (cell).
+            // Acquire: pairs with `HashIndexWriter` (rule `cell`).
             let cell = table.cells[at].load(Ordering::Acquire);
             if cell == EMPTY {
                 return None;
@@ -87,15 +90,15 @@ impl HashIndex {
 
     #[inline]
     fn hash(&self, octets: &[u8]) -> u64 {
-        // The hasher gets the bytes alone. The key is the whole input, so no length must delimit
-        // it.
+        // The hasher gets the bytes without their length. The key is the whole input, so the length
+        // need not delimit it.
         let mut hasher = self.keys.build_hasher();
         hasher.write(octets);
         hasher.finish()
     }
 }
 
-/// Returns the half of the hash that cells keep.
+/// Returns the half of the hash that a cell stores.
 fn tag(hash_or_cell: u64) -> u32 {
     (hash_or_cell >> 32) as u32
 }
@@ -120,14 +123,14 @@ impl CellTable {
 }
 
 impl HashIndexWriter {
-    /// Creates an empty index with its writer. `name` and `scope` describe the lock taken when the
-    /// table is replaced.
+    /// Creates an empty index with its writer. `name` and `scope` describe the lock that the writer
+    /// takes when it replaces the table.
     pub fn new(name: &'static str, scope: LockScope) -> Self {
         let table = RcuCell::new(name, scope, CellTable::new(MIN_CELLS));
         Self { index: Arc::new(HashIndex { table, keys: HashKeys::default() }), entries: 0, used_cells: 0 }
     }
 
-    /// Returns the readers' side, which threads can share.
+    /// Returns the index for searches, which threads can share.
     pub fn index(&self) -> &Arc<HashIndex> {
         &self.index
     }
@@ -142,8 +145,9 @@ impl HashIndexWriter {
         self.entries == 0
     }
 
-    /// Enters `slot`, at most [`MAX_SLOT`], under `octets`. The caller ensures that no equal key is
-    /// entered already. Threads that find the slot see all that the caller wrote before this call.
+    /// Inserts `slot`, at most [`MAX_SLOT`], under the key `octets`. The caller must ensure that
+    /// the key has no entry. Threads that find the slot see all that the caller wrote before this
+    /// call.
     ///
     /// # Panics
     /// If `slot` is above [`MAX_SLOT`].
@@ -152,7 +156,7 @@ impl HashIndexWriter {
         let hash = self.index.hash(octets);
         let table = self.index.table.load();
         let length = table.cells.len();
-        // A quarter of the cells stays empty.
+        // At least a quarter of the cells must be empty.
         if (self.used_cells + 1) * 4 > length * 3 {
             drop(table);
             self.rebuild();
@@ -161,7 +165,7 @@ impl HashIndexWriter {
         for at in table.probe_sequence(hash) {
             let cell = table.cells[at].load(Ordering::Relaxed);
             if cell == EMPTY || cell == REMOVED {
-                // Release: pairs with `find` (cell).
+                // Release: pairs with `find` (rule `cell`).
                 table.cells[at].store(pack_entry(tag(hash), slot), Ordering::Release);
                 self.entries += 1;
                 self.used_cells += usize::from(cell == EMPTY);
@@ -170,7 +174,7 @@ impl HashIndexWriter {
         }
     }
 
-    /// Removes the entry of `slot` under `octets`; returns false if there is none.
+    /// Removes the entry of `slot` under the key `octets`. Returns false if there is no such entry.
     pub fn remove(&mut self, octets: &[u8], slot: u32) -> bool {
         let hash = self.index.hash(octets);
         let table = self.index.table.load();
@@ -181,7 +185,7 @@ impl HashIndexWriter {
                 return false;
             }
             if cell == wanted && slot <= MAX_SLOT {
-                // Release: pairs with `find` (cell).
+                // Release: pairs with `find` (rule `cell`).
                 table.cells[at].store(REMOVED, Ordering::Release);
                 self.entries -= 1;
                 return true;
@@ -246,7 +250,7 @@ mod tests {
             assert_eq!(found.is_some(), model.contains_key(&probe));
             assert_eq!(writer.len(), model.len());
         }
-        // Tables do not grow because of removed cells.
+        // Removed cells alone must not make the table grow.
         assert!(index.table.load().cells.len() <= 8192);
         assert!(!writer.is_empty());
     }

@@ -3,12 +3,12 @@
 //! The scope says which threads a lock can make wait: threads of one connection, of one lane, or of
 //! the whole ORB. Taking a lock adds to the calling thread's [`counters`], and a wait for another
 //! thread adds a futex call. So a test can check which locks a path takes. A panic does not poison
-//! a lock that its thread holds, because the ORB isolates panics of upcalls elsewhere. The data
-//! under these locks is consistent at every step that can panic.
+//! a lock that its thread holds: the ORB catches the panics of upcalls, and the data under these
+//! locks is consistent at every step that can panic.
 //!
-//! [`PiMutex`] lends the priority of its waiters to its holder; it is for locks that threads of
-//! different priorities take. [`CheckoutCell`] never makes a thread wait: it checks a value out, or
-//! reports at once that the value is out.
+//! A [`PiMutex`] lends the priority of its waiters to its holder. It is the lock for data that
+//! threads of different priorities use. A [`CheckoutCell`] never makes a thread wait: it checks its
+//! value out, or reports at once that another caller has checked it out.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -24,17 +24,18 @@ use crate::shim::{self, const_unless_loom};
 /// The threads that a lock can make wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LockScope {
-    /// Threads that use one connection. They may have different priorities where requests are
-    /// handed over to other lanes; in this case the lock is a [`PiMutex`].
+    /// Threads that use one connection. If requests are handed over to other lanes, these threads
+    /// may have different priorities, and the lock must be a [`PiMutex`].
     Connection,
     /// Threads of one lane, and threads of other lanes that hand requests over to it. The lock must
     /// be a [`PiMutex`].
     Lane,
-    /// Any thread. A steady-state call never takes such a lock.
+    /// Any thread of the process. A steady-state call never takes such a lock.
     Orb,
 }
 
-/// Marks a wait for another thread's lock with probes.
+/// Calls `take`, which waits for a lock that another thread holds, and records the beginning and
+/// the end of the wait as probes.
 #[cold]
 pub(super) fn wait_traced<T>(take: impl FnOnce() -> T) -> T {
     crate::probe!("lock wanted");
@@ -43,7 +44,7 @@ pub(super) fn wait_traced<T>(take: impl FnOnce() -> T) -> T {
     taken
 }
 
-/// Mutual exclusion over a value.
+/// A mutex around a value.
 pub struct Mutex<T> {
     name: &'static str,
     scope: LockScope,
@@ -58,7 +59,7 @@ pub struct MutexGuard<'a, T> {
 
 impl<T> Mutex<T> {
     const_unless_loom! {
-        /// Creates an open lock around `value`. The name appears in diagnostics.
+        /// Creates an unlocked mutex around `value`. The name appears in diagnostics.
         pub fn new(name: &'static str, scope: LockScope, value: T) -> Self {
             Self { name, scope, inner: shim::Mutex::new(value) }
         }
@@ -81,7 +82,7 @@ impl<T> Mutex<T> {
         MutexGuard { inner: wait_traced(|| self.inner.lock().unwrap_or_else(PoisonError::into_inner)) }
     }
 
-    /// Takes the lock if it is free. Never waits.
+    /// Takes the lock if it is free. Returns `None` if another thread holds it.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = match self.inner.try_lock() {
             Ok(inner) => inner,
@@ -148,8 +149,8 @@ impl Condvar {
         MutexGuard { inner: self.0.wait(guard.inner).unwrap_or_else(PoisonError::into_inner) }
     }
 
-    /// Waits like [`wait`](Self::wait), but at most until `deadline` (`None`: for ever). Returns
-    /// false if the deadline has passed.
+    /// Releases the lock, waits for a notification until `deadline` (`None`: for ever), and takes
+    /// the lock again. The flag is false if the deadline has passed.
     pub fn wait_until<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -180,8 +181,8 @@ impl Condvar {
     }
 }
 
-/// A lock for shared or exclusive access to a value. It is for configuration and tables off the
-/// request path, where readers block writers briefly. The request path uses RCU cells instead.
+/// A lock for shared or exclusive access to a value. It is for configuration and tables that are
+/// not on the request path, where readers block writers briefly. The request path uses RCU cells.
 pub struct RwLock<T> {
     name: &'static str,
     scope: LockScope,
@@ -202,7 +203,7 @@ pub struct WriteGuard<'a, T> {
 
 impl<T> RwLock<T> {
     const_unless_loom! {
-        /// Creates an open lock around `value`. The name appears in diagnostics.
+        /// Creates an unlocked lock around `value`. The name appears in diagnostics.
         pub fn new(name: &'static str, scope: LockScope, value: T) -> Self {
             Self { name, scope, inner: shim::RwLock::new(value) }
         }

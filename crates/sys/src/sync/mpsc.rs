@@ -1,17 +1,20 @@
 //! A bounded queue from any thread to a lane, with a descriptor that wakes the lane.
 //!
 //! [`Mailbox::send`] allocates nothing and takes no lock. It makes a system call only if a receiver
-//! has announced that it is about to sleep. A full queue returns the value at once instead of
-//! waiting for room.
+//! has announced that it is about to sleep. If the queue is full, it returns the value and does not
+//! wait for room.
 //!
 //! The queue is an array of cells, each with a sequence number (Dmitry Vyukov's bounded queue). The
-//! number tells if senders or receivers may use the cell. Position `p` belongs to cell `p % n` of
-//! `n`. The sender of position `p` may fill the cell when its number is `p`. The receiver of `p`
-//! may empty it when its number is `p + 1`, and then sets the number to `p + n`.
+//! number tells whether senders or receivers may use the cell. Position `p` of the queue belongs to
+//! cell `p % n` of `n`. The sender of position `p` may fill the cell when the cell's number is `p`.
+//! The receiver of `p` may empty it when the number is `p + 1`, and then sets the number to `p +
+//! n`.
 //!
-//! * `cell`: a thread stores the number with release after it has written or moved the value, and loads
-//!   it with acquire before. One compare-and-swap takes a position, so one thread at a time uses a
-//!   cell.
+//! Comments in the code refer to two rules of memory ordering:
+//!
+//! * `cell`: a thread stores a cell's number with release after it has written the value or moved
+//!   it out, and loads the number with acquire before it uses the cell. One compare-and-swap takes
+//!   a position, so one thread at a time uses a cell.
 //! * `sleep`: a receiver announces that it will sleep, then checks the queue. A sender fills the
 //!   queue, then checks for the announcement. A sequentially consistent fence between the two steps
 //!   on both sides makes at least one of them see the other.
@@ -48,8 +51,7 @@ struct QueueCell<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// A position on a cache line of its own, so that senders and receivers do not slow each other
-/// down.
+/// A position on a cache line of its own, so that senders and receivers do not delay each other.
 #[repr(align(64))]
 struct PaddedPosition(AtomicUsize);
 
@@ -88,7 +90,7 @@ impl<T> Queue<T> {
         let mut position = self.send.0.load(Ordering::Relaxed);
         let cell = loop {
             let cell = self.cell(position);
-            // Acquire: pairs with `pop` (cell).
+            // Acquire: pairs with `pop` (rule `cell`).
             let ahead = cell.number.load(Ordering::Acquire).wrapping_sub(position) as isize;
             if ahead < 0 {
                 return Err(value);
@@ -110,7 +112,7 @@ impl<T> Queue<T> {
         // SAFETY: the cell's number showed that it is free for this position, and this thread alone
         // has taken the position.
         cell.value.with_mut(|place| unsafe { (*place).write(value) });
-        // Release: pairs with `pop` (cell).
+        // Release: pairs with `pop` (rule `cell`).
         cell.number.store(position.wrapping_add(1), Ordering::Release);
         Ok(())
     }
@@ -119,7 +121,7 @@ impl<T> Queue<T> {
         let mut position = self.receive.0.load(Ordering::Relaxed);
         let cell = loop {
             let cell = self.cell(position);
-            // Acquire: pairs with `push` (cell).
+            // Acquire: pairs with `push` (rule `cell`).
             let ahead = cell.number.load(Ordering::Acquire).wrapping_sub(position.wrapping_add(1)) as isize;
             if ahead < 0 {
                 return None;
@@ -141,7 +143,7 @@ impl<T> Queue<T> {
         // SAFETY: the cell's number shows that it holds the value of this position, and this
         // thread alone has taken the position, so the value is moved out once.
         let value = cell.value.with_mut(|place| unsafe { (*place).assume_init_read() });
-        // Release: pairs with `push` (cell).
+        // Release: pairs with `push` (rule `cell`).
         cell.number.store(position.wrapping_add(self.cells.len()), Ordering::Release);
         Some(value)
     }
@@ -161,7 +163,7 @@ pub struct Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Creates an empty mailbox for at least `capacity` values (the next power of two).
+    /// Creates an empty mailbox for `capacity` values, rounded up to a power of two.
     ///
     /// # Errors
     /// When the process is out of descriptors.
@@ -169,7 +171,7 @@ impl<T> Mailbox<T> {
         Ok(Self { queue: Queue::new(capacity), sleeping: AtomicBool::new(false), wake: EventFd::new()? })
     }
 
-    /// Returns the number of values that the queue can hold.
+    /// Returns the maximum number of values in the queue.
     pub fn capacity(&self) -> usize {
         self.queue.cells.len()
     }
@@ -177,8 +179,8 @@ impl<T> Mailbox<T> {
     /// Sends a value, and wakes a sleeping receiver. The call counts as a hand-off.
     ///
     /// # Errors
-    /// [`MailboxFull`], with the value, if the queue is full. A preempted receiver that still
-    /// empties the oldest cell makes the queue full, too.
+    /// [`MailboxFull`], with the value, if the queue is full. The queue also counts as full while a
+    /// preempted receiver is moving a value out of the oldest cell.
     pub fn send(&self, value: T) -> Result<(), MailboxFull<T>> {
         self.queue.push(value).map_err(MailboxFull)?;
         counters::count_handoff();
@@ -188,35 +190,37 @@ impl<T> Mailbox<T> {
         Ok(())
     }
 
-    /// Takes the oldest value, if there is one.
+    /// Takes the oldest value; `None` if the queue is empty.
     pub fn receive(&self) -> Option<T> {
         self.queue.pop()
     }
 
-    /// Announces that the caller is about to block on the descriptor, and takes a value if one has
-    /// arrived. After `None`, the next [`send`](Self::send) makes the descriptor readable.
-    pub fn receive_or_sleep(&self) -> Option<T> {
+    /// Takes the oldest value. If there is none, announces that the caller is about to block on the
+    /// descriptor and returns `None`. The next [`send`](Self::send) then makes the descriptor
+    /// readable.
+    pub fn receive_or_announce_sleep(&self) -> Option<T> {
         if let Some(value) = self.queue.pop() {
             return Some(value);
         }
         self.sleeping.store(true, Ordering::Relaxed);
-        // Pairs with `needs_wake` (sleep).
+        // Pairs with `needs_wake` (rule `sleep`).
         fence(Ordering::SeqCst);
         self.queue.pop()
     }
 
-    /// Makes the descriptor unreadable again, after it has woken the caller.
+    /// Makes the descriptor unreadable. A receiver calls it after the descriptor has woken it.
     pub fn drain(&self) {
         self.wake.drain();
     }
 
-    /// Takes the oldest value, and waits for one until `deadline` (`None`: for ever).
+    /// Takes the oldest value, or waits for a value until `deadline` (`None`: for ever). Returns
+    /// `None` after the deadline.
     ///
     /// # Errors
     /// When the kernel is out of memory.
     pub fn receive_until(&self, deadline: Option<Monotonic>) -> io::Result<Option<T>> {
         loop {
-            if let Some(value) = self.receive_or_sleep() {
+            if let Some(value) = self.receive_or_announce_sleep() {
                 return Ok(Some(value));
             }
             if !poll::wait_readable(self.wake.as_fd(), deadline)? {
@@ -227,10 +231,10 @@ impl<T> Mailbox<T> {
     }
 
     fn needs_wake(&self) -> bool {
-        // Pairs with `receive_or_sleep` (sleep).
+        // Pairs with `receive_or_announce_sleep` (rule `sleep`).
         fence(Ordering::SeqCst);
-        // Only one sender wakes the receiver for each announcement. The load spares the other
-        // senders a write.
+        // One sender wakes the receiver for each announcement. The load spares all other senders a
+        // write.
         self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed)
     }
 }
@@ -279,8 +283,8 @@ mod tests {
         mailbox.send(1).unwrap();
         let counted = counters::snapshot() - before;
         assert_eq!((counted.syscalls, counted.handoffs, counted.locks), (0, 1, 0));
-        assert_eq!(mailbox.receive_or_sleep(), Some(1));
-        assert_eq!(mailbox.receive_or_sleep(), None);
+        assert_eq!(mailbox.receive_or_announce_sleep(), Some(1));
+        assert_eq!(mailbox.receive_or_announce_sleep(), None);
         mailbox.send(2).unwrap();
         mailbox.send(3).unwrap();
         assert_eq!((counters::snapshot() - before).syscalls, 1);
@@ -323,7 +327,7 @@ mod tests {
             let mut next = [0; 3];
             for _ in 0..3 * each {
                 let deadline = clock::now() + Duration::from_secs(30);
-                let (sender, n) = mailbox.receive_until(Some(deadline)).unwrap().expect("a lost wake-up");
+                let (sender, n) = mailbox.receive_until(Some(deadline)).unwrap().expect("a value before the deadline");
                 assert_eq!(n, next[sender]);
                 next[sender] += 1;
             }
@@ -374,7 +378,7 @@ mod models {
             let here = queue.pop();
             let (there, pushed) = other.join().unwrap();
             assert!(here.is_some() && there.is_some());
-            // The receiver may still be emptying the oldest cell.
+            // The receiver may be moving the value out of the oldest cell.
             assert_eq!((queue.pop(), queue.pop()), (pushed.then(|| Box::new(2)), None));
         });
     }
@@ -387,10 +391,10 @@ mod models {
                 let mailbox = Arc::clone(&mailbox);
                 thread::spawn(move || mailbox.send(Box::new(1)).unwrap())
             };
-            let early = mailbox.receive_or_sleep();
+            let early = mailbox.receive_or_announce_sleep();
             sender.join().unwrap();
             if early.is_none() {
-                assert!(mailbox.wake.drain(), "the receiver sleeps on");
+                assert!(mailbox.wake.drain(), "expected that the sender made the descriptor readable");
                 assert!(mailbox.receive().is_some());
             }
         });

@@ -1,24 +1,28 @@
-//! A try-lock with a pending flag: one reader at a time, and no lost arrival.
+//! A try-lock with a pending flag: one thread at a time reads a connection, and no arrival is lost.
 //!
 //! The lock guards the state of a connection whose readiness may be reported to several threads. A
-//! [`PendingLock`] is free, held, or held with the pending flag set. A thread that gets a report of
-//! an arrival calls [`try_enter`](PendingLock::try_enter). If another thread holds the lock, the
-//! call sets the pending flag, and the holder finds the flag when it
+//! [`PendingLock`] is free, held, held with the pending flag set, or kept. A thread that gets a
+//! report of an arrival calls [`try_enter`](PendingLock::try_enter). If another thread holds the
+//! lock, the call sets the pending flag, and the holder finds the flag when it
 //! [leaves](PendingLockGuard::leave). So no edge-triggered report is lost although only one thread
 //! reads.
 //!
-//! `enter`: a leave frees the lock with release, and the next entry takes it with acquire.
-//! `pending`: setting the flag is a read-modify-write with release even if the flag is set already,
-//! and the holder clears it with acquire. So the holder sees all that the threads which set the
-//! flag had seen.
+//! A [kept](PendingLockGuard::keep) lock has no guard and lets no thread enter, until a thread
+//! [resumes](PendingLock::resume) it. In this way a lock passes from one thread to another.
+//!
+//! Comments in the code refer to two rules of memory ordering. `enter`: `leave` frees the lock with
+//! release, and the next `try_enter` takes it with acquire. `pending`: a thread sets the flag by a
+//! read-modify-write with release, even if the flag is set already, and the holder clears it with
+//! acquire. So the holder sees all that the threads which set the flag had seen.
 
 use crate::shim::{AtomicU32, Ordering, UnsafeCell};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const PENDING: u32 = 2;
+const KEPT: u32 = 3;
 
-/// A value that one thread at a time uses. A thread that finds it held sets the pending flag.
+/// A value that one thread at a time uses. A thread that finds the lock held sets the pending flag.
 #[derive(Debug)]
 pub struct PendingLock<T> {
     state: AtomicU32,
@@ -33,8 +37,8 @@ unsafe impl<T: Send> Send for PendingLock<T> {}
 
 /// A guard that holds the lock until [`leave`](Self::leave) succeeds or the guard is dropped.
 ///
-/// A drop discards the pending flag. A holder may do this if no thread reads any more, or if the
-/// holder lists the connection for reading in any case.
+/// A drop discards the pending flag. A holder may drop the guard if no thread reads the connection
+/// any more, or if the holder schedules another read of the connection in any case.
 #[must_use = "the lock is released at once"]
 #[derive(Debug)]
 pub struct PendingLockGuard<'a, T> {
@@ -48,17 +52,18 @@ impl<T> PendingLock<T> {
         PendingLock { state: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
     }
 
-    /// Takes the lock. Returns `None` if another thread holds it, and sets the pending flag for
-    /// that thread.
+    /// Takes the lock. If another thread holds it, sets the pending flag for that thread and
+    /// returns `None`. Returns `None` also if the lock is kept, and then sets no flag.
     #[inline]
     pub fn try_enter(&self) -> Option<PendingLockGuard<'_, T>> {
         loop {
-            // Acquire on success: pairs with the release in `leave` and `drop` (enter).
+            // Acquire on success: pairs with the release in `leave` and `drop` (rule `enter`).
             match self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return Some(PendingLockGuard { lock: self }),
-                // Release: pairs with `leave` (pending), even if another thread has set the flag
+                // Release: pairs with `leave` (rule `pending`), even if another thread has set the flag
                 // already. A mere load would not make this thread's earlier writes visible to the
                 // holder.
+                Err(KEPT) => return None,
                 Err(taken) => {
                     if self.state.compare_exchange(taken, PENDING, Ordering::Release, Ordering::Relaxed).is_ok() {
                         return None;
@@ -69,8 +74,25 @@ impl<T> PendingLock<T> {
     }
 }
 
+impl<T> PendingLock<T> {
+    /// Takes a kept lock. Returns `None` if the lock is not kept.
+    #[inline]
+    pub fn resume(&self) -> Option<PendingLockGuard<'_, T>> {
+        // Acquire: pairs with the release in `keep`.
+        let taken = self.state.compare_exchange(KEPT, HELD, Ordering::Acquire, Ordering::Relaxed);
+        // The guard is made only on success, because its drop would free the lock.
+        taken.is_ok().then(|| PendingLockGuard { lock: self })
+    }
+
+    /// Frees a kept lock. Returns false if the lock is not kept. The caller must check for arrivals
+    /// afterwards, because threads that found the lock kept have left no flag.
+    pub fn release(&self) -> bool {
+        self.resume().is_some()
+    }
+}
+
 impl<'a, T> PendingLockGuard<'a, T> {
-    /// Calls `work` with the value.
+    /// Calls `work` with an exclusive reference to the value.
     #[inline]
     pub fn with<R>(&mut self, work: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: this guard is the only one, and `&mut self` makes this borrow the only one of the
@@ -78,21 +100,21 @@ impl<'a, T> PendingLockGuard<'a, T> {
         self.lock.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
-    /// Releases the lock unless the pending flag was set. In that case the caller keeps the lock,
-    /// and must check for arrivals again.
+    /// Releases the lock if the pending flag is not set. If it is set, clears the flag and returns
+    /// the guard; the caller must then check for arrivals again.
     ///
     /// # Errors
     /// The guard, if the pending flag was set.
     #[inline]
     pub fn leave(self) -> Result<(), Self> {
-        // Release: pairs with the acquire in `try_enter` (enter).
+        // Release: pairs with the acquire in `try_enter` (rule `enter`).
         match self.lock.state.compare_exchange(HELD, FREE, Ordering::Release, Ordering::Acquire) {
             Ok(_) => {
                 std::mem::forget(self);
                 Ok(())
             }
             Err(_) => {
-                // Acquire: pairs with `try_enter` (pending). The exchange also clears a flag that
+                // Acquire: pairs with `try_enter` (rule `pending`). The exchange also clears a flag that
                 // was set after the compare-and-swap above.
                 self.lock.state.swap(HELD, Ordering::Acquire);
                 Err(self)
@@ -101,9 +123,21 @@ impl<'a, T> PendingLockGuard<'a, T> {
     }
 }
 
+impl<T> PendingLockGuard<'_, T> {
+    /// Gives up the guard without freeing the lock: no thread enters until a thread
+    /// [resumes](PendingLock::resume) or [releases](PendingLock::release) the lock. Discards the
+    /// pending flag.
+    #[inline]
+    pub fn keep(self) {
+        // Release: pairs with the acquire in `resume`.
+        self.lock.state.store(KEPT, Ordering::Release);
+        std::mem::forget(self);
+    }
+}
+
 impl<T> Drop for PendingLockGuard<'_, T> {
     fn drop(&mut self) {
-        // Release: pairs with the acquire in `try_enter` (enter).
+        // Release: pairs with the acquire in `try_enter` (rule `enter`).
         self.lock.state.store(FREE, Ordering::Release);
     }
 }
@@ -125,6 +159,23 @@ mod tests {
         drop(lock.try_enter().unwrap());
         assert!(lock.try_enter().is_some());
     }
+
+    #[test]
+    fn kept_lock_admits_only_the_thread_that_resumes_it() {
+        let lock = PendingLock::new(0);
+        assert!(lock.resume().is_none() && !lock.release());
+        let held = lock.try_enter().unwrap();
+        assert!(lock.resume().is_none() && lock.try_enter().is_none());
+        held.keep();
+        assert!(lock.try_enter().is_none());
+        let mut resumed = lock.resume().unwrap();
+        resumed.with(|value| *value += 1);
+        assert!(lock.resume().is_none());
+        resumed.leave().unwrap();
+        lock.try_enter().unwrap().keep();
+        assert!(lock.release());
+        assert_eq!(lock.try_enter().unwrap().with(|value| *value), 1);
+    }
 }
 
 #[cfg(all(test, loom))]
@@ -135,8 +186,8 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// Each of three threads makes one arrival and reports it. A thread that takes the lock after
-    /// an arrival sees it.
+    /// Each of three threads makes one arrival and reports it. Fails if no thread that holds the
+    /// lock sees an arrival.
     #[test]
     fn no_arrival_is_lost() {
         explore(|| {
@@ -162,6 +213,37 @@ mod models {
             }
             let mut last = shared.0.try_enter().unwrap();
             assert_eq!(last.with(|seen| *seen), 3);
+        });
+    }
+
+    /// A thread keeps the lock for another thread, which resumes it, while a third thread reports an
+    /// arrival. The arrival is seen, because the thread that releases the lock checks for arrivals.
+    #[test]
+    fn kept_lock_passes_to_one_thread() {
+        explore(|| {
+            let shared = Arc::new((PendingLock::new(0usize), AtomicUsize::new(0)));
+            let read = |shared: &(PendingLock<usize>, AtomicUsize)| {
+                let mut next = shared.0.try_enter();
+                while let Some(mut guard) = next {
+                    let arrived = shared.1.load(Ordering::Relaxed);
+                    guard.with(|seen| *seen = arrived);
+                    next = guard.leave().err();
+                }
+            };
+            shared.0.try_enter().unwrap().keep();
+            let resuming = Arc::clone(&shared);
+            let resuming = loom::thread::spawn(move || {
+                let mut guard = resuming.0.resume().unwrap();
+                guard.with(|seen| *seen += 0);
+                guard.keep();
+                assert!(resuming.0.release());
+                read(&resuming);
+            });
+            shared.1.fetch_add(1, Ordering::Release);
+            read(&shared);
+            resuming.join().unwrap();
+            read(&shared);
+            assert_eq!(shared.0.try_enter().unwrap().with(|seen| *seen), 1);
         });
     }
 }

@@ -1,19 +1,22 @@
 //! A mutex with priority inheritance: its holder runs at the highest priority of its waiters.
 //!
 //! The lock is one word: 0, or the kernel's number of the holding thread. The kernel sets the top
-//! bit when other threads wait. Without contention, taking and releasing are one compare-and-swap
-//! each. With contention the kernel (`FUTEX_LOCK_PI2`, Linux 5.14) queues waiters by priority,
-//! lends the highest priority to the holder, and hands the lock over.
+//! bit when other threads wait. Without contention, taking and releasing the lock are one
+//! compare-and-swap each. With contention the kernel (`FUTEX_LOCK_PI2`, Linux 5.14) queues waiters
+//! by priority, lends the highest priority to the holder, and hands the lock over.
 //!
-//! * `holder`: a release sets the word to 0 with release ordering, and the next compare-and-swap from 0
-//!   acquires.
+//! Comments in the code refer to these rules of memory ordering by name:
+//!
+//! * `holder`: a release sets the word to 0 with release ordering, and the next compare-and-swap
+//!   from 0 has acquire ordering.
 //! * `handed_over`, `taken_over`: a hand-over by the kernel is a read-modify-write between the
 //!   release of `handed_over` and the acquire of `taken_over`.
-//! * A thread releases with a compare-and-swap from exactly its number. It fails when the waiters' bit
-//!   is set. Then only the kernel changes the word, so no waiter is forgotten.
+//! * A thread releases the lock with a compare-and-swap that expects exactly the thread's number.
+//!   The compare-and-swap fails when the waiters' bit is set. In this case only the kernel changes
+//!   the word, so no waiter is forgotten.
 //!
-//! Before Linux 5.14 the lock uses `FUTEX_LOCK_PI`, whose deadlines are times of the wall clock;
-//! `guarantees` reports this.
+//! Before Linux 5.14 the lock uses `FUTEX_LOCK_PI`, whose deadlines are times of the wall clock.
+//! The module [`guarantees`](crate::guarantees) reports this.
 
 use std::fmt;
 use std::io;
@@ -43,7 +46,7 @@ unsafe impl<T: Send> Send for PiMutex<T> {}
 
 impl<T> PiMutex<T> {
     const_unless_loom! {
-        /// Creates an open lock around `value`. The name appears in diagnostics.
+        /// Creates an unlocked mutex around `value`. The name appears in diagnostics.
         pub fn new(name: &'static str, scope: LockScope, value: T) -> Self {
             Self { word: LockWord::new(), name, scope, value: UnsafeCell::new(value) }
         }
@@ -52,8 +55,8 @@ impl<T> PiMutex<T> {
     /// Takes the lock, after a wait if another thread holds it.
     ///
     /// # Panics
-    /// If the calling thread holds the lock already, or if its holder has ended without releasing
-    /// it (a leaked guard).
+    /// If the calling thread holds the lock already, or if the holding thread has ended without
+    /// releasing the lock (a leaked guard).
     pub fn lock(&self) -> PiMutexGuard<'_, T> {
         match self.lock_until(None) {
             Some(guard) => guard,
@@ -61,11 +64,12 @@ impl<T> PiMutex<T> {
         }
     }
 
-    /// Takes the lock, and waits for it until `deadline` (`None`: for ever). Returns `None` after
+    /// Takes the lock, or waits for it until `deadline` (`None`: for ever). Returns `None` after
     /// the deadline.
     ///
     /// # Panics
-    /// In the cases in which [`lock`](Self::lock) panics.
+    /// If the calling thread holds the lock already, or if the holding thread has ended without
+    /// releasing the lock (a leaked guard).
     pub fn lock_until(&self, deadline: Option<Monotonic>) -> Option<PiMutexGuard<'_, T>> {
         match self.word.lock(thread::current_tid().as_raw() as u32, deadline) {
             Ok(()) => Some(self.guard()),
@@ -74,7 +78,7 @@ impl<T> PiMutex<T> {
         }
     }
 
-    /// Takes the lock if it is free.
+    /// Takes the lock if it is free. Returns `None` if a thread holds it.
     pub fn try_lock(&self) -> Option<PiMutexGuard<'_, T>> {
         self.word.try_lock(thread::current_tid().as_raw() as u32).then(|| self.guard())
     }
@@ -111,8 +115,8 @@ impl<T> fmt::Debug for PiMutex<T> {
 #[must_use = "the lock is released at once"]
 pub struct PiMutexGuard<'a, T> {
     mutex: &'a PiMutex<T>,
-    /// Makes the guard neither `Send` nor `Sync`: the lock belongs to one thread in the kernel,
-    /// too.
+    /// Makes the guard neither `Send` nor `Sync`: for the kernel, the lock belongs to the thread
+    /// that took it.
     here: PhantomData<*const ()>,
 }
 
@@ -148,9 +152,10 @@ impl<T> Drop for PiMutexGuard<'_, T> {
 /// may end without a notification, so the caller checks its condition in a loop. Sleepers wake in
 /// the order of their priorities.
 ///
-/// `told`: a sleeper reads the epoch and adds itself to the sleepers under the lock. A thread that
-/// changes the awaited state under this lock and then notifies sees the sleeper. If the epoch
-/// advances before the sleeper asks the kernel to sleep, the sleeper finds the epoch changed.
+/// No notification is lost (rule `told`): a sleeper reads the epoch and adds itself to the sleepers
+/// under the lock. A thread that changes the awaited state under this lock and then notifies sees
+/// the sleeper. If the epoch advances before the sleeper asks the kernel to sleep, the sleeper
+/// finds the epoch changed.
 #[derive(Debug)]
 pub struct PiCondvar {
     sleepers: AtomicU32,
@@ -175,8 +180,8 @@ impl PiCondvar {
         self.wait_until(guard, None).0
     }
 
-    /// Waits like [`wait`](Self::wait), but at most until `deadline` (`None`: for ever). Returns
-    /// false if the deadline has passed.
+    /// Releases the lock, waits for a notification until `deadline` (`None`: for ever), and takes
+    /// the lock again. The flag is false if the deadline has passed.
     pub fn wait_until<'a, T>(
         &self,
         guard: PiMutexGuard<'a, T>,
@@ -210,7 +215,8 @@ impl PiCondvar {
 /// The bits of the word that hold a thread's number (`FUTEX_TID_MASK`).
 const TID_MASK: u32 = 0x3fff_ffff;
 
-/// The lock's word and its protocol. Callers pass the calling thread's number.
+/// The lock's word and its protocol. The argument `tid` of each method is the kernel's number of
+/// the calling thread.
 struct LockWord(AtomicU32);
 
 impl LockWord {
@@ -220,14 +226,14 @@ impl LockWord {
         }
     }
 
-    /// Returns the kernel's number of the holding thread; 0 if there is none. Relaxed: only the
-    /// holder finds its own number here.
+    /// Returns the kernel's number of the holding thread; 0 if no thread holds the lock. Relaxed is
+    /// enough, because only the holder can find its own number here.
     fn holder(&self) -> u32 {
         self.0.load(Ordering::Relaxed) & TID_MASK
     }
 
     fn try_lock(&self, tid: u32) -> bool {
-        // Acquire: pairs with `unlock` (holder).
+        // Acquire: pairs with `unlock` (rule `holder`).
         self.0.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
@@ -236,16 +242,16 @@ impl LockWord {
             return Ok(());
         }
         super::lock::wait_traced(|| kernel::lock(&self.0, tid, deadline))?;
-        // Acquire: pairs with `unlock` (holder, taken_over). The kernel has already stored this
+        // Acquire: pairs with `unlock` (rules `holder` and `taken_over`). The kernel has already stored this
         // thread's number.
         self.0.load(Ordering::Acquire);
         Ok(())
     }
 
     fn unlock(&self, tid: u32) {
-        // Release: pairs with `try_lock` (holder).
+        // Release: pairs with `try_lock` (rule `holder`).
         if self.0.compare_exchange(tid, 0, Ordering::Release, Ordering::Relaxed).is_err() {
-            // Release: pairs with `lock` (handed_over). The operation changes no bit. The kernel's
+            // Release: pairs with `lock` (rule `handed_over`). The operation changes no bit. The kernel's
             // next write continues its release sequence.
             self.0.fetch_or(0, Ordering::Release);
             kernel::unlock(&self.0, tid);
@@ -270,7 +276,7 @@ mod kernel {
         static MISSING: AtomicBool = AtomicBool::new(false);
         loop {
             let result = if MISSING.load(Ordering::Relaxed) {
-                // The older operation takes deadlines of the wall clock.
+                // `FUTEX_LOCK_PI` takes deadlines of the wall clock.
                 let left = deadline.map(Monotonic::remaining);
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
                 operation(word, libc::FUTEX_LOCK_PI, left.map(|left| now.saturating_add(left)))
@@ -282,7 +288,7 @@ mod kernel {
                 Ok(()) => return Ok(()),
                 Err(error) => match error.raw_os_error() {
                     Some(libc::ENOSYS) if !MISSING.swap(true, Ordering::Relaxed) => {}
-                    // A signal interrupted the wait, or the holder was just ending.
+                    // A signal interrupted the wait, or the holding thread was ending.
                     Some(libc::EINTR | libc::EAGAIN) => {}
                     _ => return Err(error),
                 },
@@ -424,7 +430,7 @@ mod tests {
         teller.join().unwrap();
         let before = counters::snapshot();
         shared.1.notify_one();
-        assert_eq!((counters::snapshot() - before).futex_calls, 0, "no thread waits");
+        assert_eq!((counters::snapshot() - before).futex_calls, 0, "expected no futex call, because no thread waits");
     }
 
     #[test]
@@ -484,7 +490,7 @@ mod tests {
     /// The three threads share one core. A low thread takes the lock and wakes the high thread. The
     /// high thread runs at once, makes the middle thread ready to run and waits for the lock. With
     /// inheritance the low thread runs next, so the high thread has the lock before the middle
-    /// thread runs.
+    /// thread runs. Fails if the middle thread runs first.
     #[test]
     fn holder_inherits_the_priority_of_a_waiter() {
         fn parked_until(flag: &AtomicBool) {
@@ -536,7 +542,7 @@ mod tests {
         for thread in [low.unwrap(), high, middle] {
             thread.join().unwrap();
         }
-        assert!(high_first.load(SeqCst), "the high thread waited for the middle thread");
+        assert!(high_first.load(SeqCst), "expected the high thread to have the lock before the middle thread runs");
     }
 }
 

@@ -1,18 +1,18 @@
 //! A value that many threads read while a writer replaces it (read-copy-update).
 //!
 //! [`RcuCell::load`] never waits for writers or other readers. It writes to no memory that other
-//! threads write, and allocates nothing after a thread's first load. A reader keeps its version
-//! while it holds the guard. Later loads get the newest version.
+//! threads write, and allocates nothing after a thread's first load. A reader uses one version of
+//! the value while it holds the guard. Later loads get the newest version.
 //!
-//! Invariant: *readers never free*. [`RcuCell::store`] keeps a replaced version until no reader has
-//! it, and a later store frees it. So dropping a guard on a real-time thread never runs a
-//! destructor. The price is that the last replaced versions live until the next store or the next
-//! call of [`reclaim`](RcuCell::reclaim).
+//! Invariant: *readers never free*. [`RcuCell::store`] keeps a replaced version until no reader
+//! uses it, and a later store frees it. So dropping a guard on a real-time thread never runs a
+//! destructor. The price is that the last replaced versions occupy memory until the next store or
+//! the next call of [`reclaim`](RcuCell::reclaim).
 //!
-//! The implementation is the `arc-swap` crate, whose readers announce themselves in slots of their
-//! own thread. While a thread holds eight guards at once, further loads change the version's
-//! reference count instead. `loom` cannot model that crate. So models use a plain atomic pointer,
-//! with which protocols built on this cell can be explored.
+//! The implementation is the `arc-swap` crate. Its readers announce themselves in slots that belong
+//! to their thread. While a thread holds eight guards at once, further loads change the version's
+//! reference count. `loom` cannot model that crate, so models use a plain atomic pointer, with
+//! which protocols built on this cell can be explored.
 
 use std::fmt;
 use std::ops::Deref;
@@ -23,7 +23,7 @@ use crate::lock::{LockScope, Mutex};
 /// A cell whose value is read without a lock. The module's documentation states its guarantees.
 pub struct RcuCell<T> {
     current: cell::Cell<T>,
-    /// Versions that were replaced and may still be read.
+    /// Replaced versions that readers may be using.
     retired: Mutex<Vec<Arc<T>>>,
 }
 
@@ -61,8 +61,8 @@ impl<T> RcuCell<T> {
         drop(free);
     }
 
-    /// Replaces the value by the result of `change`, which gets the present value. If all writers
-    /// use `update`, no change is lost. `change` must not store into the cell.
+    /// Replaces the value by the first result of `change`, which gets the current value. If all
+    /// writers use `update`, no change is lost. `change` must not store into the cell.
     pub fn update<R>(&self, change: impl FnOnce(&T) -> (T, R)) -> R {
         let mut replaced = self.retired.lock();
         let (value, result) = change(&self.current.load_full());
@@ -73,8 +73,8 @@ impl<T> RcuCell<T> {
         result
     }
 
-    /// Frees replaced versions that no reader uses any more. Returns the number of versions still
-    /// in use.
+    /// Frees the replaced versions that no reader uses. Returns the number of replaced versions
+    /// that readers use.
     pub fn reclaim(&self) -> usize {
         let mut replaced = self.retired.lock();
         let free = take_unreferenced(&mut replaced);
@@ -85,9 +85,9 @@ impl<T> RcuCell<T> {
     }
 }
 
-/// Takes out the versions that only the list owns. The swap that replaced a version made its
-/// readers counted owners, so no reader is missed. A replaced version gets new owners only from its
-/// readers.
+/// Takes out the versions that only this list owns. The swap that replaced a version made its
+/// readers counted owners, so the count misses no reader. After the swap a version gets new owners
+/// only from its readers.
 fn take_unreferenced<T>(replaced: &mut Vec<Arc<T>>) -> Vec<Arc<T>> {
     replaced.extract_if(.., |version| Arc::strong_count(version) == 1).collect()
 }
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!((*loaded, *published.load()), (1, 2));
         assert_eq!(published.reclaim(), 1);
         drop(loaded);
-        // The reader has dropped its guard; the two references are the test's and the list's.
+        // The test and the list own the two references, because the reader has dropped its guard.
         assert_eq!(Arc::strong_count(&first), 2);
         drop(first);
         assert_eq!(published.reclaim(), 0);

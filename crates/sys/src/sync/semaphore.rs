@@ -1,7 +1,7 @@
 //! POSIX's counting semaphore.
 //!
-//! Benchmarks pass wake-ups between threads with it. A semaphore has no holder, and so no priority
-//! inheritance.
+//! Benchmarks use it to pass wake-ups between threads. No thread holds a semaphore, so there is no
+//! priority inheritance.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -19,7 +19,7 @@ unsafe impl Sync for Semaphore {}
 unsafe impl Send for Semaphore {}
 
 impl Semaphore {
-    /// Creates a semaphore of 0: the first wait blocks.
+    /// Creates a semaphore with the count 0, so the first wait blocks.
     #[must_use]
     pub fn new() -> Self {
         // SAFETY: `sem_t` is a plain structure of integers, for which zeroes are valid.
@@ -87,7 +87,7 @@ mod tests {
             back.wait();
         }
         other.join().unwrap();
-        // After earlier posts a wait does not block.
+        // A wait returns at once if the semaphore was posted before.
         there.post();
         there.post();
         there.wait();

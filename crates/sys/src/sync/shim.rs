@@ -1,8 +1,8 @@
-//! Atomics, cells and locks under one name: those of the standard library, or those of `loom` in
-//! models.
+//! Atomics, cells and locks under one name. Models use the types of `loom`; other builds use the
+//! types of the standard library.
 //!
-//! The module holds only the items that this crate's protocols use. `loom`'s types cannot be built
-//! in a `const`.
+//! The module contains only the items that this crate's protocols use. `loom`'s types cannot be
+//! built in a `const`.
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -44,8 +44,8 @@ mod cell {
     }
 }
 
-/// Defines a `const fn`; under `loom` an ordinary function, because `loom`'s types cannot be built
-/// in a constant.
+/// Defines a `const fn`. Under `loom` it defines an ordinary function, because `loom`'s types
+/// cannot be built in a constant.
 macro_rules! const_unless_loom {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arguments:tt)*) -> $result:ty $body:block) => {
         #[cfg(not(loom))]
@@ -59,14 +59,15 @@ macro_rules! const_unless_loom {
 }
 pub(crate) use const_unless_loom;
 
-/// Explores `model` in every interleaving with at most three preemptions per run. This bound is
-/// enough to find real mistakes. `LOOM_MAX_PREEMPTIONS` sets another bound.
+/// Explores `model` in every interleaving with at most three preemptions per run.
+/// `LOOM_MAX_PREEMPTIONS` sets another bound.
 #[cfg(all(test, loom))]
 pub(crate) fn explore(model: impl Fn() + Send + Sync + 'static) {
     explore_within(3, model);
 }
 
-/// Explores `model` like `explore`, but with at most `preemptions` preemptions, for larger models.
+/// Explores `model` in every interleaving with at most `preemptions` preemptions per run. Large
+/// models need a lower bound than [`explore`] has.
 #[cfg(all(test, loom))]
 pub(crate) fn explore_within(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();

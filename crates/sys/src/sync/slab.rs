@@ -1,19 +1,19 @@
 //! A generational slab: a table whose entries are found by slot and generation without waiting. An
 //! entry is removed only when it has no user.
 //!
-//! Index and generation name an entry, as in an object key. [`GenerationalSlab::get`] is one atomic
-//! addition and a check, independent of other threads. It never waits, retries or allocates. It
-//! refuses a stale or forged name, because the generation of a slot increases at each reuse. A slot
-//! whose generations are used up is never used again.
+//! Index and generation identify an entry; an object key contains both. [`GenerationalSlab::get`]
+//! is one atomic addition and a check, independent of other threads. It never waits, retries or
+//! allocates. It refuses a stale or forged pair, because the generation of a slot increases at each
+//! reuse. A slot whose generations are used up is never used again.
 //!
 //! [`GenerationalSlab::retire`] admits no new users. The last user (or `retire` itself, if there is
 //! no user) takes the value out, exactly once. Slots never move: they are in segments of doubling
-//! size. Inserting and retiring take a lock. `get` and the drop of its guard take none, even when
-//! the last user notifies threads that wait for it.
+//! size. Inserting and retiring take a lock. `get` and the drop of its guard take no lock, even
+//! when the last user notifies threads that wait for it.
 //!
 //! # Protocol
 //!
-//! One word per slot holds its whole state:
+//! One word per slot contains the slot's whole state:
 //!
 //! ```text
 //!  63             32   31     30       29        28     27          0
@@ -30,13 +30,15 @@
 //!
 //! *Users* counts guards, and for a moment also callers whose `get` is about to fail. Each `get`
 //! adds one, and subtracts it again if generation or flags are not as expected. Hence every change
-//! of generation or flags is an addition or a compare-and-swap that preserves the count.
+//! of generation or flags is an addition or a compare-and-swap that preserves the count. Comments
+//! in the code refer to some of the following rules by name:
 //!
-//! * `publish`: `insert` writes the value, then sets LIVE and the generation with release. The addition
-//!   of `get` acquires. A `get` that has seen both may read the value.
-//! * `release`: a dropped guard subtracts one with release, after its thread's accesses to the value.
-//!   `claim` acquires. All changes of the word are read-modify-writes, so each continues the release
-//!   sequence of the earlier ones. So the claiming thread has synchronised with every earlier guard.
+//! * `publish`: `insert` writes the value, then sets LIVE and the generation with release. The
+//!   addition in `get` has acquire ordering. A `get` that has seen both may read the value.
+//! * `release`: a dropped guard subtracts one with release, after its thread's accesses to the
+//!   value. `claim` has acquire ordering. All changes of the word are read-modify-writes, so each
+//!   continues the release sequence of the earlier ones. So the claiming thread has synchronised
+//!   with every earlier guard.
 //! * *A claimed value has no user.* A thread tries `claim` only if it saw RETIRED together with a
 //!   count of zero after its own change. At that point no guard exists. RETIRED lasts until the slot
 //!   is used again, so no guard can appear: later calls of `get` fail and subtract their addition.
@@ -46,9 +48,10 @@
 //!   do not recur.
 //! * *Some thread claims.* The change that made the count zero under RETIRED saw both at once, so the
 //!   thread that made it tries to claim.
-//! * `recycle`: the thread that took the value out pushes the slot with release; `insert` takes the
-//!   free list with acquire. So the next value is written after the last one was moved out. Pushing
-//!   is lock-free. `insert` removes the whole list at once, so the ABA problem cannot occur.
+//! * `recycle`: the thread that took the value out pushes the slot on the free list with release;
+//!   `insert` takes the free list with acquire. So the next value is written after the last one was
+//!   moved out. Pushing is lock-free. `insert` removes the whole list at once, so the ABA problem
+//!   cannot occur.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -73,15 +76,15 @@ const CLAIMED: u64 = 1 << 29;
 const VACATED: u64 = 1 << 28;
 const FLAGS: u64 = LIVE | RETIRED | CLAIMED | VACATED;
 const COUNT: u64 = VACATED - 1;
-/// Number of guards of one slot from which `get` refuses further ones, so that leaked guards cannot
-/// overflow the count. The higher counts are for callers whose `get` is about to fail. They exceed
-/// the number of possible threads.
+/// Number of guards of one slot above which `get` refuses further guards, so that leaked guards
+/// cannot overflow the count of users. Higher counts occur for a moment while calls of `get` fail.
+/// The range above this number exceeds the number of possible threads.
 const MAX_GUARDS: u64 = 1 << 27;
 
 /// Number of slots in the first segment. Each further segment has twice as many.
 const FIRST_SEGMENT_LENGTH: u32 = if cfg!(loom) { 1 } else { 64 };
 const SEGMENTS: usize = 32 - FIRST_SEGMENT_LENGTH.ilog2() as usize;
-/// End of the free list, in place of a slot's index.
+/// Marks the end of the free list, where the index of the next slot would be.
 const END_OF_LIST: u32 = u32::MAX;
 
 const fn generation_of(word: u64) -> u32 {
@@ -92,8 +95,8 @@ const fn word(generation: u32, flags: u64) -> u64 {
     (generation as u64) << 32 | flags
 }
 
-/// Contents of a slot: a link while the slot is on the free list, a value while it is occupied. The
-/// slot's word tells which of them is present.
+/// Contents of a slot: the index of the next slot while the slot is on the free list, a value while
+/// it is occupied. The slot's word tells which of the two is present.
 union SlotContents<T> {
     next: u32,
     value: ManuallyDrop<T>,
@@ -106,10 +109,10 @@ struct SlabSlot<T> {
 
 /// State that insertions and retirements use under the lock.
 struct SlabWriter {
-    /// First slot of the list of vacant slots that was taken over from `freed`. Contents of the
-    /// slots are the links.
+    /// First slot of the list of vacant slots that the last insertion took from `freed`. Each slot
+    /// of the list contains the index of the next one.
     vacant: u32,
-    /// Lowest index never used.
+    /// Lowest index of a slot that was never used.
     unused: u32,
     live: u32,
 }
@@ -142,7 +145,7 @@ pub enum RetireResult<T> {
     Taken(T),
     /// The value is in use. Its last user hands it to the table's callback.
     Deferred,
-    /// The entry does not exist, or it is already retired.
+    /// The entry does not exist, or it was retired before.
     Stale,
 }
 
@@ -192,9 +195,10 @@ impl<T> GenerationalSlab<T> {
     #[inline]
     pub fn get(&self, index: u32, generation: u32) -> Option<SlabGuard<'_, T>> {
         let slot = self.slot(index)?;
-        // Acquire: pairs with `insert` (publish).
+        // Acquire: pairs with `insert` (rule `publish`).
         let before = slot.word.fetch_add(1, Ordering::Acquire);
-        // If generation and flags agree, the result is the count. If not, it exceeds any count.
+        // If generation and flags are as expected, the exclusive or is the count of users.
+        // Otherwise it exceeds every possible count.
         if before ^ word(generation, LIVE) < MAX_GUARDS {
             return Some(SlabGuard { table: self, slot, index, generation });
         }
@@ -202,12 +206,13 @@ impl<T> GenerationalSlab<T> {
         None
     }
 
-    /// Returns a guard of the entry with this index, of any generation, unless it is retired. It is
-    /// for look-ups by key: the caller then compares the key. Wait-free like [`get`](Self::get).
+    /// Returns a guard of the entry with this index, whichever generation the entry has. Returns
+    /// `None` if there is no entry or it is retired. A caller that looks an entry up by a key must
+    /// then compare the key. Wait-free: one atomic addition.
     #[inline]
     pub fn get_current(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let slot = self.slot(index)?;
-        // Acquire: pairs with `insert` (publish).
+        // Acquire: pairs with `insert` (rule `publish`).
         let before = slot.word.fetch_add(1, Ordering::Acquire);
         let generation = generation_of(before);
         if before ^ word(generation, LIVE) < MAX_GUARDS {
@@ -217,8 +222,9 @@ impl<T> GenerationalSlab<T> {
         None
     }
 
-    /// Returns a guard of the present entry with this index, of any generation. It is for callers
-    /// that recognise the value. A slot without an entry is not written to.
+    /// Returns a guard of the entry with this index, whichever generation the entry has. The caller
+    /// must recognise the value, because the slot may have been reused. Unlike
+    /// [`get_current`](Self::get_current), the call writes nothing to a slot without an entry.
     #[inline]
     pub fn peek(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let word = self.slot(index)?.word.load(Ordering::Relaxed);
@@ -228,7 +234,7 @@ impl<T> GenerationalSlab<T> {
     /// Inserts a value and returns its index and generation, which is never 0.
     ///
     /// # Errors
-    /// [`SlabFull`], with the value, when the table holds its capacity.
+    /// [`SlabFull`], with the value, when every slot is occupied.
     pub fn insert(&self, value: T) -> Result<(u32, u32), SlabFull<T>> {
         let mut writer = self.writer.lock();
         match self.vacant_slot(&mut writer) {
@@ -237,11 +243,11 @@ impl<T> GenerationalSlab<T> {
         }
     }
 
-    /// Inserts the value that `make` returns for its index and generation. `make` must not use the
-    /// table, because its lock is held.
+    /// Inserts the value that `make` returns for the new entry's index and generation. `make` must
+    /// not use the table, because this call holds the table's lock.
     ///
     /// # Errors
-    /// [`SlabFull`] when the table holds its capacity; `make` is not called in this case.
+    /// [`SlabFull`] when every slot is occupied; `make` is not called in this case.
     pub fn insert_with(&self, make: impl FnOnce(u32, u32) -> T) -> Result<(u32, u32), SlabFull<()>> {
         let mut writer = self.writer.lock();
         let (index, slot) = self.vacant_slot(&mut writer).ok_or(SlabFull(()))?;
@@ -249,7 +255,7 @@ impl<T> GenerationalSlab<T> {
         let value = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| make(index, generation))) {
             Ok(value) => value,
             Err(panic) => {
-                // The slot is already unlinked, so it is put back before the panic continues.
+                // The slot is off the free list, so it is put back before the panic continues.
                 Self::link(slot, writer.vacant);
                 writer.vacant = index;
                 drop(writer);
@@ -259,7 +265,8 @@ impl<T> GenerationalSlab<T> {
         Ok((index, Self::publish(&mut writer, slot, value)))
     }
 
-    /// Retires an entry: admits no new users, and takes the value out if there are none.
+    /// Retires an entry: later calls of [`get`](Self::get) do not find it. Takes the value out of
+    /// the slot if the entry has no user.
     pub fn retire(&self, index: u32, generation: u32) -> RetireResult<T> {
         let Some(slot) = self.slot(index) else { return RetireResult::Stale };
         let before = {
@@ -285,8 +292,8 @@ impl<T> GenerationalSlab<T> {
         }
     }
 
-    /// Retires an entry only if it has no user now. Otherwise the entry stays, and the result is
-    /// [`RetireResult::Stale`].
+    /// Retires an entry if it has no user. If it has one, the entry does not change, and the result
+    /// is [`RetireResult::Stale`].
     pub fn retire_unused(&self, index: u32, generation: u32) -> RetireResult<T> {
         let Some(slot) = self.slot(index) else { return RetireResult::Stale };
         {
@@ -308,12 +315,12 @@ impl<T> GenerationalSlab<T> {
         }
     }
 
-    /// Waits until a retired entry's value is out of the slot. If the callback gets the value, also
-    /// waits for the callback to return.
+    /// Waits until the value of a retired entry is out of its slot. If the callback gets the value,
+    /// also waits until the callback has returned.
     ///
-    /// Returns true in this case, and also for an entry that never existed. Returns false if
-    /// `deadline` comes first (`None`: waits for ever). An entry that is not retired yet makes the
-    /// call wait for its retirement.
+    /// Returns true when the wait has succeeded, and for an entry that never existed. Returns false
+    /// if `deadline` passes first (`None`: no deadline). For an entry that is not retired, the call
+    /// waits for the retirement as well.
     pub fn wait_vacated(&self, index: u32, generation: u32, deadline: Option<Monotonic>) -> bool {
         let Some(slot) = self.slot(index) else { return true };
         let idle = || {
@@ -340,8 +347,8 @@ impl<T> GenerationalSlab<T> {
     /// Returns true if any entry, retired or not, has a user now. Checks every slot. Callers whose
     /// `get` is about to fail count as users.
     ///
-    /// A caller may first change some state, as with [`user_count`](Self::user_count). A user that
-    /// is counted here sees the change after it has left.
+    /// If the caller changes state before this call, each user that the call counts sees the change
+    /// after the user has dropped its guard.
     pub fn has_users(&self) -> bool {
         let end = self.writer.lock().unused;
         // The addition of 0 makes this an ordered step, as in `user_count`.
@@ -354,28 +361,28 @@ impl<T> GenerationalSlab<T> {
         self.slot(index).map_or(0, |slot| generation_of(slot.word.load(Ordering::Relaxed)))
     }
 
-    /// Iterates over the present entries in the order of their indices. The iteration may or may
-    /// not include entries that are inserted or retired at the same time.
+    /// Iterates over the entries that are not retired, in the order of their indices. An entry that
+    /// is inserted or retired during the iteration may or may not be included.
     pub fn iter(&self) -> impl Iterator<Item = SlabGuard<'_, T>> {
         let end = self.writer.lock().unused;
         (0..end).filter_map(|index| self.peek(index))
     }
 
     /// Returns the number of entries that are not retired.
-    pub fn len(&self) -> usize {
+    pub fn live_count(&self) -> usize {
         self.writer.lock().live as usize
     }
 
-    /// Returns true if every entry is retired.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// Returns true if at least one entry is not retired.
+    pub fn has_live_entries(&self) -> bool {
+        self.live_count() > 0
     }
 
     /// Returns the slot with this index, if its segment exists.
     #[inline]
     fn slot(&self, index: u32) -> Option<&SlabSlot<T>> {
-        // Positions are counted from FIRST_SEGMENT_LENGTH, so segment k begins at
-        // FIRST_SEGMENT_LENGTH << k and has that length.
+        // A slot's position is its index plus FIRST_SEGMENT_LENGTH. Segment k begins at position
+        // FIRST_SEGMENT_LENGTH << k and has FIRST_SEGMENT_LENGTH << k slots.
         let position = index.checked_add(FIRST_SEGMENT_LENGTH)?;
         let segment = position.ilog2() - FIRST_SEGMENT_LENGTH.ilog2();
         let offset = position - (FIRST_SEGMENT_LENGTH << segment);
@@ -389,11 +396,11 @@ impl<T> GenerationalSlab<T> {
         Some(unsafe { &*slots.add(offset as usize) })
     }
 
-    /// Subtracts the caller from the users. The last user of a retired slot also disposes of the
-    /// value.
+    /// Subtracts the caller from the count of users. The last user of a retired slot also disposes
+    /// of the value.
     #[inline]
     fn release(&self, index: u32, slot: &SlabSlot<T>) {
-        // Release: pairs with `claim` (release). Acquire: pairs with `has_users`.
+        // Release: pairs with `claim` (rule `release`). Acquire: pairs with `has_users`.
         let before = slot.word.fetch_sub(1, Ordering::AcqRel);
         if before & (RETIRED | CLAIMED | COUNT) == RETIRED | 1 {
             self.dispose(index, slot, generation_of(before));
@@ -402,7 +409,7 @@ impl<T> GenerationalSlab<T> {
 
     #[cold]
     fn dispose(&self, index: u32, slot: &SlabSlot<T>, generation: u32) {
-        /// Vacates the slot even if the callback panics.
+        /// A value whose drop vacates the slot, so that the slot is vacated even if the callback panics.
         struct Finish<'a, T>(&'a GenerationalSlab<T>, u32, &'a SlabSlot<T>, u32);
         impl<T> Drop for Finish<'_, T> {
             fn drop(&mut self) {
@@ -436,7 +443,8 @@ impl<T> GenerationalSlab<T> {
         Some(slot.contents.with_mut(|contents| unsafe { ManuallyDrop::take(&mut (*contents).value) }))
     }
 
-    /// Frees a slot whose value has been taken out, and notifies threads that wait for this.
+    /// Frees a slot whose value has been taken out, and notifies the threads that wait for it to be
+    /// free.
     fn vacate(&self, index: u32, slot: &SlabSlot<T>, generation: u32) {
         // Release: pairs with `wait_vacated`. Only the thread that took the value changes the flags
         // now.
@@ -445,7 +453,7 @@ impl<T> GenerationalSlab<T> {
             let mut head = self.freed.load(Ordering::Relaxed);
             loop {
                 Self::link(slot, head);
-                // Release: pairs with `vacant_slot` (recycle).
+                // Release: pairs with `vacant_slot` (rule `recycle`).
                 match self.freed.compare_exchange_weak(head, index, Ordering::Release, Ordering::Relaxed) {
                     Ok(_) => break,
                     Err(now) => head = now,
@@ -462,10 +470,11 @@ impl<T> GenerationalSlab<T> {
         slot.contents.with_mut(|contents| unsafe { (*contents).next = next });
     }
 
-    /// Unlinks a vacant slot, or makes a new one.
+    /// Takes a vacant slot off the free list or, if the list is empty, a slot that was never used.
+    /// Returns `None` if the table is full.
     fn vacant_slot(&self, writer: &mut SlabWriter) -> Option<(u32, &SlabSlot<T>)> {
         if writer.vacant == END_OF_LIST {
-            // Acquire: pairs with `vacate` (recycle).
+            // Acquire: pairs with `vacate` (rule `recycle`).
             writer.vacant = self.freed.swap(END_OF_LIST, Ordering::Acquire);
         }
         let index = writer.vacant;
@@ -485,7 +494,7 @@ impl<T> GenerationalSlab<T> {
         Some((index, self.slot(index)?))
     }
 
-    /// Makes the segment of `index` if it does not exist. The caller must hold the writer's lock.
+    /// Creates the segment of `index` if it does not exist. The caller must hold the writer's lock.
     fn grow(&self, index: u32) {
         let segment = (index + FIRST_SEGMENT_LENGTH).ilog2() - FIRST_SEGMENT_LENGTH.ilog2();
         let place = &self.segments[segment as usize];
@@ -496,7 +505,7 @@ impl<T> GenerationalSlab<T> {
         }
     }
 
-    /// Fills a vacant slot; returns its new generation.
+    /// Stores `value` in a vacant slot, and returns the slot's new generation.
     fn publish(writer: &mut SlabWriter, slot: &SlabSlot<T>, value: T) -> u32 {
         // SAFETY: the slot is vacant and off the list, and this thread holds the writer's lock, so
         // no other thread accesses the contents. A link is overwritten, which needs no drop.
@@ -504,9 +513,9 @@ impl<T> GenerationalSlab<T> {
         // Only an inserter, under the lock held here, changes the flags of a vacant slot. So the
         // addition sets generation and flags, and leaves the count alone.
         let old = slot.word.load(Ordering::Relaxed) & !COUNT;
-        // Slots at the last generation are not on the list.
+        // The addition cannot overflow: slots of the last generation are not on the free list.
         let generation = generation_of(old) + 1;
-        // Release: pairs with `get` (publish).
+        // Release: pairs with `get` (rule `publish`).
         slot.word.fetch_add(word(generation, LIVE).wrapping_sub(old), Ordering::Release);
         writer.live += 1;
         generation
@@ -568,15 +577,15 @@ impl<T> fmt::Debug for GenerationalSlab<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GenerationalSlab")
             .field("name", &self.writer.name())
-            .field("len", &self.len())
+            .field("live_count", &self.live_count())
             .field("capacity", &self.capacity)
             .finish_non_exhaustive()
     }
 }
 
 /// A guard that keeps a value of a [`GenerationalSlab`] in its slot. When the last guard of a
-/// retired value is dropped, it gives the value to the table's callback. A leaked guard keeps the
-/// value for ever, which is harmless.
+/// retired value is dropped, it gives the value to the table's callback. The value of a leaked
+/// guard stays in its slot for ever, which is safe.
 #[must_use = "the guard is dropped at once"]
 pub struct SlabGuard<'a, T> {
     table: &'a GenerationalSlab<T>,

@@ -22,8 +22,8 @@ impl WakeFlag {
         }
     }
 
-    /// Raises the flag, after the caller has listed work. Returns true if the caller must wake a
-    /// thread.
+    /// Raises the flag. Before the call the caller must have put work on the list. Returns true if
+    /// the caller must wake a thread.
     #[inline]
     pub fn raise(&self) -> bool {
         !self.0.swap(true, Ordering::SeqCst)
@@ -55,8 +55,8 @@ mod tests {
     }
 }
 
-/// Models how a lane's threads use the flag. The list is a count, and the wake-up is an edge that
-/// one of the waiting threads takes.
+/// Models of the use of the flag by a lane's threads. A counter represents the list, and an
+/// edge-triggered event, which one waiting thread takes, represents the wake-up.
 #[cfg(all(test, loom))]
 mod models {
     use std::collections::VecDeque;
@@ -147,7 +147,7 @@ mod models {
         }
     }
 
-    /// A thread whose wake-up is lost would wait for ever.
+    /// Fails if a wake-up is lost: a thread would wait for ever, which `loom` reports.
     #[test]
     fn work_listed_by_two_threads_is_done() {
         explore(|| {
@@ -162,7 +162,8 @@ mod models {
         });
     }
 
-    /// Two threads wait, one piece of work arrives, and the lane stops. Both threads end.
+    /// Two threads wait, one piece of work arrives, and the lane stops. Fails if a thread does not
+    /// end.
     #[test]
     fn every_thread_sees_the_stop() {
         explore(|| {

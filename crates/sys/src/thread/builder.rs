@@ -9,8 +9,8 @@ use std::thread as std_thread;
 use super::scheduling::{CpuSet, Scheduling, scheduling, set_affinity, set_scheduling};
 use crate::memory;
 
-/// The properties of a new thread: name, stack, cores, scheduling class. Unset properties are
-/// inherited.
+/// The properties of a new thread: name, stack, cores, scheduling class. A thread inherits each
+/// property that is not set from the thread that starts it.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadBuilder {
     name: Option<String>,
@@ -22,7 +22,7 @@ pub struct ThreadBuilder {
 }
 
 impl ThreadBuilder {
-    /// Creates a builder whose threads inherit everything from the thread that spawns them.
+    /// Creates a builder whose threads inherit all properties from the thread that starts them.
     pub fn new() -> Self {
         Self::default()
     }
@@ -50,8 +50,9 @@ impl ThreadBuilder {
         self
     }
 
-    /// Sets the cores to use if the system still permits them. Otherwise the thread runs on the
-    /// cores of its creator. `None` sets no preference.
+    /// Sets the cores on which the thread runs if the system permits them. Otherwise the thread
+    /// runs on the cores of the thread that starts it, and `spawn` reports no error. `None` sets no
+    /// preference.
     #[must_use]
     pub fn preferred_affinity(mut self, cores: Option<CpuSet>) -> Self {
         self.preferred = cores;
@@ -65,8 +66,8 @@ impl ThreadBuilder {
         self
     }
 
-    /// Makes the thread touch the first 128 KiB of its stack before it begins (see
-    /// [`prefault_stack`]). The stack must be larger than that.
+    /// Makes the thread touch the first 128 KiB of its stack before it runs its body (see
+    /// [`prefault_stack`]). The stack must be larger than 128 KiB.
     ///
     /// [`prefault_stack`]: crate::memory::prefault_stack
     #[must_use]
@@ -75,12 +76,13 @@ impl ThreadBuilder {
         self
     }
 
-    /// Starts the thread. `body` begins only once affinity and scheduling are in force.
+    /// Starts the thread. `body` begins after affinity and scheduling have been set.
     ///
     /// # Errors
     /// `InvalidInput` for a name with NUL, and for cores or priorities that do not exist;
-    /// `PermissionDenied` if the system refuses the scheduling class; otherwise the kernel's
-    /// limits. On an error the body has not run, and the thread has ended.
+    /// `PermissionDenied` if the system refuses the scheduling class; another error if the process
+    /// or the system has no resources for a thread. On an error the body has not run, and the
+    /// thread has ended.
     pub fn spawn<T: Send + 'static>(self, body: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
         let thread = self.start(Box::new(move || Box::new(body())))?;
         Ok(JoinHandle { thread, result: PhantomData })
@@ -105,7 +107,8 @@ impl ThreadBuilder {
         let report = Arc::clone(&is_prepared);
         let thread = builder.spawn(move || {
             if let Some(cores) = preferred {
-                // An error means that the system no longer permits these cores, and is ignored.
+                // An error means that the system does not permit these cores. The thread then runs
+                // on the inherited cores.
                 let _ = set_affinity(None, &cores);
             }
             // A panic before the report would leave the spawning thread waiting for ever.
@@ -124,7 +127,7 @@ impl ThreadBuilder {
         }
         match thread.join() {
             Ok(Err(error)) => Err(error),
-            // Not reached: the thread that reported a refusal returns its error.
+            // Not reached: if the thread reports a refusal, it returns the error of the refusal.
             Ok(Ok(_)) | Err(_) => Err(io::Error::other("the system refused the scheduling or the cores of the thread")),
         }
     }
@@ -134,12 +137,13 @@ fn prepare(affinity: Option<CpuSet>, scheduling: Option<Scheduling>) -> io::Resu
     if let Some(cores) = affinity {
         set_affinity(None, &cores)?;
     }
-    // Properties that the thread already has by inheritance need no permission.
+    // Inherited properties need no permission, so the thread does not set them again.
     if let Some(wanted) = scheduling
         && !matches!(self::scheduling(None), Ok(found) if found == wanted)
     {
         match set_scheduling(None, wanted) {
-            // A thread of class SCHED_IDLE may be forbidden to leave the class, so it stays there.
+            // The system may forbid a thread of class SCHED_IDLE to leave this class. The thread
+            // then stays in it.
             Err(error) if wanted == Scheduling::Other && error.kind() == io::ErrorKind::PermissionDenied => {}
             set => set?,
         }
@@ -147,9 +151,10 @@ fn prepare(affinity: Option<CpuSet>, scheduling: Option<Scheduling>) -> io::Resu
     Ok(())
 }
 
-/// Calls `start` with the highest fixed priority that is permitted, else with the ordinary class.
+/// Calls `start` with the highest fixed priority that is permitted or, if none is permitted, with
+/// the ordinary class.
 ///
-/// Threads that must preempt all threads with a fixed priority are started in this way.
+/// It is for threads that must preempt all threads with a fixed priority.
 ///
 /// # Errors
 /// The error of the last call of `start`.
@@ -170,7 +175,7 @@ type BoxedResult = Box<dyn Any + Send>;
 /// The standard library's handle of a thread. Its result is an error if the body did not run.
 type InnerHandle = std_thread::JoinHandle<io::Result<BoxedResult>>;
 
-/// A running thread. If the handle is dropped, the thread runs on.
+/// A running thread. The thread continues if the handle is dropped.
 #[derive(Debug)]
 pub struct JoinHandle<T> {
     thread: InnerHandle,

@@ -1,15 +1,16 @@
 //! Burst mode of a group of threads: one thread works alone, another supervises it, and the
 //! other threads sleep.
 //!
-//! A thread that works faster alone calls [`BurstRoles::request`]. The next thread that calls
+//! A thread that would work faster alone calls [`BurstRoles::request`] with the *subject* of the
+//! burst, a number for its work that the caller chooses. The next thread that calls
 //! [`wait_out_burst`](BurstRoles::wait_out_burst) becomes the *supervisor*. The supervisor begins
-//! the burst, checks periodically if the burst still pays, and ends it. Other threads that call
-//! `wait_out_burst` sleep until the end. So there is no burst without a supervisor, and never a
-//! second supervisor.
+//! the burst, checks periodically whether the burst should continue, and ends it. Other threads
+//! that call `wait_out_burst` sleep until the end. So every burst has exactly one supervisor.
 //!
-//! `roles`: the supervisor sets the subject of the burst before it clears the request (release). It
-//! clears the subject only when it ends the burst. So a thread whose request is gone (acquire) sees
-//! the burst that the request led to, unless the burst is over.
+//! Comments in the code refer to one rule of memory ordering, `roles`: the supervisor sets the
+//! subject of the burst before it clears the request (release). It clears the subject only when it
+//! ends the burst. So a thread that no longer finds its request (acquire) sees the burst that the
+//! request led to, unless the burst is over.
 
 use std::time::Duration;
 
@@ -19,15 +20,16 @@ use crate::counters;
 use crate::lock::{Condvar, LockScope, Mutex, MutexGuard};
 use crate::shim::{AtomicU64, Ordering};
 
-/// Value of the subject that stands for no burst.
+/// Value of the subject while there is no burst.
 pub const NO_BURST: u64 = u64::MAX;
 
-/// Roles of a group's threads: the thread that works alone, its supervisor, and sleepers.
+/// Roles of a group's threads: one thread works alone, one supervises it, and the other threads
+/// sleep.
 #[derive(Debug)]
 pub struct BurstRoles {
     /// Subject of the burst. Only the supervisor and [`shut_down`](Self::shut_down) change it.
     subject: AtomicU64,
-    /// Subject of a requested burst that no thread supervises yet.
+    /// Subject of a requested burst that has no supervisor.
     requested: AtomicU64,
     has_supervisor: Mutex<bool>,
     burst_over: Condvar,
@@ -63,14 +65,14 @@ impl BurstRoles {
         self.subject.load(Ordering::Acquire) == subject
     }
 
-    /// Returns true if a burst for this subject is requested and no thread supervises it yet.
+    /// Returns true if a burst for this subject is requested and has no supervisor.
     pub fn is_requested_for(&self, subject: u64) -> bool {
-        // Acquire: pairs with `wait_out_burst` (roles).
+        // Acquire: pairs with `wait_out_burst` (rule `roles`).
         self.requested.load(Ordering::Acquire) == subject
     }
 
     /// Requests a burst in which the calling thread works alone on `subject`. Returns false if
-    /// another thread has already requested a burst; the caller may then become the supervisor.
+    /// another thread has requested a burst before. The caller may then become the supervisor.
     pub fn request(&self, subject: u64) -> bool {
         self.requested.compare_exchange(NO_BURST, subject, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
@@ -89,8 +91,8 @@ impl BurstRoles {
         }
         *watched = true;
         self.subject.store(subject, Ordering::Relaxed);
-        // Release: pairs with `is_requested_for` (roles). A newer request stays for the next
-        // supervisor.
+        // Release: pairs with `is_requested_for` (rule `roles`). A newer request remains for the
+        // next supervisor.
         let _ = self.requested.compare_exchange(subject, NO_BURST, Ordering::Release, Ordering::Relaxed);
         counters::count_burst();
         while self.is_burst_for(subject) {
@@ -105,13 +107,13 @@ impl BurstRoles {
         Some(subject)
     }
 
-    /// Waits until a tick is over or the group ends, and returns the lock's guard.
+    /// Waits until a tick has passed or the group ends, and returns the lock's guard.
     #[cfg(not(loom))]
     fn wait_tick<'a>(&'a self, tick: Duration, watched: MutexGuard<'a, bool>) -> MutexGuard<'a, bool> {
         self.burst_over.wait_until(watched, Some(Monotonic::now() + tick)).0
     }
 
-    /// In a model a tick takes any time, and the model determines the number of ticks.
+    /// In a model a tick lasts for any time, and the model determines the number of ticks.
     #[cfg(loom)]
     fn wait_tick<'a>(&'a self, _: Duration, supervisor: MutexGuard<'a, bool>) -> MutexGuard<'a, bool> {
         drop(supervisor);
@@ -121,7 +123,7 @@ impl BurstRoles {
     /// Ends the group: the burst is over, and every sleeping thread returns.
     #[cold]
     pub fn shut_down(&self) {
-        // Sleepers check `subject` under this lock, so it changes under the lock too.
+        // Sleepers check `subject` under this lock, so it must change under the lock.
         let watched = self.has_supervisor.lock();
         self.requested.store(NO_BURST, Ordering::Relaxed);
         self.subject.store(NO_BURST, Ordering::Release);
@@ -187,8 +189,8 @@ mod models {
     const CONNECTION: u64 = 1;
     const TICK: Duration = Duration::ZERO;
 
-    /// A requested burst does not begin later once its thread finds neither the request nor the
-    /// burst. Then the burst is already over.
+    /// If the thread that requested a burst finds neither the request nor the burst, the burst is
+    /// over. Fails if the burst begins after that.
     #[test]
     fn requesting_thread_sees_its_burst() {
         explore(|| {
@@ -205,14 +207,14 @@ mod models {
             // stores of the supervisor. It does not move stores between loads.
             thread::yield_now();
             if !shared.0.is_requested_for(CONNECTION) && !shared.0.is_burst_for(CONNECTION) {
-                assert!(shared.1.load(Ordering::Relaxed), "the burst begins without its runner");
+                assert!(shared.1.load(Ordering::Relaxed), "expected that the burst is over");
             }
             assert_eq!(watch.join().unwrap(), Some(CONNECTION));
         });
     }
 
-    /// Two threads wait out a burst while the group ends. At most one of them supervises, and both
-    /// return.
+    /// Two threads wait out a burst while the group ends. Fails if both supervise the burst, or if
+    /// a thread does not return.
     #[test]
     fn group_end_wakes_sleepers_and_admits_one_supervisor() {
         explore(|| {
@@ -224,7 +226,11 @@ mod models {
                     let mut ticks = 0;
                     let watched = shared.0.wait_out_burst(TICK, || {
                         ticks += 1;
-                        assert_eq!(shared.1.swap(ticks == 1, Ordering::Relaxed), ticks == 2, "two watch");
+                        assert_eq!(
+                            shared.1.swap(ticks == 1, Ordering::Relaxed),
+                            ticks == 2,
+                            "expected one supervisor at a time"
+                        );
                         ticks < 2
                     });
                     if ticks == 1 {
@@ -241,16 +247,16 @@ mod models {
         });
     }
 
-    /// A lane with one connection, served by leaders and followers.
+    /// A lane with one connection, whose threads are leader and followers.
     struct Lane {
         roles: BurstRoles,
-        /// Number of messages that have not been read. The second message is done only after the
-        /// third.
+        /// Number of messages that have not been read. The second message can be served only after
+        /// the third.
         unread: Mutex<u32>,
-        /// Number of listings of the connection for reading that no thread has taken.
+        /// Number of times that the connection is on the lane's list of work.
         listed: AtomicUsize,
         wake_flag: WakeFlag,
-        /// Set while no thread has taken the wake-up.
+        /// True from the wake-up until a thread takes it.
         edge: Mutex<bool>,
         reported: Condvar,
         done: Mutex<u32>,
@@ -291,7 +297,8 @@ mod models {
             self.wake_one();
         }
 
-        /// Reads listed work, or waits for it.
+        /// Takes the connection off the list of work and reads it. If the list is empty, waits for
+        /// a wake-up.
         fn step(&self, runs: &mut bool) {
             let before = self.listed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |listed| listed.checked_sub(1));
             match before {
@@ -386,9 +393,9 @@ mod models {
         }
     }
 
-    /// Three messages, of which the second is done only after the third. Any thread may keep the
-    /// remaining messages for itself. Even so, another thread reads them, every message is served,
-    /// and both threads end.
+    /// Three messages arrive. The second can be served only after the third, and the thread that
+    /// has read a message may keep the connection for itself. Fails if a message is not served or a
+    /// thread does not end.
     #[test]
     fn request_may_wait_for_a_later_request() {
         explore_within(2, || {

@@ -27,7 +27,7 @@ fn signal() -> libc::c_int {
     libc::SIGRTMAX() - 1
 }
 
-/// Thread that lowers the priority of threads whose CPU budget is used up.
+/// The thread that lowers the priority of threads whose CPU budget is used up.
 #[derive(Debug)]
 pub struct CpuBudgetMonitor {
     shared: Arc<CpuMonitorShared>,
@@ -60,8 +60,9 @@ struct Inner {
 }
 
 impl CpuBudgetMonitor {
-    /// Starts the monitor's thread. The thread must preempt the threads that it lowers, so
-    /// `scheduling` should have a higher priority than theirs where the system permits this.
+    /// Starts the monitor's thread. The thread must preempt the threads that it lowers, so the
+    /// priority in `scheduling` should be higher than the priorities of these threads, if the
+    /// system permits this.
     ///
     /// # Errors
     /// If the system refuses the thread or its scheduling.
@@ -127,7 +128,7 @@ impl Drop for CpuBudgetMonitor {
         // belongs to no other thread.
         let _ = syscall::once(|| unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal()) });
         if let Some(thread) = self.thread.take() {
-            // The thread runs nothing that can panic. Even after a panic nothing would be left to
+            // The thread runs no code that can panic, and after a panic there would be no thread to
             // stop.
             let _ = thread.join();
         }
@@ -166,14 +167,15 @@ pub struct CpuBudget {
 pub enum BudgetOutcome {
     /// No budget was running.
     NotStarted,
-    /// The unused time, and the scheduling that would have followed the budget's end.
+    /// The budget was not used up. The values are the unused time, and the scheduling that the
+    /// thread would have got at the end of the budget.
     Unused(Duration, Scheduling),
-    /// The budget was used up. Holds the thread's present scheduling.
+    /// The budget was used up. The value is the scheduling that the thread has got.
     Exhausted(Scheduling),
 }
 
 impl CpuBudget {
-    /// Creates a budget for the calling thread. It does not run yet.
+    /// Creates a budget for the calling thread. [`restart`](Self::restart) starts it.
     ///
     /// # Errors
     /// If the system has no timers left.
@@ -196,7 +198,7 @@ impl CpuBudget {
         event.sigev_value.sival_ptr = std::ptr::without_provenance_mut(number);
         event.sigev_notify_thread_id = monitor.shared.tid.wait().as_raw();
         let mut timer: libc::timer_t = std::ptr::null_mut();
-        // SAFETY: `event` is filled and read only, `timer` is writable.
+        // SAFETY: the call reads `event`, which is filled, and writes `timer`. Both outlive the call.
         syscall::once(|| unsafe { libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &mut event, &mut timer) })?;
         match budgets.get_mut(number) {
             Some(vacant) => *vacant = Arc::downgrade(&state),
@@ -205,15 +207,15 @@ impl CpuBudget {
         Ok(CpuBudget { timer, state, here: PhantomData })
     }
 
-    /// Starts a budget of `time` for the calling thread, which gets the scheduling `then` at the
-    /// end of the budget. Replaces a running budget.
+    /// Starts a budget of `time` for the calling thread. When the budget is used up, the thread
+    /// gets the scheduling `then`. A running budget is replaced.
     pub fn restart(&mut self, time: Duration, then: Scheduling) {
         *self.state.inner.lock() = Inner { armed: Some((thread_time() + time, then)), lowered: None };
         // A time of zero would stop the timer.
         self.set_timer(time.max(Duration::from_nanos(1)));
     }
 
-    /// Ends the budget. From then on it does not lower the thread.
+    /// Ends the budget. After the call the monitor does not lower the thread.
     pub fn stop(&mut self) -> BudgetOutcome {
         let Inner { armed, lowered } = std::mem::take(&mut *self.state.inner.lock());
         match (armed, lowered) {
@@ -248,7 +250,8 @@ mod tests {
     use super::*;
     use crate::thread::scheduling;
 
-    /// Uses processor time until `done` returns true or `most` is used.
+    /// Uses processor time until `done` returns true or the time `most` is used. Returns the time
+    /// used.
     fn spin(most: Duration, done: impl Fn() -> bool) -> Duration {
         let begun = thread_time();
         while !done() && thread_time() - begun < most {}
@@ -269,7 +272,7 @@ mod tests {
             assert!(is_low() && used + Duration::from_millis(1) > time, "{used:?}");
             assert_eq!(budget.stop(), BudgetOutcome::Exhausted(Scheduling::Fifo(2)));
             set_scheduling(None, Scheduling::Fifo(5)).unwrap();
-            // Time spent waiting, and time after the end of a budget, does not count.
+            // Neither the time of a wait nor the time after the end of a budget counts.
             budget.restart(Duration::from_millis(50), Scheduling::Fifo(2));
             std::thread::sleep(Duration::from_millis(60));
             assert!(

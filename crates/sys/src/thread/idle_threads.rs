@@ -6,12 +6,15 @@
 //! its *overload thread* when the last idle thread has become busy. While the overload thread
 //! monitors the group, it is also notified when a thread becomes idle again.
 //!
+//! Comments in the code refer to two rules:
+//!
 //! * `slot`: a slot goes from idle to busy or to claimed by one compare-and-swap, so the thread is
 //!   taken only once.
 //! * `monitor`: a thread counts itself idle and then checks for a monitor; a monitor announces
 //!   itself and then checks for idle threads. Sequentially consistent fences on both sides make at
-//!   least one of the two see the other. Work uses this protocol too: a thread that lists work then
-//!   checks for idle threads, and a thread that has marked itself idle then checks for work.
+//!   least one of the two see the other. The rule also applies to work: one thread puts work on a
+//!   list and then checks for idle threads, and another thread marks itself idle and then checks
+//!   the list.
 
 use crate::shim::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 
@@ -23,7 +26,7 @@ const CLAIMED: u32 = 2;
 #[derive(Debug)]
 pub struct IdleSlot(AtomicU32);
 
-/// A group of threads, with the number of idle ones.
+/// A group of threads, with the number of its idle threads.
 #[derive(Debug)]
 pub struct IdleThreads {
     idle: AtomicUsize,
@@ -33,9 +36,9 @@ pub struct IdleThreads {
 /// The outcome of [`IdleThreads::mark_busy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkBusyResult {
-    /// The thread is busy, and others are idle.
+    /// The thread is busy, and at least one other thread is idle.
     Busy,
-    /// The thread is busy, and no other is idle: the caller must notify the overload thread.
+    /// The thread is busy, and no other thread is idle: the caller must notify the overload thread.
     LastIdle,
     /// Another thread has claimed this one. This thread does the work of the claim and then calls
     /// [`IdleSlot::release`].
@@ -75,49 +78,50 @@ impl IdleThreads {
         IdleThreads { idle: AtomicUsize::new(0), is_monitored: AtomicBool::new(false) }
     }
 
-    /// Marks the calling thread idle. The caller then checks for work once more, and waits. Returns
-    /// true if the caller must notify the overload thread.
+    /// Marks the calling thread idle. The caller must then check for work once more before it
+    /// waits. Returns true if the caller must notify the overload thread.
     #[must_use = "the overload thread may wait for this thread"]
     pub fn mark_idle(&self, slot: &IdleSlot) -> bool {
-        // The count changes first: a thread that finds the slot idle then also finds the thread
-        // counted.
+        // The count changes first. So if another thread finds the slot idle, the count includes the
+        // slot's thread.
         self.idle.fetch_add(1, Ordering::SeqCst);
-        // Release: pairs with `try_claim` (slot).
+        // Release: pairs with `try_claim` (rule `slot`).
         slot.0.store(IDLE, Ordering::Release);
-        // Pairs with `set_monitored` and `has_idle` (monitor).
+        // Pairs with `set_monitored` and `has_idle` (rule `monitor`).
         fence(Ordering::SeqCst);
         self.is_monitored.load(Ordering::Relaxed)
     }
 
     /// Marks the calling, idle thread busy, because it has found work.
-    #[must_use = "a claimed thread belongs to the claiming thread, and the last one wakes the overload thread"]
+    #[must_use = "a claimed thread must do the work of the claim, and the last idle thread must notify the overload thread"]
     pub fn mark_busy(&self, slot: &IdleSlot) -> MarkBusyResult {
-        // Acquire: pairs with `try_claim` (slot).
+        // Acquire: pairs with `try_claim` (rule `slot`).
         if slot.0.compare_exchange(IDLE, BUSY, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return MarkBusyResult::Claimed;
         }
         if self.idle.fetch_sub(1, Ordering::SeqCst) == 1 { MarkBusyResult::LastIdle } else { MarkBusyResult::Busy }
     }
 
-    /// Claims the thread of the slot if it is idle. Returns true if it was the last idle thread,
-    /// and `None` if it is not idle.
+    /// Claims the thread of the slot if it is idle. Returns `Some(true)` if it was the last idle
+    /// thread, `Some(false)` if other threads are idle, and `None` if the thread of the slot is not
+    /// idle.
     pub fn try_claim(&self, slot: &IdleSlot) -> Option<bool> {
-        // Acquire: pairs with `mark_idle`; release: with `mark_busy` (slot).
+        // Acquire: pairs with `mark_idle`; release: with `mark_busy` (rule `slot`).
         slot.0.compare_exchange(IDLE, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         Some(self.idle.fetch_sub(1, Ordering::SeqCst) == 1)
     }
 
-    /// Returns true if a thread is idle. The caller must have listed work or announced itself
-    /// before.
+    /// Returns true if a thread is idle. Before the call, the caller must have put work on a list
+    /// or announced itself by [`set_monitored`](Self::set_monitored).
     #[must_use]
     pub fn has_idle(&self) -> bool {
-        // Pairs with `mark_idle` (monitor).
+        // Pairs with `mark_idle` (rule `monitor`).
         fence(Ordering::SeqCst);
         self.idle.load(Ordering::SeqCst) > 0
     }
 
-    /// Sets if the overload thread is notified of threads that become idle. The overload thread
-    /// then checks [`has_idle`](Self::has_idle).
+    /// Sets whether threads that become idle notify the overload thread. After the overload thread
+    /// has set `watching` to true, it must check [`has_idle`](Self::has_idle).
     pub fn set_monitored(&self, watching: bool) {
         self.is_monitored.store(watching, Ordering::SeqCst);
     }
@@ -151,8 +155,8 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// Borrowing: a thread becomes busy while two others claim it. Exactly one of the three gets
-    /// the thread, and the count is right.
+    /// A thread becomes busy while two other threads claim it. Fails unless exactly one of the
+    /// three gets the thread, and if the count of idle threads is wrong.
     #[test]
     fn waking_thread_is_claimed_at_most_once() {
         explore(|| {
@@ -171,8 +175,8 @@ mod models {
         });
     }
 
-    /// The overload thread announces itself and checks for idle threads while the thread becomes
-    /// idle. At least one of the two sees the other.
+    /// The overload thread announces itself and checks for idle threads while a thread becomes
+    /// idle. Fails if neither of the two sees the other.
     #[test]
     fn overload_thread_misses_no_idle_thread() {
         explore(|| {
@@ -183,12 +187,12 @@ mod models {
             };
             shared.0.set_monitored(true);
             let seen = shared.0.has_idle();
-            assert!(thread.join().unwrap() || seen, "each side waits for the other");
+            assert!(thread.join().unwrap() || seen, "expected that one of the two threads sees the other");
         });
     }
 
-    /// Buffering: the overload thread lists a request and checks for idle threads, while the last
-    /// thread becomes idle and checks for requests.
+    /// The overload thread puts a request on the list and checks for idle threads, while the last
+    /// thread becomes idle and checks for requests. Fails if neither of the two sees the other.
     #[test]
     fn buffered_request_always_finds_a_thread() {
         explore(|| {
@@ -202,12 +206,12 @@ mod models {
             };
             shared.2.store(1, Ordering::Release);
             let wakes = shared.0.has_idle();
-            assert!(thread.join().unwrap() || wakes, "a request waits for a thread that waits for a request");
+            assert!(thread.join().unwrap() || wakes, "expected that one of the two threads sees the other");
         });
     }
 
-    /// Model of an event descriptor at which a thread waits. A notification before the wait is not
-    /// lost.
+    /// Model of an event descriptor at which a thread waits. A notification before the wait ends
+    /// the wait.
     struct Bell(loom::sync::Mutex<bool>, loom::sync::Condvar);
 
     impl Bell {
@@ -228,17 +232,18 @@ mod models {
         }
     }
 
-    /// The events for which a lendable thread waits. The bell announces a loan, and the thread
-    /// drains it. The readiness of the thread's own lane stays until the work is taken.
+    /// The events for which a lendable thread waits. `loan` announces a loan, and a wait clears it.
+    /// `work` is the readiness of the thread's own lane, which remains until the thread takes the
+    /// work.
     #[derive(Default)]
     struct Told {
         loan: bool,
         work: bool,
     }
 
-    /// Loan of a borrowed thread. The claiming thread stores the purpose after its claim. The
-    /// claimed thread may already be awake because of its own work. It gets the loan once and does
-    /// its own work too.
+    /// A busy lane borrows the thread of another lane. The borrowing thread stores the loan after
+    /// its claim. At that time the claimed thread may be awake because of its own work. Fails if
+    /// the claimed thread does not get the loan exactly once, or does not do its own work.
     #[test]
     fn claimed_thread_receives_its_loan() {
         struct World {
@@ -313,9 +318,9 @@ mod models {
         });
     }
 
-    /// Request buffering, as the lane does it. The overload thread lists a request under the list's
-    /// lock, updates the count, and wakes an idle thread. A thread that finds no request marks
-    /// itself idle, checks the count again, and waits. Both requests run, each once.
+    /// The overload thread puts a request on a list under the list's lock, updates the count of
+    /// requests, and wakes an idle thread. A thread that finds no request marks itself idle, checks
+    /// the count again, and waits. Fails unless both requests run, each once.
     #[test]
     fn every_buffered_request_runs_once() {
         struct World {
@@ -365,8 +370,8 @@ mod models {
         });
     }
 
-    /// Shutdown: a claimed thread becomes idle again only after its release. Other threads can then
-    /// claim it again.
+    /// A claimed thread becomes idle again only after its release, and other threads can then claim
+    /// it. Fails if the count of idle threads is wrong afterwards.
     #[test]
     fn claimed_thread_becomes_idle_again() {
         explore(|| {

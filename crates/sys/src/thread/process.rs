@@ -76,24 +76,26 @@ pub fn is_out_of_descriptors(error: &std::io::Error) -> bool {
 /// Writes a line to the standard error output if the write does not block. A full pipe, socket or
 /// terminal blocks writes.
 ///
-/// Returns false if writing would block, or if the descriptor is closed. A line that is longer than
-/// a pipe takes in one piece is cut. The function does not take the lock of [`std::io::stderr`],
-/// because another thread may hold that lock while it blocks.
+/// Returns false if the write would block, or if the descriptor is closed. The line is cut to
+/// `PIPE_BUF` - 1 bytes, 4095 on Linux, so that a pipe takes it in one piece. The function does not
+/// take the lock of [`std::io::stderr`], because another thread may hold that lock while it blocks.
 pub fn try_print_error(line: &str) -> bool {
     let mut octets = line.as_bytes()[..line.floor_char_boundary(libc::PIPE_BUF - 1)].to_vec();
     octets.push(b'\n');
     try_write(std::io::stderr().as_fd(), &octets)
 }
 
-/// Writes all of `octets`, at most PIPE_BUF bytes, if this does not block.
+/// Writes all of `octets`, at most `PIPE_BUF` bytes, if this does not block. Returns true on
+/// success.
 fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
-    // A writable pipe has room for PIPE_BUF bytes, and a writable terminal is not stopped.
+    // A pipe that polls as writable has room for `PIPE_BUF` bytes. A terminal that polls as
+    // writable is not stopped.
     let at_once = Some(Monotonic::from_nanos(0));
     if !poll::wait_writable(fd, at_once).unwrap_or(false) {
         return false;
     }
     let slice = libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
-    // Another process may have filled the pipe in between.
+    // After the check another process may fill the pipe. `RWF_NOWAIT` then makes the write fail.
     // SAFETY: the slice describes live bytes, which the call reads. An offset of -1 means the
     // file's own position.
     let written = syscall::retry_interrupted(|| unsafe {
@@ -112,7 +114,8 @@ fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
     }
 }
 
-/// Returns true if a write can wait for another process, as on any descriptor but a regular file's.
+/// Returns true if a write to the descriptor can wait for another process. This is so for every
+/// file except a regular file.
 fn is_waited_for(fd: BorrowedFd<'_>) -> bool {
     // SAFETY: the structure consists of integers, for which zeroes are valid.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
@@ -147,8 +150,8 @@ pub fn raise_descriptor_limit(wanted: u64) -> std::io::Result<u64> {
 /// Runs `body` in a forked child and returns its result, for tests of forked children.
 ///
 /// The child has the calling thread only, so `body` must not need a lock that another thread may
-/// hold. The child ends when `body` returns and runs no other code of the parent. Returns false
-/// also if the child was killed.
+/// hold. The child ends when `body` returns, and runs no exit handlers. Returns false if `body`
+/// returned false or panicked, or if the child was killed.
 ///
 /// # Errors
 /// If the system refuses a process.
@@ -192,7 +195,7 @@ mod tests {
     fn random_numbers_differ() {
         let numbers: std::collections::HashSet<u64> = (0..100).map(|_| random_number().unwrap()).collect();
         assert_eq!(numbers.len(), 100);
-        // Each bit is set in some numbers and clear in others.
+        // Fails if a bit is equal in all numbers.
         assert_eq!(numbers.iter().fold(0, |all, number| all | number), u64::MAX);
         assert_eq!(numbers.iter().fold(u64::MAX, |all, number| all & number), 0);
     }

@@ -94,7 +94,8 @@ pub enum Scheduling {
     Other,
     /// First in, first out at a fixed priority, 1 (lowest) to 99 (`SCHED_FIFO`).
     Fifo(u8),
-    /// Like [`Fifo`](Self::Fifo), with a time slice among threads of equal priority (`SCHED_RR`).
+    /// First in, first out at a fixed priority, with a time slice among threads of equal priority
+    /// (`SCHED_RR`).
     RoundRobin(u8),
     /// Runs only while no other thread wants the core (`SCHED_IDLE`).
     Idle,
@@ -111,7 +112,7 @@ pub enum Scheduling {
 /// balances. Threads that it starts are in the ordinary class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reservation {
-    /// Processor time in each period; at least a microsecond, at most `deadline`.
+    /// Processor time in each period; at least 1.024 microseconds and at most `deadline`.
     pub runtime: Duration,
     /// Time from the beginning of a period within which `runtime` is granted; at most `period`.
     pub deadline: Duration,
@@ -120,7 +121,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Returns true if `runtime` is about a microsecond or more and `runtime <= deadline <=
+    /// Returns true if `runtime` is at least 1.024 microseconds and `runtime <= deadline <=
     /// period`.
     #[must_use]
     pub fn is_valid(self) -> bool {
@@ -148,8 +149,8 @@ impl Scheduling {
     /// The fixed priorities of Linux, lowest to highest.
     pub const FIXED_PRIORITIES: std::ops::RangeInclusive<u8> = 1..=99;
 
-    /// Returns the fixed priority. It is 0 in the ordinary class, and 100 in the deadline class,
-    /// which precedes all fixed priorities.
+    /// Returns the fixed priority. The result is 0 for the ordinary class and the idle class, and
+    /// 100 for the deadline class, which precedes all fixed priorities.
     #[must_use]
     pub const fn priority(self) -> u8 {
         match self {
@@ -167,9 +168,11 @@ impl Scheduling {
             Self::RoundRobin(priority) => (libc::SCHED_RR, priority),
             Self::Deadline(reservation) => return reservation.set(tid),
         };
-        let param = libc::sched_param { sched_priority: priority.into() };
+        // The kernel's `struct sched_param`. The system call is made directly, because musl has no
+        // function that changes the class of a thread.
+        let param = libc::c_int::from(priority);
         // SAFETY: `param` outlives the call, which only reads it.
-        syscall::once(|| unsafe { libc::sched_setscheduler(tid, policy, &param) })?;
+        syscall::once(|| unsafe { libc::syscall(libc::SYS_sched_setscheduler, tid, policy, &raw const param) })?;
         Ok(())
     }
 }
@@ -228,8 +231,8 @@ pub struct ThreadInfo {
     pub cores: CpuSet,
 }
 
-/// Lists every thread of this process, in no order. Threads that end during the call may be
-/// missing.
+/// Lists every thread of this process, in no particular order. Threads that end during the call may
+/// be missing.
 ///
 /// # Errors
 /// If `/proc` does not exist.
@@ -264,7 +267,8 @@ pub fn current_tid() -> Tid {
     })
 }
 
-/// Returns the core that runs the calling thread at this moment.
+/// Returns the core that runs the calling thread at this moment; `None` if the kernel does not
+/// report it.
 pub fn current_core() -> Option<usize> {
     // SAFETY: the call takes no arguments. User space answers it where possible (vDSO, rseq).
     usize::try_from(unsafe { libc::sched_getcpu() }).ok()
@@ -352,7 +356,7 @@ fn query_priority() -> u8 {
 /// programs that the thread starts inherit the setting.
 ///
 /// # Errors
-/// The kernel's refusal; none is known.
+/// None is known.
 pub fn set_timer_slack(slack: Duration) -> io::Result<()> {
     // 0 would select the slack that the thread had at its start.
     let nanoseconds = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX).max(1);
@@ -371,7 +375,7 @@ pub fn scheduling(thread: Option<Tid>) -> io::Result<Scheduling> {
     // SAFETY: `found` is writable, of the given size, and outlives the call. Any bytes that the
     // kernel writes into integers are a value.
     syscall::once(|| unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut found, SchedAttr::EMPTY.size, 0) })?;
-    // Fixed priorities are 1 to 99, others 0.
+    // Fixed priorities are 1 to 99. The other classes have the priority 0.
     let priority = found.priority as u8;
     Ok(match found.policy as libc::c_int {
         libc::SCHED_FIFO => Scheduling::Fifo(priority),

@@ -23,11 +23,12 @@ use crate::{poll, process};
 /// only.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 static REQUESTED: AtomicBool = AtomicBool::new(false);
-/// Id of the process that made the descriptor. Forked children inherit the handler, but not this
-/// id.
+/// Id of the process that created the descriptor. A forked child inherits the handler and this
+/// value, which differs from the child's id.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// Termination request to this process, returned by [`termination`]. A process has one.
+/// The termination requests to this process, which [`termination`] returns. A process has one such
+/// value.
 #[derive(Debug)]
 pub struct Termination(EventFd);
 
@@ -43,7 +44,7 @@ pub fn termination() -> io::Result<&'static Termination> {
     if let Some((_, termination)) = current.filter(|(made, _)| *made == forks) {
         return Ok(termination);
     }
-    // The value is never freed, because the handler may run at any time. A process makes one.
+    // The value is never freed, because the handler may run at any time. Each process creates one.
     let termination = &*Box::leak(Box::new(Termination(EventFd::new()?)));
     install_handlers(termination)?;
     *current = Some((forks, termination));
@@ -107,13 +108,13 @@ extern "C" fn on_signal(signal: libc::c_int) {
 }
 
 impl Termination {
-    /// Returns true if the process was asked to end.
+    /// Returns true if a termination request has come.
     pub fn is_requested(&self) -> bool {
         REQUESTED.load(Ordering::Relaxed)
     }
 
-    /// Waits for the request until `deadline` (`None`: for ever). Returns true if the request has
-    /// come.
+    /// Waits for a termination request until `deadline` (`None`: for ever). Returns true if a
+    /// request has come.
     ///
     /// # Errors
     /// If the kernel is out of memory.
@@ -122,7 +123,7 @@ impl Termination {
     }
 }
 
-/// The descriptor is readable once the process was asked to end. A program must not read from it.
+/// The descriptor is readable when a termination request has come. A program must not read from it.
 impl AsFd for Termination {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

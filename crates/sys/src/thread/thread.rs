@@ -1,9 +1,10 @@
 //! Creation and scheduling of threads. Name, stack, cores and scheduling class of a thread are set
 //! before the thread runs.
 //!
-//! If the kernel refuses the class or the affinity, the thread never runs its body.
-//! [`ThreadBuilder::spawn`] reports the refusal, and the caller decides if it continues without
-//! them. No function here falls back silently.
+//! If the kernel refuses the class or the affinity, the thread does not run its body, and
+//! [`ThreadBuilder::spawn`] returns the refusal. The caller decides whether to start the thread
+//! without them. [`ThreadBuilder::preferred_affinity`] is the only property whose refusal is not an
+//! error.
 
 pub use super::builder::{JoinHandle, ThreadBuilder, start_at_highest_priority};
 pub use super::scheduling::{

@@ -63,7 +63,7 @@ impl BulkLayout {
         self.sizes[0] % self.align
     }
 
-    /// Returns the distance in bytes between elements after the first.
+    /// Returns the distance in bytes from an element to the next, for all elements after the first.
     const fn stride(&self) -> usize {
         self.sizes[self.phase()]
     }
@@ -83,7 +83,8 @@ pub trait BulkCdr: Cdr + Copy {
     fn take(from: &mut BulkReader<'_>) -> Self;
 }
 
-/// The buffer into which one element is written. Its bytes are initially 0, which is the padding.
+/// The buffer into which one element is written. Its bytes are initially 0, so the writer skips
+/// padding.
 #[derive(Debug)]
 pub struct BulkWriter<'o> {
     octets: &'o mut [u8],
@@ -402,8 +403,8 @@ mod tests {
 
     #[test]
     fn elements_in_fragments_of_giop_1_1_are_read_one_by_one() {
-        // Two elements. The second is in a fragment of its own, where alignment restarts after the
-        // fragment's header.
+        // The message has two elements. The second element is in a fragment of its own, where
+        // alignment restarts after the fragment's header.
         let mut message = vec![0; 12];
         message.extend([1, 0, 0, 0, 0, 0, 0, 2, 0, 3]);
         let cut = message.len();

@@ -24,7 +24,8 @@ static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
 #[derive(Clone)]
 pub struct Decoder<'m> {
     bytes: &'m [u8],
-    /// The unread part of `bytes`. A slice makes the bounds check of a primitive one comparison.
+    /// The unread part of `bytes`. As a slice, it needs one comparison to check the bounds of a
+    /// primitive.
     rest: &'m [u8],
     limits: &'m Limits,
     scratch: Option<&'m Scratch>,
@@ -33,9 +34,10 @@ pub struct Decoder<'m> {
     values: Option<&'m ValueReadState>,
     meter: Option<&'m MemoryMeter<'m>>,
     chunks: Chunks<'m>,
-    /// The fragments after `bytes`, if a GIOP 1.1 message was assembled from fragments.
+    /// The fragments of the message, if it was assembled from GIOP 1.1 fragments.
     fragments: FragmentMap<'m>,
-    /// Memory in bytes that was allocated for the message so far; used only without a meter.
+    /// Memory in bytes that was charged for the message so far. A decoder with a meter counts in
+    /// the meter instead.
     charged: usize,
     depth: u32,
     endian: Endian,
@@ -45,8 +47,8 @@ pub struct Decoder<'m> {
     code_sets: CodeSets,
 }
 
-/// Stores the path to an error in the [`ValueReadState`]. A decoder without such a state stores
-/// none.
+/// Stores the path to an error in the [`ValueReadState`]. A decoder without such a state stores no
+/// path.
 impl PathRecorder for Decoder<'_> {
     #[cold]
     #[inline(never)]
@@ -148,11 +150,11 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Sets a value that [`env`](Decoder::env) returns to decoding code. The ORB passes itself, so
+    /// Sets a value that [`environment`](Decoder::environment) returns to decoding code. The ORB passes itself, so
     /// that decoded references know their ORB.
     #[must_use]
     #[inline]
-    pub fn with_env(mut self, env: &'m (dyn Any + Sync)) -> Decoder<'m> {
+    pub fn with_environment(mut self, env: &'m (dyn Any + Sync)) -> Decoder<'m> {
         self.env = Some(env);
         self
     }
@@ -205,16 +207,16 @@ impl<'m> Decoder<'m> {
         &mut self.chunks
     }
 
-    /// Restricts the decoder to a range of `octets`. Their first byte is the first byte of the
-    /// message.
+    /// Restricts the decoder to the range `from..to` of `octets`, whose first byte is the first
+    /// byte of the message.
     pub(super) fn set_window(&mut self, octets: &'m [u8], from: usize, to: usize) {
         self.bytes = octets.get(..to).unwrap_or_default();
         self.rest = octets.get(from..to).unwrap_or_default();
     }
 
-    /// Returns the value that [`with_env`](Decoder::with_env) set.
+    /// Returns the value that [`with_environment`](Decoder::with_environment) set.
     #[must_use]
-    pub fn env(&self) -> Option<&'m (dyn Any + Sync)> {
+    pub fn environment(&self) -> Option<&'m (dyn Any + Sync)> {
         self.env
     }
 
@@ -269,13 +271,14 @@ impl<'m> Decoder<'m> {
         self.total_remaining()
     }
 
-    /// Returns the unread bytes of this fragment or chunk.
+    /// Returns the unread bytes, in a message of fragments or chunks only up to the end of the
+    /// current fragment or chunk.
     #[must_use]
     pub fn rest(&self) -> &'m [u8] {
         self.rest
     }
 
-    /// Returns the bytes that this decoder reads, from the alignment origin.
+    /// Returns the read and unread bytes from the alignment origin on.
     #[must_use]
     pub fn bytes(&self) -> &'m [u8] {
         self.bytes
@@ -441,7 +444,7 @@ impl<'m> Decoder<'m> {
         Ok(quad)
     }
 
-    /// Reads an enum of `members` members and returns the position of its member.
+    /// Reads a value of an enum with `members` members. Returns the position of the member, from 0.
     ///
     /// # Errors
     /// [`CdrError::EnumOutOfRange`], [`CdrError::Truncated`].
@@ -520,8 +523,9 @@ impl<'m> Decoder<'m> {
         self.read_raw(len)
     }
 
-    /// Reads a `sequence<octet>` as an owned value. A large sequence shares the memory of the
-    /// message's owner, if the decoder has an owner. Other sequences are copied.
+    /// Reads a `sequence<octet>` as an owned value. If
+    /// [`with_shared_message`](Decoder::with_shared_message) set an owner, a large sequence shares
+    /// the owner's memory. Other sequences are copied.
     ///
     /// # Errors
     /// The errors of [`read_len`](Decoder::read_len).
@@ -680,12 +684,13 @@ impl<'m> Decoder<'m> {
         Ok(Decoder { bytes, fragments: more, rest: inner.rest, chunks, endian, swap_bytes: foreign, ..self.clone() })
     }
 
-    /// Reads, one nesting level deeper, a value that may contain values of its own type.
+    /// Reads a value that may contain values of its own type. The value counts as one nesting
+    /// level.
     ///
     /// # Errors
     /// [`CdrError::NestingTooDeep`] at the limit, else the errors of `value`.
     #[inline]
-    pub fn nested<T>(&mut self, value: impl FnOnce(&mut Self) -> Result<T, CdrError>) -> Result<T, CdrError> {
+    pub fn read_nested<T>(&mut self, value: impl FnOnce(&mut Self) -> Result<T, CdrError>) -> Result<T, CdrError> {
         self.enter_nesting()?;
         let result = value(self);
         self.leave_nesting();
@@ -705,7 +710,7 @@ impl<'m> Decoder<'m> {
         Ok(())
     }
 
-    /// Returns the number of levels that [`enter_nesting`](Decoder::enter_nesting) still permits.
+    /// Returns the number of further levels that [`enter_nesting`](Decoder::enter_nesting) permits.
     pub(crate) fn levels_left(&self) -> u32 {
         self.limits.max_nesting.saturating_sub(self.depth)
     }
@@ -811,11 +816,11 @@ mod tests {
     #[test]
     fn nesting_is_bounded_and_left_levels_can_be_entered_again() {
         fn deep(d: &mut Decoder<'_>) -> Result<(), CdrError> {
-            d.nested(deep)
+            d.read_nested(deep)
         }
         let mut d = Decoder::new(&[], Endian::Big);
         assert_eq!(deep(&mut d), Err(CdrError::NestingTooDeep));
-        assert_eq!(d.nested(|_| Ok(1)), Ok(1));
+        assert_eq!(d.read_nested(|_| Ok(1)), Ok(1));
     }
 
     #[test]

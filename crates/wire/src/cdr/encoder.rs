@@ -31,8 +31,8 @@ pub struct Encoder<'a> {
     code_sets: CodeSets,
     from_server: bool,
     segment_count: u8,
-    /// The buffer's length before and after the padding in front of a GIOP body. If the body is
-    /// empty, the padding is removed again.
+    /// The buffer's length before and after the padding in front of a GIOP body.
+    /// [`finish_message`](Encoder::finish_message) removes the padding if the body is empty.
     body_padding: (usize, usize),
     /// The first segment. It is stored inline, because most messages with a large octet sequence
     /// have one segment and then need no allocation for it.
@@ -225,7 +225,7 @@ impl<'a> Encoder<'a> {
     /// Makes the current position the alignment origin of a message that begins here. Bytes written
     /// earlier stay in front of the message.
     #[inline]
-    pub fn set_origin(&mut self) {
+    pub fn set_alignment_origin(&mut self) {
         self.bias = self.buffer.len().wrapping_neg();
     }
 
@@ -322,7 +322,7 @@ impl<'a> Encoder<'a> {
         self.buffer.extend_from_slice(&quad);
     }
 
-    /// Writes octets without a count: an array of octets, or data that is CDR already.
+    /// Writes octets without a count: an array of octets, or data that is already encoded.
     #[inline]
     pub fn write_raw(&mut self, octets: &[u8]) {
         self.buffer.extend_from_slice(octets);
@@ -361,7 +361,8 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Writes a `sequence<octet>`: count and octets. A large slice is borrowed, not copied.
+    /// Writes a `sequence<octet>`: count and octets. A slice of at least [`BORROW_THRESHOLD`] bytes
+    /// is borrowed and not copied, unless the encoder already has [`MAX_SEGMENTS`] segments.
     ///
     /// # Errors
     /// [`CdrError::LengthOverflow`].
@@ -376,7 +377,8 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Writes a `sequence<octet>`. The encoder shares large octets instead of copying them.
+    /// Writes a `sequence<octet>`. The encoder shares at least [`BORROW_THRESHOLD`] bytes instead
+    /// of copying them, unless it already has [`MAX_SEGMENTS`] segments.
     ///
     /// # Errors
     /// [`CdrError::LengthOverflow`].
@@ -428,7 +430,7 @@ impl<'a> Encoder<'a> {
         std::iter::once(&self.first_segment).chain(others).take(usize::from(self.segment_count))
     }
 
-    /// Writes aligned numbers in bulk, without a count.
+    /// Aligns and writes numbers in bulk, without a count.
     pub fn write_slice<T: Primitive>(&mut self, numbers: &[T]) {
         if numbers.is_empty() {
             return;
@@ -448,8 +450,8 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Writes numbers as [`write_slice`](Encoder::write_slice) does. A large slice in the message's
-    /// byte order is borrowed, not copied.
+    /// Writes numbers as [`write_slice`](Encoder::write_slice) does. Borrows a slice of at least
+    /// [`BORROW_THRESHOLD`] bytes, if it has the message's byte order, instead of copying it.
     #[inline]
     pub fn write_slice_borrowed<T: Primitive>(&mut self, numbers: &'a [T]) {
         if size_of_val(numbers) < BORROW_THRESHOLD || self.swap_bytes && T::SIZE > 1 {
@@ -459,8 +461,8 @@ impl<'a> Encoder<'a> {
         self.push_segment(SegmentBytes::Borrowed(bytemuck::cast_slice(numbers)));
     }
 
-    /// Writes numbers as [`write_slice`](Encoder::write_slice) does. The encoder keeps a large
-    /// vector in the message's byte order instead of copying it.
+    /// Writes numbers as [`write_slice`](Encoder::write_slice) does. Keeps a vector of at least
+    /// [`BORROW_THRESHOLD`] bytes, if it has the message's byte order, instead of copying it.
     #[inline]
     pub fn write_slice_owned<T: Primitive>(&mut self, numbers: Vec<T>) {
         let len = size_of_val(numbers.as_slice());
@@ -490,10 +492,10 @@ impl<'a> Encoder<'a> {
         let (start, beside_before, origin) =
             (self.buffer.len(), self.segment_bytes, self.bias.wrapping_sub(self.segment_bytes));
         let (version, code_sets) = (self.version, self.code_sets);
-        // An indirection cannot lead out of an encapsulation, so the encapsulation needs a record
-        // of written values of its own.
+        // An indirection cannot lead out of an encapsulation, so the encapsulation needs its own
+        // record of written values.
         let values = self.cold.as_mut().and_then(|rare| rare.values.take());
-        self.set_origin();
+        self.set_alignment_origin();
         self.write_u8(self.endian.to_flag());
         let result = contents(self);
         let len = self.buffer.len() - start + self.segment_bytes - beside_before;
@@ -568,14 +570,16 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Returns true if the contents begin with a GIOP header, so that they will leave the process.
+    /// Returns true if the contents begin with a GIOP header. Such contents leave the process;
+    /// other contents are values that this process reads again.
     #[must_use]
-    pub fn is_message(&self) -> bool {
+    pub fn begins_with_giop_header(&self) -> bool {
         self.buffer.starts_with(b"GIOP")
     }
 
-    /// Ends the header of a message. A body, if there is one, begins at a multiple of `alignment`,
-    /// which is 8 in GIOP 1.2.
+    /// Ends the header of a message with padding to a multiple of `alignment`, where the body
+    /// begins (8 in GIOP 1.2). [`finish_message`](Encoder::finish_message) removes the padding of
+    /// an empty body.
     #[inline]
     pub(crate) fn begin_body(&mut self, alignment: usize) {
         let end = self.buffer.len();
@@ -616,7 +620,11 @@ impl<'a> Encoder<'a> {
 
     /// Converts each of the [`slices`](Encoder::slices) with `make` into an entry of the caller's
     /// list. Returns the entries that were filled.
-    pub fn gather<'e, 'l, T>(&'e self, list: &'l mut [T; MAX_SLICES], make: impl Fn(&'e [u8]) -> T) -> &'l mut [T] {
+    pub fn gather_slices<'e, 'l, T>(
+        &'e self,
+        list: &'l mut [T; MAX_SLICES],
+        make: impl Fn(&'e [u8]) -> T,
+    ) -> &'l mut [T] {
         let mut count = 0;
         let mut add = |slice: &'e [u8]| {
             if let Some(place) = list.get_mut(count).filter(|_| !slice.is_empty()) {
@@ -646,8 +654,8 @@ impl<'a> Encoder<'a> {
         parts.filter(|slice| !slice.is_empty())
     }
 
-    /// Returns all bytes if no segment holds any of them. This is the usual case, without large
-    /// sequences.
+    /// Returns all bytes as one slice, or `None` if a segment holds some of them. Only a message
+    /// with a large sequence has segments.
     #[must_use]
     #[inline]
     pub fn contiguous(&self) -> Option<&[u8]> {

@@ -69,17 +69,17 @@ pub enum CdrError {
     IllegitimateMember,
     /// A TypeCode still contains the placeholder of a recursive type.
     IncompleteTypeCode,
-    /// A value does not have the type that it is said to have.
+    /// A value does not have the type that a TypeCode or the caller requires.
     TypeMismatch,
     /// The bytes are not a value (IDL `valuetype`): a tag or a chunk is malformed.
     BadValue,
-    /// A value does not have the expected type.
+    /// A value (IDL `valuetype`) has another type than the receiver expects.
     WrongValueType,
     /// A value's type has no registered factory, and the value cannot be truncated to a type that
     /// has one.
     NoValueFactory,
-    /// A custom value is needed in another form or as a tree. Only the custom code of its type can
-    /// convert it.
+    /// A custom value must be converted to another form or to a value tree, which only the custom
+    /// code of its type can do.
     CustomValue,
     /// The reference to be sent has no address, because its ORB listens at no address.
     UnreachableReference,
@@ -187,8 +187,8 @@ impl CdrError {
             CdrError::EnumOutOfRange => "an enum value is at or above the number of members",
             CdrError::NotInCodeSet => "a character is not in the transmission code set",
             CdrError::NulInString => "a string to be sent contains NUL",
-            CdrError::WideInGiop10Request => "a client's GIOP 1.0 message has no wide characters",
-            CdrError::WideInGiop10Reply => "a server's GIOP 1.0 message has no wide characters",
+            CdrError::WideInGiop10Request => "GIOP 1.0, the version of a client's message, has no wide characters",
+            CdrError::WideInGiop10Reply => "GIOP 1.0, the version of a server's message, has no wide characters",
             CdrError::NoWideCodeSet => "no transmission code set for wide characters is known",
             CdrError::NoWideCodeSetInReference => "the reference names no code set for wide characters",
             CdrError::BadWideLength => "the length of wide text is not possible in its code set",

@@ -28,7 +28,7 @@ pub trait MemoryAccount: Sync {
 pub struct MemoryRefusal {
     /// The requested amount in bytes.
     pub requested: usize,
-    /// The amount in bytes that was reserved at that moment.
+    /// The amount in bytes that was reserved when the account refused.
     pub in_use: usize,
     /// The account's limit in bytes.
     pub limit: usize,
@@ -52,8 +52,8 @@ pub struct MemoryMeter<'a> {
     account: &'a dyn MemoryAccount,
     /// Memory in bytes that was allocated for the message.
     charged: Cell<usize>,
-    /// Memory in bytes that the message may take before the account is asked again: [`FREE_BYTES`]
-    /// plus the reservations for decoding.
+    /// Memory in bytes that the message may take before the meter asks the account again:
+    /// [`FREE_BYTES`] plus the reservations for decoding.
     allowance: Cell<usize>,
     /// All reservations in bytes: for decoding, and for memory that already existed.
     reserved: Cell<usize>,
@@ -106,7 +106,8 @@ impl<'a> MemoryMeter<'a> {
     }
 
     /// Reserves memory that already exists: the bytes of a large message while it is decoded and
-    /// used. Such memory does not count towards the message's own limit.
+    /// used. Such memory does not count towards
+    /// [`Limits::max_decoded_bytes`](crate::Limits::max_decoded_bytes).
     ///
     /// # Errors
     /// [`CdrError::MemoryBudgetExceeded`] if the account has less.

@@ -54,8 +54,8 @@ impl Octets {
         }
     }
 
-    /// Returns a part of these octets, shared where possible. Returns `None` if the range exceeds
-    /// the octets.
+    /// Returns a part of these octets. The part shares their memory, unless they are a small
+    /// vector, which is copied. Returns `None` if the range exceeds the octets.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Option<Octets> {
         let part = self.as_slice().get(range.clone())?;

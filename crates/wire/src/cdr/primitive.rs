@@ -3,7 +3,8 @@
 use bytemuck::Pod;
 
 mod sealed {
-    /// Limits `Primitive` to the types below.
+    /// A trait that other crates cannot implement, so that [`Primitive`](super::Primitive) has only
+    /// the implementations of this module.
     pub trait Sealed {}
 }
 

@@ -116,10 +116,9 @@ impl Encoder<'_> {
     /// Writes a wchar.
     ///
     /// # Errors
-    /// [`CdrError::NotInCodeSet`] for a character beyond the basic plane, which takes two UTF-16
-    /// units. If wide data cannot be sent: [`CdrError::WideInGiop10Request`],
-    /// [`CdrError::WideInGiop10Reply`], [`CdrError::NoWideCodeSet`],
-    /// [`CdrError::NoWideCodeSetInReference`].
+    /// [`CdrError::NotInCodeSet`] for a character that takes two UTF-16 units. If wide data cannot
+    /// be sent: [`CdrError::WideInGiop10Request`], [`CdrError::WideInGiop10Reply`],
+    /// [`CdrError::NoWideCodeSet`], [`CdrError::NoWideCodeSetInReference`].
     pub fn write_wchar(&mut self, value: char) -> Result<(), CdrError> {
         self.check_wide()?;
         let unit = u16::try_from(u32::from(value)).map_err(|_| CdrError::NotInCodeSet)?;
@@ -210,7 +209,8 @@ impl Encoder<'_> {
     /// agree](Encoder::has_wide_form_of).
     ///
     /// # Errors
-    /// The errors of [`Decoder::read_bounded_wstring`], except those about the text's contents.
+    /// The errors of [`Decoder::read_bounded_wstring`], except the errors about the text's
+    /// contents.
     pub(crate) fn copy_wstr(&mut self, d: &mut Decoder<'_>, bound: u32) -> Result<(), CdrError> {
         let mut octets = d.clone();
         d.wide_octets(bound)?;

@@ -2,7 +2,8 @@
 
 use super::{CdrError, Decoder, Encoder, Octets, PathRecorder as _, PathStep};
 
-/// Memory in bytes for elements that is reserved before the first element is read.
+/// Memory in bytes that the decoder reserves for the elements of a sequence before it reads the
+/// first one.
 const RESERVED_AT_ONCE: usize = 64 << 10;
 
 /// A type with one CDR form.
@@ -40,7 +41,7 @@ pub trait Cdr: Sized {
     #[doc(hidden)]
     fn decode_many(len: usize, d: &mut Decoder<'_>) -> Result<Vec<Self>, CdrError> {
         d.charge_elements::<Self>(len)?;
-        d.nested(|d| {
+        d.read_nested(|d| {
             // All elements are charged already, but a peer may announce elements that never arrive.
             // Memory is therefore reserved only as elements arrive: in a process that locks its
             // memory, a reservation occupies memory at once.

@@ -2,8 +2,8 @@
 //!
 //! | | GIOP 1.0 | GIOP 1.1 | GIOP 1.2 |
 //! |---|---|---|---|
-//! | char | ISO 8859-1 | one octet of the set for char | the same |
-//! | string | ISO 8859-1 | unsigned long n, octets, NUL; n counts octets and the NUL | the same |
+//! | char | ISO 8859-1 | one octet of the set for char | as in GIOP 1.1 |
+//! | string | ISO 8859-1 | unsigned long n, octets, NUL; n counts octets and the NUL | as in GIOP 1.1 |
 //! | wchar | none | UTF-16: aligned unsigned short in the order of the message | octet n, n octets |
 //! | wstring | none | unsigned long count of code units and the NUL, units, NUL | unsigned long n, n octets, no NUL |
 //!
@@ -104,8 +104,8 @@ pub enum WideOrder {
     /// The specification's order: big-endian in GIOP 1.2, the order of the message in GIOP 1.1.
     #[default]
     Standard,
-    /// The byte order of the message, in GIOP 1.2 too. TAO without its code set library sends and
-    /// expects this order.
+    /// The byte order of the message, in GIOP 1.1 and in GIOP 1.2. TAO without its code set library
+    /// sends and expects this order.
     Sender,
 }
 
@@ -116,7 +116,7 @@ pub struct CodeSets {
     pub char: CharSet,
     /// The code set for wchar and wstring.
     pub wchar: WideSet,
-    /// The peer's byte order of wide characters.
+    /// The peer's byte order of UTF-16 without a byte-order mark.
     pub wide_order: WideOrder,
 }
 

@@ -14,40 +14,42 @@ pub enum ProtocolFault {
     TooLarge {
         /// Size in bytes, announced or received so far.
         size: u64,
-        /// [`Limits::max_message_size`](crate::Limits::max_message_size).
+        /// The value of [`Limits::max_message_size`](crate::Limits::max_message_size).
         limit: u32,
     },
     /// All partial messages of the connection together are larger than the limit.
     PartialMessagesTooLarge {
-        /// Their total size in bytes, with the message that exceeds the limit.
+        /// The total size in bytes of the partial messages, the message that exceeds the limit
+        /// included.
         size: u64,
-        /// [`Limits::max_partial_bytes`](crate::Limits::max_partial_bytes).
+        /// The value of [`Limits::max_partial_bytes`](crate::Limits::max_partial_bytes).
         limit: u32,
     },
     /// The peer has begun more fragmented messages than the limit without finishing them.
     TooManyPartialMessages {
-        /// [`Limits::max_partial_messages`](crate::Limits::max_partial_messages).
+        /// The value of [`Limits::max_partial_messages`](crate::Limits::max_partial_messages).
         limit: u32,
     },
     /// A message has more fragments than the limit.
     TooManyFragments {
-        /// [`Limits::max_fragments`](crate::Limits::max_fragments).
+        /// The value of [`Limits::max_fragments`](crate::Limits::max_fragments).
         limit: u32,
     },
-    /// A Fragment belongs to no message that has begun.
+    /// A Fragment continues no partial message of the connection.
     UnexpectedFragment {
         /// The request id in the Fragment; `None` in GIOP 1.1.
         request_id: Option<u32>,
     },
-    /// The version or byte order of a Fragment differs from that of its message.
+    /// A Fragment has another version or byte order than the message that it continues.
     FragmentMismatch,
     /// A message that GIOP does not permit to be fragmented announces fragments.
     NotFragmentable {
         /// The type of the message.
         kind: MessageKind,
     },
-    /// A second message begins before the last fragment of the first. In GIOP 1.2 both have the
-    /// same request id; in GIOP 1.1 messages have none.
+    /// A fragmented message begins while another one is incomplete. In GIOP 1.2 this is a fault
+    /// only if both have the same request id; in GIOP 1.1 it always is, because fragments name no
+    /// request.
     Interleaved,
     /// The message is too short for a request id.
     NoRequestId,

@@ -5,9 +5,10 @@
 //! Fragment 1.2  header | unsigned long id | data
 //! ```
 //!
-//! GIOP 1.2 data is aligned as in the message before it was cut. GIOP 1.1 data is aligned from the
-//! header of its own fragment. An assembled GIOP 1.1 message therefore comes with the offsets where
-//! it was cut, for [`Decoder::with_fragment_starts`](crate::Decoder::with_fragment_starts).
+//! GIOP 1.2 data is aligned as in the message before the sender cut it. GIOP 1.1 data is aligned
+//! from the header of its own fragment. An assembled GIOP 1.1 message therefore comes with the
+//! offsets at which its fragments begin, for
+//! [`Decoder::with_fragment_starts`](crate::Decoder::with_fragment_starts).
 
 use super::ProtocolFault;
 use crate::cdr::{Decoder, Endian};
@@ -26,12 +27,12 @@ pub enum FramingStep {
         /// Length of the message in bytes, header included.
         len: usize,
     },
-    /// The first bytes, of this number, are a fragment of an incomplete message. The framer has
-    /// copied the fragment.
+    /// The first bytes, as many as this number, are a fragment, but not the last one, of a message.
+    /// The framer has copied the fragment.
     FragmentBuffered(usize),
     /// The first `len` bytes were the last fragment of a message.
     Assembled {
-        /// The message as it was before it was cut.
+        /// The whole message, in the form that it has without fragmentation.
         message: Vec<u8>,
         /// The header of the assembled message.
         header: Header,
@@ -52,7 +53,7 @@ pub struct Framer {
     /// Partial messages, the oldest first.
     partial_messages: Vec<PartialMessage>,
     partial_bytes: usize,
-    /// Number of messages so far that came in fragments.
+    /// Number of fragmented messages whose first fragment has arrived on this connection.
     messages_started: u64,
 }
 
@@ -81,8 +82,8 @@ impl Framer {
         self.partial_messages.len()
     }
 
-    /// Returns the number and the length in bytes of the oldest partial message. Numbers count the
-    /// fragmented messages since the connection was opened.
+    /// Returns the oldest partial message: its number among the fragmented messages of this
+    /// connection, from 1, and its length so far in bytes.
     #[must_use]
     pub fn oldest_partial(&self) -> Option<(u64, usize)> {
         self.partial_messages.first().map(|partial| (partial.number, partial.message.len()))
@@ -98,9 +99,9 @@ impl Framer {
             .any(|partial| is_reply(partial.header.kind) && partial.request_id.is_none_or(|id| id == request_id))
     }
 
-    /// Returns the start of the message in which a fault was found at the front of `unread`. If
-    /// `unread` begins with a Fragment, the result is the buffered part of the Fragment's message;
-    /// otherwise the result is `unread`.
+    /// Returns the beginning of the message to which a fault at the front of `unread` belongs. If
+    /// `unread` begins with a Fragment, the result is the buffered part of the message that it
+    /// continues; otherwise the result is `unread`.
     #[must_use]
     pub fn faulty_message<'o>(&'o self, unread: &'o [u8]) -> &'o [u8] {
         let Some(Ok(header)) = unread.first_chunk().map(Header::parse) else { return unread };
@@ -427,8 +428,8 @@ mod tests {
         assert_eq!(refused(&empty), ProtocolFault::TooManyFragments { limit: 3 });
     }
 
-    /// The server's memory budget counts partial messages only, without the headers of later
-    /// fragments.
+    /// The server's memory budget counts the bytes of partial messages, without the headers of
+    /// fragments after the first.
     #[test]
     fn partial_bytes_count_unfinished_messages_only() {
         use MessageKind::{CancelRequest, Fragment, Reply, Request};
@@ -469,25 +470,25 @@ mod tests {
         let more = |id, len| message(2, Fragment, true, &[&[0, 0, 0, id], vec![0; len].as_slice()].concat());
         let last = |parts: &[Vec<u8>]| steps(&mut Framer::new(), parts, &limits).map(drop);
         let taken = Ok(());
-        // The size of one message, whole or assembled.
+        // The limit on the size of one message, whole or assembled.
         let whole = |size| message(2, Request, false, &vec![0; size]);
         assert_eq!(last(&[whole(32)]), taken);
         assert_eq!(last(&[whole(33)]), Err(ProtocolFault::TooLarge { size: 33, limit: 32 }));
         assert_eq!(last(&[first(1, 20), more(1, 8)]), taken);
         assert_eq!(last(&[first(1, 20), more(1, 9)]), Err(ProtocolFault::TooLarge { size: 33, limit: 32 }));
-        // The number of partial messages.
+        // The limit on the number of partial messages.
         assert_eq!(last(&[first(1, 0), first(2, 0)]), taken);
         assert_eq!(
             last(&[first(1, 0), first(2, 0), first(3, 0)]),
             Err(ProtocolFault::TooManyPartialMessages { limit: 2 })
         );
-        // The bytes of partial messages: the limit permits one message header in addition.
+        // The limit on the bytes of partial messages permits one message header in addition.
         assert_eq!(last(&[first(1, 28), first(2, 28), more(2, 0)]), taken);
         let wide = Limits { max_partial_messages: 3, ..limits.clone() };
         let third = |len| steps(&mut Framer::new(), &[first(1, 20), first(2, 20), first(3, len)], &wide);
         assert_eq!(third(4), Ok(FramingStep::FragmentBuffered(20)));
         assert_eq!(third(5), Err(ProtocolFault::PartialMessagesTooLarge { size: 93, limit: 80 }));
-        // The number of fragments of one message, the first included.
+        // The limit on the number of fragments of one message, the first included.
         assert_eq!(last(&[first(1, 0), more(1, 0), more(1, 0)]), taken);
         let fourth = last(&[first(1, 0), more(1, 0), more(1, 0), more(1, 0)]);
         assert_eq!(fourth, Err(ProtocolFault::TooManyFragments { limit: 3 }));
@@ -542,7 +543,7 @@ mod tests {
         assert_eq!(framer.faulty_message(&fragment(2, &[0, 0, 0, 2])), second);
         assert_eq!(framer.faulty_message(&fragment(2, &[0, 0, 0, 1])), first);
         assert_eq!(framer.faulty_message(&fragment(1, &[0, 0, 0, 1])), old);
-        // Unrelated messages, fragments without a first fragment, and bytes that are not a message.
+        // For input that continues no partial message, the result is the input.
         for octets in [first.clone(), fragment(2, &[0, 0, 0, 3]), b"GIOP\x01\x02".to_vec(), b"GET / HTTP/1.1".to_vec()]
         {
             assert_eq!(framer.faulty_message(&octets), octets);

@@ -1,4 +1,4 @@
-//! The cutting of a large message into fragments for sending.
+//! Cuts a large message into fragments for sending.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub struct FragmentPlan {
     request_id: u32,
     /// Maximum size of a fragment in bytes, its header included. 0 if the message is not cut.
     max_size: usize,
-    /// Bytes of the message that are already in a fragment.
+    /// Number of bytes of the message in the fragments that the iterator has returned.
     planned: usize,
 }
 
@@ -30,12 +30,12 @@ pub struct FragmentPlan {
 pub struct PlannedFragment {
     head: [u8; 16],
     head_len: u8,
-    /// The byte range of the message that follows this piece's header.
+    /// The bytes of the whole message that follow this fragment's header, as a range of offsets.
     pub byte_range: Range<usize>,
 }
 
 impl PlannedFragment {
-    /// Returns the header of this piece.
+    /// Returns the header of this fragment.
     #[must_use]
     pub fn header(&self) -> &[u8] {
         self.head.get(..usize::from(self.head_len)).unwrap_or_default()
@@ -47,8 +47,9 @@ impl FragmentPlan {
     /// data.
     pub const MIN_THRESHOLD: usize = 64;
 
-    /// Plans the message with this header and request id so that no piece exceeds `threshold`
-    /// bytes.
+    /// Plans the fragments of the message with this header and request id. No fragment exceeds
+    /// `threshold` bytes, which the plan raises to [`MIN_THRESHOLD`](Self::MIN_THRESHOLD) and
+    /// rounds down to a multiple of 8.
     #[must_use]
     pub fn new(header: &Header, request_id: u32, threshold: usize) -> Self {
         use MessageKind::{LocateReply, LocateRequest, Reply, Request};
@@ -58,7 +59,7 @@ impl FragmentPlan {
         FragmentPlan { header: *header, request_id, max_size: if cut { threshold } else { 0 }, planned: 0 }
     }
 
-    /// Returns true if there is more than one piece.
+    /// Returns true if the plan cuts the message into at least two fragments.
     #[must_use]
     pub fn is_fragmented(&self) -> bool {
         self.max_size != 0
@@ -83,7 +84,7 @@ impl Iterator for FragmentPlan {
         let size = end - start + usize::from(head_len) - Header::LEN;
         let mut header = self.header;
         header.more_fragments = end < total;
-        // A piece is no larger than the message, whose size fits.
+        // A fragment is no larger than the message, whose size fits.
         header.size = u32::try_from(size).unwrap_or(u32::MAX);
         if !first {
             header.kind = MessageKind::Fragment;

@@ -1,7 +1,7 @@
 //! The requests of this side that await their replies.
 
-/// This side's role in opening the connection. In a bidirectional connection, the request ids of
-/// the initiator are even and those of the acceptor odd (CORBA 3.0.3 section 15.8).
+/// This side's role in opening the connection. In a bidirectional connection, the initiator's
+/// request ids are even and the acceptor's request ids are odd (CORBA 3.0.3 section 15.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionSide {
     /// This side opened the connection: its request ids are even.
@@ -13,8 +13,8 @@ pub enum ConnectionSide {
 /// A table of the requests of this side that wait for their reply.
 ///
 /// A request id encodes the slot in the table and the number of times that the slot was used. A
-/// reply therefore finds its request without a search. The slot of an abandoned request stays taken
-/// until its reply arrives: the id is not reused earlier (CORBA 3.0.3 section 15.4.2).
+/// reply therefore finds its request without a search. The slot of an abandoned request stays in
+/// use until its reply arrives: the id is not reused earlier (CORBA 3.0.3 section 15.4.2).
 ///
 /// ```text
 /// id = number of uses of the slot | index of the slot | 1 bit: the connection side
@@ -41,7 +41,7 @@ struct RequestSlot<T> {
 enum SlotState<T> {
     Free(Option<u32>),
     Waiting(T),
-    /// The caller has given up; the reply may still arrive.
+    /// The caller no longer waits; the reply may still arrive.
     Abandoned,
 }
 
@@ -79,8 +79,8 @@ impl<T> RequestTable<T> {
         self.waiting
     }
 
-    /// Returns the number of abandoned requests whose replies may still arrive. These requests
-    /// still occupy slots.
+    /// Returns the number of abandoned requests whose replies may still arrive. Each of them
+    /// occupies a slot until then.
     #[must_use]
     pub fn abandoned_count(&self) -> usize {
         self.abandoned
@@ -151,8 +151,8 @@ impl<T> RequestTable<T> {
         }
     }
 
-    /// Removes and returns a request whose caller gives up. The request's id stays taken until the
-    /// reply arrives. Returns `None` if no request with this id waits.
+    /// Removes and returns a request whose caller no longer waits. The request's id stays in use
+    /// until the reply arrives. Returns `None` if no request with this id waits.
     pub fn abandon(&mut self, id: u32) -> Option<T> {
         self.get(id)?;
         let place = self.slot_index(id)?;
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!((table.waiting_count(), table.abandoned_count()), (0, 1));
         for n in 0..8 {
             if n == 4 {
-                // Nearly the maximum, as after four thousand million calls.
+                // Moves the use counter close to its maximum, which it reaches after 2^32 calls.
                 table.slots[1].uses = u32::MAX - 1;
             }
             let id = table.insert(1).unwrap();

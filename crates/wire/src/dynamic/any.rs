@@ -150,8 +150,8 @@ impl AnyValue {
         ValueReadState::with_known_types(self.types.clone())
     }
 
-    /// Sets the types of contained values, by their repository ids, that inherit from types in the
-    /// TypeCode.
+    /// Sets the types of contained values (IDL `valuetype`) that the TypeCode does not name,
+    /// because they inherit from a type that it names. Each type comes with its repository id.
     #[must_use]
     pub fn with_value_types(mut self, types: Vec<(Box<str>, TypeCode)>) -> AnyValue {
         if !types.is_empty() {
@@ -271,8 +271,8 @@ impl AnyValue {
         self.encode_value_with(&mut self.decoder().with_value_read_state(&values), e)
     }
 
-    /// Writes the value, read from `d`: a [`decoder`](AnyValue::decoder) of this `any`. The caller
-    /// can add settings to the decoder, for example a converter of custom values
+    /// Writes the value, which this method reads from `d`, a [`decoder`](AnyValue::decoder) of this
+    /// `any`. The caller can add settings to the decoder, for example a converter of custom values
     /// ([`ValueReadState::with_functions`]).
     ///
     /// # Errors
@@ -382,7 +382,7 @@ impl Cdr for AnyValue {
     }
 
     fn decode(d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
-        d.nested(|d| {
+        d.read_nested(|d| {
             let type_code = TypeCode::decode(d)?;
             AnyValue::decode_value(type_code, d)
         })

@@ -20,7 +20,7 @@ impl TreeReader {
             ValueHead::Null => return Ok(Value::Null),
             ValueHead::Indirection(number, position) => {
                 return match self.numbers.get(&number) {
-                    Some((known, own)) if own.view().can_stand_for(view) => Ok(Value::InstanceRef(*known)),
+                    Some((known, own)) if own.view().is_substitutable_for(view) => Ok(Value::InstanceRef(*known)),
                     Some(_) => Err(CdrError::WrongValueType),
                     // The indirection leads outside of this tree.
                     None => d.reread_value(number, position, |d| self.instance(view, d)),
@@ -30,7 +30,7 @@ impl TreeReader {
         };
         let KnownType { type_code, .. } = find_known_type(view, &start, d, None)?;
         let type_code = type_code.unwrap_or_else(|| view.to_type_code());
-        if !type_code.view().can_stand_for(view) {
+        if !type_code.view().is_substitutable_for(view) {
             return Err(CdrError::WrongValueType);
         }
         // A growing table of numbers has a capacity of up to twice its length.
@@ -61,7 +61,8 @@ impl<'v> TreeWriter<'v> {
                 Ok(())
             }
             Value::InstanceRef(number) => {
-                let started_instances = self.started_instances.get(number).is_some_and(|own| own.can_stand_for(view));
+                let started_instances =
+                    self.started_instances.get(number).is_some_and(|own| own.is_substitutable_for(view));
                 if started_instances && e.try_write_indirection((address, *number))? {
                     Ok(())
                 } else {
@@ -71,7 +72,7 @@ impl<'v> TreeWriter<'v> {
             Value::Instance(instance) => {
                 let ValueInstance { number, type_code, state } = &**instance;
                 let own = type_code.view().unaliased();
-                if !own.can_stand_for(view) || self.started_instances.insert(*number, own).is_some() {
+                if !own.is_substitutable_for(view) || self.started_instances.insert(*number, own).is_some() {
                     return Err(CdrError::TypeMismatch);
                 }
                 let known = own.to_type_code();

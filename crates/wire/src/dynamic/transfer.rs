@@ -63,12 +63,12 @@ fn transcode(
 
 /// The purpose for which a value is written again.
 enum Purpose<'t> {
-    /// The value is sent on, in the received form where that form keeps the meaning. Even the
-    /// byte-order mark of UTF-16 is kept, because omniORB's `DynAny::equal` compares octets.
+    /// The encoder sends the value, in the received form where that form keeps the meaning. Even
+    /// the byte-order mark of UTF-16 is kept, because omniORB's `DynAny::equal` compares octets.
     Send,
-    /// The value is compared, so equal values get the same form. Text has no unneeded byte-order
-    /// mark; values (IDL `valuetype`) are chunked and have one repository id. TypeCodes are added
-    /// to the list instead of being written.
+    /// The caller compares the value with another one, so equal values get the same form. Text has
+    /// no unneeded byte-order mark; values (IDL `valuetype`) are chunked and have one repository
+    /// id. TypeCodes are added to the list instead of being written.
     Compare(&'t mut Vec<ComparedTypeCode>),
 }
 
@@ -162,16 +162,16 @@ impl Transcoder<'_, '_> {
                 self.deeper(d, |walk, d| walk.members(view, d, out))
             }
             Kind::Union => self.deeper(d, |walk, d| walk.union(view, d, out)),
-            Kind::Sequence => d.nested(|d| self.deeper(d, |walk, d| walk.sequence(view, d, out))),
+            Kind::Sequence => d.read_nested(|d| self.deeper(d, |walk, d| walk.sequence(view, d, out))),
             Kind::Array => {
                 let element = view.content().ok_or(CdrError::BadTypeCode)?;
                 self.deeper(d, |walk, d| walk.elements(view.length() as usize, element, d, out))
             }
             Kind::Value | Kind::ValueBox | Kind::Event => {
-                d.nested(|d| self.deeper(d, |walk, d| walk.shared(view, d, out)))
+                d.read_nested(|d| self.deeper(d, |walk, d| walk.shared(view, d, out)))
             }
             Kind::AbstractInterface => self.either(view, d, out),
-            Kind::Any => d.nested(|d| self.deeper(d, |walk, d| walk.any(d, out))),
+            Kind::Any => d.read_nested(|d| self.deeper(d, |walk, d| walk.any(d, out))),
             _ => {
                 self.charge(1);
                 leaf(view, d, out, &mut self.purpose)
@@ -362,7 +362,8 @@ impl Transcoder<'_, '_> {
         result
     }
 
-    /// Transfers an object reference or a value.
+    /// Transfers a value of an abstract interface, which is an object reference or a value (IDL
+    /// `valuetype`).
     fn either(
         &mut self,
         view: View<'_>,
@@ -374,7 +375,11 @@ impl Transcoder<'_, '_> {
         if let Some(e) = out.as_deref_mut() {
             e.write_bool(is_object);
         }
-        if is_object { reference(d, out) } else { d.nested(|d| self.deeper(d, |walk, d| walk.shared(view, d, out))) }
+        if is_object {
+            reference(d, out)
+        } else {
+            d.read_nested(|d| self.deeper(d, |walk, d| walk.shared(view, d, out)))
+        }
     }
 
     fn any(&mut self, d: &mut Decoder<'_>, mut out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
@@ -411,8 +416,8 @@ pub(super) fn find_known_type(
         if at > 0 && !start.chunked {
             break;
         }
-        // Types known here have precedence: JacORB's TypeCodes omit the bases to which a value can
-        // be truncated.
+        // A type that this process knows takes precedence over the TypeCode, because JacORB's
+        // TypeCodes omit the bases to which a value can be truncated.
         let found = d.find_value_type(id);
         if found.is_none() && !(told && *id == view.id().as_bytes()) {
             continue;
@@ -485,7 +490,7 @@ fn numbers(len: usize, size: usize, d: &mut Decoder<'_>, out: Option<&mut Encode
     Ok(())
 }
 
-/// Transfers a value without typed parts.
+/// Transfers a value that has no parts with types of their own.
 fn leaf(
     view: View<'_>,
     d: &mut Decoder<'_>,

@@ -80,7 +80,8 @@ pub enum Value {
 /// A union: the discriminator, and the selected member, if any.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnionValue {
-    /// The discriminator as a number: the code of a character, the number of an enumerator, 0 or 1.
+    /// The discriminator as a number: the code of a character, the number of an enumerator, 0
+    /// (FALSE) or 1 (TRUE).
     pub discriminator: i128,
     /// The selected member.
     pub member: Option<Value>,
@@ -166,14 +167,14 @@ impl TreeReader {
         d.charge_elements::<Value>(1)?;
         let view = view.unaliased();
         match view.kind() {
-            Kind::Struct | Kind::Except => d.nested(|d| {
+            Kind::Struct | Kind::Except => d.read_nested(|d| {
                 if view.kind() == Kind::Except {
                     d.read_str_octets()?;
                 }
                 let members = view.members().map(|member| self.value(member.ty, d));
                 members.collect::<Result<_, _>>().map(Value::Struct)
             }),
-            Kind::Union => d.nested(|d| self.union(view, d)),
+            Kind::Union => d.read_nested(|d| self.union(view, d)),
             Kind::Sequence => {
                 let len = read_count(view.content().ok_or(CdrError::BadTypeCode)?, d)?;
                 if view.length() > 0 && len > view.length() as usize {
@@ -186,8 +187,8 @@ impl TreeReader {
                 d.charge_block(size_of::<AnyValue>())?;
                 AnyValue::decode(d).map(|any| Value::Any(Box::new(any)))
             }
-            Kind::Value | Kind::ValueBox | Kind::Event => d.nested(|d| self.instance(view, d)),
-            Kind::AbstractInterface if !d.read_bool()? => d.nested(|d| self.instance(view, d)),
+            Kind::Value | Kind::ValueBox | Kind::Event => d.read_nested(|d| self.instance(view, d)),
+            Kind::AbstractInterface if !d.read_bool()? => d.read_nested(|d| self.instance(view, d)),
             Kind::AbstractInterface => Ior::decode(d).map(Value::Object),
             kind => read_leaf(kind, view, d),
         }
@@ -211,7 +212,7 @@ impl TreeReader {
             let octets = d.read_raw(len)?;
             return Ok(Value::Octets(d.share_or_copy(octets)?));
         }
-        d.nested(|d| {
+        d.read_nested(|d| {
             let mut list = Vec::with_capacity(len.min(1024));
             for _ in 0..len {
                 list.push(self.value(element, d)?);

@@ -75,11 +75,11 @@ kinds! {
     NoResources "NO_RESOURCES",
     /// A deferred reply has not arrived yet.
     NoResponse "NO_RESPONSE",
-    /// Storage failed.
+    /// Persistent storage failed.
     PersistStore "PERSIST_STORE",
     /// Operations were called in an impossible order.
     BadInvOrder "BAD_INV_ORDER",
-    /// Nothing was executed, and the same call may succeed later.
+    /// The request was not executed, and a repeated call may succeed.
     Transient "TRANSIENT",
     /// Memory could not be freed.
     FreeMem "FREE_MEM",
@@ -93,7 +93,7 @@ kinds! {
     BadContext "BAD_CONTEXT",
     /// The object adapter failed.
     ObjAdapter "OBJ_ADAPTER",
-    /// The other side's representation does not have the value.
+    /// A value cannot be converted between its native and its transmitted form.
     DataConversion "DATA_CONVERSION",
     /// The object does not exist, permanently.
     ObjectNotExist "OBJECT_NOT_EXIST",
@@ -113,23 +113,23 @@ kinds! {
     Timeout "TIMEOUT",
     /// There is no transaction service.
     TransactionUnavailable "TRANSACTION_UNAVAILABLE",
-    /// The transaction modes do not fit.
+    /// The transaction modes of client and target conflict.
     TransactionMode "TRANSACTION_MODE",
-    /// An impossible quality of service.
+    /// The requested quality of service is impossible.
     BadQos "BAD_QOS",
     /// The activity context is malformed.
     InvalidActivity "INVALID_ACTIVITY",
     /// The activity is completed.
     ActivityCompleted "ACTIVITY_COMPLETED",
-    /// An activity is required.
+    /// The operation requires an activity.
     ActivityRequired "ACTIVITY_REQUIRED",
     /// The distributable thread was cancelled (dynamic scheduling).
     ThreadCancelled "THREAD_CANCELLED",
 }
 
 impl SystemExceptionKind {
-    /// Returns the kind with this repository id. Accepts the ids of very old ORBs too
-    /// (`IDL:CORBA/NAME:1.0`).
+    /// Returns the kind with this repository id: `IDL:omg.org/CORBA/NAME:1.0`, or
+    /// `IDL:CORBA/NAME:1.0` from very old ORBs.
     #[must_use]
     pub fn from_repository_id(id: impl AsRef<[u8]>) -> Option<SystemExceptionKind> {
         let id = id.as_ref();

@@ -7,14 +7,14 @@ use super::kind::SystemExceptionKind;
 
 /// The vendor bits of the OMG's codes.
 pub const OMG: u32 = 0x4f4d_0000;
-/// The vendor bits of TAO's codes. Bits 7 to 11 identify the location in TAO, bits 0 to 6 are
+/// The vendor bits of TAO's codes. Bits 7 to 11 of a code encode the location in TAO, bits 0 to 6
 /// `errno`.
 pub const TAO: u32 = 0x5441_0000;
 /// The vendor bits of omniORB's codes.
 pub const OMNIORB: u32 = 0x4154_0000;
 /// The vendor bits of JacORB's codes.
 pub const JACORB: u32 = 0x4a43_0000;
-/// The first of Corelane's 256 codes: docs/wire-extensions.md.
+/// The first of Corelane's 256 codes (docs/wire-extensions.md).
 pub const CORELANE: u32 = 0x434c_4e00;
 /// The bits of a minor code that give the vendor.
 pub const VENDOR_MASK: u32 = 0xffff_f000;
@@ -39,7 +39,7 @@ macro_rules! codes {
         }
 
         /// Every OMG code: its exception, the code, its name and its description.
-        pub static ALL: &[(SystemExceptionKind, u32, &str, &str)] =
+        pub static OMG_CODES: &[(SystemExceptionKind, u32, &str, &str)] =
             &[$($((SystemExceptionKind::$kind, $module::$name, stringify!($name), concat!($($doc),*)),)*)*];
     };
 }

@@ -35,7 +35,7 @@ pub mod context_id {
 /// A service context to be written.
 ///
 /// ```text
-/// unsigned long id | sequence<octet> data (for those of the OMG an encapsulation)
+/// unsigned long id | sequence<octet> data (an encapsulation, if the OMG defines the context)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceContext<'c> {

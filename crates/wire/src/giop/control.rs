@@ -4,8 +4,8 @@ use super::Version;
 use super::header::{Header, MessageKind, begin};
 use crate::cdr::{CdrError, Decoder, Encoder};
 
-/// A received CancelRequest (CORBA 3.0.3 section 15.4.4): the client no longer waits. The server
-/// may still answer.
+/// A received CancelRequest (CORBA 3.0.3 section 15.4.4): the client no longer waits for the reply.
+/// The server may nevertheless send the reply.
 ///
 /// ```text
 /// header | unsigned long id

@@ -19,9 +19,9 @@ pub enum MessageKind {
     LocateRequest = 3,
     /// The answer to a LocateRequest.
     LocateReply = 4,
-    /// An orderly close: requests without a reply were not executed.
+    /// An orderly close: the sender did not execute the requests that it has not answered.
     CloseConnection = 5,
-    /// The sender could not understand the last message.
+    /// The sender could not understand the last message that it received.
     MessageError = 6,
     /// The next part of a message (1.1 and 1.2).
     Fragment = 7,
@@ -101,7 +101,7 @@ impl fmt::Display for HeaderError {
             }
             HeaderError::Compressed => f.write_str("expected GIOP, got a compressed message (ZIOP)"),
             HeaderError::Version { got } => write!(f, "expected GIOP 1.0, 1.1 or 1.2, got {got}"),
-            HeaderError::Kind { got } => write!(f, "expected a type of message, got {got}"),
+            HeaderError::Kind { got } => write!(f, "expected a message type of its version, got {got}"),
         }
     }
 }
@@ -141,10 +141,10 @@ impl Header {
 
     /// Parses the header of a whole GIOP 1.2 message, faster than [`parse`](Self::parse). Returns
     /// `None` unless the message is of type `kind`, not fragmented, complete in `unread`, and has
-    /// at most `max_size` bytes after the header. The caller then uses `parse`.
+    /// at most `max_size` bytes after the header. After `None` the caller uses `parse`.
     #[inline]
     #[must_use]
-    pub fn parse_whole(unread: &[u8], kind: MessageKind, max_size: u32) -> Option<Header> {
+    pub fn parse_complete(unread: &[u8], kind: MessageKind, max_size: u32) -> Option<Header> {
         let [magic, middle, size]: [[u8; 4]; 3] = bytemuck::cast(*unread.first_chunk::<{ Header::LEN }>()?);
         let [1, 2, flags @ (0 | 1), number_of_kind] = middle else { return None };
         let endian = Endian::from_flag(flags);
@@ -193,15 +193,16 @@ pub(crate) fn begin(e: &mut Encoder<'_>, version: Version, kind: MessageKind) {
     e.write_raw(&header);
 }
 
-/// Begins a message as [`begin`] does, but returns the header for the caller to write.
+/// Begins a message and returns its header, which the caller writes first. [`begin`] also writes
+/// the header.
 #[inline]
 pub(crate) fn begin_header(e: &mut Encoder<'_>, version: Version, kind: MessageKind) -> [u8; Header::LEN] {
-    e.set_origin();
+    e.set_alignment_origin();
     e.set_version(version);
     Header { version, endian: e.endian(), more_fragments: false, kind, size: 0 }.to_bytes()
 }
 
-/// Ends the message that was begun last by filling in its size. If a GIOP 1.2 body is empty,
+/// Fills in the size of the message that the encoder began last. If a GIOP 1.2 body is empty,
 /// removes the padding in front of it (CORBA 3.0.3 section 15.4.2.2).
 ///
 /// # Errors

@@ -14,7 +14,7 @@ use crate::limits::Limits;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LocateRequest<'m> {
-    /// The version of the message; the reply has the same.
+    /// The version of the message; the reply has the same version.
     pub version: Version,
     /// The request id, which the reply repeats.
     pub request_id: u32,
@@ -74,18 +74,18 @@ impl LocateStatus {
 /// A received LocateReply (CORBA 3.0.3 section 15.4.6).
 ///
 /// ```text
-/// header | unsigned long id | unsigned long status | body, without a gap in front in any version
+/// header | unsigned long id | unsigned long status | body, without padding in front in any version
 /// ```
 ///
-/// CORBA 2.3 and 2.4 required a gap up to a multiple of 8 in GIOP 1.2. TAO, omniORB, JacORB and the
-/// JDK write none, so the parser expects none.
+/// CORBA 2.3 and 2.4 required padding to a multiple of 8 in front of the body in GIOP 1.2. TAO,
+/// omniORB, JacORB and the JDK write no padding, so the parser expects none.
 #[derive(Clone, Copy, Debug)]
 pub struct LocateReply<'m> {
     /// The version of the message.
     pub version: Version,
     /// The byte order of the message.
     pub endian: Endian,
-    /// The id of the request that this answers.
+    /// The id of the request that this message answers.
     pub request_id: u32,
     /// The result of the search.
     pub status: LocateStatus,

@@ -57,14 +57,14 @@ pub struct Reply<'m> {
     pub version: Version,
     /// The byte order of the message.
     pub endian: Endian,
-    /// The id of the request that this answers.
+    /// The id of the request that this message answers.
     pub request_id: u32,
     /// The kind of the body.
     pub status: ReplyStatus,
     /// The service contexts.
     pub contexts: ReceivedServiceContexts<'m>,
-    /// Offset of the body in bytes, from the start of the header. If the message has no body, its
-    /// length.
+    /// Offset of the body in bytes, from the start of the header; the length of the message if it has
+    /// no body.
     pub body_offset: usize,
     /// The whole message.
     pub message: &'m [u8],
@@ -107,14 +107,14 @@ impl<'m> Reply<'m> {
         })
     }
 
-    /// Parses the header of a plain reply at the front of `unread`. A plain reply is
-    /// [whole](Header::parse_whole), answers `request_id`, and has results and no service contexts.
-    /// Its body is at offset [`PLAIN_HEADER_LEN`](Self::PLAIN_HEADER_LEN). Returns `None` for every
+    /// Parses the header of a plain reply at the front of `unread`. A plain reply satisfies
+    /// [`Header::parse_complete`], answers `request_id`, and has results and no service contexts. Its
+    /// body is at offset [`PLAIN_HEADER_LEN`](Self::PLAIN_HEADER_LEN). Returns `None` for every
     /// other reply, and for a malformed reply.
     #[inline]
     #[must_use]
     pub fn parse_plain_header(unread: &[u8], request_id: u32, max_size: u32) -> Option<Header> {
-        let header = Header::parse_whole(unread, MessageKind::Reply, max_size)?;
+        let header = Header::parse_complete(unread, MessageKind::Reply, max_size)?;
         let fixed = unread.get(Header::LEN..header.total_len())?.first_chunk::<12>()?;
         let [id, status, contexts]: [u32; 3] = bytemuck::cast(*fixed);
         (id == number(request_id, header.endian) && (status | contexts) == 0).then_some(header)
@@ -175,7 +175,7 @@ pub fn begin_reply(
     begin_reply_general(e, version, request_id, status, contexts)
 }
 
-/// Begins a reply that has service contexts or an earlier version.
+/// Begins a reply that has service contexts or a version before GIOP 1.2.
 #[inline(never)]
 fn begin_reply_general(
     e: &mut Encoder<'_>,

@@ -97,7 +97,8 @@ pub enum Target<'m> {
         tag: u32,
         /// The body of the selected profile.
         data: &'m [u8],
-        /// The encoded reference, from its type id to the end of its last profile, aligned to 4.
+        /// The encoded reference, from its type id to the end of its last profile. It begins at a
+        /// multiple of 4 in the message.
         ior: &'m [u8],
     },
 }
@@ -172,7 +173,7 @@ impl<'m> Target<'m> {
 /// ```text
 /// 1.0  header | contexts | unsigned long id | boolean response expected | sequence<octet> object key
 ///      | string operation | sequence<octet> principal | arguments
-/// 1.1  the same with octet reserved[3] after the boolean
+/// 1.1  as 1.0, with octet reserved[3] after the boolean
 /// 1.2  header | unsigned long id | octet response flags | octet reserved[3] | target | string operation | contexts
 ///      | gap to a multiple of 8, unless there are no arguments | arguments
 ///
@@ -180,7 +181,7 @@ impl<'m> Target<'m> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'m> {
-    /// The version of the message; the reply has the same.
+    /// The version of the message; the reply has the same version.
     pub version: Version,
     /// The byte order of the message.
     pub endian: Endian,
@@ -194,8 +195,8 @@ pub struct Request<'m> {
     pub operation: &'m [u8],
     /// The service contexts.
     pub contexts: ReceivedServiceContexts<'m>,
-    /// Offset of the arguments in bytes, from the start of the header. If the message has no
-    /// arguments, its length.
+    /// Offset of the arguments in bytes, from the start of the header; the length of the message if
+    /// it has no arguments.
     pub body_offset: usize,
     /// The whole message.
     pub message: &'m [u8],
@@ -215,8 +216,8 @@ impl<'m> Request<'m> {
     }
 
     /// Creates a request whose header the caller [parses](Self::parse_header) next. Until the
-    /// parsing succeeds, the fields that the header sets are meaningless. The two steps parse a
-    /// request in place, without a move.
+    /// parsing succeeds, the fields that the header sets are meaningless. Creation and parsing are
+    /// two steps so that the structure is filled in place and not moved.
     #[inline]
     #[must_use]
     pub fn unparsed(message: &'m [u8], header: &Header) -> Request<'m> {
@@ -236,7 +237,8 @@ impl<'m> Request<'m> {
     /// Parses the header of the request in place, as [`parse`](Self::parse) does.
     ///
     /// # Errors
-    /// The errors of [`parse`](Self::parse).
+    /// [`CdrError`] if the header is malformed or exceeds a limit; the server answers with
+    /// MessageError.
     #[inline]
     pub fn parse_header(&mut self, limits: &'m Limits) -> Result<(), CdrError> {
         if self.version.has_giop_1_2_headers() && self.parse_header_fast(limits).is_some() {
@@ -365,8 +367,8 @@ fn write_header_fast(e: &mut Encoder<'_>, head: &RequestHeader<'_>, key: &[u8]) 
     let flags = u32::from_ne_bytes([head.response_expected.flags(), 0, 0, 0]);
     let after = [number(head.request_id, endian), flags, 0, number(length(key.len())?, endian)];
     let name_length = number(length(head.operation.len() + 1)?, endian).to_ne_bytes();
-    // Lengths with padding. The length of the name includes its NUL and the number of contexts, 0,
-    // which follows the name.
+    // Lengths with padding. `name_room` includes the name's NUL, and the number of service contexts
+    // (0), which follows the name.
     let key_room = key.len().next_multiple_of(4);
     let name_room = (head.operation.len() + 1).next_multiple_of(4) + 4;
     let header = begin_header(e, head.version, MessageKind::Request);

@@ -276,7 +276,7 @@ fn supported_versions_are_1_0_to_1_2() {
     assert_eq!(Version::GIOP_1_1.to_string(), "1.1");
 }
 
-/// The headers have both byte orders.
+/// The test writes and parses headers in both byte orders.
 #[test]
 fn headers_are_written_and_parsed_octet_by_octet() {
     for (minor, flags, octets) in
@@ -291,11 +291,12 @@ fn headers_are_written_and_parsed_octet_by_octet() {
     }
 }
 
-/// `parse_whole` also checks the number of octets.
+/// `parse_complete` refuses a header with one changed octet, and a message with fewer octets than its
+/// header announces.
 #[test]
 fn parse_whole_checks_each_part_of_the_header() {
     let good = *b"GIOP\x01\x02\x00\x01\x00\x00\x00\x04abcdrest";
-    let glance = |octets: &[u8], most| Header::parse_whole(octets, MessageKind::Reply, most);
+    let glance = |octets: &[u8], most| Header::parse_complete(octets, MessageKind::Reply, most);
     let header = Header::parse(good.first_chunk().unwrap()).unwrap();
     assert_eq!(glance(&good, 4), Some(header));
     assert_eq!(glance(&good, 3), None);
@@ -303,7 +304,7 @@ fn parse_whole_checks_each_part_of_the_header() {
     for len in 0..16 {
         assert_eq!(glance(&good[..len], 4), None, "{len} octets");
     }
-    assert_eq!(Header::parse_whole(&good, MessageKind::Request, 4), None);
+    assert_eq!(Header::parse_complete(&good, MessageKind::Request, 4), None);
     for at in 0..8 {
         for octet in (0..=255).filter(|octet| *octet != good[at]) {
             let mut other = good;

@@ -14,7 +14,7 @@ pub mod component_tag {
     pub const CODE_SETS: u32 = 1;
     /// TAG_POLICIES: the policies of the object.
     pub const POLICIES: u32 = 2;
-    /// TAG_ALTERNATE_IIOP_ADDRESS: an additional address. May repeat.
+    /// TAG_ALTERNATE_IIOP_ADDRESS: an additional address. A profile may have several.
     pub const ALTERNATE_IIOP_ADDRESS: u32 = 3;
     /// TAG_SSL_SEC_TRANS: the port for TLS.
     pub const SSL_SEC_TRANS: u32 = 20;
@@ -31,7 +31,7 @@ pub mod component_tag {
     pub const OMNIORB_PERSISTENT_ID: u32 = 0x4154_5403;
 }
 
-/// A component as encoded bytes, which are kept unchanged.
+/// A component as encoded bytes, which the ORB passes on unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TaggedComponent {
     /// The kind of component: [`component_tag`].
@@ -180,11 +180,11 @@ pub fn parse_policies<'d>(data: &'d [u8], limits: &Limits) -> Result<TaggedList<
 /// IIOP  string host | short port (read as unsigned) | short priority
 /// UIOP  string path | short priority
 /// ```
-/// Corelane's own profiles use the form of UIOP. An address of another transport omits the scheme,
-/// which the profile contains.
+/// Corelane's own profiles use the form of UIOP. The address of a transport that the program added
+/// has no scheme here, because the profile contains the scheme.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TaoEndpoint {
-    /// The host, the path of a Unix socket, or the address of another transport.
+    /// The host, the path of a Unix socket, or the address of a transport that the program added.
     pub address: String,
     /// The port; `None` if the profile is not an IIOP profile.
     pub port: Option<u16>,
@@ -193,8 +193,8 @@ pub struct TaoEndpoint {
 }
 
 impl TaoEndpoint {
-    /// Reads TAO_TAG_ENDPOINTS, or the lanes of one of Corelane's own profiles. `profile` is the
-    /// tag of the profile that has the component.
+    /// Reads TAO_TAG_ENDPOINTS, or the lane endpoints in one of Corelane's own profiles. `profile`
+    /// is the tag of the profile that has the component.
     ///
     /// # Errors
     /// [`CdrError`] if it is malformed; [`CdrError::LimitExceeded`] for more endpoints than

@@ -7,9 +7,9 @@ const OFFSET: u32 = 0x811c_9dc5;
 const PRIME: u32 = 0x0100_0193;
 
 impl Ior {
-    /// Returns true if the profiles have the same addresses and keys in the same order. Padding,
-    /// byte order, components and type ids do not matter. `false` does not mean that the objects
-    /// differ.
+    /// Returns true if both references have the same addresses and keys in the same order. Padding,
+    /// byte order, components and type ids do not matter. Profiles that cannot be parsed must have
+    /// equal bytes. `false` does not mean that the objects differ.
     #[must_use]
     pub fn is_equivalent(&self, other: &Ior) -> bool {
         self.profiles.len() == other.profiles.len()

@@ -82,8 +82,8 @@ impl Cdr for Ior {
         if count > d.limits().max_profiles {
             return Err(CdrError::LimitExceeded);
         }
-        // Profiles are read one by one, because inside a value (IDL `valuetype`) the next profile
-        // may be in the next chunk.
+        // Each profile is read with calls of its own instead of as one block of bytes: inside a
+        // value (IDL `valuetype`), the next profile may be in the next chunk.
         let profile = |_| {
             let (tag, data) = (d.read_u32()?, d.read_octets()?);
             d.charge_block(size_of::<TaggedProfile>() + data.len())?;

@@ -28,7 +28,7 @@ pub mod profile_tag {
     pub const TAO_DIOP: u32 = 0x5441_4f04;
 }
 
-/// A profile as encoded bytes, which are kept unchanged.
+/// A profile as encoded bytes, which the ORB passes on unchanged.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct TaggedProfile {
     /// The kind of profile: [`profile_tag`].
@@ -49,7 +49,7 @@ impl fmt::Debug for TaggedProfile {
 /// The address in a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProfileAddress<'p> {
-    /// IIOP, and the TAO profiles that have the form of IIOP.
+    /// A host and port: IIOP, and TAO's SHMIOP and DIOP, whose profiles have the form of IIOP.
     Inet {
         /// A host name, or an IP address without brackets.
         host: &'p str,
@@ -119,7 +119,7 @@ pub enum ProfileEndpoint {
 }
 
 impl ProfileEndpoint {
-    /// Returns the address in a profile for this endpoint. A Unix socket without a machine's name
+    /// Returns this endpoint as the address of a profile. A Unix socket without a machine's name
     /// has TAO's form.
     #[must_use]
     pub fn as_address(&self) -> ProfileAddress<'_> {
@@ -153,7 +153,7 @@ impl fmt::Display for ProfileEndpoint {
 /// an encapsulation; IIOP 1.0 has no components
 ///   IIOP  octet major, minor | string host | unsigned short port | sequence<octet> object key | components
 ///   Unix  octet major, minor | string host | string path         | sequence<octet> object key | components
-///   shm   the same as Unix
+///   shm   as Unix
 ///   other octet major, minor | string scheme | string address    | sequence<octet> object key | components
 ///   UIOP  octet major, minor | string path                       | sequence<octet> object key | components
 /// ```
@@ -186,7 +186,7 @@ impl TaggedProfile {
     /// 1.0, which has none.
     ///
     /// # Errors
-    /// [`CdrError::NulInString`] and other errors of the host and the path.
+    /// [`CdrError::NulInString`] and other errors of encoding the host or the path.
     pub fn encode(
         version: Version,
         address: ProfileAddress<'_>,
@@ -230,8 +230,8 @@ impl TaggedProfile {
     }
 }
 
-/// Writes a path, or the address of another transport, as UTF-8. Code sets do not apply, because
-/// paths are bytes to the kernel.
+/// Writes a path, or the address of a transport that the program added, as UTF-8. Code sets do not
+/// apply, because paths are bytes to the kernel.
 pub(super) fn write_path(e: &mut Encoder<'_>, path: &str) -> Result<(), CdrError> {
     if path.as_bytes().contains(&0) {
         return Err(CdrError::NulInString);
@@ -296,7 +296,8 @@ impl<'p> Profile<'p> {
             }
             ProfileAddress::Uiop { path } => found.push(ProfileEndpoint::Unix { host: None, path: path.into() }),
             ProfileAddress::Inet { host, port } if self.tag == profile_tag::IIOP => {
-                // omniORB writes this address into profiles of servers without a TCP endpoint.
+                // omniORB writes the host 255.255.255.255 into profiles of servers without a TCP
+                // endpoint.
                 if port != 0 && host != "255.255.255.255" {
                     found.push(ProfileEndpoint::Inet { host: host.into(), port });
                 }

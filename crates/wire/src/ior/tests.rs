@@ -169,7 +169,7 @@ fn unix_profiles_round_trip_in_both_forms() {
     assert_eq!(TaggedProfile::encode(Version::GIOP_1_2, bad, b"k", &[]), Err(CdrError::NulInString));
 }
 
-/// The octets that docs/wire-extensions.md describes.
+/// The test compares the profile with the octets in docs/wire-extensions.md.
 #[test]
 fn profile_of_another_transport_has_its_scheme_and_address() {
     let address = ProfileAddress::Other { scheme: "pipe", address: "a:ü" };
@@ -190,7 +190,7 @@ fn profile_of_another_transport_has_its_scheme_and_address() {
     }
 }
 
-/// A profile of each form with two lanes; the second has another address.
+/// The profile of each form has two lanes. The second lane has another address than the profile.
 #[test]
 fn lanes_have_the_form_of_their_profile() {
     let unix =
@@ -358,7 +358,7 @@ fn host_with_a_forbidden_character_is_refused() {
     }
 }
 
-/// The limits on texts and on their addresses, at the last permitted and the first forbidden value.
+/// Each limit on a text or its addresses permits its own value and refuses the next one.
 #[test]
 fn length_and_addresses_of_a_text_are_bounded() {
     let read = |text: &str, limits: Limits| ObjectUrl::parse(text, &limits).map(drop);

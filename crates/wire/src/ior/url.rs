@@ -17,7 +17,7 @@ pub enum ObjectUrl {
 }
 
 impl ObjectUrl {
-    /// Parses a reference.
+    /// Parses a URL in any of the three forms.
     ///
     /// # Errors
     /// [`UrlError`].

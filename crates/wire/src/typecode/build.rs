@@ -81,11 +81,11 @@ impl fmt::Display for TypeCodeError {
 
 impl std::error::Error for TypeCodeError {}
 
-/// An arm of a union to create. An arm with several labels needs one `UnionMember` for each label.
+/// An arm of a new union type. An arm with several labels needs one `UnionMember` for each label.
 #[derive(Clone, Debug)]
 pub struct UnionMember {
-    /// The label: a number, the code of a character, the number of an enumerator, 0 or 1. `None`
-    /// for the default arm.
+    /// The label: a number, the code of a character, the number of an enumerator, or 0 (FALSE) or 1
+    /// (TRUE). `None` for the default arm.
     pub label: Option<i128>,
     /// The name of the arm.
     pub name: String,
@@ -93,7 +93,7 @@ pub struct UnionMember {
     pub ty: TypeCode,
 }
 
-/// A state member of a value type to create.
+/// A state member of a new value type.
 #[derive(Clone, Debug)]
 pub struct ValueMember {
     /// The name of the member.
@@ -324,7 +324,7 @@ impl TypeCode {
         TypeCode(TypeCodeRepr::Placeholder(id.into()))
     }
 
-    /// Returns the type without names of members and, except for aliases, of types
+    /// Returns the type without the names of members and types; only aliases keep their names
     /// (`get_compact_typecode`).
     #[must_use]
     pub fn compact(&self) -> TypeCode {
@@ -430,8 +430,8 @@ pub(crate) fn label_fits(discriminator: View<'_>, label: i128) -> bool {
     (least..=most).contains(&label)
 }
 
-/// Creates a type from its first node. The type replaces its placeholders. Parts that contain
-/// placeholders are copied, because a graph is immutable.
+/// Creates a type from its first node and puts the type in place of its placeholders. Copies the
+/// parts that contain placeholders, because a graph is immutable.
 fn finish(node: Node) -> TypeCode {
     let parts = || node.members.iter().map(|member| &member.ty).chain(&node.content);
     let incomplete = |part: &Child| match part {

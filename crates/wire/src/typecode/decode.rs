@@ -45,7 +45,8 @@ struct TypeCodeReader {
     copied: u32,
 }
 
-/// Maximum number of levels that writing the type may copy; each takes some 16 bytes.
+/// Maximum number of levels that the encoder may copy when it writes the type; each level takes
+/// about 16 bytes.
 const MAX_COPIED_LEVELS: u32 = 4096;
 
 impl TypeCodeReader {
@@ -94,7 +95,7 @@ impl TypeCodeReader {
         let child = self.add(at, Node::new(kind), d)?;
         let Child::SameGraph(index) = child else { return Ok(child) };
         self.open.push(index);
-        let node = d.nested(|d| {
+        let node = d.read_nested(|d| {
             let mut inner = d.read_encapsulation()?;
             self.parameters(kind, &mut inner, end - d.remaining())
         })?;
@@ -144,8 +145,8 @@ impl TypeCodeReader {
         if levels > d.levels_left() {
             return Err(CdrError::NestingTooDeep);
         }
-        // Only long chains are counted, because a short copy is hardly larger than an indirection.
-        // The writer bounds long descriptions.
+        // The first level of a copy is not counted, because it is hardly larger than an
+        // indirection. The encoder bounds the total size of the descriptions that it repeats.
         self.copied = self.copied.saturating_add(levels.saturating_sub(1));
         if self.copied > MAX_COPIED_LEVELS { Err(CdrError::LimitExceeded) } else { Ok(()) }
     }

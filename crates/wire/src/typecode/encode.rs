@@ -74,8 +74,8 @@ impl TypeCodeWriter {
         Ok(())
     }
 
-    /// Returns true if the encoder writes a type again that is already in the output. The reason is
-    /// that some peers refuse indirections to some kinds of types
+    /// Returns true if the encoder repeats the description of a type that is already in the output,
+    /// because some peers refuse an indirection to a type of this kind
     /// ([`Kind::is_sent_as_indirection`]).
     fn may_repeat(&mut self, kind: Kind, place: WrittenType) -> bool {
         // A type of any kind that occurs inside itself is written there as an indirection.

@@ -185,7 +185,7 @@ impl<'t> View<'t> {
         (0..self.member_count()).filter_map(move |index| self.member(index))
     }
 
-    /// Returns the value type itself, and then the concrete value types from which it inherits.
+    /// Returns this value type and then the concrete value types from which it inherits.
     pub(crate) fn bases(self) -> Result<Vec<View<'t>>, CdrError> {
         let mut found = vec![self];
         let mut at = self;
@@ -201,7 +201,7 @@ impl<'t> View<'t> {
 
     /// Returns true if a value of this type can be used as a value of type `expected`, and this
     /// type has state.
-    pub(crate) fn can_stand_for(self, expected: View<'_>) -> bool {
+    pub(crate) fn is_substitutable_for(self, expected: View<'_>) -> bool {
         if !matches!(self.kind(), Kind::Value | Kind::ValueBox | Kind::Event) || self.modifier() == ABSTRACT {
             return false;
         }
@@ -263,5 +263,5 @@ impl<'t> View<'t> {
 /// The modifier of abstract value types.
 pub(crate) const ABSTRACT: i16 = 2;
 
-/// Maximum length of a chain of aliases, or of bases, that is followed.
+/// Maximum number of aliases, or of base types, that a traversal follows in a chain.
 pub(super) const MAX_ALIASES: usize = 128;

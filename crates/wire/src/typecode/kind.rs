@@ -103,11 +103,11 @@ kinds! {
     AbstractInterface = 32 "abstract interface",
     /// A local interface; its references are never in a message.
     LocalInterface = 33 "local interface",
-    /// A component.
+    /// A component of the CORBA Component Model.
     Component = 34 "component",
-    /// A home.
+    /// A home of the CORBA Component Model.
     Home = 35 "home",
-    /// An event type.
+    /// An event type of the CORBA Component Model.
     Event = 36 "eventtype",
 }
 
@@ -141,8 +141,8 @@ impl Kind {
 
     /// Returns true if the encoder sends an indirection to an earlier description of a type of this
     /// kind. The specification permits indirections for every kind with a repository id. TAO
-    /// supports indirections to five kinds only and refuses other messages with MARSHAL, so only
-    /// these five kinds return true.
+    /// resolves indirections to types of five kinds and refuses an indirection to any other kind
+    /// with MARSHAL, so only these five kinds return true.
     #[must_use]
     pub(crate) const fn is_sent_as_indirection(self) -> bool {
         matches!(self, Kind::Struct | Kind::Union | Kind::Value | Kind::Event | Kind::Alias)

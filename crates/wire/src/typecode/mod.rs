@@ -218,9 +218,9 @@ impl TypeCode {
     /// `expected`. If `expected` is abstract, every value type with state is accepted, because a
     /// TypeCode does not name the abstract types that its type supports.
     #[must_use]
-    pub fn can_stand_for(&self, expected: &TypeCode) -> bool {
+    pub fn is_substitutable_for(&self, expected: &TypeCode) -> bool {
         let (own, expected) = (self.view().unaliased(), expected.view().unaliased());
-        own.can_stand_for(expected) || compare::equivalent(own, expected)
+        own.is_substitutable_for(expected) || compare::equivalent(own, expected)
     }
 
     /// Returns the type behind all aliases.

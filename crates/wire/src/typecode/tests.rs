@@ -104,7 +104,7 @@ fn enumeration_that_occurs_twice_is_written_twice() {
     assert_eq!(octets, [head, a, colour, &b[..2], &b[2..], colour].concat());
 }
 
-/// TAO 2.2.1 answers MARSHAL to an indirection to any other kind.
+/// TAO 2.2.1 refuses an indirection to a type of any other kind with MARSHAL.
 #[test]
 fn indirections_are_sent_to_five_kinds() {
     let twice = |ty: &TypeCode| {
@@ -114,7 +114,7 @@ fn indirections_are_sent_to_five_kinds() {
     let indirections = |ty: &TypeCode| {
         let octets = encoded(&twice(ty), Endian::Big);
         let decoded = TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at_position(1)).unwrap();
-        // A decoded type is encoded in the same way.
+        // The decoded TypeCode is encoded to the same octets.
         assert_eq!((&decoded, encoded(&decoded, Endian::Big)), (&twice(ty), octets.clone()));
         octets.chunks_exact(4).filter(|word| *word == [0xff; 4]).count()
     };
@@ -374,14 +374,16 @@ fn read_and_written(e: &Encoder<'_>) -> Result<TypeCode, CdrError> {
 
 #[test]
 fn cycles_of_unnamed_types_are_refused() {
-    // A sequence of itself, and a sequence of a sequence of the first.
+    // The element type of the sequence is the sequence itself, first directly, then through an
+    // inner sequence.
     let mut e = Encoder::new();
     write_sequence(&mut e, &|e| write_indirection(e, 0));
     assert_eq!(read_and_written(&e).err(), Some(CdrError::BadIndirection));
     let mut e = Encoder::new();
     write_sequence(&mut e, &|e| write_sequence(e, &|e| write_indirection(e, 0)));
     assert_eq!(read_and_written(&e).err(), Some(CdrError::BadIndirection));
-    // A box of a sequence of itself is impossible in IDL, but an encoder can write it.
+    // IDL cannot declare a value box whose content is a sequence of this box, but a peer can send
+    // one.
     let mut e = Encoder::new();
     let place = std::cell::Cell::new(0);
     let write_box = |e: &mut Encoder<'_>| {
@@ -398,7 +400,7 @@ fn cycles_of_unnamed_types_are_refused() {
     };
     write_structure(&mut e, "IDL:S:1.0", &[&write_box, &|e| write_indirection(e, place.get())]);
     assert_eq!(read_and_written(&e).map(|read| read.member_count()), Ok(2));
-    // With a named type in the cycle it is a valid type.
+    // A structure, which has a repository id, makes such a cycle a valid type.
     let mut e = Encoder::new();
     write_sequence(&mut e, &|e| write_structure(e, "IDL:S:1.0", &[&|e| write_indirection(e, 0)]));
     let node = read_and_written(&e).unwrap().content_type().unwrap();
@@ -413,7 +415,8 @@ fn types_that_are_written_again_keep_the_nesting_limit() {
             None => end(e),
         }
     }
-    // A chain of sequences, and a second chain that ends with an indirection to the first.
+    // The type has a chain of sequences, and a second chain that ends with an indirection to the
+    // first one.
     let twice = |depth: usize| {
         let mut e = Encoder::new();
         let place = std::cell::Cell::new(0);
@@ -426,7 +429,8 @@ fn types_that_are_written_again_keep_the_nesting_limit() {
         read_and_written(&e).map(drop)
     };
     assert_eq!((twice(67), twice(68)), (Ok(()), Err(CdrError::NestingTooDeep)));
-    // An enumeration that is nested deeper at its second occurrence, and a box that contains it.
+    // The type has an enumeration, or a box with an enumeration, whose second occurrence is nested
+    // deeper than the first.
     let deeper = |boxed: bool, depth: usize| {
         let mut e = Encoder::new();
         let place = std::cell::Cell::new(0);
@@ -442,7 +446,7 @@ fn types_that_are_written_again_keep_the_nesting_limit() {
     };
     assert_eq!((deeper(false, 126), deeper(false, 127)), (Ok(()), Err(CdrError::NestingTooDeep)));
     assert_eq!((deeper(true, 125), deeper(true, 126)), (Ok(()), Err(CdrError::NestingTooDeep)));
-    // Many indirections to a long chain.
+    // The type has a long chain of sequences and many indirections to it.
     let many = |count: usize| {
         let mut e = Encoder::new();
         let place = std::cell::Cell::new(0);
@@ -492,7 +496,7 @@ fn nesting_is_bounded() {
 
 #[test]
 fn shared_parts_of_types_are_compared_and_written_once() {
-    // Each type contains the previous one twice: 2^100 parts.
+    // Each type contains the previous one twice, so the last type has 2^100 parts.
     let build = || {
         let mut type_code = TypeCode::structure("IDL:S0:1.0", "S0", [("x", TypeCode::LONG)]).unwrap();
         for depth in 1..100 {

@@ -36,7 +36,7 @@ impl Machine {
         self.at_start = ticks();
     }
 
-    /// Returns the guarantees that hold, and those that do not.
+    /// Returns the guarantees that hold, and the guarantees that do not hold.
     pub(super) fn split(&self) -> (Vec<&GuaranteeReport>, Vec<&GuaranteeReport>) {
         self.guarantees.iter().partition(|guarantee| guarantee.status == GuaranteeStatus::Met)
     }

@@ -44,8 +44,8 @@ pub(super) fn build(folder: &Path) -> Result<PathBuf, String> {
     let options = ["-std=c++17", "-O1", "-w", "-pthread", "-o", "ground_link.new"];
     let libraries = ["-lomniORB4", "-lomnithread"];
     run(folder, "g++", &[&options[..], &sources, &libraries].concat())?;
-    // The program gets its final name when it is complete, so an interrupted build leaves no such
-    // file.
+    // The program gets its final name when it is complete, so an interrupted build leaves no file
+    // of this name.
     fs::rename(folder.join("ground_link.new"), &program).map_err(shown)?;
     Ok(program)
 }

@@ -85,12 +85,14 @@ fn section(record: &Record) -> String {
     text + "</p>\n" + &histogram(record)
 }
 
-/// Height of a bucket's bar. `LEFT` is the beginning of the bars, and `WIDTH` their maximum length.
+/// Height of a bucket's row in pixels. `LEFT` is the x coordinate at which the bars begin, and
+/// `WIDTH` is their maximum length, both in pixels.
 const ROW: usize = 20;
 const LEFT: usize = 150;
 const WIDTH: usize = 440;
 
-/// Draws a bar for each bucket from the first to the last non-empty one, with its count and share.
+/// Draws a bar for each bucket from the first to the last non-empty bucket, with the number and the
+/// share of its calls.
 fn histogram(record: &Record) -> String {
     let buckets = record.buckets();
     let filled = |bucket: &usize| buckets[*bucket] > 0;
@@ -179,7 +181,7 @@ mod tests {
     #[test]
     fn histogram_has_a_bar_and_a_number_for_each_bucket() {
         let drawing = histogram(&record(vec![300_000, 400_000, 600_000, 15_000_000]));
-        // The buckets are 200 to 500 us, 500 us to 1 ms, three empty ones, and 10 to 20 ms.
+        // The buckets are 200 to 500 us, 500 us to 1 ms, three empty buckets, and 10 to 20 ms.
         assert_eq!(drawing.matches("<rect").count(), 6);
         assert!(drawing.contains(">2 <tspan class=\"note\" dx=\"6\">50.0 %</tspan>"), "{drawing}");
         assert_eq!(drawing.matches("class=\"late\"").count(), 1);

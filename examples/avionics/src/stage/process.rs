@@ -36,7 +36,8 @@ impl Process {
         Ok(self.child.try_wait()?)
     }
 
-    /// Waits for the end of the process. On failure, the error contains its output.
+    /// Waits for the end of the process. If the process fails, the error contains the process's
+    /// output.
     pub(super) fn finish(&mut self, patience: Duration) -> Result<()> {
         drop(self.input.take());
         let deadline = Instant::now() + patience;

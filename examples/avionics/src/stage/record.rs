@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::avionics::Report;
 
-/// Upper bounds of the histogram's buckets; one more bucket holds everything above.
+/// Upper bounds of the histogram's buckets; one more bucket counts all longer latencies.
 pub(super) const BOUNDS: [Duration; 14] = [
     Duration::from_micros(20),
     Duration::from_micros(50),

@@ -28,7 +28,7 @@ impl Table {
         Table { in_place, interval, drawn: 0, next: Instant::now() + interval }
     }
 
-    /// Shows the table if its time has come.
+    /// Shows the table if the time of its next display has come.
     pub(super) fn show(&mut self, headline: &str, records: &[Record]) -> io::Result<()> {
         if Instant::now() < self.next {
             return Ok(());

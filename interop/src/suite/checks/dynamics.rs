@@ -1,5 +1,5 @@
-//! Values of every type in `any`, and in `any` in `any`. Also TypeCodes, and values that the server
-//! itself inserts and extracts.
+//! Checks of values of every type in `any`, and in `any` in `any`, of TypeCodes, and of values that
+//! the server itself inserts and extracts.
 
 use std::fmt::Debug;
 
@@ -43,7 +43,7 @@ impl Client {
         self.sequences_in_any();
         self.arrays_in_any();
         self.constructed_in_any();
-        if self.options.wide {
+        if self.options.wide_characters {
             self.in_any("wstring", Some(corelane::mapping::description::WSTRING), |r| r.wide_string(40));
             self.in_any("ShortWideName", Some(&SHORT_WIDE_NAME_TYPE), |r| r.wide_string(6));
             self.in_any("wchar", Some(corelane::mapping::description::WCHAR), Random::wide_char);

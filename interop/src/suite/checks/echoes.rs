@@ -42,7 +42,7 @@ impl Client {
         self.sequences_of_others();
         self.constructed();
         self.arrays();
-        if self.options.wide {
+        if self.options.wide_characters {
             self.wide();
         }
     }

@@ -187,7 +187,7 @@ impl Client {
         let s = &self.suite;
         self.report
             .check("server_constants", || Ok(differs("constants", &prescribed_constants(), &s.server_constants()?)));
-        if self.options.wide {
+        if self.options.wide_characters {
             let expected = (A_WCHAR, A_WSTRING.to_owned());
             self.report.check("wide_constants", || Ok(differs("constants", &expected, &s.wide_constants()?)));
         }
@@ -274,7 +274,7 @@ impl Client {
     fn one_caller(&self, theirs: &BouncerRef, number: i32) -> CheckOutcome {
         let s = &self.suite;
         for i in 0..5 {
-            s.sleep(self.options.slow)?;
+            s.sleep(self.options.slow_call_ms)?;
             let value = number * 1000 + i;
             let (result, _, _) = s.echo_long(value, i)?;
             let longs: LongSeq = (value..value + 1000).collect();
@@ -295,7 +295,7 @@ impl Client {
             Ok(theirs) => theirs,
             Err(exception) => return self.report.check("server_bouncer", || Err(exception)),
         };
-        let (threads, meet) = (self.options.threads, self.options.meet);
+        let (threads, meet) = (self.options.threads, self.options.min_callers_at_once);
         let began = Instant::now();
         thread::scope(|scope| {
             for (number, name) in (0..threads).map(|number| (number, format!("thread {number}"))) {

@@ -77,7 +77,8 @@ pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: 
                 let (client, server) = count_calls(target, operation)?;
                 let bounds = Bounds::of(architecture, operation, !deadline.is_empty());
                 values.extend(told(&label, "client", client, bounds.client));
-                // After oneways, another thread than theirs may answer the question for the counts.
+                // With a thread for each connection, the thread that answers the question for the
+                // counts may differ from the thread that ran the oneways. Its counts are left out.
                 if !(operation.is_oneway() && architecture == ServerArchitecture::PerConnection) {
                     values.extend(told(&label, "server", server, bounds.server));
                 }
@@ -143,9 +144,9 @@ impl Bounds {
 
 /// Returns the counts of the client's thread and of the server's thread for [`COUNTED_CALLS`] calls.
 ///
-/// If the kernel stops the client for a while, the hang-up monitor watches its connection again.
-/// The next call suspends the monitoring, which takes a lock of the ORB and two system calls.
-/// Counts with such a change are discarded, and the calls are counted again.
+/// If the kernel stops the client for a while, the hang-up monitor watches the client's connection
+/// again. The next call suspends the monitoring, which takes a lock of the ORB and two system
+/// calls. The function discards counts with such a lock and counts the calls again.
 pub(crate) fn count_calls(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally), Failure> {
     calls(target, operation, COUNTED_CALLS, &mut Samples::with_capacity(COUNTED_CALLS))?;
     target.counted()?;
@@ -159,10 +160,12 @@ pub(crate) fn count_calls(target: &CountedTargetRef, operation: MeasuredOperatio
     count(target, operation).map(|(client, server, _)| (client, server))
 }
 
-/// Makes the counted calls once. Also returns the client's counts before the first call.
+/// Makes the counted calls once. Returns the counts of the client's thread, of the server's thread,
+/// and of the client's thread for a run of 0 calls.
 fn count(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally, Tally), Failure> {
     let samples = &mut Samples::with_capacity(COUNTED_CALLS);
-    // Includes the creation of the argument, which a run of 0 calls also makes.
+    // The creation of the argument takes part in every run, so its counts are measured with a run
+    // of 0 calls and subtracted.
     let before = tally();
     calls(target, operation, 0, samples)?;
     let made = difference(&tally(), &before);

@@ -99,7 +99,7 @@ fn hello(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<SingleVa
     Ok(values)
 }
 
-/// Number of connections for a second measurement of the memory.
+/// Number of idle connections with which the server's memory is measured a second time.
 const CONNECTIONS: usize = 1000;
 
 /// Measures the smallest form of the server that a stable compiler builds.
@@ -120,7 +120,8 @@ fn minimal(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<Single
     Ok(values)
 }
 
-/// Feature sets that are measured in addition to the smallest form, which has none of them.
+/// Feature sets whose programs are measured in addition to the smallest form. The smallest form has
+/// no features.
 const FEATURES: [&[&str]; 4] = [&["any"], &["valuetype"], &["any", "valuetype"], &["shared-memory"]];
 
 /// Measures the smallest form with some features. Each form has its own build folder, because the
@@ -137,8 +138,8 @@ fn with_features(features: &[&str]) -> Result<SingleValue, Failure> {
     of_program(&label, &program, None, &build)
 }
 
-/// Measures the smallest form, linked statically with the C library, beside a similar program
-/// without an ORB.
+/// Measures the smallest form, linked statically with the C library, and compares it with a similar
+/// program without an ORB.
 fn linked_statically(report: &mut Report<'_>) -> Result<Vec<SingleValue>, Failure> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let program = beside(&format!("../{target}/minimal/hello-server"));

@@ -90,7 +90,7 @@ mod tests {
         let row = |name: &str, marks| DotRow { name: name.to_owned(), marks };
         let rows = [row("void", vec![(0, 5.0), (8, 50.0)]), row("<long>", vec![(0, f64::NAN)])];
         let svg = dots("us per call", &series, &rows);
-        // Two marks with numbers, and the marks of the legend.
+        // The chart has two marks with numbers, and the legend has nine marks.
         assert_eq!(svg.matches("<path").count(), 2 + 9, "{svg}");
         assert!(svg.contains("omniORB 8, void: 50 us per call, 20000 per second"), "{svg}");
         assert!(svg.contains("&lt;long&gt;") && svg.contains("l1 hollow") && !svg.contains("NaN"), "{svg}");

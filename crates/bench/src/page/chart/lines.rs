@@ -35,10 +35,10 @@ impl AxisScale {
     }
 }
 
-/// A line of up to this number of points has a mark at each point. A longer line has about [`FEW`]
-/// marks.
-const ALL: usize = 16;
-const FEW: usize = 5;
+/// Maximum number of points of a line with a mark at each point.
+const MAX_POINTS_WITH_MARKS: usize = 16;
+/// Approximate number of marks of a line with more points.
+const LONG_LINE_MARKS: usize = 5;
 
 /// Height of the plotted area in pixels.
 const HEIGHT: f64 = 260.0;
@@ -46,7 +46,7 @@ const HEIGHT: f64 = 260.0;
 /// Draws lines along x, with a legend beneath. Lines have separate charts if their times differ by
 /// more than a factor of [`SPAN`] and leave a gap. The times may be on either axis.
 pub(crate) fn lines(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[Line]) -> String {
-    // In a distribution the times are along x.
+    // In a chart of a distribution, the x axis shows the times.
     let along_x = y_axis.title.starts_with('%');
     let time = |point: &(f64, f64)| if along_x { point.0 } else { point.1 };
     let ranges: Vec<(f64, f64)> = lines.iter().map(|line| range(line.points.iter().map(time))).collect();
@@ -124,7 +124,7 @@ fn draw(svg: &mut String, line: &Line, x_scale: &Scale, y_scale: &Scale, bottom:
     );
 }
 
-/// Draws marks at the points. If the line has many points, only some of them have marks.
+/// Draws marks at the points: at every point, or at some points of a line with many points.
 fn marks(
     svg: &mut String,
     line: &Line,
@@ -133,7 +133,7 @@ fn marks(
     bottom: f64,
 ) {
     let points: Vec<&(f64, f64)> = line.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
-    let step = if points.len() <= ALL { 1 } else { points.len() / FEW };
+    let step = if points.len() <= MAX_POINTS_WITH_MARKS { 1 } else { points.len() / LONG_LINE_MARKS };
     for &&(x, y) in points.iter().skip(step / 2).step_by(step) {
         let title = format!("{}: {} at {}", line.name, short(y * y_factor), short(x * x_factor));
         mark(svg, line.style, 100.0 * x_scale.part(x), bottom - y_scale.part(y) * HEIGHT, &title);
@@ -192,6 +192,6 @@ mod tests {
     fn long_line_has_few_marks() {
         let points: Vec<(f64, f64)> = (1..=100).map(|x| (f64::from(x), f64::from(x))).collect();
         let svg = lines(LINEAR, LINEAR, &[line("a", &points)]);
-        assert_eq!(svg.matches("class=\"f0\"").count(), FEW + 1, "{svg}");
+        assert_eq!(svg.matches("class=\"f0\"").count(), LONG_LINE_MARKS + 1, "{svg}");
     }
 }

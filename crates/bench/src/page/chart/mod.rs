@@ -85,8 +85,8 @@ fn trimmed(text: &str) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Returns the unit for times in this range, and the factor from microseconds to this unit. Other
-/// units than microseconds stay as they are.
+/// Returns the unit for times in this range, and the factor from microseconds to this unit. A unit
+/// other than microseconds stays unchanged, with the factor 1.
 fn readable(unit: &str, smallest: f64, largest: f64) -> (String, f64) {
     let Some(rest) = unit.strip_prefix("us").filter(|rest| !rest.starts_with(char::is_alphabetic)) else {
         return (unit.to_owned(), 1.0);

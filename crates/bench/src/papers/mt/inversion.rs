@@ -1,8 +1,8 @@
 //! The benchmark `inversion`: a high-priority client beside floods of ordinary priority on the same
 //! server.
 //!
-//! It compares dispatch architectures and the sharing of connections with lanes and with omniORB.
-//! All clients are in one process, and all variants take turns in each repetition.
+//! It compares dispatch architectures, ways to share connections, lanes, and omniORB. All clients
+//! are in one process, and all variants take turns in each repetition.
 
 use corelane_sys::thread::Scheduling;
 
@@ -26,8 +26,8 @@ const LOWEST: u8 = 1;
 /// Number of floods in the loads with floods.
 const FLOODS: usize = 4;
 
-/// Maximum ratio, with lanes, of the high-priority client's medians: beside floods at its own
-/// server to beside floods at the other server. The other figures have no bound.
+/// Maximum ratio of two medians of the high-priority client of a server with lanes: beside floods
+/// at the first server, to beside floods at the second server. The other figures have no bound.
 const MOST: f64 = 1.5;
 
 /// The other clients beside the high-priority client.
@@ -54,16 +54,16 @@ const LOADS: [BackgroundLoad; 5] = [
     BackgroundLoad { name: "4 floods of 64 KiB", floods: Some((LARGE, true)), against: &[0, 3] },
 ];
 
-/// Two equal servers. The high-priority client calls the first server. The floods call the first or
-/// the second.
+/// Two equal servers. The high-priority client calls the first server. In some loads the floods
+/// call the first server, in others the second.
 struct ServerPair {
     one: ServerUnderTest,
     other: ServerUnderTest,
     /// For a pair that shares connections, the index of the pair whose calls have a connection
     /// each.
     each: Option<usize>,
-    /// Maximum ratio of the medians beside floods at the same server to those beside floods at the
-    /// other one.
+    /// Maximum ratio of the median beside floods at the first server to the median beside floods at
+    /// the second server.
     most: Option<f64>,
     seen: [Observations; LOADS.len()],
 }
@@ -170,8 +170,9 @@ fn label(one: &ServerUnderTest, beside: &BackgroundLoad) -> FigureLabel {
     }
 }
 
-/// Returns the figures of a pair. Each is compared with other loads of the same server, and with an
-/// equal load whose calls have a connection each.
+/// Returns the figures of a pair. Each figure is compared with the figures of other loads. If the
+/// pair shares connections, the figure is also compared with the figure of an equal load whose
+/// calls have a connection each.
 fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
     let each = pair.each.and_then(|each| all.get(each));
     let figures = LOADS.iter().enumerate().filter_map(|(at, beside)| {
@@ -187,8 +188,8 @@ fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
 
 /// Returns the high-priority client's delays by floods at its server and by shared connections.
 ///
-/// Floods at the other server need as much processor time, so the ratio to them excludes the
-/// processor time.
+/// Floods at the second server need as much processor time as floods at the first. The ratio of the
+/// times beside both therefore excludes the effect of the processor time.
 fn inversions(pair: &ServerPair, all: &[ServerPair]) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let each = pair.each.and_then(|each| all.get(each));

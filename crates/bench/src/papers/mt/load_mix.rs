@@ -127,7 +127,7 @@ struct PacedClient {
 /// Number of calls of each client before the start.
 const FIRST: usize = 5;
 
-/// Makes calls at the client's pace while `more` returns true for the number of calls made. Keeps
+/// Makes calls at the client's pace while `more` returns true for the number of calls made. Records
 /// the times of the first `room` calls.
 fn paced(
     mut member: impl GroupClient,
@@ -328,8 +328,9 @@ mod tests {
             axis_point: None,
         };
         let figure = seen.high.figure(label.clone(), &seen, &[(&label, &seen.low)]).unwrap();
-        // Two runs of ten calls of the high-priority client, the calls of four clients before the
-        // start, and the other clients' calls.
+        // The high-priority client makes 20 calls in two runs. Each of the four clients makes some
+        // calls before the start of each run. The calls of the other clients after the start come
+        // in addition.
         assert!(figure.calls >= 20 + 2 * 4 * FIRST, "{}", figure.calls);
         assert_eq!((figure.summary.n, figure.ratios[0].ratio, figure.ratios[0].range), (20, 1.0, (1.0, 1.0)));
     }

@@ -37,9 +37,9 @@ use crate::value::SingleValue;
 use load_mix::{BackgroundClient, CallPace, LoadMix, Observations, range};
 use server_under_test::{ServerUnderTest, TOP_PRIORITY, banded, floor, omniorb, pool};
 
-/// Time between the calls of the high-priority client. `LOW_PERIOD` is the time for the other
-/// clients.
+/// Time between two calls of the high-priority client.
 const HIGH_PERIOD: Duration = Duration::from_millis(50);
+/// Time between two calls of a low-priority client.
 const LOW_PERIOD: Duration = Duration::from_millis(100);
 
 /// Native priority of all low-priority clients if their priorities are equal.
@@ -52,8 +52,8 @@ fn repetitions(options: &BenchOptions) -> usize {
     options.requested.repetitions.unwrap_or(REPETITIONS)
 }
 
-/// Returns the number of calls of the high-priority client in each repetition. It is the user's
-/// number, or else the one for the depth.
+/// Returns the number of calls of the high-priority client in each repetition: the user's number,
+/// or the number for the depth if the user gives none.
 fn calls(options: &BenchOptions, [quick, usual, full]: [usize; 3]) -> usize {
     options.requested.count.unwrap_or(match options.depth {
         Depth::Quick => quick,
@@ -62,8 +62,8 @@ fn calls(options: &BenchOptions, [quick, usual, full]: [usize; 3]) -> usize {
     })
 }
 
-/// Time between the high-priority client's calls in benchmarks other than MT_Cubit. A fifth of
-/// MT_Cubit's, it gives five times as many calls for the 99th percentile.
+/// Time between the high-priority client's calls in benchmarks other than MT_Cubit: a fifth of
+/// MT_Cubit's time, so that the 99th percentile covers five times as many calls.
 const PERIOD: Duration = Duration::from_millis(10);
 
 /// Runs one load: a high-priority client at 100 Hz beside other clients.
@@ -258,8 +258,8 @@ fn cubit(
     report.add_json_values(&title, &values)
 }
 
-/// Returns whether a server gets further turns. Another ORB that fails is reported as missing and
-/// gets none.
+/// Returns true if a server gets further turns. Another ORB that failed gets none and is reported
+/// as missing.
 fn goes_on(
     bench: &str,
     one: &ServerUnderTest,
@@ -279,7 +279,7 @@ fn without<S, T>(gone: &[usize], served: Vec<S>, all: Vec<T>) -> (Vec<S>, Vec<T>
 }
 
 /// Returns the growth of the low-priority clients' median from each number of clients to the next.
-/// The bound is the growth of the number.
+/// The bound is the ratio of the two numbers.
 fn growth(one: &ServerUnderTest, ranks: Ranks, clients: &[usize], points: &[MeasuredPoint]) -> Vec<SingleValue> {
     let points =
         clients.iter().zip(points).filter_map(|(&clients, point)| Some((clients, point.seen.low.summary()?.p50_us)));
@@ -418,7 +418,8 @@ struct MeasuredPoint {
     alone: Observations,
 }
 
-/// Statistics of the high-priority client, as ratios to those without other clients.
+/// Statistics of the high-priority client, and their ratios to the statistics without other
+/// clients.
 struct LatencyGrowth {
     summary: Summary,
     /// Times from the due time of a call to its reply.
@@ -539,7 +540,7 @@ mod tests {
         assert_eq!((Ranks::Equal.priority(0), Ranks::Equal.priority(400)), (EQUAL, EQUAL));
         different.sort_unstable();
         different.dedup();
-        // The high-priority client has one further level.
+        // The high-priority client has the remaining level.
         assert_eq!(different.len() + 1, 98);
     }
 

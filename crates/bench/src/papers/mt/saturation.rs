@@ -49,7 +49,7 @@ impl BackgroundCalls {
         }
     }
 
-    /// Returns the design's bounds of the mean and of the 99th percentile, as ratios to those
+    /// Returns the design's bounds of the mean and of the 99th percentile, as ratios to the values
     /// without load.
     fn bounds(self, transport: BaselineTransport) -> [Option<f64>; 2] {
         match (self, transport) {
@@ -72,13 +72,15 @@ pub(crate) fn saturation(
         return Ok(());
     }
     let (calls, repetitions) = (calls(options, [100, 400, 4000]), repetitions(options));
-    // One client saturates the core, whether both sides or only the server run there.
+    // One client saturates the server's core. If the kernel chooses the cores, the load has two
+    // clients.
     let loads = if options.placement.cores == CoreChoice::Any { 2 } else { 1 };
     let priorities: Vec<u8> = std::iter::once(TOP_PRIORITY).chain(std::iter::repeat_n(LOW, loads)).collect();
     let rounds = rounds_for(WORK);
     for transport in [BaselineTransport::Tcp, BaselineTransport::Unix] {
         let mut served = vec![laned(&priorities, transport, options)?];
-        // omniORB's threads have one priority for all clients: the highest, or that of the load.
+        // omniORB's threads have one priority for all clients: the highest priority, or the
+        // priority of the load.
         for priority in [TOP_PRIORITY, LOW] {
             served.extend(report.or_report_missing(
                 "saturation",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::rt::{RtClientPolicies, RtConfig};
-use corelane::{Orb, PoolExhaustedAction};
+use corelane::{ConnectionPoolExhaustedAction, Orb};
 use corelane_sys::thread::Scheduling;
 
 use crate::Failure;
@@ -171,7 +171,7 @@ pub(super) fn single(
             let orb = Orb::builder()
                 .limits(limits())
                 .max_connections_per_server(1)
-                .on_pool_exhausted(PoolExhaustedAction::Multiplex);
+                .on_connection_pool_exhausted(ConnectionPoolExhaustedAction::Multiplex);
             orb.build().map_err(|error| Failure::new(error.to_string()))?
         }
     };
@@ -181,7 +181,7 @@ pub(super) fn single(
 }
 
 /// Starts a Corelane server with an object and a lane for each priority (SERVER_DECLARED). The
-/// first priority is that of the high-priority client.
+/// high-priority client has the first priority.
 pub(super) fn laned(
     priorities: &[u8],
     transport: BaselineTransport,

@@ -1,8 +1,8 @@
 //! The benchmark `switch`: the time that the operating system needs to switch a core between
 //! threads.
 //!
-//! The tests are those of the papers. Each has a variant with a second thread, and a variant in
-//! which one thread does equal work alone. The difference is the time of the switch:
+//! The tests repeat the tests of the papers. Each has a variant with a second thread, and a variant
+//! in which one thread does equal work alone. The difference is the time of the switch:
 //!
 //! * *yield*: two threads of equal priority yield to each other. Alone, one thread yields while no
 //!   other thread is ready.
@@ -12,8 +12,9 @@
 //! * *synchronized suspend-resume*: the thread of higher priority waits for a lock that the other
 //!   thread holds. The time is from just before the release to just after the acquisition, which
 //!   is one switch. Alone, a thread takes and releases the lock.
-//! * *across cores*, and if fixed priorities are not permitted, two threads wake each other in turn
-//!   instead. This takes two switches.
+//! * *across cores*: neither thread preempts the other, so the suspend-resume tests differ. The two
+//!   threads wake each other in turn, which takes two switches. Without permission for fixed
+//!   priorities, the tests on one core do so, too.
 
 mod partner;
 mod stage;
@@ -24,7 +25,7 @@ use corelane_sys::thread::{self, Scheduling, ThreadBuilder};
 use crate::Failure;
 use crate::harness::{ComparedQuantity, Figure, FigureLabel, Group, Progress, Variant};
 use crate::options::BenchOptions;
-use crate::placement::{CoreChoice, Placement, Side};
+use crate::placement::{CoreChoice, Placement};
 use crate::report::Report;
 use crate::value::SingleValue;
 use partner::{LockHandover, SingleThread, WakingPair, Yielders};
@@ -134,8 +135,6 @@ fn one_stage(
         variants,
     };
     let placement = Placement { cores: CoreChoice::Shared(core), scheduling: stage.priority.map(Scheduling::Fifo) };
-    // Enters the placement for a moment, so that a refusal is reported before any thread starts.
-    drop(placement.enter(Side::Client));
     let figures = report.measure(group, &options.run_length, &placement, progress)?;
     let values: Vec<SingleValue> = tests.iter().flat_map(|test| test.values(&figures)).collect();
     report.add_values(&format!("one context switch {place}, {}", stage.class()), &values)
@@ -160,7 +159,8 @@ impl SwitchTest {
             value("jitter", with.summary.sd_us.hypot(self.works * alone.summary.sd_us) / self.switches),
         ];
         if self.name == YIELD {
-            // The papers' table of yields subtracts no work.
+            // The papers' table of yields has the whole time of a yield, without subtraction of the
+            // single thread's work.
             values.push(value("a yield that switches", with.summary.p50_us / self.switches));
         }
         values

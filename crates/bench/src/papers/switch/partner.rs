@@ -284,7 +284,8 @@ impl<L: Lock> MeasuredSubject for LockHandover<L> {
     }
 }
 
-/// Work that is done a number of times. Adds the time of each to the samples.
+/// A function that does work a number of times, adds the time of each to the samples, and returns
+/// the total time.
 type Work = dyn FnMut(usize, &mut Samples) -> Result<Duration, Failure> + Send;
 
 /// The work of a test without a second thread.

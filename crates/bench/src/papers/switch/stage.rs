@@ -29,8 +29,8 @@ impl SwitchSetting {
         self.same_core && self.priority.is_some()
     }
 
-    /// Returns a builder for the second thread. Its priority is equal to that of the first thread
-    /// if `equal`, else higher by one.
+    /// Returns a builder for the second thread. If `equal`, its priority is the first thread's
+    /// priority, else the priority above.
     pub(crate) fn builder(&self, equal: bool) -> ThreadBuilder {
         let mut builder = ThreadBuilder::new().name("bench/partner");
         if let Some(core) = self.partner {

@@ -10,7 +10,7 @@ pub(super) struct ListeningAddress {
     /// The option as it is written.
     pub(super) shown: String,
     pub(super) address: String,
-    /// The address that references carry instead.
+    /// The address that references carry, if it is not `address`.
     pub(super) published: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn omniorb(endpoint: &str) -> Result<String, Refusal> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ConvertedEndpoint {
     pub(super) address: String,
-    /// The address with the value of the option `hostname_in_ior`.
+    /// The address that references carry, with the host of the option `hostname_in_ior`.
     pub(super) published: Option<String>,
     /// True if the endpoint has a version or further options, which are not carried over.
     pub(super) has_more: bool,
@@ -52,7 +52,8 @@ pub(super) struct ConvertedEndpoint {
 /// Converts an endpoint of TAO, which may have several addresses.
 pub(super) fn tao(endpoint: &str) -> Result<Vec<ConvertedEndpoint>, Refusal> {
     let (protocol, rest) = endpoint.split_once("://").ok_or(Malformed(TAO_FORM))?;
-    // Paths contain the character that separates the options of other protocols.
+    // Paths contain `/`, which separates address and options in other protocols. Options after a
+    // path follow a `|`.
     let separator = if protocol == "uiop" { '|' } else { '/' };
     let (addresses, options) = rest.split_once(separator).unwrap_or((rest, ""));
     let mut has_more = false;
@@ -94,7 +95,7 @@ pub(super) fn tao(endpoint: &str) -> Result<Vec<ConvertedEndpoint>, Refusal> {
     addresses.split(',').map(convert).collect()
 }
 
-/// Splits `1.2@ADDRESS`.
+/// Splits `1.2@ADDRESS` into version and address. An address without `@` has no version.
 fn without_version(address: &str) -> (Option<&str>, &str) {
     match address.split_once('@') {
         Some((version, address)) => (Some(version), address),

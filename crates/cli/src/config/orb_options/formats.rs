@@ -13,7 +13,7 @@ const WITHOUT_VALUE: &[&str] =
 /// The words with which a directive of `svc.conf` begins.
 const DIRECTIVES: &[&str] = &["dynamic", "static", "suspend", "resume", "remove", "stream"];
 
-/// An option as the configuration has it.
+/// An option as written in the configuration, before its counterpart is known.
 #[derive(Debug)]
 pub(super) struct OrbOption {
     pub(super) line: usize,
@@ -29,7 +29,7 @@ pub(super) struct OrbOption {
 pub(super) enum OptionContent {
     /// An option of an ORB, without `-ORB`.
     Option { name: String, value: Option<String> },
-    /// Anything else, with the reason why it is not carried over.
+    /// A word or directive that is no option of an ORB, with the reason why it is not carried over.
     Other(&'static str),
 }
 
@@ -322,7 +322,7 @@ impl<'t> Directives<'t> {
         Malformed::new(self.line, text, reason)
     }
 
-    /// Lists a directive that loads or changes a service.
+    /// Records that a directive that loads or changes a service is not carried over.
     fn directive(&mut self, keyword: &str, name: &str) -> Result<(), Malformed> {
         let content = OptionContent::Other(match name {
             "Naming_Loader" => "the counterpart is `corelane naming serve`",
@@ -332,7 +332,7 @@ impl<'t> Directives<'t> {
         Ok(())
     }
 
-    /// Reads a directive `dynamic` or `static` after this word.
+    /// Reads the rest of a directive after its first word, `dynamic` or `static`.
     fn service(&mut self, keyword: &str) -> Result<(), Malformed> {
         let name = self.word()?;
         if keyword == "dynamic" {
@@ -341,7 +341,7 @@ impl<'t> Directives<'t> {
             }
             self.expect('*')?;
             if !self.takes(':') {
-                // The name of a library may be a text, too.
+                // The name of the library may be in quotation marks.
                 self.next();
                 self.expect(':')?;
             }
@@ -365,7 +365,7 @@ impl<'t> Directives<'t> {
         }
     }
 
-    /// Lists the options of a service.
+    /// Adds the options of a service to `found`.
     fn parameters(&mut self, service: &str, parameters: &str) -> Result<(), Malformed> {
         let words =
             split_words(parameters).map_err(|reason| Malformed::new(self.line, shortened(parameters), reason))?;

@@ -4,7 +4,7 @@ use corelane_wire::ior::{Corbaloc, CorbalocAddress, ObjectUrl, UrlError};
 use corelane_wire::limits::Limits;
 
 use super::endpoints::{self, ListeningAddress};
-use super::{ForeignOrb, Imported, Malformed, Place, Refusal, Sourced};
+use super::{ForeignOrb, Imported, Malformed, Place, Refusal, Sourced, programs};
 
 /// The counterpart of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) enum Counterpart {
     PublishedEndpoints,
     /// `call.timeout` and `naming.timeout`, from milliseconds.
     CallTimeout,
-    /// A setting that only programs have.
+    /// A setting that programs can make in their code, and that the commands lack.
     Setting(&'static str),
     /// None, for this reason.
     None(&'static str),
@@ -35,12 +35,12 @@ const NO_BOOTSTRAP: &str = "Corelane has no bootstrap protocol and no discovery 
 const OTHER_FILE: &str = "import this file, too";
 const NO_EFFECT: &str = "it has no effect in Corelane";
 const UNKNOWN: &str = "no counterpart is known";
-const LISTS_ALL: &str = "`publish` of `naming serve` has to list all addresses of the server";
+const LISTS_ALL: &str = "`publish` has to list all addresses of the server";
 const NO_RIR: &str = "the reference depends on another initial reference";
 const WIDE_TEXT: &str = "wide text is always UTF-16";
 /// Longest time-out of the commands, in milliseconds.
 const MAX_TIMEOUT_MS: u64 = 1_000_000_000;
-/// TAO's service whose options are those of a name server.
+/// TAO's service whose options configure a name server.
 const NAMING_LOADER: &str = "Naming_Loader";
 
 /// Options of omniORB.
@@ -59,7 +59,7 @@ const OMNIORB: &[(&str, Counterpart)] = &[
     ("outConScanPeriod", Setting("OrbBuilder::idle_connection_timeout")),
     ("inConScanPeriod", Setting("ConnectionLimits::max_connections")),
     ("maxGIOPConnectionPerServer", Setting("OrbBuilder::max_connections_per_server")),
-    ("oneCallPerConnection", Setting("OrbBuilder::on_pool_exhausted")),
+    ("oneCallPerConnection", Setting("OrbBuilder::on_connection_pool_exhausted")),
     ("maxGIOPVersion", Setting("OrbBuilder::giop_version")),
     ("giopMaxMsgSize", Setting("Limits::max_message_size")),
     ("nativeCharCodeSet", Setting("OrbBuilder::native_char_set")),
@@ -93,7 +93,7 @@ const TAO: &[(&str, Counterpart)] = &[
     ("LaneEndpoint", Setting("LaneConfig::listen")),
     ("Concurrency", Setting("PoolConfig::dispatch")),
     ("ClientConnectionHandler", Setting("PoolConfig::nested_wait")),
-    ("TransportMuxStrategy", Setting("OrbBuilder::on_pool_exhausted")),
+    ("TransportMuxStrategy", Setting("OrbBuilder::on_connection_pool_exhausted")),
     ("PriorityMapping", Setting("RtConfig::priority_mapping")),
     ("SchedPolicy", Setting("RtConfig::scheduling")),
     ("NativeCharCodeset", Setting("OrbBuilder::native_char_set")),
@@ -131,7 +131,7 @@ pub(super) fn find(name: &str, orb: Option<ForeignOrb>, service: Option<&str>) -
         None => omniorb().or_else(tao),
     };
     match (found.unwrap_or(Without(UNKNOWN)), service) {
-        // A service of its own has these options only for itself.
+        // In another service of TAO, these options apply to this service alone.
         (InitialReference | DefaultInitialReference | Endpoints, Some(service)) if service != NAMING_LOADER => {
             Without("the commands do not have this service")
         }
@@ -140,7 +140,8 @@ pub(super) fn find(name: &str, orb: Option<ForeignOrb>, service: Option<&str>) -
 }
 
 impl Imported {
-    /// Carries an option over, or lists it among those that are not carried over.
+    /// Adds the counterpart of an option to the configuration, or records that the option is not
+    /// carried over.
     pub(super) fn apply(
         &mut self,
         place: Place,
@@ -191,7 +192,8 @@ impl Imported {
             PublishedEndpoints => {
                 for part in value.split(',').map(str::trim) {
                     match part.starts_with("giop:").then(|| endpoints::omniorb(part)) {
-                        // omniORB puts an address of the machine for an empty host.
+                        // For an empty host, omniORB publishes an address of the machine, which
+                        // this command does not know.
                         Some(Ok(address)) if !address.starts_with("tcp::") => self.publish.push(address),
                         Some(Err(refusal)) => self.refuse(place, shown, refusal)?,
                         Some(Ok(_)) | None => self.leave_out(place, shown, LISTS_ALL),
@@ -202,7 +204,48 @@ impl Imported {
         Ok(())
     }
 
-    /// Takes one of TAO's endpoints, which may have several addresses.
+    /// Carries an option over to a program's configuration, or lists it among those that are not
+    /// carried over.
+    pub(super) fn apply_to_program(
+        &mut self,
+        place: Place,
+        shown: &str,
+        (name, value): (&str, &str),
+        counterpart: Counterpart,
+    ) -> Result<(), Malformed> {
+        match counterpart {
+            Setting(setting) => match programs::convert(name, value) {
+                Ok(converted) => self.set_program(place, shown, converted),
+                Err(Refusal::NoCounterpart("")) => {
+                    self.leave_out(
+                        place,
+                        shown,
+                        format!("the configuration has no such setting; programs set `{setting}`"),
+                    );
+                }
+                Err(refusal) => self.refuse(place, shown, refusal)?,
+            },
+            InitialReference => match value.split_once('=') {
+                Some((name, text)) if !name.is_empty() => match program_reference(text) {
+                    Ok(()) => self.set_program_reference(place, shown, name, text),
+                    Err(refusal) => self.refuse(place, shown, refusal)?,
+                },
+                _ => return Err(Malformed::new(place.line, shown, "an initial reference is NAME=REFERENCE")),
+            },
+            DefaultInitialReference => match program_reference(&format!("{value}/X")) {
+                Ok(()) => self.set_program(place, shown, ("default-initial-reference", super::quoted(value))),
+                Err(refusal) => self.refuse(place, shown, refusal)?,
+            },
+            CallTimeout => match programs::call_timeout(value) {
+                Ok(converted) => self.set_program(place, shown, converted),
+                Err(refusal) => self.refuse(place, shown, refusal)?,
+            },
+            Without(_) | Endpoints | PublishedEndpoints => self.apply(place, shown, value, counterpart)?,
+        }
+        Ok(())
+    }
+
+    /// Adds the addresses of one of TAO's endpoints.
     fn take_tao_endpoint(&mut self, place: Place, shown: &str, endpoint: &str) -> Result<(), Malformed> {
         let addresses = match endpoints::tao(endpoint) {
             Ok(addresses) => addresses,
@@ -221,7 +264,8 @@ impl Imported {
         Ok(())
     }
 
-    /// Takes a time-out of calls. Text after `#` is a comment, because omniORB reads only the number.
+    /// Sets the time-out of calls, in milliseconds. Text after `#` is a comment, because omniORB
+    /// reads only the number.
     fn set_call_timeout(&mut self, place: Place, shown: &str, value: &str) -> Result<(), Malformed> {
         let number = value.split('#').next().unwrap_or_default().trim();
         let Ok(milliseconds) = number.parse::<u64>() else {
@@ -239,7 +283,7 @@ impl Imported {
         Ok(())
     }
 
-    fn leave_out_replaced<T>(&mut self, before: Option<Sourced<T>>) {
+    pub(super) fn leave_out_replaced<T>(&mut self, before: Option<Sourced<T>>) {
         if let Some(before) = before {
             self.leave_out(before.place, &before.shown, "a later one replaces it");
         }
@@ -254,6 +298,18 @@ impl Imported {
     }
 }
 
+/// Checks a reference of a program's configuration.
+fn program_reference(text: &str) -> Result<(), Refusal> {
+    if text.starts_with("file:") {
+        return Err(Refusal::NoCounterpart("a reference is IOR:, corbaloc: or corbaname:, and not a file with one"));
+    }
+    match reference(text) {
+        // A program's initial references may refer to each other.
+        Ok(_) | Err(Refusal::NoCounterpart(NO_RIR)) => Ok(()),
+        Err(refusal) => Err(refusal),
+    }
+}
+
 /// Checks a reference and converts it to the form that the commands take.
 fn reference(text: &str) -> Result<String, Refusal> {
     if let Some(path) = text.strip_prefix("file://") {
@@ -264,7 +320,7 @@ fn reference(text: &str) -> Result<String, Refusal> {
         Ok(ObjectUrl::Corbaloc(corbaloc)) if is_rir(&corbaloc) => Err(Refusal::NoCounterpart(NO_RIR)),
         Ok(ObjectUrl::Corbaname(corbaname)) if is_rir(&corbaname.context) => Err(Refusal::NoCounterpart(NO_RIR)),
         Ok(_) => Ok(text.to_owned()),
-        // The protocol of an address is reported as a scheme, too.
+        // The parser reports an unknown protocol in an address as an unknown scheme.
         Err(UrlError::Scheme) if text.starts_with("corba") => {
             Err(Refusal::NoCounterpart("Corelane has no such protocol in a corbaloc"))
         }

@@ -1,4 +1,4 @@
-//! Options of other ORBs, converted to options of the commands.
+//! Options of other ORBs, converted to settings of programs or to options of the commands.
 //!
 //! The options come from omniORB's configuration file, TAO's `svc.conf`, or a list of `-ORB`
 //! options. This module reads no files and uses no other module of the program, so that a fuzz
@@ -7,19 +7,31 @@
 mod endpoints;
 mod formats;
 mod mapping;
+mod programs;
 #[cfg(test)]
 mod tests;
 
 use self::endpoints::ListeningAddress;
 pub(crate) use self::formats::takes_value;
 use self::formats::{OptionContent, OrbOption};
+use self::programs::ProgramSettings;
+
+/// The reader of the file that an import prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ImportTarget {
+    /// A program with a configuration.
+    #[default]
+    Programs,
+    /// The commands.
+    Commands,
+}
 
 /// An ORB with a configuration of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ForeignOrb {
-    /// omniORB. Capital letters in names of options count.
+    /// omniORB. The names of its options are case-sensitive.
     OmniOrb,
-    /// TAO. Capital letters in names of options do not count.
+    /// TAO. The names of its options are not case-sensitive.
     Tao,
 }
 
@@ -78,12 +90,14 @@ struct Sourced<T = String> {
     value: T,
 }
 
-/// The options of the commands that correspond to the options read so far.
+/// The settings and options that correspond to the options read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Imported {
+    target: ImportTarget,
+    program: ProgramSettings,
     /// Reference of the name server.
     name_server: Option<Sourced>,
-    /// Reference of the name server, if no initial reference has its name.
+    /// Reference of the name server, used only if no initial reference `NameService` is set.
     default_reference: Option<Sourced>,
     /// Time-out of a call in milliseconds.
     call_timeout_ms: Option<Sourced<u64>>,
@@ -93,6 +107,11 @@ pub(crate) struct Imported {
 }
 
 impl Imported {
+    /// Makes an import without options.
+    pub(crate) fn new(target: ImportTarget) -> Self {
+        Imported { target, ..Imported::default() }
+    }
+
     /// Adds the options in the text of a file. Without `orb`, the first line that is no comment
     /// determines the format.
     ///
@@ -124,7 +143,13 @@ impl Imported {
                 OptionContent::Other(reason) => self.leave_out(place, &option.shown, *reason),
                 OptionContent::Option { name, value } => {
                     let counterpart = mapping::find(name, orb, option.service.as_deref());
-                    self.apply(place, &option.shown, value.as_deref().unwrap_or_default(), counterpart)?;
+                    let value = value.as_deref().unwrap_or_default();
+                    match self.target {
+                        ImportTarget::Commands => self.apply(place, &option.shown, value, counterpart)?,
+                        ImportTarget::Programs => {
+                            self.apply_to_program(place, &option.shown, (name, value), counterpart)?;
+                        }
+                    }
                 }
             }
         }
@@ -137,21 +162,22 @@ impl Imported {
 
     /// Completes the import after all sources have been read.
     pub(crate) fn finish(&mut self) {
+        self.finish_program();
         match self.default_reference.take() {
             Some(unused) if self.name_server.is_some() => {
                 self.leave_out(unused.place, &unused.shown, "the initial reference NameService has a text of its own");
             }
             default => self.name_server = self.name_server.take().or(default),
         }
-        // `publish` replaces all addresses listened at, so it is set only if it can have all.
+        // `publish` replaces the addresses of all listeners, so it is set only if each listener has
+        // an address to publish.
         let mut published: Vec<String> = self.listen.iter().filter_map(|one| one.published.clone()).collect();
         if published.len() == self.listen.len() {
             self.publish.append(&mut published);
         } else {
             let listen = std::mem::take(&mut self.listen);
             for one in listen.iter().filter(|one| one.published.is_some()) {
-                let reason =
-                    "`publish` of `naming serve` replaces all addresses, and another endpoint has no hostname_in_ior";
+                let reason = "`publish` replaces all addresses, and another endpoint has no hostname_in_ior";
                 self.leave_out(one.place, &one.shown, reason);
             }
             self.listen = listen;
@@ -164,8 +190,11 @@ impl Imported {
         &self.left_out
     }
 
-    /// Returns the tables of the configuration file.
+    /// Returns the content of the configuration file.
     pub(crate) fn to_toml(&self) -> String {
+        if self.target == ImportTarget::Programs {
+            return self.program_toml();
+        }
         let mut naming = Vec::new();
         let mut tables = String::new();
         if let Some(milliseconds) = &self.call_timeout_ms {

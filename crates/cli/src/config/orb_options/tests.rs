@@ -7,7 +7,7 @@ fn import(text: &str) -> Imported {
 }
 
 fn import_from(text: &str, orb: Option<ForeignOrb>) -> Result<Imported, Malformed> {
-    let mut imported = Imported::default();
+    let mut imported = Imported::new(ImportTarget::Commands);
     imported.take_text(0, text, orb)?;
     imported.finish();
     Ok(imported)
@@ -59,7 +59,7 @@ publish = [\"tcp:nat.example:2810\"]
             (
                 9,
                 "endPointPublish = addr,giop:tcp:nat.example:2810",
-                "`publish` of `naming serve` has to list all addresses of the server"
+                "`publish` has to list all addresses of the server"
             ),
             (
                 10,
@@ -81,8 +81,8 @@ fn later_values_and_names_precede_earlier_ones_and_defaults() {
     assert_eq!(imported.to_toml(), "\n[naming]\nat = \"corbaname::c\"\n");
     let lines: Vec<usize> = left_out(&imported).iter().map(|(line, _, _)| *line).collect();
     assert_eq!(lines, [1, 2]);
-    // Words follow the files, whichever options the files have.
-    let mut imported = Imported::default();
+    // Options of a command line are imported like options of a file.
+    let mut imported = Imported::new(ImportTarget::Commands);
     let words = vec![(1, "-ORBInitRef".to_owned()), (2, "NameService=corbaname::words".to_owned())];
     imported.take_words(1, words, None).unwrap();
     imported.finish();
@@ -152,7 +152,7 @@ listen = [\"tcp:[::1]:2809\", \"tcp:server.example:0\", \"unix:/run/names\"]
     assert_eq!(imported.to_toml(), expected);
     let found: Vec<(usize, &str)> = imported.left_out().iter().map(|one| (one.place.line, &*one.reason)).collect();
     let more = "only host, port, path and hostname_in_ior of an endpoint have counterparts";
-    let published = "`publish` of `naming serve` replaces all addresses, and another endpoint has no hostname_in_ior";
+    let published = "`publish` replaces all addresses, and another endpoint has no hostname_in_ior";
     let setting = "the commands have no such option; programs set `OrbBuilder::log_events`";
     assert_eq!(
         found,
@@ -235,7 +235,8 @@ fn strings_of_toml_are_quoted() {
     assert_eq!([1, 1000, 1500, 30_010].map(seconds), ["0.001", "1", "1.5", "30.01"]);
 }
 
-/// Each of a million addresses of one option is left out or carried over on its own.
+/// One option has 100,001 addresses, and each of them is carried over. The memory would grow with
+/// the square of the text if each address kept the whole option.
 #[test]
 fn memory_does_not_grow_faster_than_the_text() {
     let text = format!("-ORBEndpoint iiop://{}", "1.1@,".repeat(100_000));
@@ -244,4 +245,97 @@ fn memory_does_not_grow_faster_than_the_text() {
     assert!(imported.listen.iter().all(|one| one.shown.len() < 100));
     let text = format!("static {} \"{}\"", "x".repeat(100_000), "-a ".repeat(100_000));
     assert!(import(&text).left_out().iter().all(|one| one.option.len() < 100));
+}
+
+fn import_for_program(text: &str) -> Imported {
+    let mut imported = Imported::new(ImportTarget::Programs);
+    imported.take_text(0, text, None).unwrap_or_else(|malformed| panic!("{text}: {malformed:?}"));
+    imported.finish();
+    imported
+}
+
+#[test]
+fn omniorb_file_is_converted_for_programs() {
+    let text = "\
+InitRef = NameService=corbaname::names.example
+        = Clock=corbaloc:rir:/Other
+DefaultInitRef = corbaloc::names.example
+clientCallTimeOutPeriod = 1500   # ms
+clientConnectTimeOutPeriod = 0
+endPoint = giop:tcp:server.example:2810
+giopMaxMsgSize = 8388608
+threadPerConnectionPolicy = 0
+threadPerConnectionUpperLimit = 100
+maxServerThreadPoolSize = 20
+oneCallPerConnection = 0
+nativeCharCodeSet = ISO-8859-1
+traceLevel = 10
+traceFile = /tmp/log
+outConScanPeriod = 60
+InitRef = Saved=file:///tmp/ior
+";
+    let imported = import_for_program(text);
+    let expected = "
+listen = [\"tcp:server.example:2810\"]
+call-timeout = \"1500ms\"
+default-initial-reference = \"corbaloc::names.example\"
+idle-connection-timeout = \"60s\"
+log-events = true
+native-char-set = \"iso-8859-1\"
+on-pool-exhausted = \"multiplex\"
+
+[initial-references]
+\"Clock\" = \"corbaloc:rir:/Other\"
+\"NameService\" = \"corbaname::names.example\"
+
+[limits]
+max-message-size = 8388608
+
+[pool.main]
+dispatch = \"leader-followers\"
+threads = 20
+";
+    assert_eq!(imported.to_toml(), expected);
+    let reasons: Vec<(usize, &str)> = imported.left_out().iter().map(|one| (one.place.line, &*one.reason)).collect();
+    assert_eq!(
+        reasons,
+        [
+            (5, "connecting always has a time-out: 10 s by default"),
+            (9, "the dispatch architecture has no such number"),
+            (14, "the configuration has no such setting; programs set `OrbBuilder::on_event`"),
+            (16, "a reference is IOR:, corbaloc: or corbaname:, and not a file with one"),
+        ]
+    );
+}
+
+#[test]
+fn options_of_tao_are_converted_for_programs() {
+    let text = "\
+static Server_Strategy_Factory \"-ORBConcurrency thread-per-connection\"
+static Client_Strategy_Factory \"-ORBTransportMuxStrategy EXCLUSIVE -ORBClientConnectionHandler RW\"
+dynamic RT_ORB_Loader Service_Object * TAO_RTCORBA:_make_TAO_RT_ORB_Loader() \"-ORBSchedPolicy SCHED_RR -ORBPriorityMapping continuous\"
+static Resource_Factory \"-ORBNativeCharCodeset 0x05010001 -ORBProtocolFactory IIOP_Factory\"
+";
+    let imported = import_for_program(text);
+    let expected = "
+native-char-set = \"utf-8\"
+on-pool-exhausted = \"wait\"
+
+[pool.main]
+dispatch = \"thread-per-connection\"
+nested-wait = \"block\"
+
+[real-time]
+priority-mapping = \"consecutive 1..99\"
+scheduling = \"round-robin\"
+";
+    assert_eq!(imported.to_toml(), expected);
+    let reasons: Vec<&str> = imported.left_out().iter().map(|one| one.reason.as_str()).collect();
+    assert!(reasons.contains(&"`transports` lists the transports"), "{reasons:?}");
+    let malformed = |text: &str| {
+        let mut imported = Imported::new(ImportTarget::Programs);
+        imported.take_text(0, text, None).expect_err(text).reason
+    };
+    assert_eq!(malformed("oneCallPerConnection = 2"), "the value is 0 or 1");
+    assert_eq!(malformed("giopMaxMsgSize = many"), "the value is a number");
 }

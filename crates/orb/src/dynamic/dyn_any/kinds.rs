@@ -10,12 +10,11 @@ use crate::any::{Kind, TypeCode, Value};
 
 impl DynAny {
     // ---- enumerations and fixed
-    // ----------------------------------------------------------------------
 
     /// Returns the name of an enumeration's value (`DynEnum::get_as_string`).
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`].
+    /// [`DynAnyError::TypeMismatch`] for a value of another type.
     pub fn enumerator(&self) -> Result<String, DynAnyError> {
         let name = self.type_code().unaliased();
         let name = name.member_name(self.enumerator_number()? as usize);
@@ -25,7 +24,7 @@ impl DynAny {
     /// Returns the number of an enumeration's value (`DynEnum::get_as_ulong`).
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`].
+    /// [`DynAnyError::TypeMismatch`] for a value of another type.
     pub fn enumerator_number(&self) -> Result<u32, DynAnyError> {
         match self.part().content {
             PartContent::Leaf(Value::Enum(number)) => Ok(number),
@@ -36,7 +35,8 @@ impl DynAny {
     /// Sets the value of an enumeration by the name of the enumerator.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for an unknown name.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] for
+    /// an unknown name.
     pub fn set_enumerator(&mut self, name: &str) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::Enum])?;
         let resolved = self.type_code().unaliased();
@@ -47,7 +47,8 @@ impl DynAny {
     /// Sets the value of an enumeration by the number of the enumerator.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for an unknown number.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] for
+    /// an unknown number.
     pub fn set_enumerator_number(&mut self, number: u32) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::Enum])?;
         if number as usize >= self.type_code().unaliased().member_count() {
@@ -61,7 +62,7 @@ impl DynAny {
     /// (`DynFixed`).
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`].
+    /// [`DynAnyError::TypeMismatch`] for a value of another type.
     pub fn fixed(&self) -> Result<i128, DynAnyError> {
         match self.part().content {
             PartContent::Leaf(Value::Fixed(unscaled)) => Ok(unscaled),
@@ -72,8 +73,8 @@ impl DynAny {
     /// Sets the digits of a `fixed`, as an integer.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more digits than the type
-    /// has.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] for
+    /// more digits than the type has.
     pub fn set_fixed(&mut self, unscaled: i128) -> Result<(), DynAnyError> {
         let digits = self.type_code().unaliased().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.0;
         if unscaled.unsigned_abs() >= 10u128.pow(digits.into()) {
@@ -86,8 +87,8 @@ impl DynAny {
     /// Returns the value of a `fixed` (`DynFixed::get_value`).
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more than 31 digits, the
-    /// maximum of IDL.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] for
+    /// more than 31 digits, the maximum of IDL.
     pub fn decimal(&self) -> Result<Decimal, DynAnyError> {
         let scale = self.type_code().unaliased().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.1;
         let whole = || self.fixed().ok()?.checked_mul(10i128.checked_pow(scale.unsigned_abs().into())?);
@@ -102,8 +103,8 @@ impl DynAny {
     /// cannot represent are dropped, and the result is then false.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more digits before the
-    /// point than the type has.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] for
+    /// more digits before the point than the type has.
     pub fn set_decimal(&mut self, value: Decimal) -> Result<bool, DynAnyError> {
         let scale = self.type_code().unaliased().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.1;
         let shift = i32::from(scale) - i32::from(value.scale());
@@ -114,7 +115,6 @@ impl DynAny {
     }
 
     // ---- structures and values
-    // -------------------------------------------------------------------------
 
     /// Returns the names and types of the members of a structure, an exception, or an IDL
     /// `valuetype`.
@@ -135,7 +135,8 @@ impl DynAny {
     /// `valuetype`).
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] if none is current.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] if
+    /// no member is current.
     pub fn current_member_name(&self) -> Result<String, DynAnyError> {
         let members = self.described_members()?;
         let member = self.part().position.and_then(|position| members.into_iter().nth(position));
@@ -146,7 +147,8 @@ impl DynAny {
     /// `valuetype`).
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] if none is current.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] if
+    /// no member is current.
     pub fn current_member_kind(&self) -> Result<Kind, DynAnyError> {
         let members = self.described_members()?;
         let member = self.part().position.and_then(|position| members.into_iter().nth(position));
@@ -157,7 +159,8 @@ impl DynAny {
     /// names. The members of a value's bases come first.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for null.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] for
+    /// null.
     pub fn members(&self) -> Result<Vec<(String, DynAny)>, DynAnyError> {
         let members = self.described_members()?;
         if self.part().is_value() && self.is_null()? {
@@ -179,7 +182,7 @@ impl DynAny {
             return Err(DynAnyError::InvalidValue);
         }
         for ((name, value), (wanted, ty)) in members.iter().zip(&described) {
-            if !(name.is_empty() || name == wanted) || !value.type_code().can_stand_for(ty) {
+            if !(name.is_empty() || name == wanted) || !value.type_code().is_substitutable_for(ty) {
                 return Err(DynAnyError::TypeMismatch);
             }
         }
@@ -187,12 +190,12 @@ impl DynAny {
     }
 
     // ---- sequences and arrays
-    // --------------------------------------------------------------------------
 
     /// Sets the length of a sequence. New elements have initial values.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] over the bound.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] for
+    /// a length above the bound of the sequence.
     pub fn set_length(&mut self, length: usize) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::Sequence])?;
         let resolved = self.type_code().unaliased();
@@ -223,7 +226,7 @@ impl DynAny {
     /// Returns the elements of a sequence or an array.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`].
+    /// [`DynAnyError::TypeMismatch`] for a value of another type.
     pub fn elements(&self) -> Result<Vec<DynAny>, DynAnyError> {
         self.check_kind(&[Kind::Sequence, Kind::Array])?;
         Ok(self.components().collect())
@@ -246,14 +249,13 @@ impl DynAny {
             return Err(DynAnyError::InvalidValue);
         }
         let element = resolved.content_type().ok_or(DynAnyError::TypeMismatch)?;
-        if !elements.iter().all(|one| one.type_code().can_stand_for(&element)) {
+        if !elements.iter().all(|one| one.type_code().is_substitutable_for(&element)) {
             return Err(DynAnyError::TypeMismatch);
         }
         self.set_parts(elements.iter())
     }
 
     // ---- unions
-    // ------------------------------------------------------------------------------------------
 
     fn label(&self) -> Result<i128, DynAnyError> {
         self.check_kind(&[Kind::Union])?;
@@ -263,7 +265,7 @@ impl DynAny {
     /// Returns the discriminator of a union.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`].
+    /// [`DynAnyError::TypeMismatch`] for a value of another type.
     pub fn discriminator(&self) -> Result<DynAny, DynAnyError> {
         self.check_kind(&[Kind::Union])?;
         self.components().next().ok_or(DynAnyError::TypeMismatch)
@@ -335,7 +337,7 @@ impl DynAny {
     /// Returns true if a union has no active member.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`].
+    /// [`DynAnyError::TypeMismatch`] for a value of another type.
     pub fn has_no_active_member(&self) -> Result<bool, DynAnyError> {
         self.check_kind(&[Kind::Union])?;
         Ok(self.component_count() < 2)
@@ -344,7 +346,8 @@ impl DynAny {
     /// Returns the active member of a union.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] if there is none.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] if
+    /// no member is active.
     pub fn member(&mut self) -> Result<Component<'_>, DynAnyError> {
         self.check_kind(&[Kind::Union])?;
         let place = *self.part().parts().get(1).ok_or(DynAnyError::InvalidValue)?;
@@ -354,7 +357,8 @@ impl DynAny {
     /// Returns the name of the active member of a union.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] if there is none.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] if
+    /// no member is active.
     pub fn member_name(&self) -> Result<String, DynAnyError> {
         let resolved = self.type_code().unaliased();
         let arm = chosen(&resolved, self.label()?).ok_or(DynAnyError::InvalidValue)?;

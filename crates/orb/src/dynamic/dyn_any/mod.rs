@@ -44,7 +44,8 @@ use parts::{DynPart, PartContent, PartTable};
 pub struct DynAny {
     /// The table of parts. A change copies the table if another `DynAny` shares it.
     parts: Arc<PartTable>,
-    /// Slot of the value's own part. While a component is borrowed, the component's slot.
+    /// Slot of the part that represents the whole value. While a component is borrowed, slot of the
+    /// component.
     top: u32,
     /// Number of borrowed components, nested in each other.
     borrow_depth: u32,
@@ -123,8 +124,8 @@ impl fmt::Debug for DynAny {
 
 /// A component of a [`DynAny`], borrowed for reading and changing.
 ///
-/// Programs change a component with its own operations, such as [`assign`](DynAny::assign). Storing
-/// a `DynAny` through `DerefMut` would replace the whole value, not only the component.
+/// Programs change a component with its operations, such as [`assign`](DynAny::assign). Storing a
+/// `DynAny` through `DerefMut` would replace the whole value, not only the component.
 pub struct Component<'d> {
     whole: &'d mut DynAny,
     /// Slot of the outer value, restored when the borrow ends.
@@ -184,7 +185,7 @@ impl DynAny {
     }
 
     /// Creates the initial value of a type (`create_dyn_any_from_type_code`): zero, empty, nil,
-    /// null, the first enumerator or the first arm.
+    /// null, the first enumerator, or the first member of a union.
     ///
     /// # Errors
     /// [`DynAnyError::System`] for a type without values.
@@ -198,8 +199,8 @@ impl DynAny {
         Ok(DynAny { parts: Arc::new(parts), top, borrow_depth: 0, client: None })
     }
 
-    /// Returns the TypeCode of the value. A value of an IDL `valuetype` returns its own type, which
-    /// may inherit from the expected type.
+    /// Returns the TypeCode of the value. For an IDL `valuetype` this is the type of the value,
+    /// which may inherit from the type that the member or element has.
     #[must_use]
     pub fn type_code(&self) -> &TypeCode {
         &self.part().type_code
@@ -255,7 +256,7 @@ impl DynAny {
     /// Replaces the value by the value of another `DynAny` with an equivalent type (`assign`).
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`].
+    /// [`DynAnyError::TypeMismatch`] for a value of another type.
     pub fn assign(&mut self, other: &DynAny) -> Result<(), DynAnyError> {
         if !self.type_code().equivalent(other.type_code()) {
             return Err(DynAnyError::TypeMismatch);
@@ -275,7 +276,8 @@ impl DynAny {
     /// Replaces the value by the value of an `any` with an equivalent type (`from_any`).
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`], and the errors of [`new`](DynAny::new).
+    /// [`DynAnyError::TypeMismatch`] for a value of another type, and the errors of
+    /// [`new`](DynAny::new).
     pub fn assign_any(&mut self, any: &Any) -> Result<(), DynAnyError> {
         self.assign(&DynAny::new(any)?)
     }
@@ -293,7 +295,6 @@ impl DynAny {
     }
 
     // ---- components
-    // --------------------------------------------------------------------------------
 
     /// Returns the number of components: members or elements. A union has 2, or 1 without an active
     /// member; a value box has 1. All other types, and null, have 0.
@@ -370,8 +371,8 @@ impl DynAny {
 
     /// Replaces all components.
     fn set_parts<'i>(&mut self, items: impl Iterator<Item = &'i DynAny> + Clone) -> Result<(), DynAnyError> {
-        // Items of this value's own table keep their identity. Items of another table are copied,
-        // and values that are shared in it stay shared in the copy.
+        // Items in the table of this value keep their identity. Items in another table are copied;
+        // a value that several parts share there is one shared value in the copy.
         let own: Vec<bool> = items.clone().map(|item| Arc::ptr_eq(&item.parts, &self.parts)).collect();
         let mut copied: HashMap<*const PartTable, HashMap<u32, u32>> = HashMap::new();
         let top = self.top;

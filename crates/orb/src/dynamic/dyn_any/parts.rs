@@ -13,7 +13,7 @@ use crate::any::{Kind, TypeCode, Value};
 
 /// Maximum depth of nested parts of a value that is assembled.
 const MAX_DEPTH: u32 = 512;
-/// Minimum number of parts from which a table is searched for unreachable parts.
+/// Number of parts up to which a table is never compacted.
 const COMPACT_AT: usize = 256;
 
 /// The table of parts. Detached parts stay in the table until it is compacted.
@@ -117,7 +117,6 @@ impl PartTable {
     }
 
     // ---- from and to trees
-    // -------------------------------------------------------------------------
 
     /// Adds the parts of a value. `met` maps the numbers of shared values to their slots.
     pub(super) fn add_value(
@@ -225,12 +224,11 @@ impl PartTable {
     }
 
     // ---- copies and comparison
-    // ---------------------------------------------------------------------
 
     /// Copies a part with its components from the table `from`, or within this table if `from` is
     /// `None`. A copy from another table preserves which values are shared: `copied` maps the slots
-    /// of shared values that were already copied to their new slots. Within this table, IDL values
-    /// are shared instead of copied.
+    /// of shared values that were already copied to their new slots. Within this table, values of
+    /// an IDL `valuetype` are shared instead of copied.
     pub(super) fn copy_part(&mut self, from: Option<&PartTable>, top: u32, copied: &mut HashMap<u32, u32>) -> u32 {
         let mut open = Vec::new();
         let first = self.reserve_copy(from, top, copied, &mut open);

@@ -1,5 +1,6 @@
 //! Operations of [`DynAny`] on values of IDL `valuetype`s, and on null (`DynValueCommon`,
-//! `DynValue`, `DynValueBox`). The operations on structures access their members.
+//! `DynValue`, `DynValueBox`). The operations on structures in the module `kinds` access the
+//! members of values, too.
 
 use std::collections::HashMap;
 
@@ -77,14 +78,14 @@ impl DynAny {
     pub fn set_boxed_value(&mut self, value: &DynAny) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::ValueBox])?;
         let held = self.type_code().unaliased().content_type().ok_or(DynAnyError::TypeMismatch)?;
-        if !value.type_code().can_stand_for(&held) {
+        if !value.type_code().is_substitutable_for(&held) {
             return Err(DynAnyError::TypeMismatch);
         }
         self.set_parts(std::iter::once(value))
     }
 
-    /// Checks that the type has values of its own that can be built: it is not an abstract or
-    /// custom value type. Types other than `valuetype`s pass the check.
+    /// Checks that values of the type can be built from its TypeCode. Fails for an abstract or
+    /// custom value type, and for `ValueBase`. Types that are not `valuetype`s pass the check.
     pub(super) fn check_concrete(&self) -> Result<(), DynAnyError> {
         let resolved = self.type_code().unaliased();
         match resolved.type_modifier() {

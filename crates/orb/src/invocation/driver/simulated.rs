@@ -1,5 +1,5 @@
-//! A call in the simulation. It takes the driver's steps, and returns wherever the driver would
-//! block.
+//! A call in the simulation. It makes the steps of the driver. Where the driver would block, it
+//! returns the event for which it waits.
 
 use corelane_wire::giop::ResponseExpected;
 
@@ -9,35 +9,41 @@ use crate::invocation::Operation;
 use crate::invocation::call::{ArgumentWriter, AttemptResult, RequestSpec};
 use crate::invocation::callee::Callee;
 
-/// The event that a call waits for.
+/// The event for which a simulated call waits.
 pub(crate) enum BlockedOn<'c> {
-    /// A connection that is being made, which takes some time.
+    /// The end of the time that connecting takes in the simulation.
     Connection,
-    /// The time at which a refused request is sent again.
+    /// The time in the field, at which a request is sent again after TRANSIENT.
     Pause(Monotonic),
-    /// The connect time-out, because the server does not answer.
+    /// The connect time-out, because the server does not answer the attempt to connect.
     ConnectTimeout,
-    /// A connection that is returned to the pool, or the call's deadline.
+    /// The return of a connection to the pool, or the call's deadline.
     FreeConnection,
-    /// Received bytes, or the call's deadline.
+    /// The arrival of bytes, or the call's deadline.
     Reply,
     /// The call's deadline.
     Deadline,
-    /// No event: the call is over.
+    /// No event, because the call has ended. The field is its outcome.
     Finished(Result<Option<Reply<'c>>, SystemException>),
 }
 
-/// A call in progress.
+/// A simulated call that has not ended.
 pub(crate) struct SimulatedCall<'c, 'a> {
     driver: Driver<'c, 'c, 'a>,
+    /// Time at which connecting began.
     start: Monotonic,
+    /// The call's deadline.
     deadline: Option<Monotonic>,
+    /// The deadline for connecting.
     until: Option<Monotonic>,
+    /// True if the call waits for a connection to be returned to the pool.
     queued: bool,
+    /// The connection on which the call waits for its reply, and the request id.
     waiting: Option<(Checkout<'c>, u32)>,
-    /// The input that the machine gets when the call's deadline passes.
+    /// The input that the machine gets at the call's deadline, after a write that a real transport
+    /// would block.
     later: Option<MachineInput>,
-    /// Number of forwards followed.
+    /// Number of forwards that the call has followed.
     pub(crate) follows: u32,
 }
 
@@ -104,8 +110,9 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
     fn step(&mut self, input: MachineInput) -> BlockedOn<'c> {
         let early = self.driver.call.due.latest().is_some_and(|deadline| clock::now() < deadline);
         if matches!(input, MachineInput::DeadlinePassed(_)) && early {
-            // In the simulation a write to a peer that does not read returns at once. A real write
-            // would block until the call's deadline.
+            // In the simulation, a write to a peer that does not read fails at once with a
+            // time-out. A real write would block until the call's deadline, so the machine gets the
+            // time-out then.
             self.later = Some(input);
             return BlockedOn::Deadline;
         }
@@ -144,7 +151,7 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         }
     }
 
-    /// Handles a failure to receive the reply.
+    /// Continues the call after a failure to receive its reply.
     fn on_no_reply(&mut self, mut connection: Checkout<'_>, id: u32, broken: ExchangeError) -> BlockedOn<'c> {
         let target = Arc::clone(&self.driver.target);
         let Some(profile) = target.profiles.get(self.driver.profile) else {
@@ -156,7 +163,8 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         self.on_result(Err(error))
     }
 
-    /// Continues the call when the time that connecting takes has passed.
+    /// Continues the call at the end of the time that connecting takes, or when a connection may
+    /// have been returned to the pool.
     pub(crate) fn connect(&mut self) -> BlockedOn<'c> {
         let Some(pool) = self.driver.pool.clone() else { return self.step(MachineInput::ConnectFailed) };
         let outcome = match pool.take_free(self.driver.min_connection_id) {
@@ -169,7 +177,7 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
             }
             None if self.deadline.is_some_and(|deadline| clock::now() >= deadline) => Err(AcquireError::AllBusy),
             None => {
-                // The connect time-out begins only when the pool has a free slot.
+                // The connect time-out begins when the pool has a free slot.
                 self.queued = true;
                 return BlockedOn::FreeConnection;
             }
@@ -184,14 +192,14 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         self.step(input)
     }
 
-    /// Handles a connection that was not made in time.
+    /// Continues the call at its connect time-out.
     pub(crate) fn connect_timed_out(&mut self) -> BlockedOn<'c> {
         let input = self.driver.connect_result(Err(AcquireError::TimedOut), self.start, clock::now());
         self.step(input)
     }
 
-    /// Reads the reply. Continues while `more` returns true: bytes or the end of the stream have
-    /// arrived.
+    /// Reads messages until the reply is complete. `more` returns true if bytes, or the end of the
+    /// stream, have arrived. If it returns false, the call waits again.
     pub(crate) fn read(&mut self, more: impl Fn() -> bool) -> BlockedOn<'c> {
         let Some((mut connection, id)) = self.waiting.take() else { return BlockedOn::Reply };
         let target = Arc::clone(&self.driver.target);
@@ -225,6 +233,7 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         }
     }
 
+    /// Continues the call at its deadline.
     pub(crate) fn time_out(&mut self) -> BlockedOn<'c> {
         if let Some(input) = self.later.take() {
             return self.step(input);
@@ -235,7 +244,7 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         }
     }
 
-    /// Cancels the call; `None` if it does not wait for a reply.
+    /// Cancels the call. Returns `None`, and does nothing, if the call does not wait for a reply.
     pub(crate) fn cancel(&mut self) -> Option<BlockedOn<'c>> {
         let (connection, id) = self.waiting.take()?;
         Some(self.on_no_reply(connection, id, ExchangeError::Cancelled))

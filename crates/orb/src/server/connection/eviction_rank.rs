@@ -1,21 +1,24 @@
-//! The order in which a full lane evicts connections. The functions are pure: times are arguments.
+//! The order in which a lane evicts connections. The function is pure: it gets times as arguments.
 
-/// Value of `last_message_at` for a connection whose first message has not arrived yet.
+/// Value of `last_message_at` for a connection on which no complete message has arrived.
 pub(crate) const NO_MESSAGE: u32 = 0;
-/// Seconds without a message after which a connection may be evicted.
+/// Number of seconds without a message after which a connection that has sent messages may be
+/// evicted.
 const MIN_IDLE_SECONDS: u32 = 10;
-/// The class of a connection by the last action of its peer.
+/// The class of a connection by what its peer has sent. Classes that are declared first are evicted
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum IdleClass {
-    /// The peer has sent nothing.
+    /// No complete message has arrived, and none has begun.
     NeverSent,
-    /// The peer has begun its first message.
+    /// A part of the first message has arrived.
     FirstMessagePartial,
-    /// The peer has sent messages, but none for some time.
+    /// At least one complete message has arrived, but none in the last [`MIN_IDLE_SECONDS`].
     Idle,
 }
 
-/// A connection's place in the order of eviction. The lowest rank is evicted first.
+/// The place of a connection in the order of eviction. The connection with the lowest rank is
+/// evicted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EvictionRank {
     class: IdleClass,
@@ -23,9 +26,10 @@ pub(crate) struct EvictionRank {
     connection_number: u64,
 }
 
-/// Ranks a connection for eviction. The arguments are the time of its last message, a flag for an
-/// incomplete message, the present time, and its number in the ORB. Returns `None` if the
-/// connection must not be evicted.
+/// Returns the rank of a connection for eviction, or `None` if the connection must not be evicted.
+/// `last_message_at` and the present time `now` are in seconds of the lane's coarse clock.
+/// `connection_number` is the number of the connection in the ORB: an older connection has a lower
+/// number.
 #[must_use]
 pub(crate) fn eviction_rank(
     last_message_at: u32,
@@ -60,7 +64,15 @@ mod tests {
         ];
         ranks.sort_unstable();
         assert_eq!(ranks.map(|eviction_rank| eviction_rank.connection_number), [7, 9, 3, 2, 1]);
-        assert_eq!(idle(now - MIN_IDLE_SECONDS + 1, 1), None, "a connection that has just been used is not evicted");
-        assert_eq!(eviction_rank(10, true, now, 1), None, "a connection with an incomplete message is not evicted");
+        assert_eq!(
+            idle(now - MIN_IDLE_SECONDS + 1, 1),
+            None,
+            "a connection must not be evicted before it has been idle for MIN_IDLE_SECONDS"
+        );
+        assert_eq!(
+            eviction_rank(10, true, now, 1),
+            None,
+            "a connection that has sent messages must not be evicted while a message is incomplete"
+        );
     }
 }

@@ -1,43 +1,45 @@
-//! The graceful close of a connection. First the waiting replies and the last message are sent.
-//! Then the stream is shut down for writing, and the peer's last bytes are read. Unread bytes would
-//! make the kernel reset the connection before the peer has read the last message.
+//! The graceful close of a connection. The lane sends the waiting replies and the last message,
+//! shuts the stream down for writing, and reads the peer's input until the peer closes. If the lane
+//! closed a TCP connection with unread input, the kernel would reset it, and the peer could lose
+//! the last message.
 //!
-//! [`GracefulClose`] and [`retired_stage`] decide, and the connection carries out the decision.
-//! Both are pure: times are arguments.
+//! [`GracefulClose`] and [`retired_stage`] decide the steps, and the connection performs them. Both
+//! are pure: they get times as arguments.
 
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-/// Maximum number of bytes that are read from a peer that does not stop sending. The kernels of
-/// both machines buffer less, so every byte that the peer sent before it could learn of the close
-/// is read.
+/// Maximum number of bytes that a close reads and discards. The kernels of both machines buffer
+/// fewer bytes, so this number includes all that the peer sent before it could notice the close.
 pub(crate) const MAX_DISCARDED: usize = 4 << 20;
 
-/// Maximum number of further bytes of a message that is too large. They are read so that the sender
-/// finishes writing and reads the answer.
+/// Maximum size in bytes of the rest of a message that is too large, which a close reads and
+/// discards. A peer that reads nothing before it has sent its whole message can then read the last
+/// message.
 pub(crate) const MAX_MESSAGE_REST: usize = 256 << 20;
 
-/// The stage of a retired connection after all threads have left it.
+/// The stage of a retired connection that no thread uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetiredStage {
-    /// Requests of the peer wait for their replies, or still run.
+    /// Requests of the connection wait or run, and the peer will get their replies.
     AwaitingReplies,
-    /// All replies have been sent or queued, and only the last message may follow.
+    /// All replies that the peer will get have been sent or queued. Nothing but the last message
+    /// may follow.
     Closing,
     /// The stream is shut down.
     Closed,
 }
 
-/// Returns the stage of a retired connection. `answers` is true if the peer reads and requests are
-/// still to be answered. `finished` is true if the last message has been queued, `closed` if the
-/// stream is shut down.
+/// Returns the stage of a retired connection. `answers` is true if the peer may read and requests
+/// must be answered. `finished` is true if the last message has been queued, `closed` if the stream
+/// is shut down.
 #[must_use]
 pub(crate) fn retired_stage(answers: bool, finished: bool, closed: bool) -> RetiredStage {
     match (closed, finished, answers) {
         (true, ..) => RetiredStage::Closed,
         (false, false, true) => RetiredStage::AwaitingReplies,
-        // After the last message nothing is sent, even if requests still run.
+        // After the last message nothing may be sent, even if requests run.
         (false, true, _) | (false, false, false) => RetiredStage::Closing,
     }
 }
@@ -47,47 +49,50 @@ pub(crate) fn retired_stage(answers: bool, finished: bool, closed: bool) -> Reti
 pub(crate) enum CloseAction {
     /// Send the queue, which ends with the last message.
     Send,
-    /// Shut down writing. The peer sees the end of the stream after the last message.
+    /// Shut the stream down for writing, so that the peer sees the end of the stream after the last
+    /// message.
     EndWriting,
     /// Read input and discard it.
     Read,
-    /// Wait until the peer reads, sends or closes, or until the deadline has passed.
+    /// Wait until the peer reads, sends or closes, or until the deadline passes.
     Wait,
-    /// Shut down both directions, because the deadline has passed or the peer does not stop
-    /// sending.
+    /// Shut the stream down in both directions, because the deadline has passed, the peer has sent
+    /// too much, or the transport has failed.
     Abort,
-    /// Do nothing, because both sides have ended.
+    /// End the close: both sides have closed their sending directions.
     Done,
 }
 
-/// The result of a [`CloseAction`].
+/// The outcome of a [`CloseAction`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseOutcome {
     /// The whole queue has been sent.
     Sent,
     /// The transport accepts no more bytes now.
     Full,
-    /// The transport accepts no more bytes now, but the peer has read some bytes at this time.
+    /// The transport has accepted a part of the queue, at the time in the field, because the peer
+    /// has read. It accepts no more bytes now.
     PeerRead(Monotonic),
     /// The stream is shut down for writing.
     WritingEnded,
-    /// This number of bytes has been read.
+    /// The number of bytes in the field has been read.
     Read(usize),
-    /// No input is there to read now.
+    /// No input has arrived.
     NothingToRead,
-    /// The peer has closed its side.
+    /// The peer has closed its sending direction.
     PeerEnded,
     /// The transport has failed.
     Failed,
 }
 
-/// The graceful close of one connection.
+/// The state of the graceful close of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct GracefulClose {
     deadline: Monotonic,
-    /// If set, the deadline is moved to this time from now whenever the peer reads bytes of the
-    /// queue.
+    /// If this is set, the deadline moves whenever the peer reads bytes of the queue: to this time
+    /// after the reading.
     renewed_timeout: Option<Duration>,
+    /// True after the whole queue has been sent.
     sent: bool,
     peer_half_closed: bool,
     discarded_bytes: usize,
@@ -96,7 +101,8 @@ pub(crate) struct GracefulClose {
 }
 
 impl GracefulClose {
-    /// Begins a close now. The peer has `time` to read and close.
+    /// Begins a close at `now`. The peer must have read the output and closed its side within
+    /// `time`.
     #[must_use]
     pub(crate) fn new(now: Monotonic, time: Duration) -> Self {
         GracefulClose {
@@ -109,14 +115,15 @@ impl GracefulClose {
         }
     }
 
-    /// Begins a close whose deadline is renewed to `time` whenever the peer reads bytes of the
-    /// queue.
+    /// Begins a close at `now` whose deadline moves whenever the peer reads bytes of the queue: to
+    /// `time` after the reading.
     #[must_use]
     pub(crate) fn while_peer_reads(now: Monotonic, time: Duration) -> Self {
         GracefulClose { renewed_timeout: Some(time), ..Self::new(now, time) }
     }
 
-    /// Permits reading the remaining `octets` bytes of a message, up to [`MAX_MESSAGE_REST`].
+    /// Permits the close to discard the remaining `octets` bytes of a message, if they are at most
+    /// [`MAX_MESSAGE_REST`].
     #[must_use]
     pub(crate) fn with_message_rest(self, octets: usize) -> Self {
         GracefulClose {
@@ -125,13 +132,14 @@ impl GracefulClose {
         }
     }
 
-    /// Limits the remaining time of the close to `time`, even if the peer reads.
+    /// Makes the close end at the latest `time` after `now`, even if the peer reads.
     pub(crate) fn limit_close_time(&mut self, now: Monotonic, time: Duration) {
         self.renewed_timeout = None;
         self.deadline = self.deadline.min(now + time);
     }
 
-    /// Returns the next step after an event, or after time has passed.
+    /// Returns the step with which to continue at `now`, after an event on the stream or after a
+    /// wait.
     #[must_use]
     pub(crate) fn next_action(&self, now: Monotonic) -> CloseAction {
         if now > self.deadline {
@@ -143,7 +151,7 @@ impl GracefulClose {
         }
     }
 
-    /// Returns the step that follows the outcome of the last step.
+    /// Returns the step that follows a step with the outcome `outcome`.
     #[must_use]
     pub(crate) fn after(&mut self, outcome: CloseOutcome) -> CloseAction {
         match outcome {
@@ -158,8 +166,9 @@ impl GracefulClose {
                 }
                 self.after(CloseOutcome::Full)
             }
-            // The peer may block in sending because this side does not read, and then never reads
-            // the queue. So its input is read.
+            // The peer may block in sending because this side does not read, and may not read
+            // before its sending ends. The close therefore reads the peer's input before the queue
+            // is empty.
             CloseOutcome::Full if !self.peer_half_closed => CloseAction::Read,
             CloseOutcome::WritingEnded => CloseAction::Read,
             CloseOutcome::Read(octets) => {
@@ -169,7 +178,8 @@ impl GracefulClose {
             CloseOutcome::Full | CloseOutcome::NothingToRead => CloseAction::Wait,
             CloseOutcome::PeerEnded => {
                 self.peer_half_closed = true;
-                // The peer may have closed only its writing direction, and may still read.
+                // A peer that has closed its sending direction may read until all output has been
+                // sent.
                 if self.sent { CloseAction::Done } else { CloseAction::Wait }
             }
             CloseOutcome::Failed => CloseAction::Abort,

@@ -1,27 +1,30 @@
-//! The listing of a connection for reading. A connection is on its lane's list at most once.
+//! The listing of a connection for reading: the connection is a task on its lane's ready list, at
+//! most once.
 //!
-//! Without this bound, each event of a connection with endless input would list it once more. The
-//! list would grow, and connections at its end would wait for all earlier entries.
+//! If a connection could be on the list several times, each event of a connection with endless
+//! input would add an entry. The list would grow without bound, and connections at its end would
+//! wait for all entries before them.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The reason why a connection is read.
+/// The reason why a thread reads a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::server) enum ReadCause {
-    /// The socket may have input.
+    /// The stream may have input.
     Readiness,
-    /// The buffer may hold further messages.
+    /// The connection's buffer may contain further messages.
     Buffered,
 }
 
+/// Bit that is set while the connection is on the list.
 const LISTED: u8 = 1;
-/// Bit that is set if one of the causes is [`ReadCause::Readiness`].
+/// Bit that is set if one of the causes of the listing is [`ReadCause::Readiness`].
 const READINESS: u8 = 2;
 
-/// The causes for which a connection is listed.
+/// The causes for which a connection is on the ready list, as bits. 0 if it is not on the list.
 ///
-/// Memory order: a thread that finds the connection listed has written its input before. The thread
-/// that takes the listing later sees these writes.
+/// `begin` releases and `take` acquires: the thread that takes the listing sees all that the
+/// threads that added a cause wrote before.
 #[derive(Debug)]
 pub(super) struct Listing(AtomicU8);
 
@@ -30,13 +33,15 @@ impl Listing {
         Listing(AtomicU8::new(0))
     }
 
-    /// Adds a cause. Returns true if the connection was not listed.
+    /// Adds a cause. Returns true if the connection was not on the list, so that the caller must
+    /// put it there.
     pub(super) fn begin(&self, cause: ReadCause) -> bool {
         let bits = if cause == ReadCause::Readiness { LISTED | READINESS } else { LISTED };
         self.0.fetch_or(bits, Ordering::AcqRel) & LISTED == 0
     }
 
-    /// Ends the listing. Returns its cause; [`ReadCause::Readiness`] if it had both causes.
+    /// Ends the listing. Returns its cause, [`ReadCause::Readiness`] if it had both causes, or
+    /// `None` if the connection was not on the list.
     pub(super) fn take(&self) -> Option<ReadCause> {
         match self.0.swap(0, Ordering::AcqRel) {
             0 => None,

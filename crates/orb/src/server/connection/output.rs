@@ -1,5 +1,5 @@
-//! The output of a connection. Replies are sent one at a time, under a lock. Bytes that a slow peer
-//! does not take wait in a queue.
+//! The output of a connection. Threads send replies one at a time, under a lock. Bytes that the
+//! transport does not accept, because the peer reads slowly, wait in a queue.
 
 use std::io::{self, IoSlice};
 use std::time::Duration;
@@ -18,16 +18,19 @@ use crate::clock;
 use crate::server::message::Message;
 
 /// Maximum number of bytes that one system call sends from the queue, or of a reply that is sent in
-/// slices. Between two calls the kernel can send a reply of a higher priority.
+/// slices. Between two calls, the kernel can send replies with a higher priority on other
+/// connections.
 const SLICE: usize = 64 * 1024;
 
-/// The lock under which replies are sent, one at a time.
+/// The lock under which threads send replies on a connection, one at a time.
 #[derive(Debug)]
 pub(super) enum OutputLock {
-    /// For connections on which only threads of one priority answer.
+    /// A lock without priority inheritance, for connections on which all sending threads have one
+    /// priority.
     Plain(Mutex<WriteState>),
-    /// For connections on which threads of several priorities answer. The sender inherits the
-    /// highest priority of the threads that wait for the lock.
+    /// A lock with priority inheritance, for connections on which threads of several priorities
+    /// send. The sending thread inherits the highest priority of the threads that wait for the
+    /// lock.
     Inheriting(PiMutex<WriteState>),
 }
 
@@ -52,7 +55,8 @@ impl OutputLock {
         }
     }
 
-    /// Calls `work` with the lock held, if the lock is free.
+    /// Calls `work` with the lock held. Returns `None` without calling `work` if another thread
+    /// holds the lock.
     #[cold]
     pub(super) fn try_with<R>(&self, work: impl FnOnce(&mut WriteState) -> R) -> Option<R> {
         match self {
@@ -66,17 +70,18 @@ impl OutputLock {
 #[derive(Debug)]
 pub(super) struct WriteState {
     pub(super) queue: SendQueue,
-    /// The time at which the peer last read bytes of the queue, or at which the queue began to
-    /// fill.
+    /// The time at which the peer last read bytes of the queue. If it has read none, the time at
+    /// which the first bytes were queued.
     pub(super) progress_at: Monotonic,
-    /// Requests that could have run while replies waited for the peer. They run when the queue is
-    /// empty.
+    /// Deferred requests: they were ready to run, but replies of the connection waited for the
+    /// peer. They run when the queue is empty.
     pub(super) deferred: Vec<UnsentRequest>,
-    /// The graceful close of the connection; `None` until the last message has been queued or sent.
+    /// The state of the graceful close. `None` until the close has begun by queueing the last
+    /// message, or by draining output to the peer.
     pub(super) closing: Option<GracefulClose>,
 }
 
-/// A request that does not run yet because replies of its connection wait for the peer.
+/// A deferred request, which waits until the peer has read the replies of its connection.
 #[derive(Debug)]
 pub(super) struct UnsentRequest {
     pub(super) message: Message,
@@ -84,30 +89,31 @@ pub(super) struct UnsentRequest {
     pub(super) read_at: Monotonic,
 }
 
-/// The result of sending.
+/// The outcome of sending a message on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendResult {
     /// The transport has accepted all bytes.
     Complete,
-    /// Some bytes of the message wait in the queue until the peer reads.
+    /// At least a part of the message waits in the send queue until the peer reads.
     Queued,
-    /// The connection has ended.
+    /// The message was not sent completely, for the reason in the field, and will not be.
     Failed(SendError),
 }
 
-/// The reason why sending failed.
+/// The reason why a message was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendError {
-    /// The connection to the peer is lost.
+    /// The transport has failed, or the stream is shut down.
     ConnectionLost,
-    /// The last message of the connection has been written, and nothing may follow it.
+    /// The last message of the connection has been queued or sent, and nothing may follow it.
     Closing,
-    /// The peer read nothing while the thread waited to send.
+    /// The thread waited to send until its deadline, and the peer did not read.
     WriteTimedOut,
 }
 
 impl Connection {
-    /// Sends a message. The calling thread waits for the peer only if `wait` permits it.
+    /// Sends a complete message. Blocks until the peer reads if `wait` permits it. Otherwise queues
+    /// the bytes that the transport does not accept at once.
     #[inline]
     pub(crate) fn send(&self, message: &[u8], wait: Wait) -> SendResult {
         match &self.output {
@@ -133,13 +139,15 @@ impl Connection {
         }
     }
 
+    /// Returns true if a message of `octets` bytes must be sent in slices.
     #[inline]
     fn is_sent_in_slices(&self, octets: usize) -> bool {
         self.origin.sends_in_slices && octets > SLICE
     }
 
-    /// Sends a message that consists of several slices. If large slices must wait in the queue,
-    /// `share` makes long-lived handles to their bytes.
+    /// Sends a message that consists of several slices, as [`send`](Self::send) does. For bytes of
+    /// large slices that must be queued, `share` returns handles that share the memory of the
+    /// slices.
     #[inline(never)]
     pub(crate) fn send_slices(&self, message: &[&[u8]], share: ShareBytes<'_>, wait: Wait) -> SendResult {
         match &self.output {
@@ -180,7 +188,8 @@ impl Connection {
         }
     }
 
-    /// Handles an error of the transport that accepted no bytes.
+    /// Handles an error of the first attempt to send a message. If the transport has no room, sends
+    /// or queues the message as a remainder.
     #[cold]
     fn send_failed(
         &self,
@@ -197,12 +206,12 @@ impl Connection {
         }
     }
 
-    /// Sends the remainder of a message of which the transport has accepted `sent` bytes. When the
-    /// transport accepts no more bytes, the others are queued.
+    /// Sends the bytes of a message behind the first `sent` bytes, which the transport has
+    /// accepted. When the transport accepts no more, queues the rest.
     ///
-    /// [`Flag::Congested`] is set before the last attempt to send. Epoll may report room to write
-    /// at any moment after this attempt, and the thread that handles the report must find the flag
-    /// set. That thread then waits for the lock and sends the queue.
+    /// [`Flag::Congested`] is set before the last attempt to send. If this attempt fails, epoll may
+    /// report room to write at any moment, and the thread that handles the report must find the
+    /// flag. This thread then waits for the output lock, and sends the queue.
     #[cold]
     fn send_remainder(
         &self,
@@ -233,8 +242,8 @@ impl Connection {
                 }
             }
         }
-        // A reader may have stopped because of the flag. Epoll would not report its input again, so
-        // the connection is listed for reading.
+        // A reading thread may have stopped because of the flag. Epoll does not report the input
+        // again, so the connection is put on the lane's ready list.
         if announced && self.state.clear(Flag::Congested) {
             self.watch_writability(false);
             self.list_for_reading();
@@ -242,11 +251,12 @@ impl Connection {
         SendResult::Complete
     }
 
+    /// Queues the bytes of a message behind the first `sent` bytes.
     #[cold]
     fn enqueue(&self, writing: &mut WriteState, message: &[&[u8]], share: ShareBytes<'_>, sent: usize) -> SendResult {
         if self.is_closed() {
-            // The stream is shut down, and the queue's bytes have already been subtracted from the
-            // lane's memory. Bytes that are added now would never be subtracted.
+            // The stream is shut down, and the bytes of the queue have been subtracted from the
+            // lane's memory use. Bytes that were added now would never be subtracted.
             return SendResult::Failed(SendError::ConnectionLost);
         }
         if writing.queue.is_empty() {
@@ -260,9 +270,9 @@ impl Connection {
         SendResult::Queued
     }
 
-    /// Sends the queue, because the peer reads again. Returns true if the queue is now empty and
-    /// reading continues. Does nothing once the last message has been queued, because then
-    /// [`advance_drain`](Self::advance_drain) sends the queue.
+    /// Sends the queue. Called when epoll reports room to write. Returns true if the queue is empty
+    /// and the connection is no longer congested, so that it may be read. Does nothing after the
+    /// graceful close has begun: [`advance_drain`](Self::advance_drain) then sends the queue.
     #[cold]
     pub(crate) fn flush(&self) -> io::Result<bool> {
         self.output.with(|writing| {
@@ -276,7 +286,8 @@ impl Connection {
                 self.memory_use.set_output(writing.queue.held_bytes());
             }
             let flushed = sent? && self.state.clear(Flag::Congested);
-            // Watching stops under the lock: the next holder of the lock may need to watch again.
+            // The watching for room to write ends under the output lock. If it ended later, it
+            // could undo a start of watching by the next holder of the lock.
             if flushed {
                 self.watch_writability(false);
             }
@@ -284,7 +295,8 @@ impl Connection {
         })
     }
 
-    /// Sends the queue. Returns true if the queue is now empty.
+    /// Sends bytes of the queue until the transport accepts no more. Returns true if the queue is
+    /// empty.
     pub(super) fn flush_queue(&self, writing: &mut WriteState) -> io::Result<bool> {
         while !writing.queue.is_empty() {
             match writing.queue.send(SLICE, |slices| self.stream.send_vectored(slices, Wait::Now)) {
@@ -296,18 +308,19 @@ impl Connection {
         Ok(true)
     }
 
-    /// Returns the time for which the peer has read nothing of the waiting replies.
+    /// Returns the time, at `now`, for which the peer has read nothing of the replies that wait.
+    /// Returns 0 if none wait, or if the graceful close has begun.
     pub(crate) fn write_stalled_for(&self, now: Monotonic) -> Duration {
         let waits = |writing: &mut WriteState| {
             let waits = !writing.queue.is_empty() && writing.closing.is_none();
             waits.then(|| now.since(writing.progress_at))
         };
-        // If the lock is held, its holder is sending, so the peer counts as reading.
+        // If another thread holds the lock, it is sending, so the peer counts as reading.
         self.is_congested().then(|| self.output.try_with(waits)).flatten().flatten().unwrap_or_default()
     }
 }
 
-/// Returns the bytes of `message` after the first `sent` bytes.
+/// Returns the slices with the bytes of `message` behind the first `sent` bytes.
 fn after<'m>(message: &[&'m [u8]], sent: usize) -> impl Iterator<Item = &'m [u8]> {
     let mut skip = sent;
     message.iter().filter_map(move |slice| {

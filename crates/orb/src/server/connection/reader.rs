@@ -1,5 +1,4 @@
-//! The input of a connection: the state of the reading thread, and the progress of unfinished
-//! messages.
+//! The input of a connection: the state of reading, and the progress of incomplete messages.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,31 +11,33 @@ use super::Connection;
 use crate::clock;
 use crate::receive::ReceiveBuffer;
 
-/// The state of reading. It belongs to the thread that holds the read lock.
+/// The state of reading. The thread that holds the read lock uses it.
 #[derive(Debug)]
 pub(crate) struct ReadState {
     pub(crate) framer: Framer,
-    /// The buffer with the bytes of an incomplete message. `None` if there is no incomplete
-    /// message; the thread then reads into its own buffer.
+    /// The bytes of an incomplete message. `None` if there is no incomplete message. The reading
+    /// thread then reads into its worker's buffer.
     pub(crate) partial: Option<ReceiveBuffer>,
-    /// True if the last read took all input, so that epoll reports new input. A read that did not
-    /// fill the buffer counts as taking all input. Urgent data over TCP and descriptors over a Unix
-    /// socket also end a read early, but no ORB sends them. A peer that does send them only delays
+    /// True if the last read took all input, so that epoll will report new input. A read that does
+    /// not fill the buffer counts as taking all input. Urgent data over TCP, and descriptors over a
+    /// Unix socket, end a read early, too, but ORBs do not send them. A peer that sends them delays
     /// its own messages.
     pub(crate) is_drained: bool,
-    /// True if reading has ended, because the peer has closed the connection or broke the protocol.
+    /// True if reading has ended: the peer has closed its sending direction, or has violated the
+    /// protocol.
     pub(crate) is_over: bool,
 }
 
 impl Connection {
-    /// Returns true while a message has begun and is not complete.
+    /// Returns true while a message has arrived in part.
     #[inline]
     pub(crate) fn has_partial_message(&self) -> bool {
         self.has_partial_message.load(Ordering::Relaxed)
     }
 
-    /// Records the unfinished messages: `message` bytes of the message that is arriving, the number
-    /// and size of the oldest fragmented message, and the `held` bytes of all of them.
+    /// Records the incomplete messages. `message` is the number of bytes that have arrived of the
+    /// current message. `oldest` is the number and the size in bytes of the oldest message whose
+    /// fragments are incomplete. `held` is the memory in bytes that all incomplete messages hold.
     #[cold]
     pub(crate) fn record_partial_messages(&self, message: usize, oldest: Option<(u64, usize)>, held: usize) {
         let mut stall_detector = self.stall_detector.lock();
@@ -47,9 +48,9 @@ impl Connection {
         self.shed_if_over_budget();
     }
 
-    /// Returns the time for which a message that has begun has made no progress. Bytes that have
-    /// arrived count as progress even before they are read, because reading may pause and every
-    /// thread may be busy.
+    /// Returns the time, at `now`, for which an incomplete message has made no progress. Unread
+    /// input counts as progress if no thread has read since the last call: the delay is then not
+    /// the peer's, because reading is paused or all threads are busy.
     pub(crate) fn stalled_for(&self, now: Monotonic) -> Duration {
         if !self.has_partial_message() {
             return Duration::ZERO;
@@ -59,7 +60,7 @@ impl Connection {
         stall_detector.stalled_for(now)
     }
 
-    /// Returns true if bytes have arrived that no thread has read. A peer that sent them is not
+    /// Returns true if bytes have arrived that no thread has read. Their peer does not count as
     /// idle.
     #[cold]
     pub(crate) fn has_unread_input(&self) -> bool {

@@ -1,8 +1,9 @@
-//! The queue of bytes that the peer of a connection has not taken yet. Each piece is a copy, or
-//! shares the memory of its reply.
+//! The send queue of a connection: the bytes of replies that the transport has not accepted. Each
+//! piece of the queue is a copy, or shares the memory of its reply.
 //!
-//! Small pieces are merged. Large pieces share the reply's memory, so that a large reply to a slow
-//! peer is never copied. The caller bounds the total size.
+//! Small pieces are merged. A large piece shares the memory of its reply if the reply supports it,
+//! so that a large reply to a slow peer is not copied. The queue itself has no size limit: the
+//! lane's memory budget limits it.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -11,38 +12,42 @@ use std::io::IoSlice;
 use corelane_wire::Octets;
 use corelane_wire::cdr::BORROW_THRESHOLD;
 
-/// Makes a long-lived handle to a part of a message.
+/// The function that makes a handle to a part of a message. The handle may outlive the message: it
+/// shares the memory of the part, or is a copy.
 pub(crate) type ShareBytes<'k> = &'k dyn Fn(&[u8]) -> Octets;
 
-/// Maximum number of pieces that one call of the transport sends.
+/// Maximum number of pieces that one send operation of the transport gets.
 const MAX_CHUNKS: usize = 8;
-/// Maximum size in bytes of a piece of copied bytes.
+/// Maximum size in bytes up to which small pieces are merged.
 const MAX_COPIED_CHUNK: usize = 64 * 1024;
 
-/// Bytes that wait for the peer.
+/// The send queue of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     chunks: VecDeque<Chunk>,
-    /// Number of bytes of the first piece that have already been sent.
+    /// Number of bytes of the first piece that have been sent.
     sent: usize,
+    /// Number of bytes in the queue that have not been sent.
     unsent_bytes: usize,
-    /// Number of bytes of memory that all pieces hold.
+    /// Number of bytes of memory that the pieces of the queue hold.
     held_bytes: usize,
-    /// The memory blocks of shared pieces, by their address. Several pieces may be parts of one
-    /// block.
+    /// The memory blocks of shared pieces, by address. Several pieces may be parts of one block.
     shared: HashMap<usize, SharedAllocation>,
 }
 
+/// A piece of the queue.
 #[derive(Debug)]
 enum Chunk {
     Copied(Vec<u8>),
     Shared(Octets),
 }
 
-/// A memory block that shared pieces keep alive.
+/// A memory block of which shared pieces are parts.
 #[derive(Debug)]
 struct SharedAllocation {
+    /// Size of the whole block in bytes.
     bytes: usize,
+    /// Number of pieces of the queue that are parts of the block.
     chunks: usize,
 }
 
@@ -56,7 +61,7 @@ impl Chunk {
 }
 
 impl SendQueue {
-    /// Returns the number of bytes that wait.
+    /// Returns the number of bytes in the queue that have not been sent.
     pub(crate) fn len(&self) -> usize {
         self.unsent_bytes
     }
@@ -65,14 +70,15 @@ impl SendQueue {
         self.unsent_bytes == 0
     }
 
-    /// Returns the number of bytes of memory that the pieces hold. A piece counts with its full
-    /// size until all of it has been sent. A shared piece counts with the size of its whole memory
-    /// block.
+    /// Returns the number of bytes of memory that the pieces hold. A copied piece counts in full
+    /// until all of it has been sent. A memory block of shared pieces counts once and in full,
+    /// until all its pieces have been sent.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// Appends a copy of the bytes, or for large ones the handle that `share` makes.
+    /// Appends `bytes` to the queue: a copy, or, from [`BORROW_THRESHOLD`] bytes on, the handle
+    /// that `share` makes.
     pub(crate) fn push(&mut self, bytes: &[u8], share: ShareBytes<'_>) {
         if bytes.is_empty() {
             return;
@@ -105,6 +111,7 @@ impl SendQueue {
         self.chunks.push_back(Chunk::Shared(bytes));
     }
 
+    /// Subtracts the memory of a piece that has been sent completely.
     fn release(&mut self, chunk: &Chunk) {
         self.held_bytes -= match chunk {
             Chunk::Copied(bytes) => bytes.capacity(),
@@ -119,8 +126,8 @@ impl SendQueue {
         };
     }
 
-    /// Calls `send` with the next bytes, at most `max_bytes`, and removes those that it reports as
-    /// sent.
+    /// Calls `send` with at most `max_bytes` bytes from the front of the queue. `send` returns how
+    /// many of them it has sent, and these are removed.
     ///
     /// # Errors
     /// The error that `send` returns.
@@ -147,6 +154,7 @@ impl SendQueue {
         Ok(())
     }
 
+    /// Removes the first `bytes` bytes, which have been sent.
     fn take(&mut self, bytes: usize) {
         self.unsent_bytes -= bytes.min(self.unsent_bytes);
         self.sent += bytes;
@@ -159,7 +167,8 @@ impl SendQueue {
             }
         }
         if self.chunks.is_empty() {
-            // Releases the memory of the queue, which may have grown because of a slow peer.
+            // A new queue frees the memory of `chunks` and `shared`, which may have grown because
+            // of a slow peer.
             *self = Self::default();
         }
     }
@@ -169,8 +178,8 @@ impl SendQueue {
 mod tests {
     use super::*;
 
-    /// Takes all bytes out of the queue. Each step offers at most `max_bytes` and takes `each`
-    /// bytes.
+    /// Removes and returns all bytes of the queue. Each call of `send` offers at most `max_bytes`
+    /// and sends at most `each` bytes.
     fn drain(queue: &mut SendQueue, max_bytes: usize, each: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while !queue.is_empty() {
@@ -199,7 +208,7 @@ mod tests {
                     queue.push(&bytes, &Octets::copy_from);
                     expected.extend(bytes);
                 }
-                // The test sends three bytes after each addition.
+                // After the additions of a round, the test sends at most three bytes.
                 let three = |slices: &[IoSlice<'_>]| {
                     let bytes = &slices[0][..slices[0].len().min(3)];
                     taken.extend_from_slice(bytes);
@@ -243,7 +252,7 @@ mod tests {
         let large = Octets::from(vec![7; size]);
         let taken = |queue: &mut SendQueue, bytes: usize| queue.send(bytes, |_| Ok::<_, ()>(bytes)).unwrap();
         let mut queue = SendQueue::default();
-        // Two parts of the same memory block with a small piece between them, then a separate
+        // Two parts of one memory block with a small copied piece between them, then a separate
         // block.
         queue.push(&large[..size / 2], &|_| large.part(0..size / 2).unwrap());
         queue.push(b"between", &Octets::copy_from);

@@ -1,43 +1,49 @@
-//! Detection of stalls: messages, in one piece or in fragments, that have begun and do not
-//! continue. The functions are pure: time is an argument.
+//! Detection of stalled messages: messages, in one piece or in fragments, that have arrived in part
+//! and do not continue. The functions are pure: they get times as arguments.
 
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-/// Minimum number of bytes that count as progress. A peer that sends single bytes slowly counts as
-/// stalled.
+/// Minimum number of bytes by which a message must grow to count as progress. A message that
+/// arrives byte by byte stalls, if it does not grow by this number within the time-out.
 const MIN_PROGRESS: usize = 1024;
 
-/// Finds stalled messages of one connection, from the times of their last progress.
+/// The progress of the incomplete messages of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct StallDetector {
+    /// Progress of the message that is arriving.
     message: ReceiveProgress,
-    /// Progress of the oldest fragmented message. This message must continue, even if other
-    /// messages begin and end meanwhile.
+    /// Progress of the oldest message whose fragments are incomplete. Complete messages between its
+    /// fragments do not count as its progress.
     fragments: ReceiveProgress,
-    /// True if some input was read since the last check.
+    /// True if a thread has read input since the last [`check`](Self::check).
     was_read: bool,
 }
 
+/// The progress of one incomplete message.
 #[derive(Debug, Default)]
 struct ReceiveProgress {
+    /// Number that distinguishes fragmented messages.
     number: u64,
+    /// Number of bytes that had arrived at the last progress.
     bytes: usize,
+    /// Time of the last progress. `None` if no message is incomplete.
     progressed_at: Option<Monotonic>,
 }
 
 impl StallDetector {
-    /// Records the unfinished messages at the time `now`: `message` bytes of the message that is
-    /// arriving, and the number and size of the oldest fragmented message.
+    /// Records the incomplete messages at the time `now`. `message` is the number of bytes that
+    /// have arrived of the current message. `oldest` is the number and the size in bytes of the
+    /// oldest message whose fragments are incomplete.
     pub(crate) fn record(&mut self, message: usize, oldest: Option<(u64, usize)>, now: Monotonic) {
         self.was_read = true;
         self.message.note((message > 0).then_some((0, message)), now);
         self.fragments.note(oldest, now);
     }
 
-    /// Restarts the times of progress if this side does not read. This is so if input is `there`
-    /// and nothing was read since the last check: then the server, not the peer, causes the delay.
+    /// Counts `now` as the time of the last progress if the server causes the delay: unread input
+    /// is `there`, and no thread has read since the last call.
     pub(crate) fn check(&mut self, there: bool, now: Monotonic) {
         if there && !self.was_read {
             for progress in [&mut self.message, &mut self.fragments] {
@@ -47,13 +53,14 @@ impl StallDetector {
         self.was_read = false;
     }
 
-    /// Returns true if a message is unfinished.
+    /// Returns true if a message is incomplete.
     #[must_use]
     pub(crate) fn is_receiving(&self) -> bool {
         self.message.progressed_at.is_some() || self.fragments.progressed_at.is_some()
     }
 
-    /// Returns the longest time without progress.
+    /// Returns the longest time, at `now`, for which an incomplete message has made no progress.
+    /// Returns 0 if no message is incomplete.
     #[must_use]
     pub(crate) fn stalled_for(&self, now: Monotonic) -> Duration {
         [self.message.progressed_at, self.fragments.progressed_at]
@@ -66,12 +73,13 @@ impl StallDetector {
 }
 
 impl ReceiveProgress {
+    /// Records the number and the size of the message, or `None` if no message is incomplete.
     fn note(&mut self, what: Option<(u64, usize)>, now: Monotonic) {
         let Some((number, bytes)) = what else {
             self.progressed_at = None;
             return;
         };
-        // Fewer bytes than before belong to another message.
+        // If fewer bytes have arrived than at the last progress, this is a different message.
         let is_new = self.progressed_at.is_none() || number != self.number || bytes < self.bytes;
         if is_new || bytes >= self.bytes.saturating_add(MIN_PROGRESS) {
             *self = ReceiveProgress { number, bytes, progressed_at: Some(now) };

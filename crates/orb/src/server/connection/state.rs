@@ -1,9 +1,9 @@
-//! The life of a connection: its state, and flags that do not depend on the state, in one atomic
-//! word.
+//! The state of a connection, and flags that do not depend on the state, in one atomic word.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The state of a connection.
+/// The state of a connection. The table shows the state after each transition. An empty cell means
+/// that the state does not change.
 ///
 /// | from | `BeginIdleClose` | `CancelIdleClose` | `ShutDown` | `Vacate` |
 /// |---|---|---|---|---|
@@ -15,36 +15,36 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// | `Closed` | | | | |
 ///
 /// A connection that is retired while threads use it keeps its state until the last thread leaves
-/// it (`Vacate`). Congestion is a flag and not a state, because replies of an open connection and
-/// of a draining one may wait for the peer. No state says that the last message has been queued:
-/// the output lock protects this fact together with the queued replies.
+/// it (`Vacate`). Congestion is a flag, because both an open and a draining connection can be
+/// congested. No state tells that the last message has been queued: `WriteState::closing` does,
+/// under the output lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionState {
     /// The lane serves the connection.
     Open = 0,
-    /// The stream is shut down in both directions. Threads may still use the connection; the reader
-    /// sees the end of the stream.
+    /// The stream is shut down in both directions. The connection is not retired, and threads may
+    /// use it.
     ShutDown = 1,
-    /// The connection is retired, and no thread uses it any more. Its last output is being sent to
-    /// the peer.
+    /// The connection is retired, no thread uses it, and the stream is open, so that the peer can
+    /// get the last output.
     Draining = 2,
-    /// The connection is retired, no thread uses it any more, and the stream is shut down.
+    /// The connection is retired, no thread uses it, and the stream is shut down.
     Closed = 3,
-    /// The lane is retiring the connection because the peer is idle. If the connection turns out to
-    /// be in use, it becomes open again.
+    /// A thread is retiring the connection because the peer is idle. If another thread uses the
+    /// connection, the state becomes `Open` again.
     IdleClosing = 4,
-    /// The connection is retired because the peer is idle, and the stream is shut down.
-    /// CloseConnection was sent before the shutdown, if the stream accepted it: it tells the peer
-    /// that unanswered requests did not run.
+    /// The connection is retired, or is being retired, because the peer is idle, and the stream is
+    /// shut down. The peer was sent CloseConnection, which says that unanswered requests did not
+    /// run.
     IdleClosed = 5,
 }
 
 /// An event that changes the state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transition {
-    /// The lane begins to retire an idle connection.
+    /// A thread begins to retire the connection because its peer is idle.
     BeginIdleClose,
-    /// The connection turned out to be in use.
+    /// The thread does not retire the connection, because another thread uses it.
     CancelIdleClose,
     /// The stream is shut down in both directions.
     ShutDown,
@@ -53,7 +53,7 @@ pub(super) enum Transition {
 }
 
 impl ConnectionState {
-    /// Returns the state after a transition; `None` if the state does not change.
+    /// Returns the state after a transition, or `None` if the state does not change.
     fn after(self, transition: Transition) -> Option<Self> {
         use ConnectionState::*;
         match (self, transition) {
@@ -82,49 +82,52 @@ impl ConnectionState {
     }
 }
 
-/// The bits of the state.
+/// The bits of the word that are the [`ConnectionState`]. The other bits are [`Flag`]s.
 const STATE: u32 = 7;
-/// Bit that is set in each state in which the stream is shut down.
+/// Bit that is set in the states in which the stream is shut down.
 const SHUT_DOWN: u32 = 1;
-/// Bit that is set in the states of a retired connection that no thread uses.
+/// Bit that is set in the states in which the connection is retired and no thread uses it.
 const VACATED: u32 = 2;
-/// Bit that is set in the states of a connection that is retired because it is idle. A connection
-/// whose last message was already queued after a fault loses this bit and drains like any other.
+/// Bit that is set in the states of a connection that is retired because its peer is idle. `Vacate`
+/// clears the bit, if the last message was queued before, after a fault of the peer. The connection
+/// then drains.
 const IDLE: u32 = 4;
 
 /// A property of a connection that does not depend on its [`ConnectionState`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flag {
-    /// Replies wait for the peer, and reading pauses. Written under the output lock.
+    /// Replies wait for the peer to read, and the lane does not read the connection. Written under
+    /// the output lock.
     Congested = 1 << 3,
-    /// The end of the stream was reported. The stream is read to its end, even after a read that
-    /// did not fill the buffer.
+    /// Epoll has reported the end of the stream. A thread must read the stream to its end, even if
+    /// a read does not fill the buffer.
     HungUp = 1 << 4,
-    /// The peer will send nothing more, but it may still read.
+    /// The peer has closed its sending direction. It may read.
     PeerHalfClosed = 1 << 5,
-    /// A request was handed over to another lane, and a thread of that lane will answer it. Written
-    /// by the thread that dispatches the request.
+    /// A request was handed over to another lane, whose thread will send the reply. Set by the
+    /// thread that reads the request.
     HandedOver = 1 << 6,
-    /// A stream without a descriptor has reported something that no thread has handled yet.
+    /// A stream without a descriptor has called its readiness callback, and no thread has handled
+    /// the call.
     ReportPending = 1 << 7,
 }
 
-/// A [`ConnectionState`] and the [`Flag`]s.
+/// The atomic word with a [`ConnectionState`] and the [`Flag`]s.
 ///
-/// Each request loads the word; only rare events write it. All writes are sequentially consistent
-/// read-modify-write operations, except the writes of [`set_relaxed`](Self::set_relaxed). A thread
-/// that sees a change therefore also sees all writes before the change. Changes of the word and of
-/// the counts of waiting requests have one total order.
+/// Each request loads the word. Rare events write it, by sequentially consistent read-modify-write
+/// operations. A thread that sees a change therefore sees all that its writer wrote before. Changes
+/// of the word and of the counts of waiting requests have one total order.
+/// [`set_relaxed`](Self::set_relaxed) gives neither guarantee.
 #[derive(Debug)]
 pub(super) struct StateWord(AtomicU32);
 
 impl StateWord {
-    /// Makes the word of an open connection without flags.
+    /// Makes the word of an open connection, with all flags clear.
     pub(super) const fn new() -> Self {
         StateWord(AtomicU32::new(ConnectionState::Open as u32))
     }
 
-    /// Makes a transition. Returns false if it does not change the state.
+    /// Makes a transition. Returns true if it changed the state.
     #[cold]
     pub(super) fn apply(&self, transition: Transition) -> bool {
         let next = |word| {
@@ -134,13 +137,14 @@ impl StateWord {
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).is_ok()
     }
 
-    /// Returns true if the stream is shut down. Acquires the writes before the shutdown.
+    /// Returns true if the stream is shut down. The load is `Acquire`: the caller sees all that the
+    /// thread wrote before it shut the stream down.
     #[inline]
     pub(super) fn is_shut_down(&self) -> bool {
         self.0.load(Ordering::Acquire) & SHUT_DOWN != 0
     }
 
-    /// Returns true if the connection is retired and no thread uses it any more.
+    /// Returns true if the connection is retired and no thread uses it.
     #[inline]
     pub(super) fn is_vacated(&self) -> bool {
         self.0.load(Ordering::SeqCst) & VACATED != 0
@@ -152,19 +156,19 @@ impl StateWord {
         self.0.load(Ordering::SeqCst) & IDLE != 0
     }
 
-    /// Returns true if a flag is set. Loads the word with `ordering`.
+    /// Returns true if `flag` is set. Loads the word with the memory order `ordering`.
     #[inline]
     pub(super) fn has(&self, flag: Flag, ordering: Ordering) -> bool {
         self.0.load(ordering) & flag as u32 != 0
     }
 
-    /// Sets a flag. Returns true if it was clear.
+    /// Sets `flag`. Returns true if the flag was clear before.
     #[cold]
     pub(super) fn set(&self, flag: Flag) -> bool {
         self.0.fetch_or(flag as u32, Ordering::SeqCst) & flag as u32 == 0
     }
 
-    /// Sets a flag, without ordering other writes. Writes only if the flag is not yet set.
+    /// Sets `flag` with `Relaxed` order, if it is clear.
     #[inline]
     pub(super) fn set_relaxed(&self, flag: Flag) {
         if !self.has(flag, Ordering::Relaxed) {
@@ -172,7 +176,7 @@ impl StateWord {
         }
     }
 
-    /// Clears a flag. Returns true if it was set.
+    /// Clears `flag`. Returns true if the flag was set before.
     #[cold]
     pub(super) fn clear(&self, flag: Flag) -> bool {
         self.0.fetch_and(!(flag as u32), Ordering::SeqCst) & flag as u32 != 0

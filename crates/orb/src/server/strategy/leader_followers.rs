@@ -1,5 +1,5 @@
-//! Leader/followers: threads take turns at waiting for messages, and the thread that read a request
-//! runs it.
+//! The leader/followers architecture: all threads wait for messages, and the thread that reads a
+//! request runs it.
 
 use std::io;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::server::message::Message;
 use crate::server::threads::ThreadStarter;
 use crate::server::worker::Worker;
 
-/// The leader/followers architecture.
+/// The state of the leader/followers architecture in a lane.
 #[derive(Debug)]
 pub(crate) struct LeaderFollowers {
     threads: usize,
-    /// The burst mode; `None` in lanes with one thread, and in lanes of real-time pools.
+    /// The burst mode. `None` in lanes with one thread, and in lanes of real-time pools.
     burst_mode: Option<BurstMode>,
 }
 

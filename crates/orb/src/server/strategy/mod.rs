@@ -1,11 +1,15 @@
-//! Dispatch architectures: which threads of a lane read, run and answer requests.
+//! The dispatch architectures. An architecture decides which threads of a lane read, run and answer
+//! requests.
 //!
-//! [`Strategy`] is the architecture of one lane. The trait [`Architecture`] has every operation in
-//! which architectures differ. Apart from this trait, the other modules of the server know only
-//! that a worker may have a burst role. A new architecture needs a file in this folder, a variant
-//! of [`Strategy`] in this file, and a variant of the public [`Dispatch`].
+//! [`Strategy`] is the architecture of one lane. The trait [`Architecture`] has the operations in
+//! which architectures differ. The other modules of the server call architectures through this
+//! trait. The one exception is burst mode: [`Worker`] has a thread's role in it. A new architecture
+//! needs a file in this folder, a variant of [`Strategy`] in this file, and a variant of the public
+//! [`Dispatch`].
 
 pub(super) mod burst;
+#[cfg(feature = "core-pool")]
+pub(crate) mod core_pool;
 #[cfg(feature = "half-sync")]
 pub(super) mod half_sync;
 mod leader_followers;
@@ -29,7 +33,11 @@ use super::message::Message;
 use super::threads::ThreadStarter;
 use super::worker::Worker;
 use crate::nested_wait::AwaitedReply;
+#[cfg(feature = "core-pool")]
+use crate::orb_context::OrbContext;
 use crate::server::handler::RequestHandler;
+#[cfg(feature = "core-pool")]
+use core_pool::CorePoolThreads;
 #[cfg(feature = "half-sync")]
 use half_sync::HalfSync;
 use leader_followers::LeaderFollowers;
@@ -42,18 +50,22 @@ use thread_per_connection::ThreadPerConnection;
 pub(crate) enum Strategy {
     /// One thread serves all connections.
     Reactive(Reactive),
-    /// Each connection has its own thread, up to a maximum number of threads.
+    /// Each connection has a thread, up to a maximum number of threads. Shared threads serve
+    /// further connections.
     ThreadPerConnection(ThreadPerConnection),
-    /// Threads take turns at waiting for messages; the thread that reads a request runs it.
+    /// All threads wait for messages, and the thread that reads a request runs it.
     LeaderFollowers(LeaderFollowers),
     /// One thread reads requests into a queue, and other threads run them.
     #[cfg(feature = "half-sync")]
     HalfSync(HalfSync),
-    /// Leader/followers with an overload thread, which reads only while all other threads are busy.
+    /// Leader/followers, with an overload thread that reads while all other threads are busy.
     Overload(OverloadThread<Strategy>),
+    /// Leader/followers, and threads on each core that serve the connections of tasks.
+    #[cfg(feature = "core-pool")]
+    CorePool(CorePoolThreads),
 }
 
-/// Calls a function of the architecture in a [`Strategy`].
+/// Calls a function of the architecture in the variant of a [`Strategy`].
 macro_rules! delegate {
     ($strategy:ident.$function:ident($($argument:expr),*)) => {
         match $strategy {
@@ -67,12 +79,15 @@ macro_rules! delegate {
             #[cfg(feature = "half-sync")]
             Strategy::HalfSync(architecture) => Architecture::<Strategy>::$function(architecture, $($argument),*),
             Strategy::Overload(architecture) => Architecture::<Strategy>::$function(architecture, $($argument),*),
+            #[cfg(feature = "core-pool")]
+            Strategy::CorePool(architecture) => Architecture::<Strategy>::$function(architecture, $($argument),*),
         }
     };
 }
 
 impl Strategy {
-    /// Creates the architecture of a lane. `overload` has the meaning that [`Lane::new`] describes.
+    /// Creates the architecture of a lane: `overload` if it is set, else the architecture in the
+    /// configuration.
     pub(super) fn new(
         config: &PoolConfig,
         role: Option<&LaneRole>,
@@ -97,7 +112,8 @@ impl Strategy {
         })
     }
 
-    /// Returns the queue of a half-sync lane, for tests that act in place of the lane's threads.
+    /// Returns the queue of a half-sync lane. Tests take requests from it, in place of the lane's
+    /// threads.
     #[cfg(test)]
     pub(crate) fn request_queue(&self) -> Option<&half_sync::request_queue::RequestQueue> {
         match self {
@@ -118,6 +134,12 @@ impl Architecture<Strategy> for Strategy {
 
     fn max_queued_of_connection(&self) -> usize {
         delegate!(self.max_queued_of_connection())
+    }
+
+    #[cfg(feature = "core-pool")]
+    #[inline]
+    fn keeps_read_lock(&self, context: &OrbContext, worker: &mut Worker, detached: Option<&Message>) -> bool {
+        delegate!(self.keeps_read_lock(context, worker, detached))
     }
 
     #[inline]
@@ -185,16 +207,16 @@ impl HasOverloadThread for Strategy {
     }
 }
 
-/// A lane, which may have any of the dispatch architectures.
+/// A lane with any of the dispatch architectures.
 pub(crate) type Lane = lane::Lane<Strategy>;
 
 impl Lane {
-    /// Creates a lane. `overload` handles requests that arrive while every thread is busy; pools
-    /// with dynamic threads, borrowing or buffering need it. The caller makes `overload`, so that
-    /// the linker drops its code from programs without such pools.
+    /// Creates a lane. Pools with dynamic threads, borrowing or buffering need `overload`, the
+    /// state of the overload thread. The caller makes it, so that the linker drops its code from
+    /// programs that never create such pools.
     ///
     /// # Errors
-    /// If the kernel refuses descriptors.
+    /// If the kernel refuses descriptors, or the adding of a listener to the epoll instance.
     pub(crate) fn new(
         config: PoolConfig,
         listeners: Vec<Box<dyn Listener>>,
@@ -204,5 +226,29 @@ impl Lane {
     ) -> io::Result<Arc<Self>> {
         let strategy = Strategy::new(&config, role.as_ref(), overload)?;
         Lane::with_strategy(config, listeners, closing_time, role, strategy)
+    }
+
+    /// Creates the lane of a core pool.
+    ///
+    /// # Errors
+    /// If the kernel refuses descriptors.
+    #[cfg(feature = "core-pool")]
+    pub(crate) fn of_core_pool(
+        config: PoolConfig,
+        listeners: Vec<Box<dyn Listener>>,
+        closing_time: Duration,
+        role: LaneRole,
+        threads: CorePoolThreads,
+    ) -> io::Result<Arc<Self>> {
+        Lane::with_strategy(config, listeners, closing_time, Some(role), Strategy::CorePool(threads))
+    }
+
+    /// Returns the threads of the lane's core pool, if the lane belongs to one.
+    #[cfg(feature = "core-pool")]
+    pub(crate) fn core_pool(&self) -> Option<&CorePoolThreads> {
+        match &self.strategy {
+            Strategy::CorePool(threads) => Some(threads),
+            _ => None,
+        }
     }
 }

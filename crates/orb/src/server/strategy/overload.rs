@@ -1,12 +1,11 @@
-//! Leader/followers with an overload thread. The overload thread reads only while every other
-//! thread of the lane is busy, and never runs a servant. For each request it starts a dynamic
-//! thread, borrows a thread from a lower lane, buffers the request, or rejects the request.
+//! Leader/followers with an overload thread. This thread reads while every other thread of the lane
+//! is busy, and never runs a servant. For each request it starts a dynamic thread, borrows a thread
+//! from a lane with a lower priority, buffers the request, or rejects the request.
 //!
-//! The overload thread raises a borrowed thread to the lane's priority before it wakes the thread,
+//! The overload thread raises a borrowed thread to its lane's priority before it wakes the thread,
 //! so that no thread with a priority in between can delay the request. The borrowed thread runs one
-//! request and then restores its own priority. A lane without dynamic threads, borrowing and
-//! buffering has no overload thread: while its threads are busy, its requests stay in the
-//! transport.
+//! request, and then gets its former priority back. A lane without dynamic threads, borrowing and
+//! buffering has no overload thread: while its threads are busy, requests stay in the transport.
 
 use std::any::Any;
 use std::io;
@@ -36,42 +35,48 @@ use crate::server::threads::{self, Run, ThreadStarter};
 use crate::server::worker::Worker;
 use crate::thread_context;
 
-/// Maximum time for which the overload thread sleeps so that a thread of a lower lane gets the core
-/// and marks itself idle.
+/// Maximum time for which the overload thread sleeps, so that a thread of a lower lane gets its
+/// core and marks itself idle.
 const LENDER_WAIT: Duration = Duration::from_millis(1);
 
-/// The state that a lane shares with its overload thread.
+/// The state of a lane with an overload thread. The threads of the lane, and of lanes that may
+/// borrow from it or lend to it, share this state.
 #[derive(Debug)]
 pub(crate) struct OverloadThread<S> {
     idle_threads: IdleThreads,
-    /// Wakes the overload thread, because the last idle thread became busy, a thread became idle,
-    /// or the lane stops.
+    /// The descriptor at which the overload thread waits. It is notified when the last idle thread
+    /// becomes busy, when a thread becomes idle, and when the lane stops.
     wake: EventFd,
-    /// The lane's threads that other lanes may borrow.
+    /// The static and dynamic threads of the lane, which other lanes may borrow while they are
+    /// idle.
     lendable_threads: PiMutex<Vec<Arc<LendableThread<S>>>>,
-    /// Number of static threads that have been idle at least once. While the number is smaller than
-    /// the number of static threads, the lane is starting and does not count as busy.
+    /// Number of static threads that have begun their loop. While it is smaller than the number of
+    /// static threads, the lane is starting, and the overload thread does not read.
     started_static: AtomicU32,
-    /// Number of dynamic threads that run.
+    /// Number of dynamic threads that have not ended.
     dynamic_threads: AtomicU32,
-    /// Number of dynamic threads started so far. The names of the threads contain it.
+    /// Number of dynamic threads that were ever started. The name of each contains it.
     dynamic_started: AtomicU32,
+    /// The dynamic threads to join.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// The lanes whose threads this lane may borrow, highest first. `upper` has the lanes that may
-    /// borrow threads of this lane.
+    /// The lanes with lower priorities, whose threads this lane may borrow. The highest priority
+    /// comes first.
     lower: OnceLock<Vec<Weak<Lane<S>>>>,
+    /// The lanes with higher priorities, which may borrow threads of this lane.
     upper: OnceLock<Vec<Weak<Lane<S>>>>,
-    /// The [`OverloadFunctions`] for the lane's handler. Calls through pointers let the linker drop
-    /// these functions from programs without real-time thread pools.
+    /// The [`OverloadFunctions`] for the type of the lane's handler. They are called through
+    /// pointers, so that the linker can drop them from programs without real-time thread pools.
     functions: Box<dyn Any + Send + Sync>,
 }
 
-/// Functions that know the type of the lane's handler: the loops of the overload thread and of the
-/// static threads, and the function that admits a request.
+/// The functions of the overload state that depend on the type of the lane's handler.
 #[derive(Debug)]
 struct OverloadFunctions<S, H> {
+    /// The loop of the overload thread.
     run_overload: Run<S, H>,
+    /// The loop of a static thread.
     run_pool_thread: Run<S, H>,
+    /// The function that buffers or rejects a request.
     admit_request: fn(&Lane<S>, &Arc<H>, &mut Worker, &Arc<Connection>, Message),
 }
 
@@ -85,27 +90,30 @@ impl<S: HasOverloadThread, H: RequestHandler> OverloadFunctions<S, H> {
     }
 }
 
-/// The strategy of a lane that may have an overload thread.
+/// The type of a lane's dispatch architecture, if it may have an overload thread.
 pub(crate) trait HasOverloadThread: Architecture<Self> {
-    /// Returns the overload thread, if the lane has one.
+    /// Returns the state of the overload thread, if the lane has one.
     fn overload_thread(&self) -> Option<&OverloadThread<Self>>;
 }
 
-/// The lane that has borrowed a thread, and the task for the thread once it is known.
+/// A loan of a thread: the lane that has borrowed it, and the task that it must run. The task is
+/// `None` if another thread has taken it before.
 type Loan<S> = (Arc<Lane<S>>, Option<LaneTask>);
 
-/// A waiting thread that another lane can borrow.
+/// A thread that other lanes can borrow while it is idle.
 #[derive(Debug)]
 struct LendableThread<S> {
+    /// The thread's state, idle or busy.
     slot: IdleSlot,
     tid: Tid,
+    /// The descriptor that is notified when a loan is set, and when the lane stops.
     wake: EventFd,
-    /// Set while a lane has borrowed the thread.
+    /// The loan, from the borrowing until the thread takes it.
     loan: PiMutex<Option<Loan<S>>>,
 }
 
 impl<S: HasOverloadThread> OverloadThread<S> {
-    /// Creates the overload state of a lane that passes its messages to a handler of type `H`.
+    /// Creates the state of a lane with an overload thread, whose handler has the type `H`.
     pub(crate) fn new<H: RequestHandler>() -> io::Result<Self> {
         Ok(OverloadThread {
             idle_threads: IdleThreads::new(),
@@ -121,22 +129,24 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         })
     }
 
-    /// Sets the lanes from which this lane may borrow threads, and the lanes that may borrow from
-    /// it. Called once, before threads run.
+    /// Sets the lanes `lower`, from which this lane may borrow threads, and the lanes `upper`,
+    /// which may borrow from it. Called once, before the lanes have threads.
     pub(crate) fn set_neighbours(&self, lower: Vec<Weak<Lane<S>>>, upper: Vec<Weak<Lane<S>>>) {
         let _ = (self.lower.set(lower), self.upper.set(upper));
     }
 
-    /// Returns the functions for handlers of type `H`. `None` would mean that `H` is not the type
-    /// of the lane's handler, which never happens.
+    /// Returns the functions for the type `H` of the lane's handler. `None` means that `H` is a
+    /// different type, which does not occur.
     fn functions<H: RequestHandler>(&self) -> Option<&OverloadFunctions<S, H>> {
         self.functions.downcast_ref()
     }
 
+    /// Returns true if other lanes may borrow threads of this lane.
     fn is_lender(&self) -> bool {
         self.upper.get().is_some_and(|upper| !upper.is_empty())
     }
 
+    /// Returns true if a lane from which this lane may borrow has an idle thread.
     fn can_borrow(&self) -> bool {
         let idle = |lane: &Weak<Lane<S>>| {
             lane.upgrade().is_some_and(|lane| lane.overload().is_some_and(|overload| overload.idle_threads.has_idle()))
@@ -144,8 +154,9 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         self.lower.get().is_some_and(|lower| lower.iter().any(idle))
     }
 
-    /// Wakes the overload threads that wait for an idle thread. Called by a thread that has just
-    /// become idle.
+    /// Wakes the overload threads that wait for a thread to become idle: of lanes that may borrow
+    /// from this lane and, if `own` is true, of this lane. Called by a thread that has marked
+    /// itself idle.
     fn notify_idle(&self, own: bool) {
         if own {
             self.wake.notify();
@@ -187,7 +198,7 @@ impl<S: HasOverloadThread> Architecture<S> for OverloadThread<S> {
         MessagePlacement::Here { reads_on: false }
     }
 
-    /// Wakes the overload thread and the threads that may be borrowed. Returns the dynamic threads.
+    /// Wakes the overload thread and all threads that wait for a loan. Returns the dynamic threads.
     fn stop(&self) -> Vec<JoinHandle<()>> {
         self.wake.notify();
         for lendable in &*self.lendable_threads.lock() {
@@ -198,7 +209,7 @@ impl<S: HasOverloadThread> Architecture<S> for OverloadThread<S> {
 }
 
 impl<S: HasOverloadThread> OverloadThread<S> {
-    /// Buffers or rejects a message that the overload thread has read.
+    /// Decides on a message that the overload thread has read: buffers it or rejects it.
     #[cold]
     fn place_overload<H: RequestHandler>(
         &self,
@@ -210,8 +221,7 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         more: bool,
     ) -> MessagePlacement {
         if more {
-            // The overload thread takes this task itself if every other thread is still busy at
-            // that time.
+            // An idle thread takes this task, or else the overload thread.
             lane.list_connection(connection, ReadCause::Buffered);
         }
         let message = detached.take().unwrap_or_else(|| worker.detach());
@@ -223,13 +233,13 @@ impl<S: HasOverloadThread> OverloadThread<S> {
 }
 
 impl<S: HasOverloadThread> Lane<S> {
-    /// Returns the overload thread, if the lane has one.
+    /// Returns the state of the overload thread, if the lane has one.
     pub(crate) fn overload(&self) -> Option<&OverloadThread<S>> {
         self.strategy.overload_thread()
     }
 
-    /// The loop of a thread of a lane that has an overload thread. A dynamic thread ends after its
-    /// idle time.
+    /// Runs the loop of a static or dynamic thread in a lane with an overload thread, until the
+    /// lane stops. A dynamic thread also ends after its time without work.
     fn run_pool_thread<H: RequestHandler>(self: &Arc<Self>, handler: &Arc<H>, dynamic: bool) {
         let (Some(overload), Some(role)) = (self.overload(), &self.role) else { return };
         let lendable = match EventFd::new() {
@@ -240,8 +250,8 @@ impl<S: HasOverloadThread> Lane<S> {
                 loan: PiMutex::new("loan", LockScope::Lane, None),
             }),
             Err(error) => {
-                // The thread ends here and will never mark itself idle. It is counted as started
-                // all the same, because the lane would wait for it otherwise.
+                // The thread ends here. It counts as started, because otherwise the overload thread
+                // would wait for it and never read.
                 overload.started_static.fetch_add(u32::from(!dynamic), Ordering::AcqRel);
                 overload.wake.notify();
                 return self.report_thread_failure(handler.context(), &error);
@@ -249,8 +259,8 @@ impl<S: HasOverloadThread> Lane<S> {
         };
         overload.lendable_threads.lock().push(Arc::clone(&lendable));
         crate::server::nested_wait::enter(self, handler);
-        // Before another lane can raise this thread, the thread caches its own scheduling, which it
-        // later restores.
+        // The call makes the thread cache its scheduling. After a loan it restores the cached
+        // scheduling, so the cache must be filled before a lane can raise the thread.
         let _ = thread_context::current_scheduling();
         if !dynamic {
             overload.started_static.fetch_add(1, Ordering::AcqRel);
@@ -268,12 +278,12 @@ impl<S: HasOverloadThread> Lane<S> {
         }
         crate::nested_wait::uninstall();
         overload.lendable_threads.lock().retain(|other| !Arc::ptr_eq(other, &lendable));
-        // The next thread finds that the lane stops, too.
+        // Each thread that ends wakes the next thread, which then ends, too.
         self.wake();
     }
 
-    /// Waits for one task and runs it. Returns false when a dynamic thread has found no work during
-    /// its idle time.
+    /// Waits for a task or an event and handles it. Returns false if the thread is dynamic and has
+    /// waited for its time without work.
     fn handle_next<H: RequestHandler>(
         self: &Arc<Self>,
         handler: &Arc<H>,
@@ -290,14 +300,15 @@ impl<S: HasOverloadThread> Lane<S> {
         overload.notify_idle(overload.idle_threads.mark_idle(&lendable.slot));
         let mut until = dynamic.then(|| Monotonic::now() + role.idle_thread_timeout);
         if self.has_ready() || self.is_stopping() {
-            // A task was listed before the thread marked itself idle, and its lister did not find
-            // the thread idle. So the thread must not wait.
+            // A thread that added a task before this thread marked itself idle did not find it
+            // idle, and woke no thread. So this thread must not wait.
             until = Some(Monotonic::now());
         }
         let is_lender = overload.is_lender();
         let waited = if is_lender {
-            // The thread takes events only later, when other lanes can no longer borrow it.
-            poll::wait_either(lendable.wake.as_fd(), self.readiness(), until).map(|(called, _)| {
+            // The thread takes no event while other lanes can borrow it. It takes one below, after
+            // it has marked itself busy.
+            poll::wait_readable_either(lendable.wake.as_fd(), self.readiness(), until).map(|(called, _)| {
                 if called {
                     lendable.wake.drain();
                 }
@@ -306,7 +317,7 @@ impl<S: HasOverloadThread> Lane<S> {
         } else {
             self.next_event(until.map(Monotonic::remaining))
         };
-        // The thread marks itself busy even if the wait failed, because it is no longer idle.
+        // The thread marks itself busy before it handles an error of the wait.
         match overload.idle_threads.mark_busy(&lendable.slot) {
             MarkBusyResult::Busy => {}
             MarkBusyResult::LastIdle => overload.wake.notify(),
@@ -322,7 +333,8 @@ impl<S: HasOverloadThread> Lane<S> {
         Ok(true)
     }
 
-    /// Runs a request of the lane that has borrowed the calling thread, at that lane's priority.
+    /// Waits for the loan of the calling thread, which another lane has claimed, and runs the
+    /// loan's task at the priority of this lane.
     fn run_loan<H: RequestHandler>(
         &self,
         handler: &Arc<H>,
@@ -337,8 +349,8 @@ impl<S: HasOverloadThread> Lane<S> {
                 lendable.slot.release();
                 return Ok(());
             }
-            // An error only makes this loop check again: the lane that has borrowed the thread sets
-            // the task soon.
+            // An error is ignored: the loop checks for the loan again, which the lane sets soon
+            // after the claim.
             let _ = poll::wait_readable(lendable.wake.as_fd(), None);
             lendable.wake.drain();
         };
@@ -352,7 +364,7 @@ impl<S: HasOverloadThread> Lane<S> {
         Ok(())
     }
 
-    /// Runs the loop of the overload thread.
+    /// Runs the loop of the overload thread, until the lane stops.
     fn run_overload<H: RequestHandler>(self: &Arc<Self>, handler: &Arc<H>) {
         let (Some(overload), Some(role)) = (self.overload(), &self.role) else { return };
         let mut worker = Worker::for_overload_thread();
@@ -376,7 +388,8 @@ impl<S: HasOverloadThread> Lane<S> {
         }
     }
 
-    /// Does one step of the overload thread while no thread is idle.
+    /// Does one step of the overload thread while no thread of the lane is idle: finds a thread for
+    /// a request on the ready list, or reads a connection.
     fn handle_overload<H: RequestHandler>(
         self: &Arc<Self>,
         handler: &Arc<H>,
@@ -390,8 +403,8 @@ impl<S: HasOverloadThread> Lane<S> {
                 OverloadAction::Spawn => return self.spawn_dynamic(handler, overload),
                 OverloadAction::Borrow => {
                     if !self.borrow(overload) {
-                        // A thread with a lower priority has been counted as idle, but has not run
-                        // far enough to mark itself idle. The wait gives it the core.
+                        // A thread of a lower lane counted as idle, but could not be claimed. It
+                        // may need the core to mark itself idle, which this wait gives it.
                         poll::wait_readable(overload.wake.as_fd(), Some(clock::now() + LENDER_WAIT))?;
                         overload.wake.drain();
                     }
@@ -409,7 +422,7 @@ impl<S: HasOverloadThread> Lane<S> {
             self.run_task(handler, worker, reading);
             return Ok(());
         }
-        let (wake, work) = poll::wait_either(overload.wake.as_fd(), self.readiness(), None)?;
+        let (wake, work) = poll::wait_readable_either(overload.wake.as_fd(), self.readiness(), None)?;
         if wake {
             overload.wake.drain();
         }
@@ -422,6 +435,7 @@ impl<S: HasOverloadThread> Lane<S> {
         Ok(())
     }
 
+    /// Returns the numbers by which the overload rules decide.
     fn lane_load(&self, overload: &OverloadThread<S>) -> LaneLoad {
         let (waiting, buffered_bytes) = self.ready.buffered();
         LaneLoad {
@@ -432,7 +446,8 @@ impl<S: HasOverloadThread> Lane<S> {
         }
     }
 
-    /// Buffers or rejects a request that the overload thread has read.
+    /// Buffers a request that the overload thread has read, or rejects it, as the overload rules
+    /// decide.
     fn admit_request<H: RequestHandler>(
         &self,
         handler: &Arc<H>,
@@ -445,8 +460,8 @@ impl<S: HasOverloadThread> Lane<S> {
         if role.overload_rules.decide(self.lane_load(overload), octets) == OverloadAction::Refuse {
             return worker.reject_overloaded(handler, connection, &message);
         }
-        // All requests of a lane have one priority. In a pool without lanes, requests with a higher
-        // priority run first.
+        // In a pool with lanes, all requests of a lane have one priority. In a pool without lanes,
+        // buffered requests are ordered by priority.
         let priority = if role.is_lane {
             0
         } else {
@@ -455,7 +470,7 @@ impl<S: HasOverloadThread> Lane<S> {
         self.ready.buffer(priority, connection.add_waiting_request(Duration::ZERO), message, octets);
     }
 
-    /// Starts a dynamic thread for the oldest request.
+    /// Starts a dynamic thread, which runs the first request of the ready list.
     fn spawn_dynamic<H: RequestHandler>(
         self: &Arc<Self>,
         handler: &Arc<H>,
@@ -476,7 +491,8 @@ impl<S: HasOverloadThread> Lane<S> {
         };
         let mut threads = overload.threads.lock();
         if self.is_stopping() {
-            // The lane has stopped, and its caller has already taken the list of threads to join.
+            // The lane has stopped, and `stop` has taken the threads to join, so no thread may be
+            // added.
             return Ok(());
         }
         overload.dynamic_threads.fetch_add(1, Ordering::AcqRel);
@@ -493,7 +509,8 @@ impl<S: HasOverloadThread> Lane<S> {
                     .context()
                     .events()
                     .report(&Event::ThreadFailed { message: format!("{}: {error}", self.config.name) });
-                // The thread could not be started, so the request waits until a thread is idle.
+                // The thread could not be started. The request returns to the ready list, and the
+                // overload thread waits until a thread is idle.
                 let work = first.lock().take();
                 self.ready.push_front(work);
                 poll::wait_readable(overload.wake.as_fd(), None)?;
@@ -503,13 +520,16 @@ impl<S: HasOverloadThread> Lane<S> {
         Ok(())
     }
 
-    /// Borrows an idle thread of a lower lane for the oldest request of this lane. Returns false if
-    /// no lower lane has an idle thread.
+    /// Borrows an idle thread of a lower lane for the first request of this lane's ready list.
+    /// Returns false if no lower lane has an idle thread.
     fn borrow(self: &Arc<Self>, overload: &OverloadThread<S>) -> bool {
         let mut lower = overload.lower.get().into_iter().flatten().filter_map(Weak::upgrade);
         lower.any(|lower| self.borrow_from(&lower))
     }
 
+    /// Borrows an idle thread of the lane `lower` for a request of the calling lane. Returns false
+    /// if `lower` has no idle thread. Returns true without borrowing if the calling lane's ready
+    /// list has no request.
     fn borrow_from(self: &Arc<Self>, lower: &Lane<S>) -> bool {
         let Some(lender) = lower.overload() else { return false };
         let lendable_threads = lender.lendable_threads.lock();
@@ -521,13 +541,12 @@ impl<S: HasOverloadThread> Lane<S> {
             .find_map(|lendable| Some((Arc::clone(lendable), lender.idle_threads.try_claim(&lendable.slot)?)));
         drop(lendable_threads);
         let Some((lendable, last)) = claimed else { return false };
-        // A thread of this lane may have taken the request meanwhile. The borrowed thread then has
-        // no task and waits again.
+        // `None` means that a thread of this lane has taken the request since the check above. The
+        // borrowed thread then has no task.
         let work = self.ready.take_request();
         if let Some(native) = self.scheduling() {
-            // The priority is raised before the thread is woken, because at its own priority it
-            // might have to wait for a core. If the kernel refuses, the thread runs with the
-            // scheduling that it has.
+            // The priority is raised before the thread is woken, so that the thread gets a core at
+            // once. If the kernel refuses, the thread runs the request with its present scheduling.
             let _ = thread::set_scheduling(Some(lendable.tid), native);
         }
         *lendable.loan.lock() = Some((Arc::clone(self), work));

@@ -1,4 +1,4 @@
-//! Reactive: one thread reads and runs all requests of a lane.
+//! The reactive architecture: one thread reads and runs all requests of a lane.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::server::lane_loop;
 use crate::server::nested_wait::SERVE_WHILE_WAITING;
 use crate::server::threads::ThreadStarter;
 
-/// The reactive architecture.
+/// The reactive architecture of a lane, which has no state.
 #[derive(Debug)]
 pub(crate) struct Reactive;
 
@@ -28,7 +28,7 @@ impl<S: Architecture<S>> Architecture<S> for Reactive {
     }
 
     fn default_nested_wait(&self) -> NestedWait {
-        // If the only thread blocked during a nested call, no other request would run.
+        // If the thread blocked while a servant waits for a reply, no other request could run.
         SERVE_WHILE_WAITING
     }
 }

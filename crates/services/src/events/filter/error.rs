@@ -9,20 +9,20 @@ use corelane_sched::task::Nanos;
 pub struct FilterLimits {
     /// Maximum number of dependencies in a set.
     pub max_dependencies: usize,
-    /// Maximum number of filters inside each other, counting the innermost. Values above
-    /// [`FilterLimits::DEEPEST`] count as this value.
+    /// Maximum depth of nested filters. A filter without an inner filter has the depth 1. Values
+    /// above [`FilterLimits::DEEPEST`] mean [`FilterLimits::DEEPEST`].
     pub max_depth: usize,
     /// Maximum number of timeouts in a set.
     pub max_timeouts: usize,
-    /// The shortest period of a timeout, in nanoseconds. A shorter period lets one consumer keep
-    /// the channel busy. 0 counts as 1.
+    /// The shortest period of a timeout, in nanoseconds. With a shorter period one consumer could
+    /// occupy the channel. 0 counts as 1.
     pub min_period: Nanos,
     /// The longest delay or period of a timeout, in nanoseconds.
     pub max_delay: Nanos,
 }
 
 impl FilterLimits {
-    /// The greatest permitted [`FilterLimits::max_depth`]: filters are evaluated by recursion.
+    /// The greatest [`FilterLimits::max_depth`]. It bounds the recursion that evaluates a filter.
     pub const DEEPEST: usize = 128;
 }
 
@@ -52,7 +52,7 @@ pub enum FilterError {
         /// The limit.
         max: usize,
     },
-    /// Filters are inside each other more deeply than [`FilterLimits::max_depth`].
+    /// Filters are nested more deeply than [`FilterLimits::max_depth`].
     TooDeep {
         /// The first dependency beyond the limit.
         at: usize,
@@ -86,7 +86,7 @@ pub enum FilterError {
         /// The head of the inner group.
         at: usize,
     },
-    /// A global designator is not the first dependency, which the `prefix` builder needs.
+    /// A global designator is not the first dependency, as the `prefix` builder requires.
     MisplacedGlobal {
         /// The designator.
         at: usize,

@@ -17,9 +17,9 @@ pub use self::error::{FilterError, FilterLimits};
 
 /// The rules by which a set of dependencies is read as a filter. TAO has both (`-ECFiltering`).
 ///
-/// In both, several filters without a common group are a disjunction; TAO's builders read the
-/// first of them and leave out the others. A global designator heads a disjunction; TAO's builders
-/// read it as a type that no event has.
+/// With both builders, several filters without a common group are a disjunction; TAO's builders
+/// read only the first of them. A global designator heads a disjunction; TAO's builders read it as
+/// a type that no event has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FilterBuilder {
     /// A group runs to the head of the next group or to the end of the set. The number of children
@@ -78,7 +78,7 @@ pub(super) enum NodeKind {
         kind: TimeoutKind,
         delay: Nanos,
     },
-    /// `ordinal` counts the conjunctions of the tree.
+    /// `ordinal` is the number of this conjunction among the conjunctions of the tree, from 0.
     Conjunction {
         ordinal: u32,
     },
@@ -96,7 +96,7 @@ pub(super) enum NodeKind {
 pub(super) enum FilterInput<'a> {
     /// The header of an event that a supplier pushed.
     Event(&'a EventHeader),
-    /// The index of the timeout that expired.
+    /// The index of the node of the timeout that expired.
     Timeout(usize),
 }
 
@@ -106,7 +106,7 @@ impl EventFilter {
     /// An empty set, and a disjunction without children, accept nothing.
     ///
     /// # Errors
-    /// The set is no filter by these rules, or exceeds a limit.
+    /// If the set is no filter by the rules of `builder`, or exceeds a limit.
     pub fn build(
         builder: FilterBuilder,
         dependencies: &[EventHeader],
@@ -115,8 +115,8 @@ impl EventFilter {
         parse::build(builder, dependencies, limits)
     }
 
-    /// Returns true if some node takes an event with this header, though a conjunction may wait for
-    /// further events before it delivers.
+    /// Returns true if the filter accepts an event with this header. A conjunction may hold the
+    /// accepted event and wait for further events before it delivers.
     #[must_use]
     pub fn accepts(&self, header: &EventHeader) -> bool {
         self.accepts_at(0, FilterInput::Event(header))
@@ -172,9 +172,9 @@ impl EventFilter {
         std::iter::successors(first, move |child| Some(self.nodes[*child].end).filter(|next| *next < end))
     }
 
-    /// Returns the children of a group that are offered the input, with their numbers. The event of
-    /// a timeout enters the tree at its own node: a group that contains this node offers the event
-    /// to no other child.
+    /// Returns the children of a group to which the input is offered, each with its number. The
+    /// event of a timeout belongs to the node of the timeout: a group that contains this node
+    /// offers the event only to the child with the node.
     pub(super) fn children_for(&self, at: usize, input: FilterInput<'_>) -> impl Iterator<Item = (usize, usize)> + '_ {
         let contains = |node: usize, expired: usize| (node..self.nodes[node].end).contains(&expired);
         let only = match input {
@@ -185,8 +185,8 @@ impl EventFilter {
         children.filter(move |(_, child)| only.is_none_or(|expired| contains(*child, expired)))
     }
 
-    /// Returns true if the subtree takes the input. A timeout's event has no type and source that a
-    /// node could match.
+    /// Returns true if the subtree accepts the input. A timeout's event has no type and source that
+    /// a node could match.
     pub(super) fn accepts_at(&self, at: usize, input: FilterInput<'_>) -> bool {
         let kind = &self.nodes[at].kind;
         match kind {
@@ -204,7 +204,8 @@ impl EventFilter {
 }
 
 impl NodeKind {
-    /// Returns true if the type and source of an event fulfil the node's own condition.
+    /// Returns true if the type and source of an event fulfil the condition of this node, without
+    /// regard to its children.
     pub(super) fn matches(&self, input: FilterInput<'_>) -> bool {
         let FilterInput::Event(header) = input else { return false };
         let (event_type, source) = (header.event_type.0, header.source.0);

@@ -1,8 +1,9 @@
-//! From a set of dependencies to a filter, by the rules of TAO's two filter builders.
+//! The parser of sets of dependencies, which builds filters by the rules of TAO's two filter
+//! builders.
 //!
 //! Where TAO's builders read over the end of a set, leave out dependencies or keep null children,
-//! this parser refuses the set. In two cases it accepts more, as the interface's documentation
-//! says ([`FilterBuilder`]).
+//! this parser refuses the set. In two cases it accepts sets that TAO's builders misread; the
+//! documentation of [`FilterBuilder`] describes them.
 
 use super::error::{FilterError, FilterLimits};
 use super::{EventFilter, FilterBuilder, Node, NodeKind};
@@ -27,9 +28,9 @@ pub(super) fn build(
 /// The place of a filter in the set.
 #[derive(Clone, Copy)]
 struct Place {
-    /// The number of filters that enclose it, and 1.
+    /// Depth of the filter: 1 plus the number of filters that enclose it.
     depth: usize,
-    /// One of the enclosing filters is a group.
+    /// True if one of the enclosing filters is a group.
     is_in_group: bool,
 }
 
@@ -67,7 +68,8 @@ impl Parser<'_> {
         let mut filters = 0_usize;
         if self.builder == FilterBuilder::Prefix && first == Some(Designator::Global) {
             self.next = 1;
-            // The global group stays a disjunction, also of a single filter.
+            // The root represents the global group, so it remains even if the group has a single
+            // filter.
             filters = 1;
         } else if self.builder == FilterBuilder::Prefix && first.is_some_and(Designator::is_group) {
             self.filter(Place::TOP, 0)?;
@@ -90,7 +92,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reads one filter. `parent` is the designator that needs it.
+    /// Reads one filter. `parent` is the index of the designator that needs the filter.
     fn filter(&mut self, place: Place, parent: usize) -> Result<(), FilterError> {
         let at = self.next;
         let max_depth = self.limits.max_depth.min(FilterLimits::DEEPEST);
@@ -168,7 +170,7 @@ impl Parser<'_> {
         if head == Designator::Global {
             return Err(FilterError::MisplacedGlobal { at });
         }
-        // Each child is one dependency or more.
+        // Each child consists of at least one dependency.
         let left = self.set.len() - self.next;
         let children = usize::try_from(count)
             .ok()

@@ -7,7 +7,7 @@ use super::*;
 
 const BOTH: &[FilterBuilder] = &[Basic, Prefix];
 
-/// The application types and a source of the tables.
+/// The application types and the source that the tables use.
 const A: EventType = EventType(16);
 const B: EventType = EventType(17);
 const C: EventType = EventType(18);
@@ -88,7 +88,7 @@ fn cases() -> Vec<Case> {
         (BOTH, set().masked_type(0, 0, 0, 0), &[(16, 1), (0, 0)], &[]),
         (BOTH, set().masked_type(0, 1, 0, 2), &[], &[(2, 0), (3, 0), (0, 0)]),
         (BOTH, set().disjunction(2).masked_type(0, -1, 0, 9).event(B, ANY), &[(9, 1), (17, 1)], &[(16, 1)]),
-        // Several groups of the basic builder, and what stands before them, are alternatives.
+        // Several groups of the basic builder, and the filters before them, are alternatives.
         (
             &[Basic],
             set()
@@ -149,7 +149,7 @@ fn sets_that_are_no_filters_are_refused() {
     let FilterLimits { min_period: min, max_delay, .. } = FilterLimits::default();
     let day = 24 * 3_600 * 10_000_000;
     let cases: Vec<(&[FilterBuilder], DependencySet, FilterError)> = vec![
-        // Cut.
+        // Sets that end too early.
         (BOTH, set().negation(), FilterError::Cut { at: 0 }),
         (BOTH, set().disjunction(2).event(A, ANY).negation(), FilterError::Cut { at: 2 }),
         (BOTH, set().bitmask(1, 1), FilterError::Cut { at: 0 }),
@@ -157,7 +157,7 @@ fn sets_that_are_no_filters_are_refused() {
         (BOTH, set().event(EventType(13), ANY), FilterError::Cut { at: 0 }),
         (BOTH, set().event(EventType(13), ANY).event(A, ANY), FilterError::Cut { at: 0 }),
         (&[Prefix], set().disjunction(2).negation().event(A, ANY), FilterError::Cut { at: 0 }),
-        // Counts.
+        // Wrong numbers of children.
         (&[Prefix], set().disjunction(2).event(A, ANY), FilterError::WrongCount { at: 0, count: 2 }),
         (&[Prefix], set().conjunction(-1).event(A, ANY), FilterError::WrongCount { at: 0, count: -1 }),
         (&[Prefix], set().conjunction(i32::MAX).event(A, ANY), FilterError::WrongCount { at: 0, count: i32::MAX }),
@@ -166,13 +166,13 @@ fn sets_that_are_no_filters_are_refused() {
         (BOTH, set().conjunction(0), FilterError::EmptyGroup { at: 0 }),
         (BOTH, set().logical_and(0), FilterError::EmptyGroup { at: 0 }),
         (&[Basic], set().conjunction(2).disjunction(1).event(A, ANY), FilterError::EmptyGroup { at: 0 }),
-        // Groups where the builder has no place for them.
+        // Groups at places where the builder permits none.
         (&[Basic], set().disjunction(1).negation().disjunction(1).event(A, ANY), FilterError::NestedGroup { at: 2 }),
         (&[Basic], set().disjunction(1).bitmask(1, 1).global().event(A, ANY), FilterError::NestedGroup { at: 3 }),
         (&[Prefix], set().event(A, ANY).global().event(A, ANY), FilterError::MisplacedGlobal { at: 1 }),
-        // Designators.
+        // Unknown designators.
         (BOTH, set().event(EventType(15), ANY), FilterError::UnknownDesignator { at: 0, value: 15 }),
-        // Times.
+        // Periods and delays out of range.
         (BOTH, set().timeout(Interval, 0), FilterError::PeriodTooShort { at: 0, min }),
         (BOTH, set().timeout(Deadline, 0), FilterError::PeriodTooShort { at: 0, min }),
         (BOTH, set().timeout(Interval, 999), FilterError::PeriodTooShort { at: 0, min }),
@@ -226,7 +226,8 @@ fn a_million_negations_are_too_deep_and_not_a_stack_overflow() {
 }
 
 proptest! {
-    /// A set that is read and written is read alike, and no node needs more than one dependency.
+    /// A filter that is written as dependencies and read again must be the same filter. A set of n
+    /// dependencies must give at most n + 1 nodes.
     #[test]
     fn filters_read_from_arbitrary_sets_can_be_written_and_read_again(
         headers in prop::collection::vec((prop_oneof![0..20, any::<i32>()], -1..4_i32, 0..5_000_u64), 0..40),

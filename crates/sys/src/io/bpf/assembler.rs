@@ -1,7 +1,8 @@
-//! An assembler for eBPF (RFC 9669): instructions by name, labels, and maps by number.
+//! An assembler for eBPF (RFC 9669): instructions with names, labels for jumps, and symbols for
+//! maps.
 //!
-//! It is pure: a [`Program`] is data, and no map has to exist when it is made.
-//! [`load`](super::load) inserts the descriptors of maps. This module checks only that every label
+//! The module makes no system call. A [`Program`] is data, and its maps need not exist when it is
+//! assembled: [`load`](super::load) inserts their descriptors. The module checks that every label
 //! is bound and that every jump reaches its target. The kernel's verifier makes all other checks.
 
 use std::fmt;
@@ -22,24 +23,24 @@ pub enum Register {
     R4,
     /// Fifth argument of a call.
     R5,
-    /// Kept across calls.
+    /// A call preserves this register.
     R6,
-    /// Kept across calls.
+    /// A call preserves this register.
     R7,
-    /// Kept across calls.
+    /// A call preserves this register.
     R8,
-    /// Kept across calls.
+    /// A call preserves this register.
     R9,
-    /// End of the stack of 512 bytes; the program cannot change it.
+    /// Address of the end of the program's stack, which has 512 bytes. The register is read-only.
     R10,
 }
 
 impl Register {
-    /// Every register, in the order of their numbers.
+    /// All registers, in the order of their numbers.
     pub const ALL: [Self; 11] =
         [Self::R0, Self::R1, Self::R2, Self::R3, Self::R4, Self::R5, Self::R6, Self::R7, Self::R8, Self::R9, Self::R10];
 
-    /// Returns the register with this number; `None` above 10.
+    /// Returns the register with this number; `None` for a number above 10.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
@@ -52,7 +53,7 @@ impl Register {
 pub enum Operand {
     /// The value of a register.
     Register(Register),
-    /// A constant.
+    /// A constant of 32 bits.
     Immediate(i32),
 }
 
@@ -125,23 +126,23 @@ pub enum Arithmetic {
     Xor = 0xa0,
 }
 
-/// Condition of a jump. Comparisons are on 64 bits; those without `Signed` are unsigned.
+/// Condition of a jump. Comparisons are unsigned and on 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Condition {
-    /// Equal.
+    /// The operands are equal.
     Equal = 0x10,
-    /// Greater.
+    /// The left operand is greater.
     Greater = 0x20,
-    /// Greater or equal.
+    /// The left operand is greater or equal.
     GreaterOrEqual = 0x30,
     /// A bit is set in both operands.
     AnyBit = 0x40,
-    /// Not equal.
+    /// The operands differ.
     NotEqual = 0x50,
-    /// Less.
+    /// The left operand is less.
     Less = 0xa0,
-    /// Less or equal.
+    /// The left operand is less or equal.
     LessOrEqual = 0xb0,
 }
 
@@ -149,15 +150,15 @@ pub enum Condition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Helper {
-    /// `bpf_map_lookup_elem(map, key)`: pointer to the value, or 0.
+    /// `bpf_map_lookup_elem(map, key)`: the address of the value, or 0 if the key has no entry.
     MapLookup = 1,
     /// `bpf_ktime_get_ns()`: nanoseconds of the monotonic clock.
     MonotonicTime = 5,
     /// `bpf_redirect_map(map, index, flags)`: `XDP_REDIRECT`, or the low bits of `flags` if the map
     /// has no entry at `index`.
     RedirectMap = 51,
-    /// `bpf_xdp_get_buff_len(context)`: bytes of the frame, also of those outside the linear part
-    /// (Linux 5.18).
+    /// `bpf_xdp_get_buff_len(context)`: the number of bytes of the whole frame, including bytes
+    /// outside the frame's linear part. Linux 5.18 and later.
     XdpFrameLength = 188,
 }
 
@@ -176,15 +177,17 @@ pub struct Instruction {
     pub opcode: u8,
     /// Number of the destination register.
     pub destination: u8,
-    /// Number of the source register, or a pseudo register of the opcode.
+    /// Number of the source register. Some opcodes use this field as a constant that selects a
+    /// variant of the instruction, such as [`opcode::MAP_DESCRIPTOR`].
     pub source: u8,
-    /// Offset of a memory access in bytes, or of a jump in instructions after this one.
+    /// Memory access: offset in bytes from the base register. Jump: distance of the target in
+    /// instructions, counted from the next instruction.
     pub offset: i16,
     /// Constant operand.
     pub immediate: i32,
 }
 
-/// Opcodes of [`Instruction`], as masks and values of RFC 9669, section 3.
+/// Parts of an [`Instruction`]'s opcode: masks, and values under these masks (RFC 9669, section 3).
 pub mod opcode {
     /// Mask of the instruction class.
     pub const CLASS_MASK: u8 = 0x07;
@@ -227,7 +230,7 @@ pub mod opcode {
 }
 
 impl Instruction {
-    /// Encodes the instruction as the kernel of this machine reads it.
+    /// Encodes the instruction in the kernel's layout and in this machine's byte order.
     #[must_use]
     pub const fn encode(self) -> u64 {
         let registers = if cfg!(target_endian = "little") {
@@ -241,7 +244,7 @@ impl Instruction {
     }
 }
 
-/// A map that a program uses, by its index in the list that [`load`](super::load) gets.
+/// A map that a program uses: its index in the argument `maps` of [`load`](super::load).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MapSymbol(pub usize);
 
@@ -263,7 +266,7 @@ impl Program {
         &self.instructions
     }
 
-    /// Returns the map that the instruction with this index loads.
+    /// Returns the map that the instruction with this index loads; `None` if it loads no map.
     #[must_use]
     pub fn map_at(&self, place: usize) -> Option<MapSymbol> {
         self.maps.iter().find(|(at, _)| *at == place).map(|(_, map)| *map)
@@ -291,7 +294,7 @@ impl Program {
     }
 }
 
-/// A program that cannot be assembled.
+/// Reason why a program cannot be assembled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AssembleError {
     /// A jump leads to a label that is not bound.
@@ -305,8 +308,8 @@ pub enum AssembleError {
 impl fmt::Display for AssembleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnboundLabel(Label(label)) => write!(f, "label {label} has no place in the program"),
-            Self::LabelBoundTwice(Label(label)) => write!(f, "label {label} has two places in the program"),
+            Self::UnboundLabel(Label(label)) => write!(f, "label {label} is not bound to an instruction"),
+            Self::LabelBoundTwice(Label(label)) => write!(f, "label {label} is bound twice"),
             Self::JumpTooLong(place) => write!(f, "the jump at instruction {place} is too long"),
         }
     }
@@ -344,7 +347,7 @@ impl Assembler {
         Self::default()
     }
 
-    /// Creates a label, which [`bind`](Self::bind) places later.
+    /// Creates a label. [`bind`](Self::bind) binds it to an instruction.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
@@ -365,7 +368,7 @@ impl Assembler {
         self.binary(opcode::ARITHMETIC | opcode::MOVE, destination, value.into(), 0)
     }
 
-    /// Combines `destination` with `value`.
+    /// Applies `operation` to `destination` and `value`, and stores the result in `destination`.
     pub fn compute(&mut self, operation: Arithmetic, destination: Register, value: impl Into<Operand>) -> &mut Self {
         self.binary(opcode::ARITHMETIC | operation as u8, destination, value.into(), 0)
     }
@@ -392,7 +395,7 @@ impl Assembler {
         }
     }
 
-    /// Loads the address of a map, as an argument for a call.
+    /// Loads the address of a map, as an argument of a later [`call`](Self::call).
     pub fn load_map(&mut self, destination: Register, map: MapSymbol) -> &mut Self {
         self.program.maps.push((self.program.instructions.len(), map));
         let code = opcode::LOAD_IMMEDIATE | Width::Double.code();
@@ -400,13 +403,13 @@ impl Assembler {
         self.push(0, 0, 0, 0, 0)
     }
 
-    /// Jumps if `condition` holds between `left` and `right`.
+    /// Jumps to `to` if `left` and `right` satisfy `condition`.
     pub fn jump_if(&mut self, condition: Condition, left: Register, right: impl Into<Operand>, to: Label) -> &mut Self {
         self.jumps.push((self.program.instructions.len(), to));
         self.binary(opcode::JUMP | condition as u8, left, right.into(), 0)
     }
 
-    /// Jumps always.
+    /// Jumps to `to` in every case.
     pub fn jump(&mut self, to: Label) -> &mut Self {
         self.jumps.push((self.program.instructions.len(), to));
         self.push(opcode::JUMP | opcode::ALWAYS, 0, 0, 0, 0)
@@ -422,7 +425,7 @@ impl Assembler {
         self.push(opcode::JUMP | opcode::EXIT, 0, 0, 0, 0)
     }
 
-    /// Resolves the labels.
+    /// Resolves the labels and returns the program.
     ///
     /// # Errors
     /// [`AssembleError`] for a label that is not bound or bound twice, and for a jump that is too

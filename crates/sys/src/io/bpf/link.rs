@@ -67,7 +67,7 @@ impl XdpLink {
     /// # Errors
     /// `ResourceBusy` (EBUSY) or `AlreadyExists` (EEXIST) if another program is attached; `EINVAL`
     /// or `ENODEV` if the interface does not exist; `EOPNOTSUPP` if the driver has no XDP;
-    /// `PermissionDenied` without the capabilities.
+    /// `PermissionDenied` if the thread lacks a capability that the kernel demands.
     pub fn attach(program: &LoadedProgram, interface: u32, mode: AttachMode) -> io::Result<Self> {
         let mut attributes = LinkAttributes {
             prog_fd: program.as_fd().as_raw_fd().cast_unsigned(),
@@ -84,7 +84,7 @@ impl XdpLink {
     /// Replaces the program atomically: every frame is processed by the old program or the new one.
     ///
     /// # Errors
-    /// `ENOLINK` if the link has ended, and the kernel's refusal.
+    /// `ENOLINK` if the link has ended; any other error that the kernel returns.
     pub fn replace(&self, program: &LoadedProgram) -> io::Result<()> {
         let mut attributes = UpdateAttributes {
             link_fd: self.0.as_raw_fd().cast_unsigned(),
@@ -96,11 +96,11 @@ impl XdpLink {
         unsafe { enter(Command::LinkUpdate, &mut attributes) }.map(drop)
     }
 
-    /// Returns the index of the interface; `None` once the interface no longer exists or the link
-    /// was detached from outside.
+    /// Returns the index of the interface; `None` if the interface no longer exists or a process
+    /// has detached the link.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// Any error that the kernel returns.
     pub fn interface(&self) -> io::Result<Option<u32>> {
         let mut info = LinkInfo::default();
         let mut attributes = InfoAttributes {
@@ -117,7 +117,7 @@ impl XdpLink {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::{Assembler, Register, XdpAction, load, refusal};
+    use super::super::{Assembler, Register, XdpAction, load, unavailable_reason};
     use super::*;
 
     fn verdict(action: i32) -> LoadedProgram {
@@ -126,11 +126,11 @@ mod tests {
         load("verdict", &asm.finish().unwrap(), &[]).unwrap()
     }
 
-    /// Runs in a network namespace of the test's own thread, whose loopback interface ends with the
-    /// namespace.
+    /// Fails if a link does not end with its descriptor. The thread enters a new network namespace,
+    /// so the test attaches no program to an interface of the machine.
     #[test]
     fn a_link_lasts_as_long_as_its_descriptor() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
         let thread = std::thread::spawn(|| {

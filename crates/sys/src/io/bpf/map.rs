@@ -15,12 +15,12 @@ pub enum MapKind {
     Array = 2,
     /// An array with a `u32` index and a value for each possible processor.
     PerCpuArray = 6,
-    /// An array with a `u32` index. Each value is a map with the form of the one given to
-    /// [`Map::create_outer`].
+    /// An array with a `u32` index. Each value is a map with the kind, the sizes and the number of
+    /// entries of the map given to [`Map::create_outer`].
     ArrayOfMaps = 12,
-    /// An array whose index is a processor's number. The value is the length of the queue to a
-    /// kernel thread on that processor. The kernel makes the thread when the entry is set and ends
-    /// it when the entry is removed.
+    /// An array whose index is the number of a processor. The value is the maximum number of frames
+    /// in the queue to a kernel thread on this processor. The kernel creates the thread when the
+    /// entry is set, and ends it when the entry is removed.
     CpuMap = 16,
     /// An array with a `u32` index. The value is the descriptor of an AF_XDP socket.
     XskMap = 17,
@@ -63,11 +63,11 @@ struct ElementAttributes {
 }
 
 impl Map {
-    /// Creates a map whose memory the kernel allocates at once.
+    /// Creates a map. The kernel allocates the memory of all entries during the call.
     ///
     /// # Errors
-    /// The kernel's refusal, for example `PermissionDenied` without `CAP_BPF`, or `InvalidInput`
-    /// for sizes that `kind` does not permit.
+    /// Any error that the kernel returns, for example `PermissionDenied` without `CAP_BPF`, or
+    /// `InvalidInput` for sizes that `kind` does not permit.
     pub fn create(kind: MapKind, name: &str, key_size: usize, value_size: usize, max_entries: u32) -> io::Result<Self> {
         Self::create_with(kind, name, (key_size, value_size), max_entries, 0)
     }
@@ -112,12 +112,13 @@ impl Map {
         self.kind
     }
 
-    /// Sets the value of `key`. A [`MapKind::PerCpuArray`] takes the values of all processors, in
-    /// order.
+    /// Sets the value of `key`. For a [`MapKind::PerCpuArray`], `value` consists of one value for
+    /// each possible processor, in the order of the processors' numbers. Each of them is padded to
+    /// a multiple of 8 bytes.
     ///
     /// # Errors
-    /// `InvalidInput` if key or value has a wrong size, and the kernel's refusal, for example when
-    /// the map is full.
+    /// `InvalidInput` if `key` or `value` has a wrong size; any error that the kernel returns, for
+    /// example because the map is full.
     pub fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         if key.len() != self.key_size || value.len() != self.transfer_size() {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -125,7 +126,7 @@ impl Map {
         self.element(Command::MapUpdate, key, address(value.as_ptr()))
     }
 
-    /// Sets the value of an index, for a map whose values are numbers of 32 bits.
+    /// Sets the value at `index`, for a map whose keys and values have 32 bits.
     ///
     /// # Errors
     /// As for [`update`](Self::update).
@@ -133,21 +134,21 @@ impl Map {
         self.update(&index.to_ne_bytes(), &value.to_ne_bytes())
     }
 
-    /// Sets the map at an index of an array of maps.
+    /// Stores the map `inner` at `index` of an array of maps.
     ///
     /// # Errors
-    /// As for [`update`](Self::update); `InvalidInput` if `inner` differs in form from the map
-    /// given to [`create_outer`](Self::create_outer).
+    /// As for [`update`](Self::update); `InvalidInput` if `inner` differs from the map given to
+    /// [`create_outer`](Self::create_outer) in kind, sizes or number of entries.
     pub fn update_map(&self, index: u32, inner: &Self) -> io::Result<()> {
         self.update_u32(index, inner.fd.as_raw_fd().cast_unsigned())
     }
 
     /// Returns the value of `key`, or `None` if the key has no entry. For a
-    /// [`MapKind::PerCpuArray`] the result holds the values of all possible processors, one after
-    /// the other.
+    /// [`MapKind::PerCpuArray`] the result consists of one value for each possible processor, in
+    /// the order of the processors' numbers.
     ///
     /// # Errors
-    /// `InvalidInput` if the key has a wrong size, and the kernel's refusal.
+    /// `InvalidInput` if the key has a wrong size; any other error that the kernel returns.
     pub fn look_up(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         if key.len() != self.key_size {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -160,8 +161,8 @@ impl Map {
         }
     }
 
-    /// Returns the numbers at `index`, each summed over all processors. The value must consist of
-    /// numbers of 64 bits.
+    /// Returns the numbers that make up the value at `index`, each summed over all processors. The
+    /// value must consist of numbers of 64 bits.
     ///
     /// # Errors
     /// As for [`look_up`](Self::look_up); `NotFound` for an index without an entry.
@@ -204,13 +205,13 @@ impl Map {
         unsafe { enter(command, &mut attributes) }.map(drop)
     }
 
-    /// Returns the bytes that the kernel reserves for one processor's copy. With a copy for each
-    /// processor, the kernel rounds up to 8.
+    /// Returns the number of bytes that the kernel reserves for one processor's copy of a value. In
+    /// a [`MapKind::PerCpuArray`] the kernel rounds this number up to a multiple of 8.
     fn copy_size(&self) -> usize {
         if self.kind == MapKind::PerCpuArray { self.value_size.next_multiple_of(8) } else { self.value_size }
     }
 
-    /// Returns the bytes that the kernel reads or writes for one entry.
+    /// Returns the number of bytes that the kernel reads or writes for one entry.
     fn transfer_size(&self) -> usize {
         self.copy_size() * self.copies
     }
@@ -222,8 +223,9 @@ impl AsFd for Map {
     }
 }
 
-/// Returns the largest number of processors that the kernel may ever have. A
-/// [`MapKind::PerCpuArray`] has as many copies, and a [`MapKind::CpuMap`] at most as many entries.
+/// Returns the maximum number of processors of this machine, including processors that may be
+/// plugged in later. A [`MapKind::PerCpuArray`] has one copy for each of them, and a
+/// [`MapKind::CpuMap`] at most one entry for each of them.
 ///
 /// # Errors
 /// If `/sys/devices/system/cpu/possible` cannot be read.
@@ -232,14 +234,14 @@ pub fn possible_processors() -> io::Result<usize> {
     highest_processor(&text).map(|highest| highest + 1).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Returns the highest number in a list such as `0-3,8`.
+/// Returns the highest number in the kernel's list of processors, such as 8 for `0-3,8`.
 fn highest_processor(list: &str) -> Option<usize> {
     list.trim().rsplit([',', '-']).next()?.parse().ok()
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::refusal;
+    use super::super::unavailable_reason;
     use super::*;
 
     #[test]
@@ -250,7 +252,7 @@ mod tests {
 
     #[test]
     fn entries_are_set_found_and_removed() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
         let map = Map::create(MapKind::Hash, "hash", 4, 8, 2).unwrap();
@@ -265,7 +267,7 @@ mod tests {
 
     #[test]
     fn sizes_of_keys_and_values_are_checked_before_the_kernel_sees_them() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
         let map = Map::create(MapKind::Array, "array", 4, 8, 2).unwrap();
@@ -279,7 +281,7 @@ mod tests {
 
     #[test]
     fn values_of_all_processors_are_added_up() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
         let map = Map::create(MapKind::PerCpuArray, "counts", 4, 16, 1).unwrap();
@@ -293,7 +295,7 @@ mod tests {
 
     #[test]
     fn array_of_maps_accepts_maps_of_one_form() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
         let inner = Map::create(MapKind::Array, "inner", 4, 8, 2).unwrap();
@@ -306,7 +308,7 @@ mod tests {
 
     #[test]
     fn map_with_invalid_sizes_is_refused() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
         let wrong = Map::create(MapKind::Array, "wrong", 8, 8, 1).unwrap_err();

@@ -3,7 +3,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`assembler`] | instructions, labels, maps by number; pure |
+//! | [`assembler`] | instructions, labels and map symbols; makes no system call |
 //! | `map` | [`Map`]: create, update, look up, delete |
 //! | `program` | [`load`] with the verifier's log in the error, [`LoadedProgram::test_run`] |
 //! | `link` | [`XdpLink`]: attaches a program to an interface until the link is dropped |
@@ -12,8 +12,8 @@
 //! map, program and link is a descriptor. When its last owner closes it or is killed, the kernel
 //! releases the object.
 //!
-//! Loading needs `CAP_BPF` and `CAP_NET_ADMIN`. [`refusal`] returns the reason why bpf(2) is not
-//! available.
+//! Loading needs `CAP_BPF` and `CAP_NET_ADMIN`. [`unavailable_reason`] returns the reason why
+//! bpf(2) is not available.
 
 pub mod assembler;
 mod link;
@@ -78,7 +78,7 @@ unsafe fn own(fd: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Returns an address in the form of the kernel's attributes.
+/// Returns an address as the number of 64 bits that `union bpf_attr` contains.
 fn address<T: ?Sized>(pointer: *const T) -> u64 {
     pointer.cast::<u8>().expose_provenance() as u64
 }
@@ -92,20 +92,20 @@ fn object_name(name: &str) -> [u8; 16] {
     bytes
 }
 
-/// Reason why this process cannot use bpf(2).
+/// Reason why the calling thread cannot use bpf(2).
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum BpfRefusal {
+pub enum BpfUnavailable {
     /// The kernel was built without bpf(2).
     NotSupported,
-    /// The process lacks the named capability.
+    /// The thread lacks the named capability.
     MissingCapability(&'static str),
-    /// The process has the capabilities, but the kernel still refuses, for example under lockdown
+    /// The thread has the capabilities, but the kernel refuses the call, for example under lockdown
     /// or seccomp.
     Kernel(io::Error),
 }
 
-impl fmt::Display for BpfRefusal {
+impl fmt::Display for BpfUnavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotSupported => f.write_str("the kernel has no bpf(2)"),
@@ -115,11 +115,11 @@ impl fmt::Display for BpfRefusal {
     }
 }
 
-impl std::error::Error for BpfRefusal {}
+impl std::error::Error for BpfUnavailable {}
 
 /// Tries to load a small map and a small XDP program. Returns `None` if the kernel accepts both.
 #[must_use]
-pub fn refusal() -> Option<BpfRefusal> {
+pub fn unavailable_reason() -> Option<BpfUnavailable> {
     let tried = Map::create(MapKind::Array, "probe", 4, 4, 1).map(drop).and_then(|()| {
         let mut asm = Assembler::new();
         asm.set(Register::R0, XdpAction::PASS).exit();
@@ -128,12 +128,12 @@ pub fn refusal() -> Option<BpfRefusal> {
     });
     let error = tried.err()?;
     Some(match error.raw_os_error() {
-        Some(libc::ENOSYS) => BpfRefusal::NotSupported,
+        Some(libc::ENOSYS) => BpfUnavailable::NotSupported,
         Some(libc::EPERM | libc::EACCES) => match missing_capability() {
-            Some(name) => BpfRefusal::MissingCapability(name),
-            None => BpfRefusal::Kernel(error),
+            Some(name) => BpfUnavailable::MissingCapability(name),
+            None => BpfUnavailable::Kernel(error),
         },
-        _ => BpfRefusal::Kernel(error),
+        _ => BpfUnavailable::Kernel(error),
     })
 }
 
@@ -176,11 +176,12 @@ mod tests {
         assert_eq!(effective_capabilities("CapEff:\tnone\n"), None);
     }
 
-    /// The kernel decides, so the test only compares the answer with the process's capabilities.
+    /// Passes with every answer of the test's kernel. It fails if [`unavailable_reason`] reports a
+    /// capability that the thread has.
     #[test]
-    fn refusal_names_only_missing_capabilities() {
-        match refusal() {
-            Some(BpfRefusal::MissingCapability(name)) => assert_eq!(missing_capability(), Some(name)),
+    fn reason_names_only_missing_capabilities() {
+        match unavailable_reason() {
+            Some(BpfUnavailable::MissingCapability(name)) => assert_eq!(missing_capability(), Some(name)),
             Some(other) => println!("bpf(2) is not available here: {other}"),
             None => println!("bpf(2) is available here"),
         }

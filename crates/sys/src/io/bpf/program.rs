@@ -15,11 +15,11 @@ impl XdpAction {
     pub const ABORTED: i32 = 0;
     /// The kernel drops the frame.
     pub const DROP: i32 = 1;
-    /// The kernel processes the frame as without the program.
+    /// The kernel processes the frame as it would without an XDP program.
     pub const PASS: i32 = 2;
     /// The frame leaves by the interface on which it arrived.
     pub const TRANSMIT: i32 = 3;
-    /// The frame goes where `bpf_redirect_map` directed it.
+    /// The frame goes to the target that `bpf_redirect_map` has found in a map.
     pub const REDIRECT: i32 = 4;
 }
 
@@ -27,12 +27,12 @@ impl XdpAction {
 const XDP_TYPE: u32 = 6;
 pub(super) const XDP_ATTACH: u32 = 37;
 
-/// Size in bytes of the buffer for the verifier's log. The end of a longer log is kept, because it
-/// gives the reason.
+/// Size in bytes of the buffer for the verifier's log. The end of a log gives the reason of the
+/// refusal, so the kernel is to return the end of a log that is longer than the buffer.
 const LOG_SIZE: usize = 1 << 20;
 
-/// Licence of a loaded program, which permits every helper. It is independent of this crate's
-/// licence.
+/// Licence that this module declares to the kernel for each loaded program. A program with this
+/// licence may call every helper. The declaration has no relation to this crate's licence.
 const LICENCE: &CStr = c"Dual MIT/GPL";
 
 /// `union bpf_attr` for `BPF_PROG_LOAD`.
@@ -75,13 +75,13 @@ struct TestAttributes {
     padding: u32,
 }
 
-/// Error of a program that the kernel did not accept.
+/// Error of [`load`]: the kernel did not accept the program.
 #[derive(Debug)]
 pub struct LoadError {
     /// The kernel's error: `PermissionDenied` for a missing capability or an access that the
     /// verifier refuses.
     pub error: io::Error,
-    /// The verifier's log. Empty if the verifier was not the cause.
+    /// The verifier's log. Empty if the verifier did not refuse the program.
     pub log: String,
 }
 
@@ -154,11 +154,11 @@ fn enter_load(name: &str, instructions: &[u64], log: &mut [u8]) -> io::Result<Ow
     Ok(unsafe { own(fd) })
 }
 
-/// Loads the program again, with room for the verifier's log.
+/// Loads a refused program once more, this time with a buffer for the verifier's log.
 #[cold]
 fn explain(name: &str, instructions: &[u64], error: io::Error) -> LoadError {
     let mut log = vec![0; LOG_SIZE];
-    // The error of the first attempt is reported. A buffer that is too small holds the log's end.
+    // The caller gets the error of the first attempt, so the result of this attempt has no use.
     let _ = enter_load(name, instructions, &mut log);
     let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
     let log = String::from_utf8_lossy(log.get(..end).unwrap_or_default()).into_owned();
@@ -180,7 +180,7 @@ impl LoadedProgram {
     ///
     /// # Errors
     /// `InvalidInput` for a frame that is shorter than an Ethernet header or does not fit into a
-    /// page, and the kernel's refusal.
+    /// page; any other error that the kernel returns.
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
         let mut attributes = TestAttributes {
             prog_fd: self.fd.as_raw_fd().cast_unsigned(),
@@ -206,7 +206,7 @@ impl AsFd for LoadedProgram {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::Register::{R0, R1, R2, R3, R10};
-    use super::super::{Assembler, Condition, Helper, MapKind, MapSymbol, Width, refusal};
+    use super::super::{Assembler, Condition, Helper, MapKind, MapSymbol, Width, unavailable_reason};
     use super::*;
 
     fn assembled(write: impl FnOnce(&mut Assembler)) -> Program {
@@ -217,10 +217,10 @@ mod tests {
 
     #[test]
     fn a_program_runs_on_a_frame() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
-        // Passes frames whose first byte is 1 and drops the others.
+        // The program passes frames whose first byte is 1, and drops all other frames.
         let program = assembled(|asm| {
             let drop = asm.label();
             asm.load(Width::Word, R2, R1, 0).load(Width::Word, R3, R1, 4);
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_program_and_the_process_share_a_map() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
         let map = Map::create(MapKind::Array, "count", 4, 8, 1).unwrap();
@@ -258,10 +258,10 @@ mod tests {
 
     #[test]
     fn verifier_log_is_in_the_error() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
-        // Reads the frame without checking its end.
+        // The program reads the frame without checking its end.
         let program = assembled(|asm| {
             asm.load(Width::Word, R2, R1, 0).load(Width::Byte, R0, R2, 0).exit();
         });

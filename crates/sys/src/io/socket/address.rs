@@ -19,7 +19,7 @@ pub enum Address {
     Unix(PathBuf),
     /// A Unix socket in Linux's abstract name space, without the leading NUL.
     Abstract(Vec<u8>),
-    /// A Unix socket without a name, as clients have.
+    /// A Unix socket without a name, such as the socket of a client.
     Unnamed,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Returns the address to which this socket is bound.
+/// Returns the address to which the socket is bound.
 ///
 /// # Errors
 /// When the kernel is out of memory.

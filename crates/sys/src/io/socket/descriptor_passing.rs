@@ -35,8 +35,9 @@ pub fn send_with_descriptor(
     send_with_control(fd, octets, &[passed], wait.flags())
 }
 
-/// Passes several descriptors like [`send_with_descriptor`], without waiting. If `is_urgent`, sends
-/// an urgent byte. Tests of hostile peers use it.
+/// Writes `octets` and passes several descriptors with the first byte. Returns the number of bytes
+/// written. Does not wait: [`WaitMode::Now`]. With `is_urgent` the bytes are out-of-band data
+/// (`MSG_OOB`). Tests of hostile peers use the function.
 ///
 /// # Errors
 /// As for [`send_with_descriptor`].
@@ -57,7 +58,7 @@ fn send_with_control(
     flags: libc::c_int,
 ) -> io::Result<usize> {
     if passed.len() > MAX_PASSED {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the kernel passes 253 descriptors at once"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the kernel passes at most 253 descriptors at once"));
     }
     let mut control: ControlBuffer = [0; _];
     let mut slice = libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
@@ -133,7 +134,8 @@ pub fn recv_without_descriptors(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: Wai
     Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the peer passed a descriptor, which ends the connection"))
 }
 
-/// Reads all remaining bytes of a Unix socket's queue, and calls `take` with each descriptor in it.
+/// Reads and discards all bytes in a Unix socket's receive queue, and calls `take` with each
+/// descriptor in the queue.
 #[cfg_attr(loom, allow(dead_code, reason = "the models have no closing thread"))]
 pub(crate) fn take_descriptors(fd: BorrowedFd<'_>, mut take: impl FnMut(OwnedFd)) {
     let mut octets = [0; 4096];
@@ -147,8 +149,9 @@ pub(crate) fn disable_linger(fd: BorrowedFd<'_>) {
     let _ = options::set_linger(fd, None);
 }
 
-/// Reads bytes. Returns their number, and true if `take` got all descriptors that came with them. A
-/// process that is out of descriptors gets fewer, and the kernel closes the others.
+/// Reads bytes and passes each descriptor that came with them to `take`. Returns the number of
+/// bytes. The flag is false if the process had no room for all descriptors, and the kernel closed
+/// some of them.
 fn recv_with_control(
     fd: BorrowedFd<'_>,
     buffer: &mut [u8],

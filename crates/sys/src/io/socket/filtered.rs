@@ -1,5 +1,5 @@
-//! Sockets that filter out descriptors which peers pass without being asked. Reading or closing
-//! such a socket never waits for the close of a passed descriptor.
+//! Sockets that filter out descriptors which their peers pass unasked. A thread that reads or
+//! closes such a socket never waits for the close of a passed descriptor.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -51,8 +51,8 @@ impl DescriptorFilterSocket {
         }
     }
 
-    /// Makes the kernel refuse further descriptors, if it can. The connection expects no more of
-    /// them.
+    /// Makes the kernel refuse further descriptors, if the kernel supports it. The caller calls
+    /// this when it expects no more descriptors on the connection.
     pub fn refuse_descriptors(&mut self) {
         self.is_refusing = *self.may_receive.get_mut() && refuse_descriptors(self.as_fd());
         // The order matters: bytes that are in the queue now may have come before the refusal.
@@ -95,7 +95,7 @@ impl Drop for DescriptorFilterSocket {
     fn drop(&mut self) {
         // SAFETY: `fd` is taken only here, and not used afterwards.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
-        // In a forked child the parent has the socket too, so a close of the child's copy closes no
+        // In a forked child the parent also has the socket, so a close of the child's copy closes no
         // descriptor in the queue.
         if *self.may_receive.get_mut() && process::fork_generation() == self.forks {
             // No byte arrives after the shutdown. The call fails only if the connection has already

@@ -1,4 +1,4 @@
-//! Connecting to one of several TCP addresses, the first that answers (RFC 8305, section 5).
+//! Connecting to the first of several TCP addresses that answers (RFC 8305, section 5).
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,11 +10,12 @@ use super::{SocketOptions, create, set_nonblocking, take_error};
 use crate::clock::{self, Monotonic};
 use crate::{poll, syscall};
 
-/// Maximum number of simultaneous attempts. Further addresses wait until an attempt has failed.
+/// Maximum number of simultaneous attempts. The attempt at the next address begins when one of them
+/// has failed.
 const MAX_ATTEMPTS: usize = 8;
 
-/// Connects to one of `addresses`, the first that answers before `deadline`. Returns the connection
-/// with this address.
+/// Connects to the first of `addresses` that answers before `deadline`. Returns the connection and
+/// its address.
 ///
 /// The next attempt begins when the previous one has failed or has had no answer for `stagger`.
 /// Earlier attempts continue. The connection is in blocking mode.
@@ -70,7 +71,7 @@ pub fn connect_any(
     }
 }
 
-/// Starts an attempt without waiting.
+/// Starts to connect, and does not wait for the outcome.
 fn start_connect(address: &SocketAddr, options: &SocketOptions) -> io::Result<OwnedFd> {
     let address = Address::Inet(*address);
     let raw = RawAddress::from_address(&address)?;
@@ -91,7 +92,7 @@ mod tests {
     use super::super::listen;
     use super::*;
 
-    /// A listener with a full backlog, to which no further connection succeeds.
+    /// A listener whose backlog is full. An attempt to connect to it has no answer.
     struct Silent {
         address: SocketAddr,
         _held: (OwnedFd, Vec<OwnedFd>),
@@ -102,7 +103,7 @@ mod tests {
         let address = super::super::local_address(listener.as_fd()).unwrap().as_inet().copied().unwrap();
         let mut held = Vec::new();
         loop {
-            assert!(held.len() < 64, "the backlog is never full");
+            assert!(held.len() < 64, "expected that 64 connections fill the backlog");
             let fd = start_connect(&address, &SocketOptions::default()).unwrap();
             let soon = clock::now() + Duration::from_millis(300);
             let is_answered = poll::wait_writable(fd.as_fd(), Some(soon)).unwrap();

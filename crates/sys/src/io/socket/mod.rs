@@ -1,9 +1,9 @@
 //! Stream sockets: TCP over IPv4 and IPv6, and Unix domain.
 //!
-//! All descriptors made here are close-on-exec. Connections are in blocking mode. An argument of
-//! each call tells if its transfer may wait ([`WaitMode`], at no extra system call). Listeners are
-//! non-blocking, and [`accept`] waits by polling. No call raises `SIGPIPE`. A transfer that a
-//! signal interrupts is repeated, so `Interrupted` is never returned.
+//! All descriptors that this module opens are close-on-exec. Connections are in blocking mode; each
+//! transfer takes a [`WaitMode`], which tells whether the transfer may wait and needs no extra
+//! system call. Listeners are non-blocking, and [`accept`] waits by polling. No call raises
+//! `SIGPIPE`. A transfer that a signal interrupts is repeated, so `Interrupted` is never returned.
 
 mod address;
 mod descriptor_passing;
@@ -37,12 +37,12 @@ use crate::clock::Monotonic;
 use crate::{poll, syscall};
 use address::RawAddress;
 
-/// Default number of connections that may wait to be accepted, before the kernel refuses more.
-/// `net.core.somaxconn` is its upper bound.
+/// Default of the maximum number of connections that wait to be accepted. The kernel limits it to
+/// `net.core.somaxconn`, and refuses further connections.
 pub const DEFAULT_BACKLOG: u32 = 1024;
 
-/// Opens a listener on `address`. Port 0 takes a free port, which [`local_address`] returns. A Unix
-/// path must not exist.
+/// Opens a listener on `address`. For port 0 the kernel chooses a free port, which
+/// [`local_address`] returns. The path of a Unix socket must not exist.
 ///
 /// # Errors
 /// `AddrInUse`, `AddrNotAvailable`, `PermissionDenied`, or the limits of the process.
@@ -59,12 +59,13 @@ pub fn listen(address: &Address, options: &SocketOptions, backlog: u32) -> io::R
     Ok(fd)
 }
 
-/// Accepts one connection and returns its socket with the peer's address. With [`WaitMode::Now`],
-/// returns `WouldBlock` if no connection waits.
+/// Accepts one connection and returns its socket with the peer's address. If no connection is in
+/// the queue, [`WaitMode::Block`] waits for one and [`WaitMode::Now`] returns `WouldBlock`.
 ///
 /// # Errors
-/// `WouldBlock`; `ConnectionAborted` if the peer has given up; the limits of the process (`EMFILE`,
-/// `ENFILE`, `ENOMEM`), after which the connection stays in the queue.
+/// `WouldBlock`; `ConnectionAborted` if the peer closed the connection before it was accepted; the
+/// limits of the process (`EMFILE`, `ENFILE`, `ENOMEM`), after which the connection stays in the
+/// queue.
 pub fn accept(listener: BorrowedFd<'_>, wait: WaitMode) -> io::Result<(OwnedFd, Address)> {
     loop {
         let mut raw = RawAddress::unspecified();
@@ -172,7 +173,7 @@ pub enum Shutdown {
     /// No more bytes can be written. The peer reads all earlier bytes and then the end of the
     /// stream.
     Write,
-    /// Both directions. Threads that are blocked in a read or write return.
+    /// Both directions. Threads that are blocked in a read or write return at once.
     Both,
 }
 
@@ -191,8 +192,8 @@ pub fn shutdown(fd: BorrowedFd<'_>, direction: Shutdown) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets if calls on the descriptor return `WouldBlock` instead of waiting, for all users of the
-/// file.
+/// Sets whether calls on the descriptor return `WouldBlock` instead of waiting. The setting applies
+/// to all duplicates of the descriptor.
 ///
 /// # Errors
 /// No error occurs on a socket.

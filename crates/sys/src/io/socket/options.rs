@@ -1,5 +1,5 @@
-//! Socket options: [`SocketOptions`] are set once before use, and functions read or change single
-//! options later.
+//! Socket options. [`SocketOptions`] are set before a socket listens or connects; functions read or
+//! change single options later.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,16 +11,16 @@ use crate::syscall;
 
 /// Options of a socket, set before it listens or connects.
 ///
-/// Sizes and the code point only have their full effect if they are set before, because the window
-/// is negotiated during connecting. Accepted connections inherit the listener's options, including
-/// `nodelay`.
+/// The buffer sizes and the code point have their full effect only if they are set before the
+/// socket connects, because the TCP window is negotiated during connecting. Accepted connections
+/// inherit the listener's options, including `nodelay`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
     /// TCP: sends small messages at once. True by default.
     pub nodelay: bool,
-    /// TCP: probes idle connections, at the system's default times.
+    /// TCP: probes idle connections at the system's default times. False by default.
     pub default_keepalive: bool,
-    /// TCP: probes idle connections, at these times.
+    /// TCP: probes idle connections at these times.
     pub keepalive: Option<KeepAlive>,
     /// Size of the kernel's send buffer in bytes. The kernel doubles the number for its own
     /// overhead.
@@ -28,13 +28,14 @@ pub struct SocketOptions {
     /// Size of the kernel's receive buffer in bytes. The kernel doubles the number for its own
     /// overhead.
     pub receive_buffer: Option<usize>,
-    /// Sends only to hosts that are reached without a gateway.
+    /// Sends only to hosts that are reached without a gateway. False by default.
     pub dont_route: bool,
     /// Differentiated services code point of outgoing packets, 0 to 63 (RFC 2474).
     pub dscp: Option<u8>,
-    /// Listeners: takes the port even while old connections of the port linger. True by default.
+    /// Listeners: binds the port even if earlier connections of this port have not expired
+    /// (`SO_REUSEADDR`). True by default.
     pub reuse_address: bool,
-    /// Listeners: shares the port with other listeners that have this option.
+    /// Listeners: shares the port with other listeners that have this option. False by default.
     pub reuse_port: bool,
     /// Listeners on IPv6: accepts no IPv4 connections. True by default.
     pub v6_only: bool,
@@ -62,8 +63,8 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
-    /// Sets the options of a connection that comes from a listener with other options. `is_tcp` is
-    /// false for a Unix socket.
+    /// Sets the options of an accepted connection whose listener has other options than these.
+    /// `is_tcp` is false for a Unix socket.
     ///
     /// # Errors
     /// No error occurs on a socket of the given kind.
@@ -72,7 +73,7 @@ impl SocketOptions {
         if is_tcp { self.apply_tcp(fd) } else { Ok(()) }
     }
 
-    /// Sets the sizes of the kernel's buffers, as far as they are given.
+    /// Sets the sizes of the kernel's buffers. A size of `None` stays unchanged.
     ///
     /// # Errors
     /// No error occurs on a socket.
@@ -87,8 +88,8 @@ impl SocketOptions {
     }
 
     fn apply_tcp(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        // A new socket has none of these options. Accepted sockets inherit only options that are
-        // set here for both kinds of socket.
+        // This function switches options on and never off. All of them are off on a new socket. An
+        // accepted socket may have inherited them from its listener.
         if self.nodelay {
             set_nodelay(fd, true)?;
         }
@@ -132,7 +133,7 @@ impl SocketOptions {
     }
 }
 
-/// Times for probing an idle TCP connection. They are whole seconds, at least one.
+/// Times for probing an idle TCP connection. The kernel uses whole seconds, at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
     /// Idle time before the first probe.
@@ -143,7 +144,8 @@ pub struct KeepAlive {
     pub probes: u8,
 }
 
-/// Credentials of the peer of a Unix connection at the time when the connection was made.
+/// Credentials of the peer of a Unix connection, as the kernel recorded them when the connection was
+/// made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// Process id.
@@ -178,7 +180,7 @@ pub fn set_keepalive_enabled(fd: BorrowedFd<'_>, enabled: bool) -> io::Result<()
     set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, enabled.into())
 }
 
-/// Returns true if idle connections are probed.
+/// Returns true if the kernel probes the connection while it is idle.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -218,8 +220,8 @@ pub fn set_keepalive(fd: BorrowedFd<'_>, keepalive: Option<KeepAlive>) -> io::Re
     set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)
 }
 
-/// Sets the differentiated services code point, 0 to 63, of packets sent from now on; does nothing
-/// on a Unix socket.
+/// Sets the differentiated services code point, 0 to 63, of all packets sent after the call. Does
+/// nothing on a Unix socket.
 ///
 /// # Errors
 /// `InvalidInput` for a larger code point.
@@ -230,7 +232,8 @@ pub fn set_dscp(fd: BorrowedFd<'_>, dscp: u8) -> io::Result<()> {
     }
 }
 
-/// Returns the differentiated services code point of packets sent from now on; 0 on a Unix socket.
+/// Returns the differentiated services code point that the socket's packets carry; 0 on a Unix
+/// socket.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -256,7 +259,7 @@ fn set_inet_dscp(fd: BorrowedFd<'_>, address: &SocketAddr, dscp: u8) -> io::Resu
     }
 }
 
-/// Sets the size of the kernel's send buffer in bytes; capped by `net.core.wmem_max`.
+/// Sets the size of the kernel's send buffer in bytes. The kernel limits it to `net.core.wmem_max`.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -264,7 +267,7 @@ pub fn set_send_buffer_size(fd: BorrowedFd<'_>, octets: usize) -> io::Result<()>
     set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, saturate(octets))
 }
 
-/// Returns the size of the kernel's send buffer in bytes, its overhead included.
+/// Returns the size of the kernel's send buffer in bytes, including the kernel's overhead.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -272,7 +275,8 @@ pub fn send_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)? as usize)
 }
 
-/// Sets the size of the kernel's receive buffer in bytes; capped by `net.core.rmem_max`.
+/// Sets the size of the kernel's receive buffer in bytes. The kernel limits it to
+/// `net.core.rmem_max`.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -280,7 +284,7 @@ pub fn set_receive_buffer_size(fd: BorrowedFd<'_>, octets: usize) -> io::Result<
     set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, saturate(octets))
 }
 
-/// Returns the size of the kernel's receive buffer in bytes, its overhead included.
+/// Returns the size of the kernel's receive buffer in bytes, including the kernel's overhead.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -288,8 +292,9 @@ pub fn receive_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)? as usize)
 }
 
-/// Bounds each blocking read; `None` removes the bound. The kernel rounds up to its tick: a few
-/// milliseconds, and an eighth for long times. A zero time counts as the shortest possible time.
+/// Limits the duration of each blocking read; `None` removes the limit. The kernel's timer makes a
+/// read last a few milliseconds longer, or up to an eighth longer for long times. A time of zero
+/// counts as the shortest possible time.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -297,7 +302,8 @@ pub fn set_receive_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io:
     set_time(fd, libc::SO_RCVTIMEO, timeout)
 }
 
-/// Bounds each blocking write, with the rounding of [`set_receive_timeout`].
+/// Limits the duration of each blocking write; `None` removes the limit. The kernel rounds the time
+/// as for [`set_receive_timeout`].
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -305,9 +311,9 @@ pub fn set_send_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Re
     set_time(fd, libc::SO_SNDTIMEO, timeout)
 }
 
-/// Sets the time for which reads and polls of the socket poll the network card first
-/// (SO_BUSY_POLL). After this time they sleep; zero disables the polling. Without a card behind the
-/// socket this has no effect.
+/// Sets the time for which a read or poll of the socket polls the network card before it sleeps
+/// (`SO_BUSY_POLL`). Zero disables the polling. The option has no effect on a socket without a
+/// network card.
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_NET_ADMIN for a time above the system's default.
@@ -324,9 +330,9 @@ pub fn busy_poll(fd: BorrowedFd<'_>) -> io::Result<Duration> {
     Ok(Duration::from_micros(int(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL)?.unsigned_abs().into()))
 }
 
-/// Returns the core that last processed a packet for the socket (SO_INCOMING_CPU). `None` if no
-/// packet has come, or for sockets without packets. Over the loopback interface the result is the
-/// sender's core.
+/// Returns the core that last processed a packet for the socket (`SO_INCOMING_CPU`); `None` if no
+/// packet has arrived, and for sockets without packets. Over the loopback interface the result is
+/// the core of the sender.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -334,19 +340,20 @@ pub fn incoming_core(fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
     Ok(usize::try_from(int(fd, libc::SOL_SOCKET, libc::SO_INCOMING_CPU)?).ok())
 }
 
-/// Takes the pending error of the socket, for example after connecting without blocking.
+/// Returns the pending error of the socket and clears it. A caller that connects without blocking
+/// reads the outcome in this way.
 ///
 /// # Errors
-/// No error occurs on a socket; the error taken is in the `Ok` value.
+/// No error occurs on a socket; the pending error is in the `Ok` value.
 pub fn take_error(fd: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
     let error = int(fd, libc::SOL_SOCKET, libc::SO_ERROR)?;
     Ok((error != 0).then(|| io::Error::from_raw_os_error(error)))
 }
 
-/// Returns process, user and group of the peer of a Unix connection.
+/// Returns the process, user and group of the peer of a Unix connection.
 ///
 /// # Errors
-/// If the socket is not a Unix socket, for which the numbers would have no meaning.
+/// `Unsupported` if the socket is not a Unix socket.
 pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
     let none = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let found = option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, none)?;
@@ -356,7 +363,7 @@ pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
     }
 }
 
-/// Returns the number of bytes that have arrived and have not been read yet.
+/// Returns the number of bytes that have arrived and that no call has read.
 ///
 /// # Errors
 /// If the socket is a listener.
@@ -367,16 +374,18 @@ pub fn unread_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(count as usize)
 }
 
-/// Number of the option that `refuse_descriptors` sets, on the architectures that number options
-/// generically. On other architectures the number may belong to another option.
+/// Number of the option `SO_PASSRIGHTS`, which [`refuse_descriptors`] clears. It is known for
+/// architectures that number socket options generically. On other architectures the number may
+/// belong to another option.
 const SO_PASSRIGHTS: Option<libc::c_int> =
     if cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")) { Some(83) } else { None };
 
-/// Makes the kernel refuse descriptors that the peer of a Unix socket passes from now on. A call of
-/// the peer that passes one then fails, and none of its bytes arrive.
+/// Makes the kernel refuse all descriptors that the peer of a Unix socket passes after the call. A
+/// send that passes a descriptor then fails at the peer, and none of its bytes arrive.
 ///
-/// Accepted connections inherit the refusal, and so do connections that already wait to be
-/// accepted. Returns true if the kernel supports the option, as Linux 6.16 and later do.
+/// The refusal of a listener applies to the connections that it accepts, including connections that
+/// are in its queue at the time of the call. Returns true if the kernel supports the option, as
+/// Linux 6.16 and later do.
 pub fn refuse_descriptors(fd: BorrowedFd<'_>) -> bool {
     let Some(option) = SO_PASSRIGHTS else { return false };
     #[cfg(any(test, feature = "testing"))]
@@ -394,8 +403,8 @@ pub fn refuses_descriptors(fd: BorrowedFd<'_>) -> bool {
 #[cfg(any(test, feature = "testing"))]
 static OLD_KERNEL: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// Makes [`refuse_descriptors`] fail in this process, as on a kernel without support, or stops
-/// this.
+/// Makes [`refuse_descriptors`] fail in this process, as on a kernel without the option. False ends
+/// the pretence.
 #[cfg(any(test, feature = "testing"))]
 pub fn pretend_that_descriptors_cannot_be_refused(pretend: bool) {
     OLD_KERNEL.store(pretend, std::sync::atomic::Ordering::Relaxed);
@@ -410,7 +419,8 @@ pub(super) fn set_urgent_inline(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_OOBINLINE, 1)
 }
 
-/// Sets the time for which closing waits for unsent bytes. With `None` closing does not wait.
+/// Sets the time for which a close waits until unsent bytes are sent. With `None` a close does not
+/// wait.
 ///
 /// # Errors
 /// If the descriptor is not a socket.
@@ -427,8 +437,9 @@ fn saturate(octets: usize) -> libc::c_int {
 fn set_time(fd: BorrowedFd<'_>, name: libc::c_int, time: Option<Duration>) -> io::Result<()> {
     let time = time.map_or(Duration::ZERO, |time| time.max(Duration::from_micros(1)));
     let value = libc::timeval {
-        tv_sec: time.as_secs().min(i32::MAX as u64) as libc::time_t,
-        tv_usec: time.subsec_micros() as libc::suseconds_t,
+        // The types of the fields depend on the C library.
+        tv_sec: time.as_secs().min(i32::MAX as u64) as _,
+        tv_usec: time.subsec_micros() as _,
     };
     set_option(fd, libc::SOL_SOCKET, name, &value)
 }
@@ -441,7 +452,7 @@ fn int(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<
     option(fd, level, name, 0)
 }
 
-/// The C types that socket options consist of. They hold integers only, so that any bytes are
+/// C types of the values of socket options. They consist of integers, so every bit pattern is
 /// valid.
 trait SocketOptionValue: Copy {}
 impl SocketOptionValue for libc::c_int {}

@@ -1,18 +1,18 @@
-//! Transfers of bytes through a connected socket: one system call each.
+//! Transfers of bytes through a connected socket, with one system call each.
 //!
-//! The calls enter the kernel directly. In a process with several threads the C library's `recv`
-//! and `send` change the thread's cancellation state before and after the transfer. This crate
-//! never uses the cancellation state, and the change costs as much as marshalling a request.
+//! The functions enter the kernel directly. In a process with several threads the C library's
+//! `recv` and `send` change the thread's cancellation state before and after the transfer. This
+//! crate never uses the cancellation state, and changing it costs as much as marshalling a request.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::syscall;
 
-/// Permission for a transfer to wait.
+/// Tells a transfer whether it may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitMode {
-    /// Waits until bytes can be transferred, or until the socket's time-out.
+    /// Waits until at least one byte can be transferred or the socket's time-out has passed.
     Block,
     /// Does not wait. Returns `WouldBlock` if no byte can be transferred at once.
     Now,
@@ -27,8 +27,8 @@ impl WaitMode {
     }
 }
 
-/// Reads at least one byte into `buffer` and returns the number. Zero means the end of the stream,
-/// or an empty buffer.
+/// Reads at least one byte into `buffer` and returns the number of bytes. Zero means that the
+/// stream has ended or that `buffer` is empty.
 ///
 /// # Errors
 /// `WouldBlock` if no byte has arrived ([`WaitMode::Now`]) or the receive time-out has passed;
@@ -38,7 +38,7 @@ pub fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: WaitMode) -> io::Result
     recv_with(fd, buffer, wait.flags())
 }
 
-/// Reads like [`recv`], but leaves the bytes in the socket.
+/// Reads like [`recv`], but leaves the bytes in the socket, so the next read returns them again.
 ///
 /// # Errors
 /// As for [`recv`].
@@ -55,8 +55,8 @@ fn recv_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::R
     }
 }
 
-/// Writes bytes from the front of `buffer` and returns their number. Only with [`WaitMode::Now`] or
-/// a send time-out, the number is usually less than the length of `buffer`.
+/// Writes bytes from the front of `buffer` and returns their number. With [`WaitMode::Now`] or a
+/// send time-out, the number may be less than the length of `buffer`.
 ///
 /// # Errors
 /// `WouldBlock` if no byte could be written at once, or within the send time-out; `BrokenPipe`,
@@ -68,14 +68,15 @@ pub fn send(fd: BorrowedFd<'_>, buffer: &[u8], wait: WaitMode) -> io::Result<usi
     unsafe { syscall::transfer(libc::SYS_sendto, [fd, buffer.as_ptr().expose_provenance(), buffer.len(), flags, 0, 0]) }
 }
 
-/// Writes bytes from the front of the concatenated `slices` and returns the number. Uses at most
+/// Writes bytes from the front of the concatenated `slices` and returns their number. Uses at most
 /// the first 1024 slices.
 ///
 /// # Errors
 /// As for [`send`].
 #[inline]
 pub fn send_vectored(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>], wait: WaitMode) -> io::Result<usize> {
-    // Most messages are one slice. With `send` the kernel need not copy two headers.
+    // Most messages are one slice. For it, `send` saves the kernel the copies of a message header
+    // and a slice descriptor.
     if let [slice] = slices {
         return send(fd, slice, wait);
     }

@@ -1,18 +1,22 @@
-//! Reserved address ranges, and a cache of them for the next large messages.
+//! Address ranges for large messages, and a cache of these ranges.
 //!
-//! A region that was made from a [`RegionCache`] returns to the cache when dropped, while the cache
-//! is open. Its pages then exist already; new pages are the largest cost of a large message. A
-//! cache has maxima of regions and bytes, and never waits. A region that was not taken between two
-//! calls of [`RegionCache::evict_unused`] is unmapped.
+//! When a region that was made with a [`RegionCache`] is dropped, it returns to the cache, unless
+//! the cache is closed or full. The pages of a cached region exist; the creation of new pages is
+//! the largest cost of a large message. A cache limits the number of its regions and their bytes,
+//! and its functions never wait. [`RegionCache::evict_unused`] unmaps each region that no thread
+//! has taken since the previous call.
 //!
-//! The cache has a few slots, each with the address of a cached region. The region's first bytes
-//! hold its description. The thread that takes the address out of a slot owns the mapping.
+//! The cache has a few slots. Each slot contains the address of a cached region, or null. The
+//! region's first bytes contain its description. The thread that takes the address out of a slot
+//! owns the mapping. Comments in the code refer to two rules of memory ordering:
 //!
-//! * `cached`: putting an address into a slot releases; taking it out acquires. So the thread that takes
-//!   the address sees all earlier writes to the mapping, above all its description.
-//! * `closed`: a thread that closes the cache sets the flag and then empties the slots. A thread that
-//!   caches a region puts it into a slot and then reads the flag. All four accesses are sequentially
-//!   consistent. So the closing thread finds the region, or the caching thread sees the flag.
+//! * `cached`: a thread puts an address into a slot with release order, and a thread takes it out
+//!   with acquire order. So the second thread sees all earlier writes to the mapping, including the
+//!   description.
+//! * `closed`: a thread that closes the cache sets the flag and then empties the slots. A thread
+//!   that caches a region puts it into a slot and then reads the flag. All four accesses are
+//!   sequentially consistent. So the closing thread finds the region, or the caching thread sees
+//!   the flag.
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -24,22 +28,23 @@ use crate::syscall;
 /// Minimum size of a mapping in bytes, at least a page.
 const MIN_REGION_BYTES: usize = 64 * 1024;
 const MAX_CACHED_REGIONS: usize = 8;
-/// Maximum memory of all cached regions in bytes. It holds one message of the default maximum size,
-/// and a few bytes that were read after it.
+/// Maximum memory of all cached regions in bytes: one message of the default maximum size, and 64
+/// KiB of bytes that were read after it.
 const MAX_CACHED_BYTES: usize = (64 << 20) + (64 << 10);
 
-/// Size in bytes of the address ranges of all regions, cached ones included. `Relaxed`.
+/// Size in bytes of the address ranges of all regions, including cached regions. `Relaxed`.
 static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the size in bytes of the address ranges of all large buffers of the process. Cached
-/// regions are included. Their memory is at most as large.
+/// Returns the size in bytes of the address ranges of all large buffers of the process, including
+/// cached ranges. The ranges occupy at most this amount of memory, because untouched pages do not
+/// exist.
 #[must_use]
 pub fn mapped_bytes() -> usize {
     MAPPED_BYTES.load(Ordering::Relaxed)
 }
 
-/// A cache of memory for large messages, up to 64 MiB, the default maximum size of one message.
-/// Clones share the cache.
+/// A cache of address ranges for large messages. It keeps at most 64 MiB of memory, the default
+/// maximum size of one message, plus 64 KiB. Clones share the cache.
 #[derive(Clone, Debug, Default)]
 pub struct RegionCache(Arc<CacheInner>);
 
@@ -67,11 +72,11 @@ impl RegionCache {
         Self::default()
     }
 
-    /// Unmaps the regions that were not taken since the last call. The program calls it
-    /// periodically.
+    /// Unmaps the cached regions that no thread has taken since the previous call. The program
+    /// calls it periodically.
     pub fn evict_unused(&self) {
         for slot in &self.0.slots {
-            // Unmaps the regions that were already old.
+            // Drops, and so unmaps, a region that was in the cache at the previous eviction.
             if let Some(mut spare) = self.0.take_from(slot)
                 && !std::mem::replace(&mut spare.is_old, true)
             {
@@ -80,22 +85,22 @@ impl RegionCache {
         }
     }
 
-    /// Unmaps all regions, and caches no regions from now on.
+    /// Unmaps all cached regions. After the call the cache takes no regions.
     pub fn close(&self) {
         // Sequentially consistent: either `try_put` sees the flag, or this thread finds the region
-        // that `try_put` has cached (closed).
+        // that `try_put` has cached (rule `closed`).
         self.0.closed.store(true, Ordering::SeqCst);
         self.0.slots.iter().for_each(|slot| drop(self.0.take_from(slot)));
     }
 
-    /// Returns the bytes of memory in cached regions.
+    /// Returns the number of bytes of memory in cached regions.
     #[must_use]
     pub fn cached_bytes(&self) -> usize {
         self.0.cached_bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes a region of exactly this size. A larger region would be a waste: a part of a message
-    /// that a program keeps must hold less than twice its own memory.
+    /// Takes a region of exactly `mapped` bytes. A larger region would waste memory: a program that
+    /// keeps a part of a message must occupy less than twice the memory of that part.
     fn take(&self, mapped: usize) -> Option<MappedRegion> {
         if self.cached_bytes() == 0 {
             return None;
@@ -114,9 +119,10 @@ impl RegionCache {
 }
 
 impl CacheInner {
-    /// Takes the region out of a slot. When dropped, it does not return to the cache.
+    /// Takes the region out of a slot. The returned region does not return to the cache when it is
+    /// dropped, unless the caller sets `pool`.
     fn take_from(&self, slot: &AtomicPtr<CachedRegion>) -> Option<MappedRegion> {
-        // Acquire: pairs with `try_put` (cached). Sequentially consistent for `close` (closed).
+        // Acquire: pairs with `try_put` (rule `cached`). Sequentially consistent for `close` (closed).
         let address = NonNull::new(slot.swap(ptr::null_mut(), Ordering::SeqCst))?;
         // SAFETY: `try_put` wrote the description there, and the thread that takes the address owns
         // the mapping.
@@ -132,8 +138,8 @@ impl CacheInner {
         }
     }
 
-    /// Caches a region. Returns true if a slot owns it now, false if no slot or no room is left, or
-    /// if the cache is closed.
+    /// Caches a region. Returns true if a slot owns the region now. Returns false if no slot is
+    /// free, the limit of bytes is reached, or the cache is closed.
     fn try_put(&self, reservation: &MappedRegion) -> bool {
         if self.closed.load(Ordering::Relaxed) {
             return false;
@@ -146,13 +152,13 @@ impl CacheInner {
             // present bytes have no meaning.
             unsafe { address.write(spare) };
             for slot in &self.slots {
-                // Release: pairs with `take_from` (cached). Sequentially consistent for `close`
-                // (closed).
+                // Release: pairs with `take_from` (rule `cached`). Sequentially consistent for `close`
+                // (rule `closed`).
                 let put = slot.compare_exchange(ptr::null_mut(), address.as_ptr(), Ordering::SeqCst, Ordering::Relaxed);
                 if put.is_ok() {
                     if self.closed.load(Ordering::SeqCst) {
-                        // The cache was closed in between, so no other thread will take the region
-                        // out.
+                        // A thread closed the cache after the first check above. It may have passed
+                        // this slot, so this thread takes the region out.
                         drop(self.take_from(slot));
                     }
                     return true;
@@ -178,7 +184,8 @@ pub(super) struct MappedRegion {
     octets: NonNull<u8>,
     /// Size in bytes of the address range: a power of two, so that a few sizes serve many messages.
     mapped: usize,
-    /// Number of bytes from the start that have ever been written; only these bytes can have pages.
+    /// Number of bytes from the start of the range that have been written since it was mapped.
+    /// Pages exist for these bytes only.
     touched: usize,
     /// True if the region must not be cached again.
     is_old: bool,
@@ -191,7 +198,7 @@ unsafe impl Send for MappedRegion {}
 unsafe impl Sync for MappedRegion {}
 
 impl MappedRegion {
-    /// Maps at least `length` bytes, or takes a cached region.
+    /// Takes a cached region or maps a new one. The region has at least `length` bytes.
     ///
     /// # Errors
     /// `OutOfMemory` if no address range of this size is free.
@@ -204,8 +211,8 @@ impl MappedRegion {
         }
     }
 
-    /// Returns the address of the first byte. All bytes stay mapped until the drop. They are zero
-    /// until they are written, and they belong to this value alone.
+    /// Returns the address of the first byte. All bytes stay mapped until the drop, and belong to
+    /// this value alone. A byte is zero until it is written.
     pub(super) fn as_ptr(&self) -> NonNull<u8> {
         self.octets
     }
@@ -237,12 +244,13 @@ impl MappedRegion {
         self.pool.clone().map(RegionCache)
     }
 
-    /// Returns the number of bytes from the start that have ever been written.
+    /// Returns the number of bytes from the start that have been written since the range was
+    /// mapped.
     pub(super) fn touched(&self) -> usize {
         self.touched
     }
 
-    /// Records that this many bytes from the start have been written.
+    /// Records that the first `octets` bytes have been written.
     #[inline]
     pub(super) fn record_touched(&mut self, octets: usize) {
         self.touched = self.touched.max(octets);

@@ -1,12 +1,12 @@
-//! Messages of fixed sizes through shared memory at the least possible cost: one copy in, one
-//! wake-up, one copy out.
+//! Exchange of messages of fixed sizes through shared memory, with the least possible work for a
+//! message: one copy in, one wake-up, one copy out.
 //!
-//! This is a baseline for measurements of connections over the rings, not a transport. Neither side
-//! checks the peer's values, and a side whose peer was killed waits for ever.
+//! The module is a baseline for measurements of connections over the rings. It is not a transport:
+//! neither side checks the peer's values, and a side whose peer was killed waits for ever.
 //!
-//! Each direction has one message slot, and a word that counts the messages sent, in cache lines of
-//! its own. So a side may send a message only after the peer has answered the previous one or has
-//! taken it for another known reason.
+//! Each direction has one message slot and a word that counts the messages sent, in separate cache
+//! lines. So a side may send a message only if it knows that the peer has received the previous
+//! one, for example from the peer's answer.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,10 +16,11 @@ use std::time::Duration;
 use super::mapping::{self, SharedMapping};
 use crate::clock;
 
-/// Offset of the message slots in bytes; the words precede them.
+/// Offset of the message slots from the start of the mapping, in bytes. The control words precede
+/// them.
 const OCTETS: usize = 4096;
-/// Size in bytes of the control words of one direction. They are the count, a flag while the
-/// receiver sleeps, and a flag when the sender has closed.
+/// Size in bytes of the control words of one direction. The words are the count of messages, a flag
+/// that is set while the receiver sleeps, and a flag that is set when the sender has closed.
 const WORDS: usize = 1024;
 const LINES: usize = 128;
 const POLLS_PER_CLOCK_READ: u32 = 64;
@@ -28,7 +29,7 @@ const ROUNDS_WITHOUT_PAUSE: u32 = 4;
 /// The method by which a receiver waits for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BareWait {
-    /// Sleeps from the start, so every message needs a wake-up.
+    /// Sleeps at once, so every message needs a wake-up.
     Asleep,
     /// Polls for this time, then sleeps. The sender wakes the receiver only if it sleeps.
     Spinning(Duration),
@@ -48,7 +49,7 @@ struct BareDirection {
     words: usize,
     octets: usize,
     size: usize,
-    /// Number of messages in this direction so far, as this end has seen them.
+    /// Number of messages in this direction that this end has sent or received, modulo 2^32.
     count: u32,
 }
 
@@ -67,8 +68,9 @@ impl BareDirection {
 }
 
 impl BareRing {
-    /// Creates the client's end, and the descriptor for the server's end. Both ends must be given
-    /// equal sizes and an equal `wait`.
+    /// Creates the client's end, and the descriptor for the server's end. `request` and `reply` are
+    /// the message sizes in bytes. The server must open its end with the same sizes and an equal
+    /// `wait`.
     ///
     /// # Errors
     /// If the process is out of descriptors, memory or addresses.
@@ -90,7 +92,7 @@ impl BareRing {
         Ok(BareRing { mapping: SharedMapping::new(fd, length)?, wait, incoming: there, outgoing: back })
     }
 
-    /// Sends a message of this direction's size. A longer message is cut to this size.
+    /// Sends one message. The bytes of `message` beyond this direction's message size are not sent.
     #[inline]
     pub fn send(&mut self, message: &[u8]) {
         let way = &mut self.outgoing;
@@ -101,8 +103,8 @@ impl BareRing {
         match self.wait {
             BareWait::Asleep => self.mapping.futex_wake(way.count()),
             BareWait::Spinning(_) => {
-                // Pairs with the fence in `sleep`: at least one of the two threads sees the store
-                // of the other.
+                // Pairs with the fence in `sleep`. Either this thread sees that the receiver
+                // sleeps, or the receiver sees the new count and does not sleep.
                 fence(Ordering::SeqCst);
                 if self.mapping.word(way.asleep()).load(Ordering::Relaxed) != 0 {
                     self.mapping.futex_wake(way.count());
@@ -111,8 +113,8 @@ impl BareRing {
         }
     }
 
-    /// Waits for the next message and copies it out. Returns false if the other end has closed. A
-    /// message that was not received before is then lost.
+    /// Waits for the next message and copies it to `message`. Returns false if the other end has
+    /// closed, even if a message that it sent before has not been received.
     #[inline]
     pub fn receive(&mut self, message: &mut [u8]) -> bool {
         if let BareWait::Spinning(time) = self.wait {
@@ -180,7 +182,8 @@ impl Drop for BareRing {
     fn drop(&mut self) {
         let way = &self.outgoing;
         self.word(way.gone()).store(1, Ordering::Relaxed);
-        // Release: the new count ends the receiver's wait, and the receiver then sees the flag.
+        // Release: the new count ends the receiver's wait, and the receiver then sees the flag of
+        // the closed sender.
         self.word(way.count()).store(way.count.wrapping_add(1), Ordering::Release);
         self.mapping.futex_wake(way.count());
     }

@@ -1,8 +1,9 @@
-//! A stream of bytes through shared memory at the least possible cost. Sender and receiver copy
-//! parts through a ring at the same time.
+//! A stream of bytes through shared memory with the least possible work for a byte. Sender and
+//! receiver copy parts of a message through a ring at the same time.
 //!
-//! This is a baseline for measurements of large messages over the rings, not a transport. Neither
-//! side checks the peer's values, and a side whose peer was killed waits for ever.
+//! The module is a baseline for measurements of large messages over the rings. It is not a
+//! transport: neither side checks the peer's values, and a side whose peer was killed waits for
+//! ever.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -12,9 +13,9 @@ use super::bare::BareWait;
 use super::mapping::{self, SharedMapping};
 use crate::clock;
 
-/// Offset of the rings in bytes; the words precede them.
+/// Offset of the rings from the start of the mapping, in bytes. The control words precede them.
 const OCTETS: usize = 4096;
-/// Size in bytes of the words of one direction.
+/// Size in bytes of the control words of one direction.
 const WORDS: usize = 1024;
 const LINES: usize = 128;
 const POLLS_PER_CLOCK_READ: u32 = 64;
@@ -32,13 +33,14 @@ pub struct BareStream {
     outgoing: Way,
 }
 
-/// One direction. Its words are: the count of bytes written, the count of bytes read, two flags for
-/// sides that sleep on these counts, and a flag when an end has closed.
+/// One direction of a [`BareStream`]. Its control words are the count of bytes written, the count
+/// of bytes read, a flag for each count that is set while a side sleeps on the count, and a flag
+/// that is set when an end has closed.
 #[derive(Debug)]
 struct Way {
     words: usize,
     octets: usize,
-    /// Number of bytes that this end has written or read, modulo 2^32.
+    /// Number of bytes that this end has written (outgoing) or read (incoming), modulo 2^32.
     own: u32,
 }
 
@@ -61,7 +63,7 @@ impl Way {
     }
 }
 
-/// Returns the flag that is set while a side sleeps on this count.
+/// Returns the offset of the flag that is set while a side sleeps on the count at offset `count`.
 fn asleep(count: usize) -> usize {
     count + 2 * LINES
 }
@@ -73,8 +75,8 @@ fn ways() -> [Way; 2] {
 impl BareStream {
     const LENGTH: usize = OCTETS + 2 * CAPACITY;
 
-    /// Creates the client's end, and the descriptor for the server's end. Both ends must be given
-    /// an equal `wait`.
+    /// Creates the client's end, and the descriptor for the server's end. The server must open its
+    /// end with an equal `wait`.
     ///
     /// # Errors
     /// If the process is out of descriptors, memory or addresses.
@@ -87,8 +89,8 @@ impl BareStream {
     /// Opens the server's end.
     ///
     /// # Errors
-    /// `InvalidData` if `fd` is not memory of a `BareStream`. Another error if the process is out
-    /// of addresses.
+    /// `InvalidData` if `fd` is not memory of the size of a `BareStream`. Another error if the
+    /// process is out of addresses.
     pub fn open(fd: BorrowedFd<'_>, wait: BareWait) -> io::Result<Self> {
         mapping::check(fd, Self::LENGTH)?;
         let [incoming, outgoing] = ways();
@@ -143,8 +145,8 @@ impl BareStream {
     fn publish(&self, way: &Way, count: usize) {
         // Release: pairs with the loads in `wait_for` and `receive`.
         self.word(count).store(way.own, Ordering::Release);
-        // Pairs with the fence in `wait_for`: at least one of the two threads sees the store of the
-        // other.
+        // Pairs with the fence in `wait_for`. Either this thread sees that the other side sleeps,
+        // or the other side sees the new count and does not sleep.
         fence(Ordering::SeqCst);
         if self.word(asleep(count)).load(Ordering::Relaxed) != 0 {
             self.mapping.futex_wake(count);
@@ -174,7 +176,7 @@ impl BareStream {
         fence(Ordering::SeqCst);
         let is_found = loop {
             let seen = load();
-            // The acquire load of the count orders this load.
+            // The acquire load of the count orders this load after it.
             if self.word(way.gone()).load(Ordering::Relaxed) != 0 {
                 break false;
             }
@@ -197,7 +199,8 @@ impl Drop for BareStream {
     fn drop(&mut self) {
         for (way, count) in [(&self.outgoing, self.outgoing.written()), (&self.incoming, self.incoming.read())] {
             self.word(way.gone()).store(1, Ordering::Relaxed);
-            // Release: the new count ends the peer's wait, and the peer then sees the flag.
+            // Release: the new count ends the peer's wait, and the peer then sees the flag of the
+            // closed end.
             self.word(count).store(way.own.wrapping_add(1), Ordering::Release);
             self.mapping.futex_wake(count);
         }

@@ -1,11 +1,11 @@
 //! Copies between private memory and memory that other processes may write at any time.
 //!
-//! A plain copy of such memory would be a data race. In terms of the language, each copy here is a
-//! series of relaxed atomic accesses to single bytes of the shared side. On x86-64 the copy is
-//! assembly. Relaxed accesses permit its order of accesses, and permit it to copy some bytes twice.
-//! On other processors, and under Miri, the copy consists of atomic bytes and words. So a byte that
-//! changes during a copy arrives old or new. If two threads of this process copy to overlapping
-//! ranges, each byte comes from one of them.
+//! A plain copy of such memory would be a data race. For the language, each copy here is a series
+//! of relaxed atomic accesses to single bytes of the shared memory. On x86-64 the copy is assembly,
+//! whose accesses may have any order and may copy a byte twice; relaxed accesses permit both. On
+//! other processors, and under Miri, the copy consists of atomic bytes and words. So if a byte
+//! changes during a copy, the copy contains its old or its new value. If two threads of this
+//! process copy to overlapping ranges, each byte comes from one of the two copies.
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 pub(super) use portable::{copy_in, copy_out};
@@ -16,16 +16,14 @@ pub(super) use x86_64::{copy as copy_in, copy as copy_out};
 mod x86_64 {
     use std::arch::asm;
 
-    /// Length in bytes above which the processor's own copy instruction is as fast as any other
-    /// method.
+    /// Length in bytes above which the instruction `rep movsb` is as fast as any other method.
     const LARGE: usize = 512;
     const PAGE: usize = 4096;
 
-    /// Returns true if the processor's own copy instruction is slow for these addresses. Some
-    /// processors copy byte by byte if the destination is less than 32 bytes behind the source,
-    /// compared by their offsets in a page. Such a processor assumes that the ranges overlap. This
-    /// happens between a page-aligned ring and memory from an allocator, which begins 16 bytes
-    /// behind a page.
+    /// Returns true if `rep movsb` is slow for these addresses. Some processors then copy byte by
+    /// byte: they compare only the offsets in a page, find the destination less than 32 bytes
+    /// behind the source, and assume that the ranges overlap. This happens between a page-aligned
+    /// ring and memory from an allocator, which begins 16 bytes behind the start of a page.
     #[inline]
     fn seems_to_overlap(from: *const u8, to: *mut u8) -> bool {
         (1..32).contains(&(to.addr().wrapping_sub(from.addr()) % PAGE))
@@ -35,7 +33,7 @@ mod x86_64 {
     ///
     /// # Safety
     /// Both ranges are mapped and do not overlap. No reference to the shared range exists, and no
-    /// other thread accesses the private one.
+    /// other thread accesses the private range.
     #[inline(never)]
     pub(in super::super) unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
         // SAFETY: in each branch, every access is within the two ranges, whose length the branch
@@ -144,7 +142,7 @@ mod portable {
     ///
     /// # Safety
     /// Both ranges are mapped and do not overlap. No reference to the shared range exists, and no
-    /// other thread writes the private one.
+    /// other thread writes the private range.
     pub(in super::super) unsafe fn copy_in(from: *const u8, to: *mut u8, length: usize) {
         let mut at = 0;
         while at < length {
@@ -190,7 +188,8 @@ mod portable {
 mod tests {
     use super::*;
 
-    /// The block copy is used for a destination just behind the source, by the offsets in a page.
+    /// Fails if a copy of blocks is wrong. The function copies in blocks if the destination's
+    /// offset in a page is just behind the source's offset.
     #[test]
     #[allow(unused_qualifications, reason = "on some architectures both pairs are the portable one")]
     fn copies_between_any_places_of_a_page_are_right() {
@@ -213,8 +212,8 @@ mod tests {
         }
     }
 
-    /// Copies of every length up to some blocks, at every alignment, change only the bytes of their
-    /// range.
+    /// Copies of every length up to a few blocks, at every alignment, must change the bytes of
+    /// their range and no other bytes.
     #[test]
     #[allow(unused_qualifications, reason = "on some architectures both pairs are the portable one")]
     fn only_bytes_of_the_range_are_copied() {

@@ -24,12 +24,13 @@ pub struct RingSizes {
 }
 
 impl RingSizes {
-    /// Smallest capacity of a ring.
+    /// Smallest capacity of a ring in bytes.
     pub const MIN: u32 = 4096;
-    /// Largest capacity of a ring.
+    /// Largest capacity of a ring in bytes.
     pub const MAX: u32 = 64 << 20;
 
-    /// Returns capacities of at least the given bytes, within the bounds. They are powers of two.
+    /// Returns the smallest permitted capacities that have at least these numbers of bytes. A
+    /// capacity is a power of two from [`MIN`](Self::MIN) to [`MAX`](Self::MAX).
     #[must_use]
     pub fn at_least(to_server: u32, to_client: u32) -> Self {
         let size = |octets: u32| octets.clamp(Self::MIN, Self::MAX).next_power_of_two();
@@ -43,13 +44,13 @@ impl RingSizes {
         (sizes.to_server == to_server && sizes.to_client == to_client).then_some(sizes)
     }
 
-    /// Returns the capacity of the ring to the server.
+    /// Returns the capacity in bytes of the ring to the server.
     #[must_use]
     pub fn to_server(self) -> u32 {
         self.to_server
     }
 
-    /// Returns the capacity of the ring to the client.
+    /// Returns the capacity in bytes of the ring to the client.
     #[must_use]
     pub fn to_client(self) -> u32 {
         self.to_client
@@ -67,8 +68,8 @@ pub enum WakeMethod {
     None,
     /// The side sleeps on a futex, in [`RingReader::park`] or [`RingWriter::park`].
     Futex,
-    /// The side waits for the connection's bell. The peer's next operation that concerns this side
-    /// returns that the peer must ring the bell.
+    /// The side waits for the connection's bell, a byte on its socket. The peer's next operation on
+    /// a ring of this side tells the peer's caller to ring the bell.
     Bell,
 }
 
@@ -109,19 +110,19 @@ impl RingPair {
         let (fd, mapping) = mapping::create_mapped(sizes.memory())?;
         let [to_server, to_client] = directions(sizes);
         let rings = RingPair { mapping, incoming: to_client, outgoing: to_server };
-        // Initially both sides request the bell, so that a side that waits for a readable
-        // descriptor notices the first bytes.
+        // Initially both sides request the bell, so that a side that waits until its socket is
+        // readable notices the first bytes.
         for end in [&rings.incoming, &rings.outgoing] {
             protocol::set_wake_word(rings.side(end).word(ControlWord::Reader), protocol::BELL);
         }
         Ok((rings, fd))
     }
 
-    /// Opens the server's end of rings that a client made.
+    /// Opens the server's end of rings that a client created.
     ///
     /// # Errors
-    /// `InvalidData` if `fd` is not memory of exactly this size, with a seal on the size. Another
-    /// error if the process is out of addresses.
+    /// `InvalidData` if `fd` is not memory of the size that follows from `sizes`, or if no seal
+    /// fixes its size. Another error if the process is out of addresses.
     pub fn open(fd: BorrowedFd<'_>, sizes: RingSizes) -> io::Result<Self> {
         mapping::check(fd, sizes.memory())?;
         let mapping = SharedMapping::new(fd, sizes.memory())?;
@@ -179,16 +180,16 @@ impl RingSide<'_> {
         }
     }
 
-    /// Returns the offset of the byte with this number, and the number of bytes from there to the
-    /// end of the ring.
+    /// Returns the offset of a byte in the mapping, and the number of bytes from there to the end
+    /// of the ring. `number` counts the bytes since the connection began, modulo 2^32.
     #[inline]
     fn locate(&self, number: u32) -> (usize, usize) {
         let at = number & (self.direction.capacity - 1);
         (self.direction.octets + at as usize, (self.direction.capacity - at) as usize)
     }
 
-    /// Wakes a peer that waits on its futex. Returns true if the peer has requested the bell
-    /// instead; the caller must then ring it.
+    /// Fulfils the peer's wake request: wakes the peer if it sleeps on its futex. Returns true if
+    /// the peer has requested the bell; the caller must then ring it.
     #[inline]
     fn deliver_wake(&self, wish: WakeRequest, word: ControlWord) -> bool {
         match wish {
@@ -206,9 +207,9 @@ impl RingSide<'_> {
         self.word(word).load(Ordering::Acquire) != 0
     }
 
-    /// Returns the word that holds a core number plus one; 0 means unknown. It is the core on which
-    /// the owner of `counter` ran at its last store. The word is in the cache line of the counter,
-    /// which is transferred anyway.
+    /// Returns the word with the number, plus one, of the core on which the owner of `counter` last
+    /// ran; 0 means unknown. The word is in the cache line of the counter, so reading it transfers
+    /// no additional line.
     #[inline]
     fn core(&self, counter: ControlWord) -> &AtomicU32 {
         self.mapping.word(self.offset(counter) + size_of::<u32>())
@@ -238,11 +239,11 @@ impl RingSide<'_> {
         self.mapping.futex_wait(self.offset(word), protocol::PARKED, time)
     }
 
-    /// Ends a [`park`](Self::park) of a thread of this process. A request for another kind of
-    /// wake-up stays.
+    /// Wakes the thread of this process that sleeps in [`park`](Self::park). If this side has
+    /// requested the bell, the request stays.
     fn unpark(&self, word: ControlWord) {
         // A thread that is about to park either sees the caller's earlier stores, or this exchange
-        // sees the thread's request (requested).
+        // sees the thread's request (rule `requested`).
         let _ = self.word(word).compare_exchange(protocol::PARKED, protocol::AWAKE, Ordering::SeqCst, Ordering::SeqCst);
         self.mapping.futex_wake(self.offset(word));
     }
@@ -293,14 +294,15 @@ impl RingReader<'_> {
     }
 
     /// Returns true if the peer has announced that more bytes of the message follow at once. The
-    /// caller must have loaded the peer's counter before.
+    /// caller must call [`read`](Self::read) or [`is_empty`](Self::is_empty) before, because these
+    /// load the peer's counter.
     #[inline]
     pub fn is_more_announced(&self) -> bool {
         protocol::is_more_announced(&self.0)
     }
 
-    /// Tells the writer the core on which this side reads; `None` if unknown. Readers of large
-    /// messages call it.
+    /// Tells the writer the core on which this side reads; `None` if unknown. A side calls it when
+    /// it reads large messages.
     #[inline]
     pub fn publish_core(&self, core: Option<usize>) {
         self.0.publish_core(ControlWord::Tail, core);
@@ -312,23 +314,23 @@ impl RingReader<'_> {
         self.0.direction.capacity as usize
     }
 
-    /// Returns true if the peer has announced the end of its bytes. All earlier bytes are readable
-    /// then.
+    /// Returns true if the peer has announced that it writes no more. All bytes that the peer wrote
+    /// are then readable.
     #[inline]
-    pub fn is_ended(&self) -> bool {
+    pub fn is_writing_ended(&self) -> bool {
         self.0.flag(ControlWord::Ended)
     }
 
-    /// Sets the method by which the peer wakes this side. After this call the caller must check the
-    /// ring once more.
+    /// Sets the method by which the peer wakes this side. After the call and before it waits, the
+    /// caller must check the ring for bytes.
     #[inline]
     pub fn set_wake_method(&self, how: WakeMethod) {
         self.0.set_wake_method(ControlWord::Reader, how);
     }
 
     /// Sleeps until the peer or [`unpark`](Self::unpark) wakes the thread, at most for `time` if
-    /// given. [`WakeMethod::Futex`] must be set before. May return early. Returns true if the time
-    /// is over.
+    /// given. [`WakeMethod::Futex`] must be set before. The call may return early. Returns true if
+    /// `time` has passed.
     pub fn park(&self, time: Option<Duration>) -> bool {
         self.0.park(ControlWord::Reader, time)
     }
@@ -340,7 +342,7 @@ impl RingReader<'_> {
 
     /// Tells the peer that this side reads no more. Returns true if the caller must ring the peer's
     /// bell.
-    pub fn abandon(&self) -> bool {
+    pub fn announce_reading_end(&self) -> bool {
         let wish = protocol::raise_flag(&self.0, ControlWord::Abandoned, ControlWord::Writer);
         self.0.deliver_wake(wish, ControlWord::Writer)
     }
@@ -362,8 +364,9 @@ impl RingWriter<'_> {
         self.write_part(slices, 0, wanted)
     }
 
-    /// Copies like [`write`](Self::write), but skips the first `skipped` bytes and copies at most
-    /// `wanted` bytes.
+    /// Copies bytes of the concatenated `slices`, starting at the index `skipped`, as far as there
+    /// is room and at most `wanted` bytes. Returns the number of bytes copied, and true if the
+    /// caller must ring the peer's bell.
     ///
     /// # Errors
     /// As for [`write`](Self::write).
@@ -400,7 +403,8 @@ impl RingWriter<'_> {
         self.0.publish_core(ControlWord::Head, core);
     }
 
-    /// Tells the reader if more bytes of the message follow at once after the next ones.
+    /// Tells the reader whether more bytes of the same message follow at once after the next bytes
+    /// written.
     #[inline]
     pub fn announce_more(&self, follows: bool) {
         protocol::announce_more(&self.0, follows);
@@ -440,19 +444,19 @@ impl RingWriter<'_> {
 
     /// Returns true if the peer has announced that it reads no more.
     #[inline]
-    pub fn is_abandoned(&self) -> bool {
+    pub fn is_reading_ended(&self) -> bool {
         self.0.flag(ControlWord::Abandoned)
     }
 
-    /// Sets the method by which the peer wakes this side. After this call the caller must check
-    /// once more for room.
+    /// Sets the method by which the peer wakes this side. After the call and before it waits, the
+    /// caller must check the ring for room.
     pub fn set_wake_method(&self, how: WakeMethod) {
         self.0.set_wake_method(ControlWord::Writer, how);
     }
 
     /// Sleeps until the peer or [`unpark`](Self::unpark) wakes the thread, at most for `time` if
-    /// given. [`WakeMethod::Futex`] must be set before. May return early. Returns true if the time
-    /// is over.
+    /// given. [`WakeMethod::Futex`] must be set before. The call may return early. Returns true if
+    /// `time` has passed.
     pub fn park(&self, time: Option<Duration>) -> bool {
         self.0.park(ControlWord::Writer, time)
     }
@@ -464,7 +468,7 @@ impl RingWriter<'_> {
 
     /// Tells the peer that this side writes no more. Returns true if the caller must ring the
     /// peer's bell.
-    pub fn end(&self) -> bool {
+    pub fn announce_writing_end(&self) -> bool {
         let wish = protocol::raise_flag(&self.0, ControlWord::Ended, ControlWord::Reader);
         self.0.deliver_wake(wish, ControlWord::Reader)
     }
@@ -506,7 +510,8 @@ mod tests {
         assert!(server.reader().is_empty().unwrap() && client.writer().has_room(1).unwrap());
     }
 
-    /// Writes random parts of random slices, and compares random reads with a plain queue.
+    /// Writes random parts of random slices. Fails if a read of a random length differs from a plain
+    /// queue.
     #[test]
     fn any_parts_arrive_in_order() {
         let (server, client) = pair(4096);
@@ -563,8 +568,8 @@ mod tests {
         assert!(RingSizes::exactly(2048, 4096).is_none() && RingSizes::exactly(4096, 1 << 27).is_none());
     }
 
-    /// The peer writes any value to any word at any time. Every operation still ends, with bytes or
-    /// with an error.
+    /// The peer writes any value to any word at any time. Fails if an operation does not end,
+    /// returns more bytes than possible, or reports an error other than a corrupt counter.
     #[test]
     fn operations_with_a_corrupting_peer_end() {
         let (server, client) = pair(4096);
@@ -639,7 +644,7 @@ mod tests {
         let (server, client) = pair(4096);
         server.reader().set_wake_method(WakeMethod::Futex);
         server.reader().unpark();
-        assert!(!server.reader().park(None), "the wish to sleep is gone");
+        assert!(!server.reader().park(None), "expected no sleep, because `unpark` cleared the request");
         server.reader().set_wake_method(WakeMethod::Bell);
         server.reader().unpark();
         assert!(client.writer().write(&[IoSlice::new(b"a")]).unwrap().1);
@@ -648,7 +653,7 @@ mod tests {
     #[test]
     fn parked_side_is_woken_and_bell_request_is_reported() {
         let (server, client) = pair(4096);
-        // Initially both sides ask for the bell.
+        // Initially both sides request the bell.
         assert!(client.writer().write(&[IoSlice::new(b"a")]).unwrap().1);
         assert!(!client.writer().write(&[IoSlice::new(b"b")]).unwrap().1);
         let mut buffer = [0; 4096];
@@ -659,7 +664,7 @@ mod tests {
                 loop {
                     server.reader().set_wake_method(WakeMethod::Futex);
                     let (count, _) = server.reader().read(&mut buffer).unwrap();
-                    if count > 0 || server.reader().is_ended() {
+                    if count > 0 || server.reader().is_writing_ended() {
                         return count;
                     }
                     server.reader().park(Some(Duration::from_secs(60)));
@@ -676,8 +681,8 @@ mod tests {
         assert_eq!(server.reader().read(&mut buffer[..4]).unwrap(), (4, false));
         assert_eq!(server.reader().read(&mut buffer).unwrap(), (4092, true));
         client.writer().set_wake_method(WakeMethod::Bell);
-        assert!(server.reader().abandon() && client.writer().is_abandoned());
+        assert!(server.reader().announce_reading_end() && client.writer().is_reading_ended());
         server.reader().set_wake_method(WakeMethod::Bell);
-        assert!(client.writer().end() && server.reader().is_ended());
+        assert!(client.writer().announce_writing_end() && server.reader().is_writing_ended());
     }
 }

@@ -1,4 +1,4 @@
-//! The memory that two processes share: created, sealed, checked and mapped.
+//! Creates, seals, checks and maps the memory that two processes share.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -13,7 +13,7 @@ use crate::{clock, syscall};
 /// (SIGBUS), or could change the seals.
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// Creates a file of `length` zeroes without a name, with a fixed size.
+/// Creates a file without a name that consists of `length` zero bytes. Its size is fixed.
 ///
 /// # Errors
 /// If the process is out of descriptors or memory.
@@ -23,7 +23,7 @@ pub(super) fn create(length: usize) -> io::Result<OwnedFd> {
         // SAFETY: the name is a constant, NUL-terminated string.
         syscall::once(|| unsafe { libc::memfd_create(c"corelane-rings".as_ptr(), flags) })
     };
-    // Linux before 6.3 does not know the flag; later systems may require it.
+    // Linux before 6.3 refuses the unknown flag. A newer system may be configured to demand it.
     let fd = make(libc::MFD_NOEXEC_SEAL).or_else(|_| make(0))?;
     // SAFETY: the kernel has just returned `fd`, and nothing else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -60,7 +60,8 @@ pub(super) fn check(fd: BorrowedFd<'_>, length: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Memory that another process can write at any time. Its address stays inside this file.
+/// Memory that another process can write at any time. No code outside of this module gets its
+/// address.
 #[derive(Debug)]
 pub(super) struct SharedMapping {
     octets: NonNull<u8>,
@@ -94,7 +95,7 @@ impl SharedMapping {
         Ok(SharedMapping { octets, length })
     }
 
-    /// Returns the word at `offset`, a multiple of 4.
+    /// Returns the word at `offset`, which must be a multiple of 4.
     #[inline]
     pub(super) fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.length);
@@ -121,8 +122,8 @@ impl SharedMapping {
         unsafe { copy::copy_out(self.octets.as_ptr().add(offset), to.as_mut_ptr(), to.len()) }
     }
 
-    /// Sleeps while the word at `offset` is `expected`, at most for `time` if given. May return
-    /// early. Returns true if the time is over.
+    /// Sleeps while the word at `offset` is `expected`, at most for `time` if given. The call may
+    /// return early. Returns true if `time` has passed.
     pub(super) fn futex_wait(&self, offset: usize, expected: u32, time: Option<Duration>) -> bool {
         let word = self.word(offset);
         let time = time.map(clock::timespec);
@@ -133,8 +134,8 @@ impl SharedMapping {
         let slept = syscall::futex(|| unsafe {
             libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, time)
         });
-        // In all other cases the thread was woken, the word differs, or a signal came, and the
-        // caller checks again.
+        // After any other result the caller checks the word again: the thread was woken, the word
+        // differs from `expected`, or a signal came.
         slept.is_err_and(|error| error.raw_os_error() == Some(libc::ETIMEDOUT))
     }
 
@@ -156,7 +157,7 @@ impl Drop for SharedMapping {
     }
 }
 
-/// Creates and maps a file. The caller passes the descriptor to the peer.
+/// Creates and maps a file of `length` bytes. The caller passes the descriptor to the peer.
 pub(super) fn create_mapped(length: usize) -> io::Result<(OwnedFd, SharedMapping)> {
     let fd = create(length)?;
     let mapping = SharedMapping::new(fd.as_fd(), length)?;

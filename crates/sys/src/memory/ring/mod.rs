@@ -7,15 +7,16 @@
 //! The peer is not trusted. It can write every byte of the memory at any moment. So no reference to
 //! the memory is ever made, and counters are validated before use (`protocol`). Each byte is copied
 //! exactly once, in or out, and no decision depends on a byte that is still in the memory. A
-//! hostile peer can do no more than with a socket: send nonsense, or no bytes.
+//! hostile peer can harm this process no more than through a socket: it can send wrong bytes or
+//! none.
 //!
 //! One thread reads and one writes at a time. Two threads of this process that read (or write) at
 //! the same time garble the stream, as a hostile peer could. Even then memory stays safe: positions
 //! are atomics, and every access to the shared bytes is atomic (`copy`).
 //!
-//! Beside its counter each side may publish the core on which it runs. The writer may also announce
-//! that more bytes of the same message follow at once. These words only influence how the peer
-//! copies and polls.
+//! Each side may publish the core on which it runs, in the cache line of its counter. The writer
+//! may announce that more bytes of the same message follow at once. The peer uses these words only
+//! to choose how it copies and polls.
 //!
 //! | offset | content |
 //! |---|---|

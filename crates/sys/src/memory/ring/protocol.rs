@@ -7,19 +7,22 @@
 //! that the peer writes leads to a position outside of the ring.
 //!
 //! A side that has to wait stores the kind of wait in its wake word, checks the ring once more, and
-//! then waits. A side that has changed a counter reads the other side's wake word afterwards, and
-//! clears the request when it fulfils it. A writer waits only if it has seen the ring full; too
-//! little room is not enough. So the reader reads the writer's wake word only if the ring may have
-//! been full since the reader's last check.
+//! then waits. A side that has changed a counter then reads the other side's wake word, and clears
+//! the request when it fulfils it. A writer waits only if it has seen the ring full, and not if the
+//! ring merely lacks room for its next bytes. So the reader reads the writer's wake word only if
+//! the ring may have been full since the reader's last check.
 //!
-//! A writer may announce that more bytes follow at once. A reader uses this only to decide how long
-//! it polls.
+//! A writer may announce that more bytes follow at once. A reader uses this only to decide for how
+//! long it polls.
 //!
-//! * `published`: a thread stores its counter with release after it has copied the bytes, and loads the
-//!   peer's counter with acquire before it copies.
+//! Comments in the code refer to two rules of memory ordering:
+//!
+//! * `published`: a thread stores its counter with release after it has copied the bytes, and loads
+//!   the peer's counter with acquire before it copies.
 //! * `requested`: the waiting side stores its wake word, makes a sequentially consistent fence, and
-//!   loads the counter. The other side stores the counter, makes a fence of the same kind, and loads
-//!   the wake word. So at least one of the two sees the other's store, and no wake-up is lost.
+//!   loads the counter. The other side stores the counter, makes a sequentially consistent fence,
+//!   and loads the wake word. So at least one of the two sees the other's store, and no wake-up is
+//!   lost.
 
 use std::sync::atomic::AtomicU32 as Private;
 
@@ -46,9 +49,9 @@ pub(super) enum ControlWord {
     /// Not 0 after the writer has announced that it writes no more.
     Ended,
     /// Not 0 after the reader has announced that it reads no more.
-    #[cfg_attr(loom, expect(dead_code, reason = "no model has rings in mapped memory, which alone use it"))]
+    #[cfg_attr(loom, expect(dead_code, reason = "only rings in mapped memory use it, and no model has one"))]
     Abandoned,
-    /// Not 0 while more bytes of the present message follow at once. Owned by the writer.
+    /// Not 0 while more bytes of the same message follow at once. Owned by the writer.
     Continues,
 }
 
@@ -57,7 +60,7 @@ pub(super) trait ControlWords {
     fn word(&self, word: ControlWord) -> &AtomicU32;
 }
 
-/// The wake-up that the other side has requested.
+/// The wake-up that a side has requested from the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WakeRequest {
     None,
@@ -65,12 +68,12 @@ pub(super) enum WakeRequest {
     Bell,
 }
 
-/// Error of an impossible value in the peer's counter.
+/// Error of a peer's counter that has an impossible value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CorruptCounter;
 
-/// One side's view of a direction. One thread at a time changes it. Its fields are atomics only to
-/// allow sharing.
+/// One side's view of a direction. One thread at a time changes it. The fields are atomics only so
+/// that threads can share the value.
 #[derive(Debug)]
 pub(super) struct RingPosition {
     capacity: u32,
@@ -78,8 +81,8 @@ pub(super) struct RingPosition {
     own: Private,
     /// The peer's counter, as last loaded.
     seen: Private,
-    /// The reader's own counter when it last checked for a waiting writer. If the ring may have been
-    /// full since then, this is `seen` minus the capacity.
+    /// The reader's counter at the reader's last check for a waiting writer. If the ring may have
+    /// been full since that check, this field is `seen` minus the capacity.
     last_check: Private,
 }
 
@@ -94,8 +97,8 @@ impl RingPosition {
         self.own.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of bytes that can be written now. Loads the peer's counter only if fewer
-    /// than `wanted` bytes are known to be free.
+    /// Returns the number of bytes that can be written now. Loads the peer's counter only if the
+    /// last known value shows fewer than `wanted` free bytes.
     ///
     /// # Errors
     /// If the peer's counter has an impossible value.
@@ -106,8 +109,8 @@ impl RingPosition {
         if self.capacity.saturating_sub(known) >= wanted.max(1) {
             return Ok(self.capacity.saturating_sub(known));
         }
-        // Acquire: pairs with `commit_read` (published). The reader has finished with the bytes
-        // that are free now.
+        // Acquire: pairs with `commit_read` (rule `published`). The reader has copied the bytes out of the
+        // room that is free now.
         let tail = control.word(ControlWord::Tail).load(Ordering::Acquire);
         Ok(self.capacity - self.check(head.wrapping_sub(tail), tail)?)
     }
@@ -118,7 +121,7 @@ impl RingPosition {
     /// If the peer's counter has an impossible value.
     #[inline]
     pub(super) fn readable_bytes(&self, control: &impl ControlWords) -> Result<u32, CorruptCounter> {
-        // Acquire: pairs with `commit_write` (published).
+        // Acquire: pairs with `commit_write` (rule `published`).
         let head = control.word(ControlWord::Head).load(Ordering::Acquire);
         self.check(head.wrapping_sub(self.own()), head)
     }
@@ -138,9 +141,9 @@ impl RingPosition {
     pub(super) fn commit_write(&self, control: &impl ControlWords, count: u32) -> WakeRequest {
         let head = self.own().wrapping_add(count);
         self.own.store(head, Ordering::Relaxed);
-        // Release: pairs with `readable_bytes` (published).
+        // Release: pairs with `readable_bytes` (rule `published`).
         control.word(ControlWord::Head).store(head, Ordering::Release);
-        // Pairs with `set_wake_word` (requested).
+        // Pairs with `set_wake_word` (rule `requested`).
         fence(Ordering::SeqCst);
         take_wake_request(control.word(ControlWord::Reader))
     }
@@ -149,15 +152,15 @@ impl RingPosition {
     /// Returns the writer's wake request. The reader wakes a waiting writer only when half of the
     /// ring is free, so that the writer does not wake for every byte.
     ///
-    /// A writer waits only after it has seen the ring full, at a reader's position that is not
-    /// before the last check. So no writer can wait until as many bytes as the ring's capacity have
-    /// come since that check. Most reads therefore need neither the fence nor the check. A large
-    /// read is an exception: during the read the writer may have filled the ring and begun to wait.
+    /// A writer waits only after it has seen the ring full. After the reader's last check the ring
+    /// can become full only when as many bytes as its capacity have come since that check. So most
+    /// reads need neither the fence nor the check. A large read is an exception: during the read
+    /// the writer may have filled the ring and begun to wait.
     #[inline]
     pub(super) fn commit_read(&self, control: &impl ControlWords, count: u32) -> WakeRequest {
         let tail = self.own().wrapping_add(count);
         self.own.store(tail, Ordering::Relaxed);
-        // Release: pairs with `free_bytes` (published).
+        // Release: pairs with `free_bytes` (rule `published`).
         control.word(ControlWord::Tail).store(tail, Ordering::Release);
         let seen = self.seen.load(Ordering::Relaxed);
         let was_full = seen.wrapping_sub(self.last_check.load(Ordering::Relaxed)) >= self.capacity;
@@ -165,22 +168,21 @@ impl RingPosition {
             return WakeRequest::None;
         }
         if seen.wrapping_sub(tail) > self.capacity / 2 {
-            // The ring was full. The next check must know this, even if more bytes arrive before
-            // it.
+            // The ring was full. The next check must know this even if more bytes arrive before it.
             self.last_check.store(seen.wrapping_sub(self.capacity), Ordering::Relaxed);
             return WakeRequest::None;
         }
         self.last_check.store(tail, Ordering::Relaxed);
-        // Pairs with `set_wake_word` (requested).
+        // Pairs with `set_wake_word` (rule `requested`).
         fence(Ordering::SeqCst);
         take_wake_request(control.word(ControlWord::Writer))
     }
 }
 
-/// Sets if more bytes follow at once after the next committed bytes.
+/// Announces whether more bytes of the message follow at once after the next committed bytes.
 #[inline]
 pub(super) fn announce_more(control: &impl ControlWords, follows: bool) {
-    // Relaxed: `commit_write` publishes it (published).
+    // Relaxed: `commit_write` publishes the word together with the bytes (rule `published`).
     control.word(ControlWord::Continues).store(u32::from(follows), Ordering::Relaxed);
 }
 
@@ -188,7 +190,7 @@ pub(super) fn announce_more(control: &impl ControlWords, follows: bool) {
 /// last bytes of a message gets false, unless a further message has begun.
 #[inline]
 pub(super) fn is_more_announced(control: &impl ControlWords) -> bool {
-    // Relaxed: `readable_bytes` orders it (published).
+    // Relaxed: the acquire load in `readable_bytes` orders this load after it (rule `published`).
     control.word(ControlWord::Continues).load(Ordering::Relaxed) != 0
 }
 
@@ -196,12 +198,12 @@ pub(super) fn is_more_announced(control: &impl ControlWords) -> bool {
 #[inline]
 pub(super) fn set_wake_word(word: &AtomicU32, how: u32) {
     word.store(how, Ordering::Relaxed);
-    // Pairs with `commit_write`, `commit_read` and `raise_flag` (requested).
+    // Pairs with `commit_write`, `commit_read` and `raise_flag` (rule `requested`).
     fence(Ordering::SeqCst);
 }
 
-/// Clears a wake word, because its side does not wait any more.
-#[cfg_attr(loom, expect(dead_code, reason = "no model has rings in mapped memory, which alone use it"))]
+/// Clears the wake word of a side that no longer waits.
+#[cfg_attr(loom, expect(dead_code, reason = "only rings in mapped memory use it, and no model has one"))]
 #[inline]
 pub(super) fn clear_wake_word(word: &AtomicU32) {
     if word.load(Ordering::Relaxed) != AWAKE {
@@ -209,7 +211,7 @@ pub(super) fn clear_wake_word(word: &AtomicU32) {
     }
 }
 
-/// Sets a flag, which stays set. Returns the other side's wake request.
+/// Sets a flag, which is never cleared. Returns the other side's wake request.
 #[cold]
 pub(super) fn raise_flag(control: &impl ControlWords, flag: ControlWord, other: ControlWord) -> WakeRequest {
     // Release: a side that loads the flag with acquire also sees the bytes written before.
@@ -262,7 +264,11 @@ mod tests {
             assert_eq!(writer.free_bytes(&words, 1), Ok(0));
             set_wake_word(words.word(ControlWord::Writer), PARKED);
             assert_eq!(reader.readable_bytes(&words), Ok(8));
-            assert_eq!(reader.commit_read(&words, 3), WakeRequest::None, "less than half is free");
+            assert_eq!(
+                reader.commit_read(&words, 3),
+                WakeRequest::None,
+                "expected no wake-up while less than half is free"
+            );
             assert_eq!(reader.commit_read(&words, 5), WakeRequest::Futex);
             assert_eq!(reader.commit_read(&words, 0), WakeRequest::None);
             assert_eq!(writer.free_bytes(&words, 8), Ok(8));
@@ -289,8 +295,9 @@ mod tests {
             assert_eq!(read(2), WakeRequest::None);
         }
         write(2);
-        assert_eq!(read(2), WakeRequest::Futex, "eight octets have come since the last look");
-        // The writer fills the ring during a large read. The reader does not see this in the read.
+        assert_eq!(read(2), WakeRequest::Futex, "expected a check after eight octets");
+        // The writer fills the ring after the reader has loaded the writer's counter, and then
+        // waits.
         write(6);
         assert_eq!(reader.readable_bytes(&words), Ok(6));
         write(2);
@@ -310,7 +317,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(read(1), WakeRequest::None);
         }
-        assert_eq!(read(1), WakeRequest::Bell, "half is free");
+        assert_eq!(read(1), WakeRequest::Bell, "expected a wake-up when half is free");
     }
 
     #[test]
@@ -339,10 +346,11 @@ mod models {
     use super::*;
     use crate::shim::{explore, explore_within};
 
-    /// Two sides of one direction, and the part of the kernel between them.
+    /// Both sides of one direction, and the kernel's futexes and sockets between them.
     struct Model {
         words: [AtomicU32; 7],
-        /// A futex for each of the two words, and the bytes on the socket for each side.
+        /// For each side the number of bytes on its socket. The mutex also makes the check of a
+        /// futex and the start of the sleep one step.
         kernel: Mutex<[u32; 2]>,
         changed: Condvar,
     }
@@ -458,7 +466,8 @@ mod models {
         }
     }
 
-    /// A large message in parts. The writer writes a part if there is room for it; otherwise it
+    /// A large message in parts. Fails if a wake-up is lost, which `loom` reports as a deadlock, or
+    /// if the end is not recognised. The writer writes a part if there is room for it; otherwise it
     /// fills the ring before it waits. After the last part the reader sees that no further part
     /// follows.
     #[test]
@@ -507,7 +516,8 @@ mod models {
     }
 
     /// The reader does not check for a waiting writer at every read. The writer begins to wait
-    /// between two checks.
+    /// between two of the reader's checks. A lost wake-up would be a deadlock, which `loom`
+    /// reports.
     #[test]
     fn no_wake_up_is_lost_between_two_checks() {
         explore_within(2, none_is_lost(4, &[4, 1, 1], 1, (PARKED, PARKED)));

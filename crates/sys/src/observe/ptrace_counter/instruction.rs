@@ -3,10 +3,10 @@
 /// Kind of an instruction, as far as the counts distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InstructionKind {
-    /// Any other instruction, ordinary loads and stores included.
+    /// Every other instruction, including ordinary loads and stores.
     Plain,
-    /// An instruction with a LOCK prefix, an exchange with memory, which needs no prefix to lock,
-    /// or a full fence.
+    /// An instruction with a LOCK prefix, a full fence, or an exchange with memory (which locks
+    /// without a prefix).
     Atomic,
     /// An instruction that enters the kernel.
     SystemCall,
@@ -16,7 +16,7 @@ pub(super) enum InstructionKind {
 pub(super) const MAX_INSTRUCTION_BYTES: usize = 15;
 
 impl InstructionKind {
-    /// Decodes the instruction at the beginning of `octets`; bytes after its end do not matter
+    /// Decodes the instruction at the beginning of `octets`, and ignores the bytes after its end
     /// (Intel SDM volume 2, 2.1 and 2.2).
     pub(super) fn decode(octets: &[u8]) -> InstructionKind {
         let is_prefix = |octet: &u8| matches!(octet, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
@@ -25,7 +25,7 @@ impl InstructionKind {
         if prefixes.contains(&0xf0) {
             return InstructionKind::Atomic;
         }
-        // At most one REX prefix, just before the operation code.
+        // Skips a REX prefix, of which there is at most one, directly before the operation code.
         let rest = match rest {
             [0x40..=0x4f, rest @ ..] => rest,
             rest => rest,

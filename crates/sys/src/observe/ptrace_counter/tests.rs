@@ -104,7 +104,8 @@ fn attached(child: libc::pid_t) -> PtraceCounter {
 fn each_atomic_operation_and_system_call_is_counted() {
     let mut child = Child::start();
     let mut stepped = attached(child.id);
-    // At the first request the thread is still in the system call that `attach` interrupted.
+    // At the first request the thread is in the system call that `attach` interrupted, which would
+    // count.
     child.counted(&mut stepped, 1);
     let counted: Vec<InstructionCounts> = [0, 1, 5, 5].map(|request| child.counted(&mut stepped, request)).to_vec();
     for (counts, atomics) in counted.iter().zip([0, 1, 5, 5]) {
@@ -113,7 +114,7 @@ fn each_atomic_operation_and_system_call_is_counted() {
     assert!(counted[1].instructions > counted[0].instructions && counted[3] == counted[2], "{counted:?}");
     assert!(!stepped.has_ended());
     drop(stepped);
-    // The child continues undisturbed and ends by itself.
+    // After the detach the child must continue and end by itself.
     child.requests.write_all(&[9]).unwrap();
     assert_eq!(child.answer(), 9);
     let status = child.end();
@@ -126,7 +127,8 @@ fn thread_that_never_waits_is_detached_at_the_deadline() {
     let mut stepped = attached(child.id);
     child.requests.write_all(&[SPIN]).unwrap();
     let refused = loop {
-        // The child waits because it has read its only request.
+        // A call that ends without error found the child waiting, before it had read its only
+        // request.
         if let Err(error) = stepped.step_until_all_wait(clock::now() + Duration::from_millis(20)) {
             break error;
         }

@@ -21,7 +21,7 @@ mod ordinary {
             assert_eq!((guard.as_str(), guard.index(), guard.generation()), (&*n.to_string(), index, generation));
             assert!(table.get(index, generation + 1).is_none() && table.get(index, 0).is_none());
         }
-        assert_eq!(table.len(), 500);
+        assert_eq!(table.live_count(), 500);
         assert_eq!(table.get_current(9).unwrap().generation(), 1);
         assert!(table.get_current(500).is_none() && table.get_current(u32::MAX).is_none());
         let (index, generation) = keys[7];
@@ -47,7 +47,7 @@ mod ordinary {
         assert_eq!(table.get(index, generation).as_deref(), Some(&5));
         assert_eq!(table.retire_unused(index, generation), RetireResult::Taken(5));
         assert_eq!(table.retire_unused(index, generation), RetireResult::Stale);
-        assert!(table.get(index, generation).is_none() && table.is_empty());
+        assert!(table.get(index, generation).is_none() && !table.has_live_entries());
         assert_eq!(table.insert(6).unwrap(), (index, generation + 1));
     }
 
@@ -159,7 +159,7 @@ mod ordinary {
         assert_eq!(size_of::<SlabSlot<[usize; 4]>>(), 8 + 32);
     }
 
-    /// A value that detects a use after it was taken, and a second taking.
+    /// A value that detects a use after it was taken out, and a second taking out.
     struct Canary {
         key: (u32, u32),
         alive: AtomicBool,
@@ -167,11 +167,11 @@ mod ordinary {
 
     impl Canary {
         fn bury(&self) {
-            assert!(self.alive.swap(false, Ordering::Relaxed), "value taken twice");
+            assert!(self.alive.swap(false, Ordering::Relaxed), "expected that each value is taken out once");
         }
     }
 
-    /// Stops a test's threads on drop, after a panic too.
+    /// Stops a test's threads when it is dropped, also if the test panics.
     struct Stop<'s>(&'s AtomicBool);
 
     impl Drop for Stop<'_> {
@@ -181,7 +181,8 @@ mod ordinary {
     }
 
     /// Inserts and retires entries for a number of rounds, and continues until every reader has
-    /// found an entry.
+    /// found an entry. Fails if a stale handle finds an entry, or if a value is taken out twice or
+    /// used afterwards.
     #[test]
     fn stale_handles_race_with_retirement_and_reuse() {
         const SLOTS: usize = 3;
@@ -210,7 +211,10 @@ mod ordinary {
                         let key = (generation_of(name), name as u32);
                         if let Some(guard) = table.get(key.0, key.1) {
                             assert_eq!(guard.key, key);
-                            assert!(guard.alive.load(Ordering::Relaxed), "value used after it was taken");
+                            assert!(
+                                guard.alive.load(Ordering::Relaxed),
+                                "expected that no value is used after it was taken out"
+                            );
                             hits.fetch_add(1, Ordering::Relaxed);
                         }
                     }
@@ -219,12 +223,12 @@ mod ordinary {
             let give_up = clock::now() + Duration::from_secs(60);
             while rounds < least || hits.iter().any(|hits| hits.load(Ordering::Relaxed) == 0) {
                 if rounds >= least {
-                    assert!(!give_up.is_past(), "a reader has found no entry: {hits:?}");
+                    assert!(!give_up.is_past(), "expected that every reader finds an entry: {hits:?}");
                     thread::yield_now();
                 }
                 let make = |index, generation| Canary { key: (index, generation), alive: AtomicBool::new(true) };
                 let (index, generation) = loop {
-                    // Readers may still use every slot.
+                    // The table is full while readers use every slot.
                     match table.insert_with(make) {
                         Ok(key) => break key,
                         Err(SlabFull(())) => thread::yield_now(),
@@ -241,14 +245,14 @@ mod ordinary {
                             assert!(table.wait_vacated(generation_of(old), old as u32, None));
                         }
                         RetireResult::Deferred => {}
-                        RetireResult::Stale => panic!("an entry was retired before its time"),
+                        RetireResult::Stale => panic!("expected to retire the entry: no other thread retires it"),
                     }
                 }
                 rounds += 1;
             }
         });
-        assert_eq!(buried.load(Ordering::Relaxed) + table.len(), rounds);
-        assert_eq!(table.iter().count(), table.len());
+        assert_eq!(buried.load(Ordering::Relaxed) + table.live_count(), rounds);
+        assert_eq!(table.iter().count(), table.live_count());
     }
 }
 
@@ -263,8 +267,8 @@ mod models {
     use super::super::*;
     use crate::shim::explore;
 
-    /// Makes a table that counts the values given to its callback. Values are boxed, so that `loom`
-    /// detects leaks.
+    /// Creates a table that counts the values given to its callback. Values are boxed, so that
+    /// `loom` detects leaks.
     fn table(given: &Arc<AtomicUsize>) -> Arc<GenerationalSlab<Box<u32>>> {
         let given = Arc::clone(given);
         Arc::new(GenerationalSlab::with_callback("model", LockScope::Lane, 2, move |_, generation, value: Box<u32>| {
@@ -280,7 +284,7 @@ mod models {
                 1
             }
             RetireResult::Deferred => 0,
-            RetireResult::Stale => panic!("the slab says that the entry was retired before"),
+            RetireResult::Stale => panic!("expected to retire an entry that no other thread has retired"),
         }
     }
 
@@ -324,7 +328,7 @@ mod models {
                 })
             };
             let mut taken_here = taken(table.retire(0, 1), 1);
-            // The first slot is vacant, or it still has a user and the table takes another slot.
+            // The table takes the first slot if it is vacant, and another slot if the first has a user.
             let (index, generation) = table.insert_with(|_, generation| Box::new(generation)).unwrap();
             taken_here += taken(table.retire(index, generation), generation);
             user.join().unwrap();
@@ -355,8 +359,8 @@ mod models {
         });
     }
 
-    /// A thread announces itself and then waits until all users have left. Either it finds no user,
-    /// or the last user finds the announcement.
+    /// A thread announces itself and then waits until all users have dropped their guards. Fails if
+    /// the thread finds a user, and the last user does not find the announcement.
     #[test]
     fn last_user_sees_the_waiter() {
         explore(|| {

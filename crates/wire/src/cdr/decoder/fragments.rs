@@ -5,7 +5,7 @@ use super::Decoder;
 use crate::cdr::CdrError;
 use crate::giop::Header;
 
-/// The fragments that the decoder has not reached yet.
+/// The fragments of a message that was assembled from GIOP 1.1 fragments.
 #[derive(Clone, Copy)]
 pub(super) struct FragmentMap<'m> {
     /// The whole message if it has fragments, else empty.
@@ -69,8 +69,9 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Returns the offset in bytes from the start of the message, even in a message that was
-    /// assembled from GIOP 1.1 fragments. [`at_position`](Decoder::at_position) accepts it.
+    /// Returns the offset in bytes from the start of the message, which
+    /// [`at_position`](Decoder::at_position) accepts. In a message of GIOP 1.1 fragments,
+    /// [`position`](Decoder::position) counts from the header of the current fragment instead.
     #[must_use]
     #[inline]
     pub fn offset(&self) -> usize {
@@ -99,8 +100,8 @@ impl<'m> Decoder<'m> {
         self.is_fragmented() || self.chunks.level > 0
     }
 
-    /// Reads a primitive that is not in this fragment. Takes and returns the decoder by value,
-    /// because a decoder whose address is never taken can stay in registers.
+    /// Reads a primitive that begins in the next fragment or chunk. Takes and returns the decoder
+    /// by value, because a decoder whose address is never taken can stay in registers.
     #[cold]
     #[inline(never)]
     pub(super) fn take_across<const N: usize>(mut self) -> Result<([u8; N], Decoder<'m>), CdrError> {
@@ -129,7 +130,7 @@ impl<'m> Decoder<'m> {
         Err(CdrError::Truncated)
     }
 
-    /// Reads octets that continue in the next fragment.
+    /// Reads octets that continue in the next fragment, or begin in the next chunk.
     #[cold]
     #[inline(never)]
     pub(super) fn read_raw_across(mut self, len: usize) -> Result<(&'m [u8], Decoder<'m>), CdrError> {

@@ -2,10 +2,10 @@
 //! the custom code of a type understands them.
 //!
 //! The data between the chunks is adapted: end tags to the nesting level, and repository ids to the
-//! ids already written. Where this would change the alignment of a chunk, one repository id is
-//! written as a list of one id, or such a list as the id alone. An indirection inside a chunk looks
-//! like two numbers. If -1 is followed by an offset that leads exactly to a value of the message,
-//! the two numbers are taken as an indirection.
+//! ids already written. Where this would change the alignment of a chunk, the copy writes a single
+//! repository id as a list of one id, or a list of one id as a single id. An indirection inside a
+//! chunk looks like two numbers. If -1 is followed by an offset that leads exactly to a value of
+//! the message, the copy treats the two numbers as an indirection.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -53,8 +53,8 @@ impl<'m> Decoder<'m> {
         e.end_value(value)
     }
 
-    /// Returns the identity of a value for the encoder. The identity is unique while the bytes of
-    /// the value are kept.
+    /// Returns the identity by which the encoder recognizes a value. The identity is unique while
+    /// the bytes of the value exist.
     pub(crate) fn identity(&self, number: u32) -> (usize, u32) {
         (self.bytes().as_ptr().addr(), number)
     }

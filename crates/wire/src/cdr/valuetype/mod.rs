@@ -10,8 +10,8 @@
 //!                  which ends the value at depth n and all unfinished values inside it
 //! ```
 //!
-//! A chunked value contains only chunked values. Codebases, ids and lists of ids can be
-//! indirections too. An indirection that leads out of its message or encapsulation, or to a target
+//! A chunked value contains only chunked values. An indirection can also replace a codebase, an id
+//! or a list of ids. An indirection that leads out of its message or encapsulation, or to a target
 //! of another kind, is refused with [`CdrError::BadIndirection`](crate::CdrError::BadIndirection).
 
 mod copy;

@@ -14,7 +14,8 @@ use crate::typecode::TypeCode;
 /// its chunk level. The factor 2 covers the spare capacity of growing vectors.
 const BYTES_PER_VALUE: usize = 2 * (2 * size_of::<(usize, IndirectionTarget)>() + size_of::<u32>());
 
-/// Maximum number of bytes that are read again, in multiples of the message's size.
+/// Maximum number of bytes that [`Decoder::reread_value`] reads again, in multiples of the
+/// message's size.
 const MAX_REREADS: usize = 16;
 
 /// The state that the values of one message share while they are read: the positions of values and
@@ -51,7 +52,8 @@ struct ReadValues {
     /// Indirection targets, sorted by address. Positions cannot be the key, because each
     /// encapsulation counts its own positions.
     targets: Vec<(usize, IndirectionTarget)>,
-    /// The number of chunked values around each value, indexed by the value's number.
+    /// The number of chunked values around each value, indexed by the value's number in the
+    /// message.
     chunk_levels: Vec<u32>,
     /// The number of values that contain the current position.
     depth: u32,
@@ -82,8 +84,8 @@ impl ValueReadState {
     }
 
     /// Sets the functions that values in an `any` need. `look_up` finds types: a value whose type
-    /// inherits from the type in the TypeCode is truncated unless its own type is found. `convert`
-    /// converts custom values that are needed in another form.
+    /// inherits from the type in the TypeCode is truncated unless `look_up` finds its actual type.
+    /// `convert` converts custom values that are needed in another form.
     #[must_use]
     #[inline]
     pub const fn with_functions(
@@ -107,8 +109,8 @@ impl ValueReadState {
         ValueReadState { read_values: RefCell::new(seen), lookup_type: None, convert_custom: None }
     }
 
-    /// Returns the caller's object for all values of the message. The first call creates the object
-    /// with `make`.
+    /// Returns an object that the caller attaches to the message for all its values. The first call
+    /// creates the object with `make`.
     pub fn user_data(&self, make: impl FnOnce() -> Arc<dyn Any + Send + Sync>) -> Arc<dyn Any + Send + Sync> {
         let mut seen = self.read_values.borrow_mut();
         Arc::clone(seen.get_or_insert_default().store.get_or_insert_with(make))
@@ -256,7 +258,7 @@ pub struct ValueStart<'m> {
     pub chunked: bool,
     /// The position of the value's tag.
     pub(crate) position: usize,
-    /// The level of the value's chunks.
+    /// The number of chunked values around the state, this value included if it is chunked.
     pub(super) level: u32,
 }
 
@@ -363,7 +365,7 @@ impl<'m> Decoder<'m> {
     /// Returns the TypeCode of the value type with a repository id, if it is known.
     pub(crate) fn find_value_type(&self, id: &[u8]) -> Option<TypeCode> {
         let space = self.value_read_state()?;
-        let asked = || space.lookup_type.zip(self.env()).and_then(|(ask, env)| ask(env, id));
+        let asked = || space.lookup_type.zip(self.environment()).and_then(|(ask, env)| ask(env, id));
         space.known_type(id).or_else(asked)
     }
 
@@ -371,8 +373,8 @@ impl<'m> Decoder<'m> {
     /// result of the first reading, or if the value was skipped.
     ///
     /// # Errors
-    /// The errors of `read`; [`CdrError::LimitExceeded`] if more bytes are read again than any
-    /// reasonable message needs.
+    /// The errors of `read`; [`CdrError::LimitExceeded`] if the values read again exceed 16 times
+    /// the message's size.
     pub fn reread_value<T>(
         &self,
         number: u32,
@@ -493,9 +495,6 @@ impl<'m> Decoder<'m> {
         self.bytes().as_ptr().addr() + position
     }
 
-    // ---- chunks
-    // ------------------------------------------------------------------------------------
-
     fn enter_chunks(&mut self) {
         let bytes = self.bytes();
         let chunks = self.chunks_mut();
@@ -532,7 +531,7 @@ impl<'m> Decoder<'m> {
         self.after_chunk().read_u32()
     }
 
-    /// Returns a decoder at the same position that sees the whole message and opens no chunk.
+    /// Returns a decoder at this position that sees the whole message and opens no chunk.
     fn after_chunk(&self) -> Decoder<'m> {
         let mut ahead = self.clone();
         ahead.show_whole_message();

@@ -1,4 +1,4 @@
-//! Values as in the specification, octet by octet, and malformed values.
+//! Tests of values in the specification's form, octet by octet, and of malformed values.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn head<'m>(d: &mut Decoder<'m>) -> ValueStart<'m> {
     }
 }
 
-/// An id of nine letters with its length, terminator and padding.
+/// Repository ids of nine characters, each with its length, terminator and padding.
 const ID_A: &str = "0000000a 'IDL:A:1.0' 00 0000";
 const ID_B: &str = "0000000a 'IDL:B:1.0' 00 0000";
 
@@ -107,7 +107,7 @@ fn chunks_and_truncation() {
     assert_eq!((last.number, space.enclosing_values()), (2, 2));
     assert_eq!((d.end_value(&last), d.end_value(&outer), d.read_u32()), (Ok(()), Ok(()), Ok(9)));
     assert_eq!((d.remaining(), space.enclosing_values()), (0, 0));
-    // Read only the members of a base type.
+    // Read the members of a base type and skip the members of the derived type.
     let space = ValueReadState::new();
     let mut d = decoder.with_value_read_state(&space);
     let outer = head(&mut d);

@@ -65,8 +65,8 @@ impl Encoder<'_> {
     ///
     /// `identity` distinguishes values. `keep` returns an owner that keeps the value alive as long
     /// as the encoder may compare identities. `ids` are the repository ids to send, the most
-    /// derived first. A truncatable type adds the ids of the types to which it can be truncated;
-    /// every other type has one id.
+    /// derived first. For a truncatable type they include the ids of the types to which it can be
+    /// truncated; every other type has one id.
     ///
     /// # Errors
     /// [`CdrError::NestingTooDeep`] for more than 256 nested values, [`CdrError::LengthOverflow`].

@@ -528,7 +528,8 @@ public final class ValuePeer {
         switch (RANDOM.nextInt(3)) {
             case 0: made.text("text"); break;
             case 1: made.leaf(graph()); break;
-            // JacORB's own reader keeps no other discriminator of the default arm.
+            // JacORB's own reader replaces any other discriminator of the default arm by the first
+            // unused value.
             default: made.__default(0);
         }
         return made;

@@ -1,5 +1,5 @@
-//! Tests of draining connections that end early: evicted to make room, closed because the peer does
-//! not read, or closed because the lane stops.
+//! Tests of draining connections that end before their drain is finished: evicted for a new
+//! connection, closed because the peer does not read, or closed because the lane stops.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ fn connection_with_pending_reply_is_not_evicted() {
     let (orb, lane) = (Orb::new().unwrap(), lane());
     let places = || (lane.evict_oldest_draining(orb.core().adapter()), lane.memory_budget.connections());
     let mut run = DrainHarness::new(&lane, orb.core().adapter(), 2);
-    // First one request runs and one waits, then both run, then only one runs.
+    // The events lead through these states: one request runs and one waits; both run; one runs.
     for event in [Begin(0), End, Begin(1), Answer(0), Out(0)] {
         run.happen(event);
         assert_eq!(places(), (false, 1), "{event:?}");
     }
-    // After this event only output that the peer does not read remains.
+    // After this event no request runs or waits, and the drain waits for the peer to read.
     run.happen(Out(1));
     assert_eq!(places(), (true, 0));
     assert_eq!((lane.draining.len(), orb.event_counts().draining_connections_evicted), (0, 1));
@@ -32,7 +32,7 @@ fn connection_with_queued_request_is_not_evicted() {
     let mut run = DrainHarness::new(&lane, orb.core().adapter(), 1);
     run.happen(End);
     assert!(!lane.evict_oldest_draining(orb.core().adapter()));
-    // The queued request starts after its connection was retired.
+    // The request, which was queued, starts after its connection was retired.
     run.happen(Begin(0));
     assert!(!lane.evict_oldest_draining(orb.core().adapter()));
     [Answer(0), Out(0)].into_iter().for_each(|event| run.happen(event));
@@ -45,7 +45,10 @@ fn connection_that_only_waits_for_its_peer_is_evicted() {
     let mut run = DrainHarness::new(&lane, orb.core().adapter(), 2);
     // The second request is deferred until the first reply has been sent.
     [Begin(0), End, Answer(0), Begin(1)].into_iter().for_each(|event| run.happen(event));
-    assert!(!lane.evict_oldest_draining(orb.core().adapter()), "a connection whose first request runs was evicted");
+    assert!(
+        !lane.evict_oldest_draining(orb.core().adapter()),
+        "a connection with a running request must not be evicted"
+    );
     run.happen(Out(0));
     assert_eq!((lane.evict_oldest_draining(orb.core().adapter()), lane.memory_budget.connections()), (true, 0));
 }
@@ -61,7 +64,7 @@ fn write_timeout_is_reported_once_while_a_request_runs() {
         lane.sweep_draining(orb.core().adapter(), clock::now() + Duration::from_secs(hours * 3600));
         assert_eq!(orb.event_counts().writes_timed_out, 1);
     }
-    // A reply to a peer that has closed uses no memory.
+    // The connection is closed, so a further reply fails, and uses no memory.
     let before = held();
     assert_eq!((run.answer(0), held()), (Some(SendResult::Failed(SendError::ConnectionLost)), before));
     [Out(0), Out(1)].into_iter().for_each(|event| run.happen(event));
@@ -84,14 +87,14 @@ fn evicted_connection_is_removed_when_its_last_request_ends() {
 fn close_connection_closes_while_a_request_waits() {
     let (orb, lane) = (Orb::new().unwrap(), lane());
     let mut run = DrainHarness::new(&lane, orb.core().adapter(), 1);
-    // The lane retires the connection as after a CloseConnection message of the peer.
+    // The test retires the connection as the lane does after a CloseConnection message of the peer.
     let handle = run.connection.upgrade().unwrap().handle;
     lane.retire_connection(orb.core().adapter(), handle);
     assert!(run.stream.0.lock().closed);
     assert_eq!(
         (lane.draining.len(), lane.memory_budget.connections()),
         (0, 1),
-        "the waiting request keeps the descriptor"
+        "the connection must count while its waiting request keeps the descriptor open"
     );
     run.happen(Begin(0));
     assert_eq!(run.answer(0), Some(SendResult::Failed(SendError::ConnectionLost)));
@@ -110,8 +113,9 @@ fn peer_with_unread_replies_is_reported_when_the_lane_stops() {
     assert!(lane.abort_draining().is_empty() && !lane.poll_all_draining(orb.core().adapter()));
 }
 
-/// The peer sends a message that is too large, faster than the lane reads it. Other connections
-/// have turns between two turns of this connection.
+/// The rest of a message that is too large has arrived. After each 1 MiB that it discards, the
+/// thread must put the connection on the ready list, so that other connections are read in between.
+/// Without the limit, the first step would discard all.
 #[test]
 fn rest_of_a_large_message_is_discarded_in_turns() {
     let (orb, lane) = (Orb::new().unwrap(), lane());
@@ -128,9 +132,8 @@ fn rest_of_a_large_message_is_discarded_in_turns() {
     assert_eq!((run.stream.0.lock().incoming.len(), lane.has_ready()), (0, false));
 }
 
-/// Regression test: a second thread that closed the same idle connection reset the first thread's
-/// state change. A request could then run although CloseConnection had told the peer that it did
-/// not.
+/// Regression test: a second attempt to close an idle connection reset the state that the first had
+/// set. A request could then run although CloseConnection had told the peer that it did not.
 #[test]
 fn second_idle_close_does_not_undo_the_first() {
     let (orb, lane) = (Orb::new().unwrap(), lane());

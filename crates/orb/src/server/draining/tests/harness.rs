@@ -1,5 +1,5 @@
-//! A connection over a stream with a small send buffer. A test drives the drain step by step, and
-//! decides when requests start, are parked and are answered.
+//! A harness in which a test drives the drain of a connection event by event. The connection's
+//! stream is simulated and accepts few bytes.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -19,43 +19,54 @@ use crate::server::message::Message;
 use crate::server::strategy::Lane;
 use crate::server::worker::Worker;
 
-/// Number of bytes that the stream accepts before the peer reads.
+/// Number of bytes that the simulated stream accepts before the peer reads.
 const ROOM: usize = 40;
+/// Size of a reply in bytes.
 const REPLY: usize = 100;
-/// A header of GIOP 1.2 with four bytes after it, which these tests do not parse.
+/// A GIOP 1.2 request: a message header and 4 bytes. The tests do not parse the 4 bytes.
 const REQUEST: &[u8] = b"GIOP\x01\x02\x01\x00\x04\x00\x00\x00\x00\x00\x00\x00";
 
+/// An event in the life of a connection. The number is the index of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DrainEvent {
-    /// The peer half-closes.
+    /// The peer closes its sending direction.
     End,
-    /// A thread starts a request (`Begin`), answers it (`Answer`), and leaves the connection
-    /// (`Out`).
+    /// A thread takes the next request from the lane's queue and starts it.
     Begin(usize),
+    /// The thread that runs the request sends the reply.
     Answer(usize),
+    /// The thread that ran the request leaves the connection.
     Out(usize),
-    /// The request is parked (`Hold`), and later has its turn again.
+    /// The running request is parked.
     Hold(usize),
+    /// A thread starts the parked request.
     Again(usize),
-    /// The peer reads until nothing more comes.
+    /// The peer reads until the stream has no output for it.
     Read,
+    /// The lane closes.
     Close,
 }
 pub(super) use DrainEvent::{Again, Answer, Begin, Close, End, Hold, Out, Read};
 
+/// The state of a simulated stream.
 #[derive(Default)]
 pub(super) struct ScriptedLine {
+    /// Bytes that the peer has sent and the lane has not read.
     pub(super) incoming: VecDeque<u8>,
     peer_half_closed: bool,
-    /// Bytes that were sent and that the peer has not read. The next field holds the bytes that it
-    /// has read.
+    /// Bytes that the lane has sent and the peer has not read.
     unread: Vec<u8>,
+    /// Bytes that the peer has read.
     received: Vec<u8>,
+    /// True after the lane has shut the stream down for writing.
     ended: bool,
+    /// True after the lane has shut the stream down in both directions.
     pub(super) closed: bool,
+    /// The lane's readiness callback.
     report: Option<ReadinessCallback>,
 }
 
+/// A simulated stream without a descriptor.
 #[derive(Clone)]
 pub(super) struct ScriptedStream(pub(super) Arc<Mutex<ScriptedLine>>);
 
@@ -114,19 +125,19 @@ impl Stream for ScriptedStream {
     }
 }
 
-/// Returns the reply to a request.
+/// Returns the bytes of the reply to a request.
 fn reply_to(request: usize) -> [u8; REPLY] {
     [1 + u8::try_from(request).unwrap(); REPLY]
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Creates a lane without threads, so that it acts only on events.
+/// Creates a lane without threads. The test does the work of its threads.
 pub(super) fn lane() -> Arc<Lane> {
     lane_with(HOUR)
 }
 
-/// Creates a lane without threads whose peers must read their replies within `write_timeout`.
+/// Creates a lane without threads, with the limit `write_timeout` on its connections.
 pub(super) fn lane_with(write_timeout: Duration) -> Arc<Lane> {
     let dispatch = Dispatch::HalfSyncHalfAsync { threads: 2, max_queued: 16 };
     let config = PoolConfig::default()
@@ -135,18 +146,22 @@ pub(super) fn lane_with(write_timeout: Duration) -> Arc<Lane> {
     Lane::new(config, Vec::new(), HOUR, None, None).unwrap()
 }
 
-/// One connection of a lane, driven by events.
+/// A connection of a lane, and the state of the test that drives it.
 pub(super) struct DrainHarness<'l> {
     lane: &'l Arc<Lane>,
     core: &'l Arc<ObjectAdapter>,
     worker: Worker,
     pub(super) stream: ScriptedStream,
     pub(super) connection: Weak<Connection>,
+    /// The running requests, by index.
     running: [Option<(ConnectionGuard<'l>, Arc<Connection>)>; 2],
+    /// The parked requests, by index.
     held: [Option<(WaitingRequest, Message)>; 2],
-    /// The replies that the peer should get.
+    /// The bytes of the replies that the peer must get.
     answers: Vec<u8>,
+    /// Number of requests that have started and were not parked afterwards.
     begun: usize,
+    /// True after the lane has closed.
     closed: bool,
 }
 
@@ -172,13 +187,14 @@ impl<'l> DrainHarness<'l> {
         run
     }
 
-    /// Does the work that the lane's own threads would do.
+    /// Does the work that the lane's threads would do.
     pub(super) fn work(&mut self) {
         while self.lane.has_ready() {
             self.lane.step(self.core, &mut self.worker, Some(Duration::ZERO)).unwrap();
         }
     }
 
+    /// Calls the lane's readiness callback, as the stream does after an event.
     pub(super) fn report(&mut self) {
         let report = self.stream.0.lock().report.clone();
         report.unwrap()();
@@ -193,7 +209,7 @@ impl<'l> DrainHarness<'l> {
         }
     }
 
-    /// Answers a request; `None` if the request does not run.
+    /// Sends the reply to a request. Returns `None` if the request does not run.
     pub(super) fn answer(&self, request: usize) -> Option<SendResult> {
         let (_, connection) = self.running[request].as_ref()?;
         Some(connection.send(&reply_to(request), Wait::Now))
@@ -250,12 +266,13 @@ impl<'l> DrainHarness<'l> {
             let received = self.stream.0.lock().received.len();
             assert!(
                 received >= self.answers.len(),
-                "the drain did not send all output that the peer has room for: {received} octets"
+                "the drain must send all output that the peer reads, but sent {received} bytes"
             );
         }
     }
 
-    /// Completes the run after all events: deferred requests run, and the peer reads.
+    /// Completes the run after all events: runs the requests in the queue, lets the peer read, and
+    /// asserts that the peer got each reply, or CloseConnection, and that the connection has ended.
     pub(super) fn end(&mut self, requests: usize) {
         self.happen(Read);
         while let Some(next) = self.lane.strategy.request_queue().and_then(|queue| queue.try_pop()) {
@@ -270,13 +287,13 @@ impl<'l> DrainHarness<'l> {
             assert!(rest.is_empty() || rest == final_messages::close_connection(), "{rest:?}");
             assert!(
                 self.begun == requests || !rest.is_empty(),
-                "a request was neither answered nor followed by a last message"
+                "a request that was not answered must be followed by CloseConnection"
             );
         } else {
             assert_eq!((self.begun, rest), (requests, &[][..]));
         }
         drop(wire);
-        assert_eq!(self.lane.draining.len(), 0, "the drain has not ended");
+        assert_eq!(self.lane.draining.len(), 0, "the drain must have ended");
         assert!(!self.lane.poll_all_draining(self.core) && self.connection.upgrade().is_none());
     }
 }

@@ -1,37 +1,37 @@
-//! A queue in which the owners of items take turns. Each turn takes the oldest item of one owner.
-//! An owner's first item therefore waits for at most one item of each other owner, for any number
-//! of items in the queue.
+//! A fair queue: it has a list of items for each owner, and takes one item from each list in turn.
+//! The first item of an owner therefore waits for at most one item of each other owner, however
+//! many items the queue has.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::server::connection::NO_LIST;
 
-/// An item that belongs to an owner.
+/// An item of a [`FairQueue`], which belongs to an owner.
 pub(in crate::server) trait QueueItem {
-    /// Returns the cell with the number of the owner's list; [`NO_LIST`] if the owner has no items.
-    /// Only the queue writes the cell. An owner is in only one queue.
+    /// Returns the cell with the number of the owner's list, or [`NO_LIST`] while the owner has no
+    /// items. The queue stores the number. All items of an owner must be in one queue.
     fn owner_list(&self) -> &AtomicU32;
-    /// Returns the memory in bytes that the item holds.
+    /// Returns the number of bytes of memory that the item holds.
     fn bytes(&self) -> usize;
 }
 
-/// Number of items for which an empty list keeps memory.
+/// Maximum number of items for which an empty list keeps memory.
 const KEPT_CAPACITY: usize = 16;
 
-/// The items of one owner.
+/// The list of the items of one owner.
 #[derive(Debug)]
 struct OwnerList<T> {
     items: VecDeque<T>,
     bytes: usize,
 }
 
-/// The unit in which the share of an owner is measured.
+/// The measure of an owner's share of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::server) enum Measure {
     /// The number of items.
     Items,
-    /// The bytes of memory of the items.
+    /// The number of bytes of memory that the items hold.
     Bytes,
 }
 
@@ -44,15 +44,17 @@ impl<T> OwnerList<T> {
     }
 }
 
-/// A queue in which the owners of items take turns.
+/// A queue that takes one item of each owner in turn.
 #[derive(Debug)]
 pub(in crate::server) struct FairQueue<T> {
     lists: Vec<OwnerList<T>>,
-    /// Numbers of the lists that have no items.
+    /// Numbers of the empty lists, which new owners can use.
     free: Vec<u32>,
-    /// Numbers of the lists that have items. The list at the front has the next turn.
+    /// Numbers of the lists that have items, in the order of their turns.
     ring: VecDeque<u32>,
+    /// Number of items in the queue.
     len: usize,
+    /// Number of bytes of memory that all items hold.
     bytes: usize,
 }
 
@@ -67,17 +69,17 @@ fn index(owner_list: u32) -> usize {
 }
 
 impl<T: QueueItem> FairQueue<T> {
-    /// Returns the number of items.
+    /// Returns the number of items in the queue.
     pub(in crate::server) fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns the bytes of memory of all items.
+    /// Returns the number of bytes of memory that all items hold.
     pub(in crate::server) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Appends an item to the other items of its owner.
+    /// Adds an item at the end of its owner's list.
     pub(in crate::server) fn push(&mut self, item: T) {
         let bytes = item.bytes();
         let mut owner_list = item.owner_list().load(Ordering::Relaxed);
@@ -96,7 +98,7 @@ impl<T: QueueItem> FairQueue<T> {
         self.len += 1;
     }
 
-    /// Takes the oldest item of the owner whose turn it is.
+    /// Takes the first item of the list that has the next turn.
     pub(in crate::server) fn pop(&mut self) -> Option<T> {
         let number = self.ring.pop_front()?;
         let owner_list = self.lists.get_mut(index(number))?;
@@ -109,8 +111,8 @@ impl<T: QueueItem> FairQueue<T> {
         Some(item)
     }
 
-    /// Takes the last item of the owner with the largest share, if this share is larger than
-    /// `owner`'s share would be with `more` added.
+    /// Takes the last item of the owner with the largest share by `measure`. Returns `None` unless
+    /// this share is larger than the share that `owner` would have with `more` added.
     #[cold]
     pub(in crate::server) fn take_from_largest(
         &mut self,
@@ -135,7 +137,7 @@ impl<T: QueueItem> FairQueue<T> {
         Some(item)
     }
 
-    /// Records that an item has left its list.
+    /// Records that `item` was removed from the list with the number `number`.
     fn record_removal(&mut self, number: u32, item: &T) {
         let bytes = item.bytes();
         self.bytes -= bytes;
@@ -190,13 +192,14 @@ mod tests {
         assert_eq!((turns.len(), turns.bytes()), (7, 7));
         assert_eq!(rest(&mut turns), "abcabaa");
         assert_eq!((turns.len(), turns.bytes()), (0, 0));
-        // The items keep their order: 0, 1, 2, 3.
+        // The items of one owner must leave in the order in which they were added.
         (0..4).for_each(|at| turns.push(Item(Rc::clone(&a), at)));
         assert_eq!(std::iter::from_fn(|| turns.pop()).map(|item| item.1).collect::<Vec<_>>(), [0, 1, 2, 3]);
     }
 
-    /// Two owners add items without end. Each of them has only one turn before the item of a third
-    /// owner is taken.
+    /// Two owners add items without end. Before the item of a third owner, the queue may take one
+    /// item of each of them. A queue in order of arrival would take all items that were added
+    /// before.
     #[test]
     fn item_waits_for_at_most_one_item_of_each_other_owner() {
         let [good, first, second] = owners(['g', '1', '2']);
@@ -235,8 +238,8 @@ mod tests {
             turns.take_from_largest(&owner.1, more, measure).map(|item| (item.0.0, item.1))
         };
         assert_eq!(take(&c, 1, Measure::Items), Some(('a', 2)));
-        // Both owners have two items. With a third item an owner would have the largest share. With
-        // a second item its share would equal the other owner's, and is not smaller.
+        // The owners a and b have two items each. With one more, b would have three, and with two
+        // more, c would have two, so the largest share, of two items, is not larger.
         assert_eq!(take(&b, 1, Measure::Items), None);
         assert_eq!(take(&c, 2, Measure::Items), None);
         assert_eq!(take(&c, 10, Measure::Bytes), Some(('b', 1)));

@@ -1,5 +1,5 @@
-//! Half-sync/half-async: one thread reads requests into a bounded queue, and other threads run
-//! them.
+//! The half-sync/half-async architecture: one thread reads requests into a bounded queue, and other
+//! threads run them.
 
 pub(in crate::server) mod fair_queue;
 pub(in crate::server) mod request_queue;
@@ -21,11 +21,11 @@ use crate::server::threads::ThreadStarter;
 use crate::server::worker::Worker;
 use request_queue::{QueuedRequest, RequestQueue};
 
-/// Maximum number of messages of one connection that the reading thread takes in a row, so that
-/// connections take turns.
+/// Maximum number of messages of one connection that the reading thread reads in a row, before it
+/// reads other connections.
 const MAX_QUEUED_READS: usize = 16;
 
-/// The half-sync/half-async architecture.
+/// The state of the half-sync/half-async architecture in a lane.
 #[derive(Debug)]
 pub(crate) struct HalfSync {
     /// Number of threads that run requests.
@@ -43,7 +43,8 @@ impl HalfSync {
         &self.queue
     }
 
-    /// Puts a message into the queue, or rejects it with TRANSIENT.
+    /// Puts a message into the queue, or rejects it with TRANSIENT if the queue is full. Rejects
+    /// the requests that the message displaces from the queue.
     fn enqueue<S: Architecture<S>, H: RequestHandler>(
         &self,
         lane: &Lane<S>,
@@ -61,6 +62,7 @@ impl HalfSync {
         }
     }
 
+    /// Runs requests of the queue until the reply `awaited` has arrived.
     fn run_until_arrival<S: Architecture<S>, H: RequestHandler>(
         &self,
         lane: &Lane<S>,
@@ -68,7 +70,8 @@ impl HalfSync {
         worker: &mut Worker,
         awaited: &AwaitedReply<'_>,
     ) -> io::Result<()> {
-        // The reply is checked before each request, because requests may arrive without end.
+        // The loop checks for the reply before each request, because requests may arrive without
+        // end.
         while !awaited.has_arrived()? {
             match self.queue.try_pop() {
                 Some((waiting, message)) => lane.run_waiting(handler, worker, waiting, message),
@@ -81,7 +84,7 @@ impl HalfSync {
     }
 }
 
-/// Rejects the requests that other requests displaced from the queue.
+/// Rejects, with TRANSIENT, requests that were displaced from the queue.
 #[cold]
 fn reject_displaced<S: Architecture<S>, H: RequestHandler>(
     lane: &Lane<S>,
@@ -90,14 +93,14 @@ fn reject_displaced<S: Architecture<S>, H: RequestHandler>(
     displaced: Vec<QueuedRequest>,
 ) {
     for (waiting, message) in displaced {
-        // The guard keeps the connection open until the answer is sent.
+        // The guard keeps the connection open until the reply is sent.
         if let Some(_guard) = lane.guard_connection(&waiting) {
             worker.reject_overloaded(handler, &waiting, &message);
         }
     }
 }
 
-/// The loop of a thread that runs queued requests.
+/// Runs the loop of a thread that runs requests of the queue, until the lane stops.
 fn run_queue_thread<S: Architecture<S>, H: RequestHandler>(
     lane: &Arc<Lane<S>>,
     handler: &Arc<H>,
@@ -123,8 +126,8 @@ impl<S: Architecture<S>> Architecture<S> for HalfSync {
         self.queue.connection_share()
     }
 
-    /// Queues the message. The function is not inlined, because lanes of other architectures do not
-    /// run it.
+    /// Puts the message into the queue. The function is not inlined, so that it does not lengthen
+    /// the code that lanes of other architectures run.
     #[inline(never)]
     fn place_message<H: RequestHandler>(
         &self,
@@ -149,8 +152,8 @@ impl<S: Architecture<S>> Architecture<S> for HalfSync {
         self.queue.requeue(waiting, message);
     }
 
-    /// Runs requests of the queue until the awaited reply has arrived. Another thread reads the
-    /// connections meanwhile.
+    /// Runs requests of the queue on the calling thread until the reply `awaited` has arrived. The
+    /// reading thread of the lane continues to fill the queue.
     fn wait_nested<H: RequestHandler>(
         &self,
         lane: &Lane<S>,

@@ -1,6 +1,6 @@
-//! The queue between the thread that reads requests and the threads that run them. Connections take
-//! turns: the first request of a connection waits for at most one request of each other connection,
-//! for any number of requests that these send.
+//! The queue between the thread that reads requests and the threads that run them. It takes one
+//! request of each connection in turn: the first request of a connection waits for at most one
+//! request of each other connection, however many requests these send.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,27 +16,30 @@ use crate::server::admission::{self, RequestAdmission};
 use crate::server::connection::{Connection, WaitingRequest};
 use crate::server::message::Message;
 
-/// A bounded queue of messages in which connections take turns.
+/// A bounded, fair queue of the messages of a lane's connections.
 #[derive(Debug)]
 pub(crate) struct RequestQueue {
     state: Mutex<State>,
     not_empty: Condvar,
-    /// Maximum number of messages. `max_bytes` is their maximum size.
+    /// Maximum number of messages in the queue.
     max_requests: usize,
+    /// Maximum number of bytes of memory that the messages in the queue may hold.
     max_bytes: usize,
-    /// Event descriptor that becomes readable when a message is queued, for threads that serve
-    /// requests while they wait for a reply.
+    /// Event descriptor that becomes readable when a message is queued. Threads that run requests
+    /// while they wait for a reply wait for it.
     readiness: EventFd,
+    /// Number of threads that wait for `readiness`.
     listeners: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct State {
     requests: FairQueue<QueuedRequest>,
+    /// True after the lane has stopped. No thread takes requests after that.
     stopped: bool,
 }
 
-/// A queued message.
+/// A message in the queue, with its count as a waiting request.
 pub(in crate::server) type QueuedRequest = (WaitingRequest, Message);
 
 impl QueueItem for QueuedRequest {
@@ -67,15 +70,15 @@ impl RequestQueue {
         })
     }
 
-    /// Returns the number of messages that one connection may have in the queue.
+    /// Returns the maximum number of messages that one connection may have in the queue.
     pub(crate) fn connection_share(&self) -> usize {
         admission::fair_share(self.max_requests)
     }
 
-    /// Queues a message. In a full queue the message displaces the last messages of the connection
-    /// with the largest share, if its own connection has a smaller share. The caller rejects the
-    /// messages in `displaced`. If its own connection has no smaller share, the message itself is
-    /// returned, and the caller rejects it.
+    /// Puts a message into the queue. If the queue is full, removes the last messages of the
+    /// connection with the largest share and adds them to `displaced`, provided that `connection`
+    /// has a smaller share. The caller must reject the messages in `displaced`. Returns the message
+    /// as an error if the queue has no room for it. The caller must then reject it.
     pub(crate) fn push(
         &self,
         connection: &Arc<Connection>,
@@ -99,8 +102,8 @@ impl RequestQueue {
         Ok(())
     }
 
-    /// Returns the bound that one more message of `bytes` would exceed, with the amount that the
-    /// message needs; `None` if the message fits.
+    /// Returns the measure by which the queue is too full for a message of `bytes` bytes, and the
+    /// amount of this measure that the message needs. Returns `None` if the queue has room.
     fn shortage(&self, waiting: &FairQueue<QueuedRequest>, bytes: usize) -> Option<(Measure, usize)> {
         if admission::admit_request(Some((waiting.len(), self.max_requests))) == RequestAdmission::Refuse {
             return Some((Measure::Items, 1));
@@ -108,8 +111,8 @@ impl RequestQueue {
         (!admission::bytes_fit(waiting.bytes(), bytes, self.max_bytes)).then_some((Measure::Bytes, bytes))
     }
 
-    /// Puts a message that left the queue and was deferred back into the queue. The bounds do not
-    /// apply to it again.
+    /// Puts a message back into the queue that was taken from it and then deferred or parked. The
+    /// maximums do not apply to it.
     #[cold]
     pub(crate) fn requeue(&self, waiting: WaitingRequest, message: Message) {
         let mut state = self.state.lock();
@@ -119,16 +122,16 @@ impl RequestQueue {
         self.notify_listeners();
     }
 
-    /// Returns a descriptor that becomes readable when a message is queued. It serves threads
-    /// between their calls of [`add_listener`](Self::add_listener) and
+    /// Returns a descriptor that becomes readable when a message is queued. A thread may wait for
+    /// it between its calls of [`add_listener`](Self::add_listener) and
     /// [`remove_listener`](Self::remove_listener).
     pub(crate) fn readiness(&self) -> BorrowedFd<'_> {
         self.readiness.as_fd()
     }
 
-    /// Registers the calling thread, which will wait for [`readiness`](Self::readiness). The
-    /// descriptor does not report messages from before the registration, but
-    /// [`try_pop`](Self::try_pop) returns them.
+    /// Registers the calling thread as a listener, before it waits for
+    /// [`readiness`](Self::readiness). The descriptor need not report messages that were queued
+    /// before. [`try_pop`](Self::try_pop) returns them.
     pub(crate) fn add_listener(&self) {
         self.listeners.fetch_add(1, Ordering::SeqCst);
     }
@@ -145,9 +148,9 @@ impl RequestQueue {
         }
     }
 
-    /// Takes the next message, if there is one. Resets the descriptor of
-    /// [`readiness`](Self::readiness); if more messages wait, makes it readable again for the other
-    /// listeners.
+    /// Takes the next message, if there is one. Makes the descriptor [`readiness`](Self::readiness)
+    /// unreadable, or, if more messages are in the queue, readable, so that other listeners take
+    /// them.
     #[cold]
     pub(crate) fn try_pop(&self) -> Option<QueuedRequest> {
         self.readiness.drain();
@@ -161,7 +164,8 @@ impl RequestQueue {
         next
     }
 
-    /// Waits for the next message and takes it. Returns `None` after [`stop`](Self::stop).
+    /// Waits for the next message and takes it. Returns `None` after [`stop`](Self::stop) was
+    /// called.
     pub(crate) fn pop(&self) -> Option<QueuedRequest> {
         let mut state = self.state.lock();
         loop {

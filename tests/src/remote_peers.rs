@@ -33,7 +33,8 @@ pub fn tcp_with_remote_peers() -> Arc<dyn Transport> {
 
 /// Makes a TCP transport whose listeners are at loopback and report the address that was requested.
 ///
-/// Accepted connections seem to come from another machine, like those of [`tcp_with_remote_peers`].
+/// Accepted connections seem to come from another machine, like the connections of
+/// [`tcp_with_remote_peers`].
 #[must_use]
 pub fn tcp_with_remote_addresses() -> (Arc<dyn Transport>, Arc<RemoteListeners>) {
     let listeners = Arc::new(RemoteListeners(Mutex::new("listeners elsewhere", LockScope::Orb, Vec::new())));
@@ -48,7 +49,7 @@ pub struct RemoteListeners(Mutex<Vec<RemoteListener>>);
 struct RemoteListener {
     named: Endpoint,
     local: Endpoint,
-    accepted_by: Vec<String>,
+    accepting_threads: Vec<String>,
 }
 
 impl RemoteListeners {
@@ -63,12 +64,12 @@ impl RemoteListeners {
 
     /// Returns the names of the threads that accepted connections of the listener at `named`.
     #[must_use]
-    pub fn accepted_by(&self, named: &Endpoint) -> Vec<String> {
+    pub fn accepting_threads(&self, named: &Endpoint) -> Vec<String> {
         self.0
             .lock()
             .iter()
             .filter(|listener| listener.named == *named)
-            .flat_map(|listener| listener.accepted_by.clone())
+            .flat_map(|listener| listener.accepting_threads.clone())
             .collect()
     }
 }
@@ -96,8 +97,11 @@ impl Transport for Named {
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
         let inner = self.0.listen(&Endpoint::tcp("127.0.0.1", 0))?;
-        let listener =
-            RemoteListener { named: endpoint.clone(), local: inner.local_endpoint().clone(), accepted_by: Vec::new() };
+        let listener = RemoteListener {
+            named: endpoint.clone(),
+            local: inner.local_endpoint().clone(),
+            accepting_threads: Vec::new(),
+        };
         self.1.0.lock().push(listener);
         Ok(Box::new(NamedListener { inner, local: endpoint.clone(), listeners: Arc::clone(&self.1) }))
     }
@@ -116,7 +120,7 @@ impl Listener for NamedListener {
         let thread = std::thread::current().name().unwrap_or_default().to_owned();
         let mut listeners = self.listeners.0.lock();
         if let Some(listener) = listeners.iter_mut().find(|listener| listener.named == self.local) {
-            listener.accepted_by.push(thread);
+            listener.accepting_threads.push(thread);
         }
         Ok(accepted)
     }

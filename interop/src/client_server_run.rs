@@ -17,9 +17,9 @@ const LIFE: Duration = Duration::from_secs(180);
 /// Maximum number of runs until a capture is complete.
 const CAPTURES: usize = 5;
 
-/// The choice if the traffic of a run is captured and checked by Wireshark's dissector.
+/// Determines if Wireshark's dissector checks the traffic of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Traffic {
+pub enum TrafficCheck {
     /// Only the client's checks count.
     Unchecked,
     /// A malformed message is a failed check named `malformed-TYPE`. Wrong versions, and fragments
@@ -27,7 +27,7 @@ pub enum Traffic {
     Dissected,
 }
 
-/// Options of one run, in addition to those of its variant.
+/// Options of one run, in addition to the options of its variant.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ExtraOptions<'o> {
     /// A part of the name of the run's folder.
@@ -37,7 +37,7 @@ pub struct ExtraOptions<'o> {
     /// The client's options.
     pub client: &'o [&'o str],
     /// If set, the client gets a corbaloc URL with the server's plain key and this GIOP version. If
-    /// not, it gets the published reference.
+    /// `None`, the client gets the published reference.
     pub corbaloc: Option<CorbalocVersion>,
 }
 
@@ -57,7 +57,7 @@ pub enum CorbalocVersion {
 ///
 /// A peer is missing or does not start; the server does not end when the last check calls its
 /// shutdown operation; a check fails that interop/skips does not list; or a listed check passes.
-pub fn run(folder: &Path, server: Orb, client: Orb, variant: Variant, traffic: Traffic) -> Result<Report, String> {
+pub fn run(folder: &Path, server: Orb, client: Orb, variant: Variant, traffic: TrafficCheck) -> Result<Report, String> {
     run_with(folder, server, client, variant, traffic, ExtraOptions::default())
 }
 
@@ -71,14 +71,14 @@ pub fn run_with(
     server: Orb,
     client: Orb,
     variant: Variant,
-    traffic: Traffic,
+    traffic: TrafficCheck,
     extra: ExtraOptions<'_>,
 ) -> Result<Report, String> {
     let run = Run { peers: Peers::build(&folder.join("peers"))?, server, client, variant, extra };
     let name = format!("{}-serves-{}-{}{}", server.name(), client.name(), variant.name, extra.name);
     match traffic {
-        Traffic::Unchecked => run.unchecked(&folder.join(name)),
-        Traffic::Dissected => run.dissected(&folder.join(name + "-dissected")),
+        TrafficCheck::Unchecked => run.unchecked(&folder.join(name)),
+        TrafficCheck::Dissected => run.dissected(&folder.join(name + "-dissected")),
     }
 }
 
@@ -94,8 +94,8 @@ impl Run<'_> {
     fn unchecked(&self, files: &Path) -> Result<Report, String> {
         make_folder(files)?;
         let skips = self.skips()?;
-        let (report, talk) = self.calls(files, Ports::find_free()?, &skips.options())?;
-        judge(&skips, report, &talk, Traffic::Unchecked)
+        let (report, talk) = self.calls(files, Ports::find_free()?, &skips.client_options())?;
+        judge(&skips, report, &talk, TrafficCheck::Unchecked)
     }
 
     fn dissected(&self, files: &Path) -> Result<Report, String> {
@@ -105,8 +105,9 @@ impl Run<'_> {
         for _ in 0..CAPTURES {
             let ports = Ports::find_free()?;
             let capture = Capture::start(files, ports)?;
-            let (mut report, talk) = self.calls(files, ports, &skips.options())?;
-            let CaptureVerdict::Complete { malformed, messages } = capture.finish(&skips.preferences())? else {
+            let (mut report, talk) = self.calls(files, ports, &skips.client_options())?;
+            let CaptureVerdict::Complete { malformed, messages } = capture.finish(&skips.dissector_preferences())?
+            else {
                 continue;
             };
             // Each check makes at least one request, so fewer messages than checks mean that the
@@ -116,7 +117,7 @@ impl Run<'_> {
             }
             report.failed.extend(malformed);
             report.failed.extend(expected.failed_checks(&messages));
-            return judge(&skips, report, &talk, Traffic::Dissected);
+            return judge(&skips, report, &talk, TrafficCheck::Dissected);
         }
         Err(format!("{CAPTURES} captures were incomplete or misled the dissector; is the machine overloaded?"))
     }
@@ -164,7 +165,7 @@ fn make_folder(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
 }
 
-fn judge(skips: &Skips, report: Report, talk: &str, traffic: Traffic) -> Result<Report, String> {
+fn judge(skips: &Skips, report: Report, talk: &str, traffic: TrafficCheck) -> Result<Report, String> {
     let found = skips.differences(&report, traffic);
     if found.is_empty() { Ok(report) } else { Err(format!("{}\nserver:\n{talk}", found.join("\n"))) }
 }

@@ -1,0 +1,314 @@
+//! A configuration: the settings of all sources, and what they make.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use corelane::rt::{Protocol, RtConfig};
+use corelane::{Limits, OrbBuilder};
+
+use crate::draft::{CheckedDraft, Contradiction, Draft};
+use crate::error::{ConfigurationError, SettingSource};
+use crate::key::Key;
+use crate::schema::{self, SetError};
+use crate::threadpool::ConfiguredThreadpool;
+use crate::value::{RawValue, excerpt};
+use crate::{toml_file, words};
+
+/// Maximum size of a file in octets.
+const MAX_FILE: u64 = 1 << 20;
+
+/// A setting of one source.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) key: Key,
+    pub(crate) value: RawValue,
+    pub(crate) source: SettingSource,
+}
+
+/// A setting as people see it ([`Configuration::settings`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShownSetting {
+    /// The key, such as `pool.sensors.threads`.
+    pub key: String,
+    /// The value. If no source sets it, the default. Untrusted text.
+    pub value: String,
+    /// The place that sets the value; `None` for the default.
+    pub source: Option<SettingSource>,
+    /// The form of values, such as `duration`.
+    pub form: &'static str,
+}
+
+/// The settings of an ORB from a file, the environment and a program's arguments.
+///
+/// A setting of the arguments replaces one of the environment, which replaces one of the file. The
+/// order in which the sources are read does not matter. What the program sets on the
+/// [builder](Self::builder) replaces all of them.
+///
+/// # Examples
+/// ```
+/// use corelane_config::Configuration;
+///
+/// let text = "call-timeout = '3s'\nlisten = 'tcp:127.0.0.1:0'\n[pool.sensors]\nthreads = 2\n";
+/// let words = ["-ORBpool.sensors.threads", "8", "--verbose"].map(String::from);
+/// let (configuration, rest) = Configuration::new().take_text("shop.toml", text)?.take_arguments(words)?;
+/// let orb = configuration.builder()?.build()?;
+/// # drop(orb);
+/// assert_eq!(rest, ["--verbose"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Configuration {
+    settings: Vec<Setting>,
+    places: BTreeMap<Key, usize>,
+    /// The options that the ORB's own parser takes.
+    of_orb: Vec<String>,
+}
+
+impl Configuration {
+    /// Makes a configuration without settings.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads the settings of this process: from a file, from environment variables that begin with
+    /// `prefix` and `_`, and from `arguments`. Returns the configuration and the other arguments.
+    ///
+    /// The argument `-ORBconfig` names the file, or else the variable `PREFIX_CONFIG`. Without
+    /// both there is no file. The forms of variables and arguments are those of
+    /// [`take_environment`](Self::take_environment) and [`take_arguments`](Self::take_arguments).
+    ///
+    /// # Errors
+    /// If the file cannot be read, and for settings that are unknown, invalid or contradictory.
+    pub fn load(
+        prefix: &str,
+        arguments: impl IntoIterator<Item = String>,
+    ) -> Result<(Self, Vec<String>), ConfigurationError> {
+        let arguments: Vec<String> = arguments.into_iter().collect();
+        let mut configuration = Self::new();
+        let variable = format!("{prefix}_{}", words::FILE_VARIABLE);
+        let file = words::file_of(&arguments)?.map(Into::into).or_else(|| env::var_os(&variable));
+        if let Some(file) = file {
+            configuration = configuration.read_file(Path::new(&file))?;
+        }
+        let mut variables = Vec::new();
+        for (name, value) in env::vars_os() {
+            let Ok(name) = name.into_string() else { continue };
+            // The name of the file needs no text.
+            if !name.starts_with(prefix) || name == variable {
+                continue;
+            }
+            let value = value
+                .into_string()
+                .map_err(|_| ConfigurationError::new(Some(SettingSource::Environment(name.clone())), "is not UTF-8"))?;
+            variables.push((name, value));
+        }
+        let (configuration, rest) = configuration.take_environment(prefix, variables)?.take_arguments(arguments)?;
+        configuration.checked()?;
+        Ok((configuration, rest))
+    }
+
+    /// Adds the settings of a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is larger than 1 MiB, and as for [`take_text`](Self::take_text).
+    pub fn read_file(self, path: &Path) -> Result<Self, ConfigurationError> {
+        let name = path.to_string_lossy();
+        let refusal = |reason: String| ConfigurationError::new(None, format!("{}: {reason}", excerpt(&name)));
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text));
+        match read {
+            Err(error) => Err(refusal(format!("cannot be read: {error}"))),
+            Ok(length) if length as u64 > MAX_FILE => Err(refusal(format!("has more than {MAX_FILE} octets"))),
+            Ok(_) => self.take_text(&name, &text),
+        }
+    }
+
+    /// Adds the settings of a text in the form of a file. `name` is the name of the file in
+    /// messages.
+    ///
+    /// # Errors
+    /// If the text is not TOML, or a setting is unknown or invalid.
+    pub fn take_text(self, name: &str, text: &str) -> Result<Self, ConfigurationError> {
+        let settings = toml_file::read(name, text)?;
+        self.with(settings)
+    }
+
+    /// Adds the settings of environment variables. The name of a variable is `prefix`, `_` and the
+    /// key in capital letters with `_` for dots and hyphens, such as `SHOP_ORB_CALL_TIMEOUT`. Lists
+    /// have spaces between their elements. Names of pools are those of the settings read before.
+    ///
+    /// # Errors
+    /// For variables that begin with `prefix` and `_` and are not settings, and for invalid values.
+    pub fn take_environment(
+        self,
+        prefix: &str,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigurationError> {
+        let settings = words::of_environment(prefix, variables, &self.settings)?;
+        self.with(settings)
+    }
+
+    /// Adds the settings of a program's arguments, and returns the other arguments. The name of an
+    /// argument is `-ORB` and the key without hyphens, such as `-ORBcallTimeout`; capital letters
+    /// do not count. Its value is the next argument. An argument of a list may be repeated.
+    ///
+    /// The options of [`OrbBuilder::take_arguments`], such as `-ORBInitRef`, are kept for the
+    /// builder.
+    ///
+    /// # Errors
+    /// For arguments that begin with `-ORB` and are not settings, and for invalid values.
+    pub fn take_arguments(
+        self,
+        arguments: impl IntoIterator<Item = String>,
+    ) -> Result<(Self, Vec<String>), ConfigurationError> {
+        let split = words::of_arguments(arguments, &self.settings)?;
+        let taken = corelane::Orb::builder().take_arguments(split.of_orb.iter().cloned());
+        taken.map(drop).map_err(|error| ConfigurationError::new(None, error.to_string()))?;
+        let mut configuration = self.with(split.settings)?;
+        configuration.of_orb.extend(split.of_orb);
+        Ok((configuration, split.rest))
+    }
+
+    /// Adds settings, and checks each value.
+    fn with(mut self, settings: Vec<Setting>) -> Result<Self, ConfigurationError> {
+        for setting in settings {
+            let Some(place) = self.places.get(&setting.key) else {
+                self.places.insert(setting.key.clone(), self.settings.len());
+                self.settings.push(setting);
+                continue;
+            };
+            let old = &mut self.settings[*place];
+            let is_list = || schema::find(&setting.key.parts()).is_some_and(|known| known.is_list());
+            match (&mut old.value, &setting) {
+                (_, new) if new.source.rank() < old.source.rank() => {}
+                (RawValue::Words(words), Setting { value: RawValue::Words(more), .. })
+                    if matches!(old.source, SettingSource::Argument(_)) && is_list() =>
+                {
+                    words.push(' ');
+                    words.push_str(more);
+                }
+                _ => *old = setting,
+            }
+        }
+        self.draft()?;
+        Ok(self)
+    }
+
+    /// Sets all settings.
+    fn draft(&self) -> Result<Draft, ConfigurationError> {
+        let mut draft = Draft::default();
+        for setting in &self.settings {
+            let key = setting.key.parts();
+            schema::set(&mut draft, &key, &setting.value).map_err(|error| {
+                let reason = match error {
+                    SetError::Invalid(reason) => format!("`{}` {reason}", setting.key),
+                    SetError::UnknownSetting | SetError::UnknownSection if schema::leads_to_section(&key) => {
+                        format!("`{}` is a section and not a setting", setting.key)
+                    }
+                    SetError::UnknownSetting | SetError::UnknownSection => {
+                        let (name, above) = key.split_last().unwrap_or((&"", &[]));
+                        let nearest = schema::nearest(name, schema::names_below(above));
+                        let nearest = nearest.map(|known| format!(": the nearest one is `{known}`"));
+                        format!("there is no setting `{}`{}", setting.key, nearest.unwrap_or_default())
+                    }
+                };
+                ConfigurationError::new(Some(setting.source.clone()), reason)
+            })?;
+        }
+        Ok(draft)
+    }
+
+    /// Sets all settings, and checks that they agree.
+    fn checked(&self) -> Result<CheckedDraft, ConfigurationError> {
+        self.draft()?.finish().map_err(|Contradiction { key, reason }| {
+            let setting = self.settings.iter().find(|setting| setting.key.to_string() == key);
+            ConfigurationError::new(setting.map(|setting| setting.source.clone()), format!("`{key}` {reason}"))
+        })
+    }
+
+    /// Returns the number of settings that a source sets.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn number_of_settings(&self) -> usize {
+        self.settings.len()
+    }
+
+    /// Makes a builder with the settings. The setters of the builder replace settings. The
+    /// addresses and pools that they add come after those of the settings.
+    ///
+    /// # Errors
+    /// If settings contradict each other.
+    pub fn builder(&self) -> Result<OrbBuilder, ConfigurationError> {
+        let taken = self.checked()?.builder.take_arguments(self.of_orb.iter().cloned());
+        taken.map(|(builder, _)| builder).map_err(|error| ConfigurationError::new(None, error.to_string()))
+    }
+
+    /// Returns the limits, for programs that change some of them with [`OrbBuilder::limits`].
+    ///
+    /// # Errors
+    /// As for [`builder`](Self::builder).
+    pub fn limits(&self) -> Result<Limits, ConfigurationError> {
+        self.checked().map(|checked| checked.limits)
+    }
+
+    /// Returns the real-time configuration, for programs that change a part of it with
+    /// [`OrbBuilder::real_time`].
+    ///
+    /// # Errors
+    /// As for [`builder`](Self::builder).
+    pub fn real_time(&self) -> Result<RtConfig, ConfigurationError> {
+        self.checked().map(|checked| checked.real_time)
+    }
+
+    /// Returns the protocols of `real-time.server-protocols` with their properties, for
+    /// [`RtPolicies::server_protocols`](corelane::rt::RtPolicies::server_protocols).
+    ///
+    /// # Errors
+    /// As for [`builder`](Self::builder).
+    pub fn server_protocols(&self) -> Result<Vec<Protocol>, ConfigurationError> {
+        self.checked().map(|checked| checked.server_protocols)
+    }
+
+    /// Returns the pool of a section `real-time.pool.NAME`; `None` if there is none, or if
+    /// [`builder`](Self::builder) would fail.
+    #[must_use]
+    pub fn threadpool(&self, name: &str) -> Option<ConfiguredThreadpool> {
+        let pools = self.checked().ok()?.threadpools;
+        pools.into_iter().find(|(known, _)| known == name).map(|(_, pool)| pool)
+    }
+
+    /// Returns all settings with their values and sources, in the order of the documentation. Pools
+    /// and lanes that no source names are left out.
+    ///
+    /// # Examples
+    /// ```
+    /// use corelane_config::Configuration;
+    /// let configuration = Configuration::new().take_text("shop.toml", "call-timeout = '3s'")?;
+    /// let shown = configuration.settings();
+    /// let find = |key: &str| shown.iter().find(|setting| setting.key == key).map(|setting| setting.value.as_str());
+    /// assert_eq!((find("call-timeout"), find("connect-timeout")), (Some("3s"), Some("10s")));
+    /// # Ok::<(), corelane_config::ConfigurationError>(())
+    /// ```
+    #[must_use]
+    pub fn settings(&self) -> Vec<ShownSetting> {
+        let references = self.settings.iter().map(|setting| &setting.key);
+        let references = references.filter(|key| key.parts().first() == Some(&schema::INITIAL_REFERENCES));
+        let keys: Vec<Key> = references.cloned().chain(words::known_keys(&self.settings)).collect();
+        let shown = |key: Key| {
+            let known = schema::find(&key.parts());
+            let set = self.places.get(&key).map(|place| &self.settings[*place]);
+            let default = known.map(|known| known.default).unwrap_or_default();
+            ShownSetting {
+                key: key.to_string(),
+                value: set.map_or_else(|| default.to_owned(), |setting| setting.value.to_string()),
+                source: set.map(|setting| setting.source.clone()),
+                form: known.map_or("reference", |known| known.form),
+            }
+        };
+        keys.into_iter().map(shown).collect()
+    }
+}

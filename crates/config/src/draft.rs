@@ -1,0 +1,453 @@
+//! The settings of an ORB in the types of the ORB, and the builder that they make.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane::rt::{
+    BufferBounds, Guarantee, LaneConfig, LanesConfig, Protocol, Reservation, RtConfig, TcpProperties, ThreadpoolConfig,
+    UnixProperties, UnmatchedPriority,
+};
+use corelane::{
+    CallPolicies, CharSet, ConnectionLimits, ConnectionPoolExhaustedAction, Dispatch, Limits, NestedWait, OnewayBatch,
+    OrbBuilder, PoolConfig, SpinPolicy, Transports, Version,
+};
+use corelane_net::{AllowedUsers, SharedMemory, Tcp, Transport, Unix};
+
+use crate::threadpool::ConfiguredThreadpool;
+
+/// The settings of all sections.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Draft {
+    pub(crate) orb: OrbDraft,
+    pub(crate) initial_references: BTreeMap<String, String>,
+    pub(crate) oneway_batch: OnewayBatch,
+    pub(crate) limits: Limits,
+    pub(crate) shared_memory: SharedMemoryDraft,
+    preconnects: Named<PreconnectDraft>,
+    pools: Named<PoolDraft>,
+    pub(crate) real_time: RealTimeDraft,
+    pub(crate) tcp: TcpProperties,
+    pub(crate) unix: UnixProperties,
+    /// True if a setting changes the real-time configuration of the ORB.
+    pub(crate) has_real_time: bool,
+    threadpools: Named<ThreadpoolDraft>,
+}
+
+/// Values with names, in the order in which they were first named.
+type Named<T> = Vec<(String, T)>;
+
+/// Returns the value with a name, which is added if there is none.
+fn named<'n, T: Default>(all: &'n mut Named<T>, name: &str) -> &'n mut T {
+    let index = all.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
+        all.push((name.to_owned(), T::default()));
+        all.len() - 1
+    });
+    &mut all[index].1
+}
+
+/// Settings outside of sections. A setting that is `None` or empty keeps the builder's default.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OrbDraft {
+    pub(crate) listen: Vec<String>,
+    pub(crate) publish: Vec<String>,
+    pub(crate) transports: Option<Vec<BuiltInTransport>>,
+    pub(crate) max_reply_memory: Option<usize>,
+    pub(crate) call_policies: CallPolicies,
+    pub(crate) on_connection_pool_exhausted: Option<ConnectionPoolExhaustedAction>,
+    pub(crate) max_connections_per_server: Option<usize>,
+    pub(crate) spin_policy: Option<SpinPolicy>,
+    pub(crate) drain_timeout: Option<Duration>,
+    pub(crate) idle_connection_timeout: Option<Duration>,
+    pub(crate) giop_version: Option<Version>,
+    pub(crate) native_char_set: Option<CharSet>,
+    pub(crate) fragment_size: Option<usize>,
+    pub(crate) locks_memory: bool,
+    pub(crate) logs_events: bool,
+    pub(crate) guarantees: Vec<Guarantee>,
+    pub(crate) default_initial_reference: Option<String>,
+}
+
+/// A transport that the ORB has without a program's own ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BuiltInTransport {
+    Tcp,
+    Unix,
+    SharedMemory,
+}
+
+/// Settings of the transport over shared memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedMemoryDraft {
+    pub(crate) allowed_users: Option<AllowedUsers>,
+    pub(crate) spin_policy: Option<SpinPolicy>,
+}
+
+/// Connections to make at start.
+#[derive(Clone, Debug)]
+pub(crate) struct PreconnectDraft {
+    pub(crate) reference: Option<String>,
+    pub(crate) priorities: Vec<i16>,
+    pub(crate) connections: usize,
+}
+
+impl Default for PreconnectDraft {
+    fn default() -> Self {
+        PreconnectDraft { reference: None, priorities: vec![0], connections: 1 }
+    }
+}
+
+/// The dispatch architecture of a pool without its numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum DispatchKind {
+    Reactive,
+    ThreadPerConnection,
+    #[default]
+    LeaderFollowers,
+    HalfSyncHalfAsync,
+}
+
+/// A pool of the builder.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PoolDraft {
+    pub(crate) dispatch: DispatchKind,
+    pub(crate) threads: Option<usize>,
+    pub(crate) max_threads: Option<usize>,
+    pub(crate) max_queued: Option<usize>,
+    pub(crate) config: PoolConfig,
+}
+
+/// Number of threads of a pool that does not set it.
+const THREADS: usize = 4;
+/// Maximum number of connections with threads of their own, in a pool that does not set it.
+const MAX_CONNECTION_THREADS: usize = 256;
+/// Maximum number of queued requests, in a pool that does not set it.
+const MAX_QUEUED: usize = 1024;
+
+impl PoolDraft {
+    /// Returns the pool. The error is the name of a setting without effect.
+    fn finish(&self, name: &str) -> Result<PoolConfig, &'static str> {
+        let (mut threads, mut max_threads, mut max_queued) = (self.threads, self.max_threads, self.max_queued);
+        let dispatch = match self.dispatch {
+            DispatchKind::Reactive => Dispatch::Reactive,
+            DispatchKind::ThreadPerConnection => {
+                Dispatch::ThreadPerConnection { max_threads: max_threads.take().unwrap_or(MAX_CONNECTION_THREADS) }
+            }
+            DispatchKind::LeaderFollowers => Dispatch::LeaderFollowers { threads: threads.take().unwrap_or(THREADS) },
+            DispatchKind::HalfSyncHalfAsync => Dispatch::HalfSyncHalfAsync {
+                threads: threads.take().unwrap_or(THREADS),
+                max_queued: max_queued.take().unwrap_or(MAX_QUEUED),
+            },
+        };
+        let unused = [("threads", threads), ("max-threads", max_threads), ("max-queued", max_queued)];
+        match unused.into_iter().find(|(_, value)| value.is_some()) {
+            Some((setting, _)) => Err(setting),
+            None => Ok(self.config.clone().name(name).dispatch(dispatch)),
+        }
+    }
+}
+
+/// Settings of the section `real-time`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RealTimeDraft {
+    pub(crate) config: RtConfig,
+    pub(crate) client_protocols: Vec<ProtocolName>,
+    pub(crate) server_protocols: Vec<ProtocolName>,
+}
+
+/// A protocol without its properties.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProtocolName {
+    Tcp,
+    Unix,
+    SharedMemory,
+    Other,
+}
+
+/// A real-time pool.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ThreadpoolDraft {
+    pub(crate) thread_stack_size: Option<usize>,
+    /// Settings of pools without lanes.
+    pub(crate) only: WithoutLanesDraft,
+    buffering: Option<BufferBounds>,
+    pub(crate) idle_thread_timeout: Option<Duration>,
+    pub(crate) nested_wait: Option<NestedWait>,
+    pub(crate) spin_policy: Option<SpinPolicy>,
+    pub(crate) connection_limits: ConnectionLimits,
+    pub(crate) unmatched_priority: Option<UnmatchedPriority>,
+    pub(crate) allow_borrowing: Option<bool>,
+    lanes: Named<LaneDraft>,
+}
+
+/// Settings of real-time pools without lanes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WithoutLanesDraft {
+    pub(crate) static_threads: Option<u32>,
+    pub(crate) dynamic_threads: Option<u32>,
+    pub(crate) default_priority: Option<i16>,
+    pub(crate) listen: Option<Vec<String>>,
+    pub(crate) ceiling: Option<Option<i16>>,
+    pub(crate) cores: Option<Vec<usize>>,
+}
+
+/// A lane of a real-time pool.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LaneDraft {
+    pub(crate) config: LaneConfig,
+    pub(crate) runtime: Option<Duration>,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) period: Option<Duration>,
+}
+
+/// A setting that contradicts others: its key and the reason.
+pub(crate) struct Contradiction {
+    pub(crate) key: String,
+    pub(crate) reason: String,
+}
+
+impl Contradiction {
+    fn new(key: impl Into<String>, reason: impl Into<String>) -> Self {
+        Contradiction { key: key.into(), reason: reason.into() }
+    }
+}
+
+impl LaneDraft {
+    fn finish(&self, key: &str) -> Result<LaneConfig, Contradiction> {
+        let reservation = match (self.runtime, self.deadline, self.period) {
+            (None, None, None) => None,
+            (Some(runtime), deadline, Some(period)) => {
+                let reservation = Reservation { runtime, deadline: deadline.unwrap_or(period), period };
+                if !reservation.is_valid() {
+                    let reason = "has to be at least 1024ns, and at most `reservation-deadline`, which is at most `reservation-period`";
+                    return Err(Contradiction::new(format!("{key}.reservation-runtime"), reason));
+                }
+                Some(reservation)
+            }
+            (None, ..) => return Err(Contradiction::new(format!("{key}.reservation-runtime"), "is missing")),
+            (Some(_), _, None) => return Err(Contradiction::new(format!("{key}.reservation-period"), "is missing")),
+        };
+        let mut lane = self.config.clone();
+        lane.reservation = reservation;
+        Ok(lane)
+    }
+}
+
+impl ThreadpoolDraft {
+    pub(crate) fn lane(&mut self, name: &str) -> &mut LaneDraft {
+        named(&mut self.lanes, name)
+    }
+
+    pub(crate) fn buffering_mut(&mut self) -> &mut BufferBounds {
+        self.buffering.get_or_insert(BufferBounds { max_requests: 0, max_bytes: 0 })
+    }
+
+    fn finish(&self, name: &str) -> Result<ConfiguredThreadpool, Contradiction> {
+        if self.lanes.is_empty() { self.without_lanes(name) } else { self.with_lanes(name) }
+    }
+
+    fn without_lanes(&self, name: &str) -> Result<ConfiguredThreadpool, Contradiction> {
+        let of_lanes = [
+            ("unmatched-priority", self.unmatched_priority.is_some()),
+            ("allow-borrowing", self.allow_borrowing.is_some()),
+        ];
+        if let Some((setting, _)) = of_lanes.into_iter().find(|(_, is_set)| *is_set) {
+            return Err(Contradiction::new(format!("real-time.pool.{name}.{setting}"), "has no effect without lanes"));
+        }
+        let mut pool = ThreadpoolConfig::default().name(name);
+        let only = &self.only;
+        pool.thread_stack_size = self.thread_stack_size.unwrap_or(pool.thread_stack_size);
+        pool.static_threads = only.static_threads.unwrap_or(pool.static_threads);
+        pool.dynamic_threads = only.dynamic_threads.unwrap_or(pool.dynamic_threads);
+        pool.default_priority = only.default_priority.unwrap_or(pool.default_priority);
+        pool.listen = only.listen.clone().unwrap_or_default();
+        pool.ceiling = only.ceiling.unwrap_or_default();
+        pool.cores = only.cores.clone().unwrap_or_default();
+        pool.buffering = self.buffering;
+        pool.idle_thread_timeout = self.idle_thread_timeout.unwrap_or(pool.idle_thread_timeout);
+        pool.nested_wait = self.nested_wait;
+        pool.spin_policy = self.spin_policy;
+        pool.connection_limits = self.connection_limits.clone();
+        Ok(ConfiguredThreadpool::WithoutLanes(pool))
+    }
+
+    fn with_lanes(&self, name: &str) -> Result<ConfiguredThreadpool, Contradiction> {
+        let key = format!("real-time.pool.{name}");
+        let WithoutLanesDraft { static_threads, dynamic_threads, default_priority, listen, ceiling, cores } =
+            &self.only;
+        let of_lane = [
+            ("static-threads", static_threads.is_some()),
+            ("dynamic-threads", dynamic_threads.is_some()),
+            ("default-priority", default_priority.is_some()),
+            ("listen", listen.is_some()),
+            ("ceiling", ceiling.is_some()),
+            ("cores", cores.is_some()),
+        ];
+        if let Some((setting, _)) = of_lane.into_iter().find(|(_, is_set)| *is_set) {
+            return Err(Contradiction::new(
+                format!("{key}.{setting}"),
+                "is a setting of each lane in pools with lanes",
+            ));
+        }
+        let lanes = self.lanes.iter().map(|(lane, draft)| draft.finish(&format!("{key}.lane.{lane}")));
+        let mut pool = LanesConfig::default().name(name).lanes(lanes.collect::<Result<Vec<_>, _>>()?);
+        pool.thread_stack_size = self.thread_stack_size.unwrap_or(pool.thread_stack_size);
+        pool.unmatched_priority = self.unmatched_priority.unwrap_or_default();
+        pool.allow_borrowing = self.allow_borrowing.unwrap_or_default();
+        pool.buffering = self.buffering;
+        pool.idle_thread_timeout = self.idle_thread_timeout.unwrap_or(pool.idle_thread_timeout);
+        pool.nested_wait = self.nested_wait;
+        pool.spin_policy = self.spin_policy;
+        pool.connection_limits = self.connection_limits.clone();
+        Ok(ConfiguredThreadpool::WithLanes(pool))
+    }
+}
+
+/// The settings after the check that they agree.
+pub(crate) struct CheckedDraft {
+    pub(crate) builder: OrbBuilder,
+    pub(crate) limits: Limits,
+    pub(crate) real_time: RtConfig,
+    pub(crate) server_protocols: Vec<Protocol>,
+    pub(crate) threadpools: Named<ConfiguredThreadpool>,
+}
+
+impl Draft {
+    pub(crate) fn preconnect(&mut self, name: &str) -> &mut PreconnectDraft {
+        named(&mut self.preconnects, name)
+    }
+
+    pub(crate) fn pool(&mut self, name: &str) -> &mut PoolDraft {
+        named(&mut self.pools, name)
+    }
+
+    pub(crate) fn threadpool(&mut self, name: &str) -> &mut ThreadpoolDraft {
+        named(&mut self.threadpools, name)
+    }
+
+    /// Checks that the settings agree, and makes the builder.
+    pub(crate) fn finish(&self) -> Result<CheckedDraft, Contradiction> {
+        let real_time = self.real_time();
+        let threadpools = self.threadpools.iter().map(|(name, pool)| Ok((name.clone(), pool.finish(name)?)));
+        let threadpools = threadpools.collect::<Result<_, _>>()?;
+        let builder = self.builder(real_time.clone())?;
+        let server_protocols = self.protocols(&self.real_time.server_protocols);
+        Ok(CheckedDraft { builder, limits: self.limits.clone(), real_time, server_protocols, threadpools })
+    }
+
+    fn protocols(&self, names: &[ProtocolName]) -> Vec<Protocol> {
+        let protocol = |name: &ProtocolName| match name {
+            ProtocolName::Tcp => Protocol::Tcp(self.tcp),
+            ProtocolName::Unix => Protocol::Unix(self.unix),
+            ProtocolName::SharedMemory => Protocol::SharedMemory,
+            ProtocolName::Other => Protocol::Other,
+        };
+        names.iter().map(protocol).collect()
+    }
+
+    fn real_time(&self) -> RtConfig {
+        let mut config = self.real_time.config.clone();
+        config.client_policies.client_protocols = self.protocols(&self.real_time.client_protocols);
+        config
+    }
+
+    fn builder(&self, real_time: RtConfig) -> Result<OrbBuilder, Contradiction> {
+        let orb = &self.orb;
+        let mut builder = corelane::Orb::builder()
+            .limits(self.limits.clone())
+            .oneway_batch(self.oneway_batch)
+            .call_policies(orb.call_policies);
+        if self.has_real_time {
+            builder = builder.real_time(real_time);
+        }
+        for (name, pool) in &self.pools {
+            let pool = pool.finish(name).map_err(|setting| {
+                Contradiction::new(format!("pool.{name}.{setting}"), "has no effect with this `dispatch`")
+            })?;
+            builder = builder.pool(pool);
+        }
+        builder = orb.listen.iter().fold(builder, OrbBuilder::listen);
+        builder = orb.publish.iter().fold(builder, OrbBuilder::publish);
+        if let Some(transports) = self.transports() {
+            builder = builder.transports(transports);
+        }
+        for (name, preconnect) in &self.preconnects {
+            let missing = || Contradiction::new(format!("preconnect.{name}.reference"), "is missing");
+            let reference = preconnect.reference.clone().ok_or_else(missing)?;
+            builder = builder.preconnect(reference, preconnect.priorities.iter().copied(), preconnect.connections);
+        }
+        builder = orb.guarantees.iter().copied().fold(builder, OrbBuilder::require_guarantee);
+        for (name, text) in &self.initial_references {
+            builder = builder.initial_reference(name, text);
+        }
+        if let Some(text) = &orb.default_initial_reference {
+            builder = builder.default_initial_reference(text);
+        }
+        Ok(self.with_numbers(builder))
+    }
+
+    /// Sets the builder's options that are numbers, times and switches.
+    fn with_numbers(&self, mut builder: OrbBuilder) -> OrbBuilder {
+        let orb = &self.orb;
+        if let Some(size) = orb.max_reply_memory {
+            builder = builder.max_reply_memory(size);
+        }
+        if let Some(action) = orb.on_connection_pool_exhausted {
+            builder = builder.on_connection_pool_exhausted(action);
+        }
+        if let Some(max) = orb.max_connections_per_server {
+            builder = builder.max_connections_per_server(max);
+        }
+        if let Some(policy) = orb.spin_policy {
+            builder = builder.spin_policy(policy);
+        }
+        if let Some(timeout) = orb.drain_timeout {
+            builder = builder.drain_timeout(timeout);
+        }
+        if let Some(timeout) = orb.idle_connection_timeout {
+            builder = builder.idle_connection_timeout(timeout);
+        }
+        if let Some(version) = orb.giop_version {
+            builder = builder.giop_version(version);
+        }
+        if let Some(set) = orb.native_char_set {
+            builder = builder.native_char_set(set);
+        }
+        if let Some(size) = orb.fragment_size {
+            builder = builder.fragment_size(size);
+        }
+        if orb.locks_memory {
+            builder = builder.lock_memory();
+        }
+        if orb.logs_events {
+            builder = builder.log_events();
+        }
+        builder
+    }
+
+    /// Returns the transports if a setting changes them.
+    fn transports(&self) -> Option<Transports> {
+        const ALL: [BuiltInTransport; 3] =
+            [BuiltInTransport::Tcp, BuiltInTransport::Unix, BuiltInTransport::SharedMemory];
+        let SharedMemoryDraft { allowed_users, spin_policy } = self.shared_memory;
+        let is_changed = self.orb.transports.is_some() || allowed_users.is_some() || spin_policy.is_some();
+        let names = self.orb.transports.as_deref().unwrap_or(&ALL);
+        let transport = |name: &BuiltInTransport| -> Arc<dyn Transport> {
+            match name {
+                BuiltInTransport::Tcp => Arc::new(Tcp::new()),
+                BuiltInTransport::Unix => Arc::new(Unix),
+                BuiltInTransport::SharedMemory => {
+                    let mut memory = SharedMemory::default();
+                    if let Some(users) = allowed_users {
+                        memory = memory.allowed_users(users);
+                    }
+                    if let Some(policy) = spin_policy {
+                        memory = memory.spin_policy(policy);
+                    }
+                    Arc::new(memory)
+                }
+            }
+        };
+        is_changed.then(|| Transports::new(names.iter().map(transport).collect()))
+    }
+}

@@ -1,0 +1,47 @@
+//! The fuzz target of configurations.
+
+use crate::{Configuration, ConfigurationError};
+
+/// Maximum length of a message in octets.
+const MAX_MESSAGE: usize = 2000;
+
+/// Reads a file and, after a NUL, lines of the environment (`NAME=VALUE`) and of arguments: an
+/// argument begins with `-`, and the next line is its value.
+///
+/// # Panics
+/// If a message is long or names a line that the text does not have, or if a configuration that was
+/// accepted is shown without its settings.
+pub fn configuration(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let (file, words) = text.split_once('\0').unwrap_or((&text, ""));
+    let lines = file.split('\n').count();
+    let check = |error: &ConfigurationError| {
+        let message = error.to_string();
+        assert!(message.len() <= MAX_MESSAGE && !message.contains('\u{1b}'), "{message}");
+        if let Some(crate::SettingSource::File { line, .. }) = error.place() {
+            assert!((1..=lines).contains(line), "{message}");
+        }
+    };
+    let (mut variables, mut arguments) = (Vec::new(), Vec::new());
+    let mut lines_of_words = words.lines();
+    while let Some(line) = lines_of_words.next() {
+        match line.split_once('=').filter(|_| !line.starts_with('-')) {
+            Some((name, value)) => variables.push((format!("X_{name}"), value.to_owned())),
+            None => arguments.extend([line].into_iter().chain(lines_of_words.next()).map(str::to_owned)),
+        }
+    }
+    let read = Configuration::new()
+        .take_text("file", file)
+        .and_then(|read| read.take_environment("X", variables))
+        .and_then(|read| read.take_arguments(arguments));
+    match read {
+        Err(error) => check(&error),
+        Ok((configuration, _)) => {
+            let set = configuration.settings().iter().filter(|setting| setting.source.is_some()).count();
+            assert_eq!(set, configuration.number_of_settings());
+            if let Err(error) = configuration.builder() {
+                check(&error);
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The configuration of core pools, and the tasks that a core pool serves.
+
+use crate::server::config::ConnectionLimits;
+
+/// A task of a core pool, with the core and the priority at which its requests run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskBinding {
+    /// The task's number, which [`TaskBinder::task_of`] returns for the task's object keys.
+    pub task: u64,
+    /// The number of the core, as the kernel counts cores.
+    pub core: usize,
+    /// The native priority, 1 to 99. A thread in the ordinary class
+    /// ([`SchedulingClass::Fair`](super::SchedulingClass::Fair)) ignores it.
+    pub priority: u8,
+}
+
+/// Tells a core pool which object keys name a task.
+///
+/// A thread of the pool calls the method for each message that it reads from a connection without a
+/// task, so the method must neither block nor allocate.
+pub trait TaskBinder: Send + Sync + 'static {
+    /// Returns the number of the task that an object key names; `None` for all other keys. The same
+    /// key must always give the same answer. The task need not exist any more.
+    fn task_of(&self, object_key: &[u8]) -> Option<u64>;
+}
+
+/// The configuration of a core pool
+/// ([`RtOrb::create_core_pool`](super::RtOrb::create_core_pool)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CorePoolConfig {
+    /// The pool's name, which is part of its threads' names. Default: `cores`.
+    pub name: String,
+    /// The cores that run tasks, as the kernel counts cores. Empty for all cores on which the
+    /// process may run. Default: empty.
+    pub cores: Vec<usize>,
+    /// Number of threads for each core that are created with the pool. Default: 4.
+    pub threads_per_core: u32,
+    /// Maximum number of threads for tasks, and so of connections that tasks have at the same time.
+    /// If no thread sleeps, the pool starts further threads up to this number, which then stay.
+    /// Default: 64.
+    pub max_threads: u32,
+    /// Number of threads that accept connections, and that serve requests without a task in the
+    /// ordinary class. Default: 4.
+    pub best_effort_threads: u32,
+    /// Stack size of each thread in bytes. Default: 1 MiB.
+    pub thread_stack_size: usize,
+    /// Addresses at which the pool listens, as for
+    /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). If the list is empty, the pool listens on
+    /// the host of each address of the ORB, at a free port. Default: empty.
+    pub listen: Vec<String>,
+    /// Limits on connections. Default: [`ConnectionLimits::default`].
+    pub connection_limits: ConnectionLimits,
+}
+
+impl Default for CorePoolConfig {
+    fn default() -> Self {
+        CorePoolConfig {
+            name: "cores".into(),
+            cores: Vec::new(),
+            threads_per_core: 4,
+            max_threads: 64,
+            best_effort_threads: 4,
+            thread_stack_size: 1 << 20,
+            listen: Vec::new(),
+            connection_limits: ConnectionLimits::default(),
+        }
+    }
+}
+
+setters!(CorePoolConfig {
+    name: impl Into<String>,
+    threads_per_core: u32,
+    max_threads: u32,
+    best_effort_threads: u32,
+    thread_stack_size: usize,
+    connection_limits: ConnectionLimits,
+});
+
+impl CorePoolConfig {
+    /// Sets [`cores`](field@Self::cores).
+    #[must_use]
+    pub fn cores(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
+        self.cores = cores.into_iter().collect();
+        self
+    }
+
+    /// Adds an address to [`listen`](field@Self::listen).
+    #[must_use]
+    pub fn listen(mut self, address: impl Into<String>) -> Self {
+        self.listen.push(address.into());
+        self
+    }
+}
+
+/// Counts of a core pool since it was created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CorePoolCounts {
+    /// Connections that were bound to a thread.
+    pub bound: u64,
+    /// Connections and handed-over requests that a sleeping thread of another core served.
+    pub borrowed: u64,
+    /// Connections and handed-over requests for which a thread was started.
+    pub spawned: u64,
+    /// Changes of the core or priority of a bound connection.
+    pub moved: u64,
+    /// Connections that returned to the threads without a task, because their task ended.
+    pub withdrawn: u64,
+    /// Requests of admitted tasks that ran without their core and priority, because the pool had no
+    /// thread for their connection
+    /// ([`Event::TaskNotBound`](crate::Event::TaskNotBound)).
+    pub not_bound: u64,
+    /// Requests that another thread of their task's core ran than the thread of their connection:
+    /// requests of a second task on the connection of a task, and callbacks that arrived while the
+    /// connection's thread waited in a nested call.
+    pub handed_over: u64,
+    /// Requests without a task that arrived on the connection of a task. Threads without a task ran
+    /// them.
+    pub foreign: u64,
+    /// Number of connections that are bound now.
+    pub bound_now: u64,
+}

@@ -1,0 +1,153 @@
+//! Core pools: thread pools that serve the connections of tasks on the tasks' cores.
+
+use std::sync::{Arc, Weak};
+
+use corelane_sched::Priority;
+use corelane_sched::overload::OverloadRules;
+use corelane_sys::thread::{self, CpuSet, Scheduling};
+
+use super::config::UnmatchedPriority;
+use super::core_config::{CorePoolConfig, CorePoolCounts, TaskBinder, TaskBinding};
+use super::pool::{self, MAX_THREADS, bad_param, no_resources};
+use crate::adapter::ObjectAdapter;
+use crate::exception::SystemException;
+use crate::server::config::{Dispatch, PoolConfig};
+use crate::server::lane_role::LaneRole;
+use crate::server::strategy::Lane;
+use crate::server::strategy::core_pool::{CorePoolSettings, CorePoolThreads};
+use crate::thread_context::ThreadpoolId;
+
+/// A core pool: threads on each core that serve the connections of tasks, beside threads that serve
+/// all other requests in the ordinary class.
+///
+/// POAs use the pool by its [`id`](Self::id), as a pool without lanes. A request belongs to a task if
+/// the pool's [`TaskBinder`] says so of its object key. With the first such request on a connection,
+/// LocateRequests included, a sleeping thread of the task's core becomes the only reader of the
+/// connection. It serves the requests of this object key at the task's core and priority, whatever
+/// priority the requests carry and to whichever POA the object belongs. Requests of another task on
+/// this connection are handed over to a thread of that task's core, and requests without a task to
+/// the threads without a task.
+///
+/// A `CorePool` does not keep its ORB alive. [`RtOrb::destroy_threadpool`](super::RtOrb) destroys the
+/// pool.
+#[derive(Clone, Debug)]
+pub struct CorePool {
+    id: ThreadpoolId,
+    lane: Weak<Lane>,
+}
+
+impl CorePool {
+    /// Returns the id of the pool, for [`RtPolicies::threadpool`](super::RtPolicies).
+    #[must_use]
+    pub fn id(&self) -> ThreadpoolId {
+        self.id
+    }
+
+    /// Replaces the tasks whose connections the pool serves.
+    ///
+    /// The threads of bound connections take changed cores and priorities at once. The thread of a
+    /// task that is not in `tasks` finishes its running request and gives the connection back within
+    /// 100 ms. No request is lost, repeated or put before an earlier one. Has no effect after the
+    /// end of the pool.
+    ///
+    /// # Errors
+    /// BAD_PARAM for a priority that is not 1 to 99, and for the number of a core that the kernel
+    /// cannot have. The tasks then stay as they are.
+    pub fn set_tasks(&self, tasks: &[TaskBinding]) -> Result<(), SystemException> {
+        for task in tasks {
+            if !Scheduling::FIXED_PRIORITIES.contains(&task.priority) {
+                return Err(bad_param(format!("task {}: a native priority must be 1 to 99", task.task)));
+            }
+            if task.core >= CpuSet::CAPACITY {
+                let why = format!("task {}: the number of a core must be below {}", task.task, CpuSet::CAPACITY);
+                return Err(bad_param(why));
+            }
+        }
+        if let Some(lane) = self.lane.upgrade()
+            && let Some(threads) = lane.core_pool()
+        {
+            threads.set_tasks(tasks);
+        }
+        Ok(())
+    }
+
+    /// Returns counts of the pool's decisions. All are 0 after the end of the pool.
+    #[must_use]
+    pub fn counts(&self) -> CorePoolCounts {
+        self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.counts())).unwrap_or_default()
+    }
+
+    /// Returns the reason why the promises of the pool are advisory: the kernel has refused a core or
+    /// a priority to one of its threads, or the ORB's threads are in the ordinary class. Returns
+    /// `None` otherwise.
+    #[must_use]
+    pub fn advisory_reason(&self) -> Option<String> {
+        self.lane.upgrade()?.core_pool()?.refusal()
+    }
+}
+
+pub(crate) fn create(
+    adapter: &Arc<ObjectAdapter>,
+    config: &CorePoolConfig,
+    binder: Arc<dyn TaskBinder>,
+) -> Result<CorePool, SystemException> {
+    if config.best_effort_threads == 0 || config.threads_per_core == 0 {
+        return Err(bad_param("a core pool must have a best-effort thread, and a thread for each core"));
+    }
+    if config.best_effort_threads.max(config.max_threads) > MAX_THREADS {
+        return Err(bad_param(format!("a core pool can have at most {MAX_THREADS} threads of each kind")));
+    }
+    if config.cores.iter().any(|core| *core >= CpuSet::CAPACITY) {
+        return Err(bad_param(format!("the number of a core must be below {}", CpuSet::CAPACITY)));
+    }
+    let cores = match &*config.cores {
+        [] => match adapter.cores() {
+            Some(cores) => cores.iter().collect(),
+            None => (0..thread::online_cores()).collect(),
+        },
+        cores => cores.to_vec(),
+    };
+    let count = |threads| usize::try_from(threads).unwrap_or(usize::MAX);
+    if cores.len().saturating_mul(count(config.threads_per_core)) > count(config.max_threads) {
+        return Err(bad_param("a core pool must not start with more threads than its maximum"));
+    }
+    let id = pool::begin_pool(adapter)?;
+    let role = LaneRole {
+        pool: id.number(),
+        index: 0,
+        priority: Priority::MIN,
+        ceiling: None,
+        // The threads never change their priority for a request.
+        is_lane: true,
+        is_highest: false,
+        scheduling: None,
+        cores: None,
+        static_threads: config.best_effort_threads,
+        overload_rules: OverloadRules { dynamic_threads: 0, borrowing: false, buffering: None },
+        idle_thread_timeout: std::time::Duration::ZERO,
+    };
+    let listeners = pool::open_listeners(adapter, &config.listen, &role)?;
+    let best_effort_threads = count(config.best_effort_threads);
+    let lane_config = PoolConfig::default()
+        .name(config.name.clone())
+        .dispatch(Dispatch::LeaderFollowers { threads: best_effort_threads })
+        .thread_stack_size(config.thread_stack_size)
+        .spin_policy(adapter.config().spin_policy)
+        .connection_limits(config.connection_limits.clone());
+    let settings = CorePoolSettings {
+        cores,
+        threads_per_core: count(config.threads_per_core),
+        max_threads: count(config.max_threads),
+        best_effort_threads,
+        class: adapter.config().rt.scheduling,
+    };
+    let threads = CorePoolThreads::new(settings, binder);
+    let lane = Lane::of_core_pool(lane_config, listeners, adapter.config().drain_timeout, role, threads)
+        .map_err(|error| no_resources(error.to_string()))?;
+    if let Some(threads) = lane.core_pool() {
+        threads.report_refusal(adapter, &lane.config.name);
+    }
+    let handle = CorePool { id, lane: Arc::downgrade(&lane) };
+    pool::start_pool(adapter, id, vec![lane], Box::default(), UnmatchedPriority::Refuse)?;
+    Ok(handle)
+}

@@ -1,0 +1,677 @@
+//! Core pool: leader/followers for requests without a task, and for each core sleeping threads that
+//! serve the connections of tasks.
+//!
+//! A thread of the lane that reads the first message of a task keeps the connection's read lock and
+//! passes message and connection to a sleeping thread of the task's core. That thread takes the
+//! task's core and priority and becomes the only, blocking reader of the connection. The connection
+//! stays in the lane's table. At a message boundary the thread gives the connection back, if the
+//! task ends or replies wait for the peer. While a servant waits for a nested call, the lane's
+//! threads read the connection, because a callback may arrive on it. A message of a task on a
+//! connection that has another thread is handed over to a thread of its task's core.
+//!
+//! [`Roster`] decides which thread serves which connection.
+//!
+//! Invariant: the read lock of a connection belongs to one thread at any time, so each message is
+//! read once, and in the order of its arrival.
+
+mod roster;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use corelane_net::Wait;
+use corelane_sys::eventfd::EventFd;
+use corelane_sys::lock::{LockScope, PiMutex};
+use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder, Tid};
+use corelane_sys::{counters, poll};
+
+use self::roster::{BindDecision, Duty, Roster, ThreadNumber};
+use crate::event::Event;
+use crate::nested_wait::{self, NestedWaitHook};
+use crate::orb_context::OrbContext;
+use crate::rt::config::SchedulingClass;
+use crate::rt::core_config::{CorePoolCounts, TaskBinder, TaskBinding};
+use crate::server::architecture::{Architecture, MessagePlacement};
+use crate::server::connection::{Connection, ReadCause, WaitingRequest};
+use crate::server::handler::RequestHandler;
+use crate::server::lane::{Lane, LaneTask, StartedRequest};
+use crate::server::lane_loop;
+use crate::server::message::{Message, object_key};
+use crate::server::threads::ThreadStarter;
+use crate::server::worker::{ReadResult, Worker};
+use crate::thread_context::{self, LaneIdentity};
+
+/// Interval at which a thread that waits for a message checks if its task has ended.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Native priority of sleeping threads: the lowest fixed priority.
+const RESTING_PRIORITY: u8 = 1;
+
+/// The settings of a core pool's threads.
+#[derive(Clone, Debug)]
+pub(crate) struct CorePoolSettings {
+    /// The cores, each with its threads at the start.
+    pub(crate) cores: Vec<usize>,
+    pub(crate) threads_per_core: usize,
+    pub(crate) max_threads: usize,
+    pub(crate) best_effort_threads: usize,
+    pub(crate) class: SchedulingClass,
+}
+
+/// The threads of a core pool.
+pub(crate) struct CorePoolThreads(Arc<SharedPool>);
+
+impl std::fmt::Debug for CorePoolThreads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("CorePoolThreads").field(&self.0.settings).finish()
+    }
+}
+
+/// The state that the threads of a pool share.
+struct SharedPool {
+    settings: CorePoolSettings,
+    binder: Arc<dyn TaskBinder>,
+    state: PiMutex<PoolState>,
+}
+
+struct PoolState {
+    roster: Roster,
+    /// The threads in the order of their numbers.
+    seats: Vec<Seat>,
+    handles: Vec<JoinHandle<()>>,
+    /// The reason why promises are advisory, once the kernel has refused a core or a priority.
+    refusal: Option<String>,
+    is_refusal_reported: bool,
+}
+
+/// A thread as the other threads of its pool see it.
+struct Seat {
+    mailbox: Arc<Mailbox>,
+    /// The kernel's id of the thread; `None` until the thread runs.
+    tid: Option<Tid>,
+    /// The core and the scheduling that the thread has; `None` if the core is not set.
+    core: Option<usize>,
+    scheduling: Scheduling,
+    /// The connection that the thread serves.
+    connection: Weak<Connection>,
+}
+
+/// The way by which other threads reach a thread of the pool.
+struct Mailbox {
+    wake: EventFd,
+    assignment: PiMutex<Option<Assignment>>,
+    /// Number of changes of the thread's duty, wrapping. The thread reads it at each message
+    /// boundary. Written with release under the lock of the state, read with acquire.
+    changes: AtomicU32,
+}
+
+/// A message for a thread, and perhaps its connection.
+struct Assignment {
+    waiting: WaitingRequest,
+    message: Message,
+    /// The object key of the task if the thread serves the connection from now on; `None` if it
+    /// serves the message alone.
+    key: Option<Box<[u8]>>,
+}
+
+/// The thread that runs a message of a task.
+enum TaskThread {
+    /// This thread runs the message, and serves the connection from now on.
+    Connection(Arc<Mailbox>),
+    /// This thread runs the message.
+    Message(Arc<Mailbox>),
+    /// A thread without a task runs the message.
+    None,
+}
+
+impl Mailbox {
+    /// Passes a message to the thread, which sleeps. If `key` is set, the thread serves the
+    /// message's connection from now on, as that of the task with this object key.
+    fn assign(&self, waiting: WaitingRequest, message: Message, key: Option<Box<[u8]>>) {
+        *self.assignment.lock() = Some(Assignment { waiting, message, key });
+        counters::count_handoff();
+        self.wake.notify();
+    }
+}
+
+impl CorePoolThreads {
+    pub(crate) fn new(settings: CorePoolSettings, binder: Arc<dyn TaskBinder>) -> Self {
+        let state = PoolState {
+            roster: Roster::new(settings.max_threads),
+            seats: Vec::new(),
+            handles: Vec::new(),
+            refusal: (settings.class == SchedulingClass::Fair)
+                .then(|| "the ORB's threads are in the ordinary class".to_owned()),
+            is_refusal_reported: false,
+        };
+        let state = PiMutex::new("core pool", LockScope::Lane, state);
+        CorePoolThreads(Arc::new(SharedPool { settings, binder, state }))
+    }
+
+    /// Replaces the set of tasks. Bound threads take their new cores and priorities at once. Threads
+    /// whose task is not in the set give their connections back.
+    pub(crate) fn set_tasks(&self, tasks: &[TaskBinding]) {
+        let pool = &*self.0;
+        let mut state = pool.state.lock();
+        for number in state.roster.set_tasks(tasks) {
+            pool.place(&mut state, number);
+            if let Some(seat) = state.seats.get(number) {
+                seat.mailbox.changes.fetch_add(1, Ordering::Release);
+            }
+        }
+    }
+
+    pub(crate) fn counts(&self) -> CorePoolCounts {
+        self.0.state.lock().roster.counts()
+    }
+
+    /// Returns the reason why promises are advisory; `None` if the kernel has refused nothing.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        self.0.state.lock().refusal.clone()
+    }
+
+    /// Reports the first refusal of the kernel.
+    pub(crate) fn report_refusal(&self, context: &OrbContext, pool: &str) {
+        self.0.report_refusal(context, pool);
+    }
+}
+
+impl SharedPool {
+    fn scheduling(&self, priority: u8) -> Scheduling {
+        match self.settings.class {
+            SchedulingClass::Fifo => Scheduling::Fifo(priority),
+            SchedulingClass::RoundRobin => Scheduling::RoundRobin(priority),
+            SchedulingClass::Fair => Scheduling::Other,
+        }
+    }
+
+    /// Gives a thread the core and the scheduling of its duty. The lock of the state orders all
+    /// changes of a thread.
+    fn place(&self, state: &mut PoolState, number: ThreadNumber) {
+        let (core, scheduling) = match state.roster.duty(number) {
+            Duty::Serve(binding) => (binding.core, self.scheduling(binding.priority)),
+            Duty::Sleep => (state.roster.home(number), self.scheduling(RESTING_PRIORITY)),
+            // The thread keeps its core for the job that it may be running.
+            Duty::GiveUp => return,
+        };
+        let Some(seat) = state.seats.get_mut(number) else { return };
+        let Some(tid) = seat.tid else { return };
+        let mut refused = None;
+        if seat.core != Some(core) {
+            match thread::set_affinity(Some(tid), &CpuSet::one(core)) {
+                Ok(()) => seat.core = Some(core),
+                Err(error) => refused = Some(format!("core {core}: {error}")),
+            }
+        }
+        if seat.scheduling != scheduling {
+            match thread::set_scheduling(Some(tid), scheduling) {
+                Ok(()) => seat.scheduling = scheduling,
+                Err(error) => refused = Some(format!("{scheduling:?}: {error}")),
+            }
+        }
+        if state.refusal.is_none() {
+            state.refusal = refused;
+        }
+    }
+
+    fn report_refusal(&self, context: &OrbContext, pool: &str) {
+        let mut state = self.state.lock();
+        if !state.is_refusal_reported
+            && let Some(error) = state.refusal.clone()
+        {
+            state.is_refusal_reported = true;
+            drop(state);
+            context.events().report(&Event::TasksAdvisory { pool: pool.to_owned(), error });
+        }
+    }
+
+    /// Starts a thread that has a place in the roster.
+    fn start_thread<S: Architecture<S>, H: RequestHandler>(
+        self: &Arc<Self>,
+        state: &mut PoolState,
+        lane: &Arc<Lane<S>>,
+        handler: &Arc<H>,
+        number: ThreadNumber,
+    ) -> io::Result<()> {
+        let mailbox = Arc::new(Mailbox {
+            wake: EventFd::new()?,
+            assignment: PiMutex::new("assignment", LockScope::Lane, None),
+            changes: AtomicU32::new(0),
+        });
+        let builder = ThreadBuilder::new()
+            .name(format!("{}/b{number}", lane.config.name))
+            .stack_size(lane.config.thread_stack_size)
+            .scheduling(Scheduling::Other)
+            .prefault_stack(handler.context().config().locks_memory);
+        let (pool, lane, handler, own) =
+            (Arc::clone(self), Arc::clone(lane), Arc::clone(handler), Arc::clone(&mailbox));
+        state.handles.retain(|handle| !handle.is_finished());
+        state.handles.push(builder.spawn(move || run_thread(&pool, &lane, &handler, number, &own))?);
+        let seat = Seat { mailbox, tid: None, core: None, scheduling: Scheduling::Other, connection: Weak::new() };
+        match state.seats.get_mut(number) {
+            Some(place) => *place = seat,
+            None => state.seats.push(seat),
+        }
+        Ok(())
+    }
+
+    /// Chooses the thread that runs a message of a task. If `serves_connection` is true, the thread
+    /// serves the connection from now on, unless the connection has a thread already.
+    fn choose_thread<S: Architecture<S>, H: RequestHandler>(
+        self: &Arc<Self>,
+        lane: &Lane<S>,
+        handler: &Arc<H>,
+        connection: &Arc<Connection>,
+        task: u64,
+        serves_connection: bool,
+    ) -> TaskThread {
+        let Some(lane) = lane.weak_self.upgrade() else { return TaskThread::None };
+        let mut state = self.state.lock();
+        // A stream without a descriptor cannot return to the lane's epoll.
+        let mut serves_connection = serves_connection && connection.stream.readiness().is_some();
+        let mut decision = BindDecision::Occupied;
+        if serves_connection {
+            decision = state.roster.bind(task, connection.origin.id);
+        }
+        if decision == BindDecision::Occupied {
+            serves_connection = false;
+            decision = state.roster.lend(task);
+        }
+        let number = match decision {
+            BindDecision::Wake(number) => {
+                // The priority is raised before the thread is woken, because at its own priority it
+                // might have to wait for the core.
+                self.place(&mut state, number);
+                Some(number)
+            }
+            BindDecision::Start(number) => match self.start_thread(&mut state, &lane, handler, number) {
+                Ok(()) => Some(number),
+                Err(_) => {
+                    state.roster.start_failed(number);
+                    None
+                }
+            },
+            BindDecision::Exhausted => None,
+            BindDecision::Occupied | BindDecision::NoTask => return TaskThread::None,
+        };
+        let seat = number.and_then(|number| state.seats.get_mut(number));
+        let mailbox = seat.map(|seat| {
+            seat.connection = Arc::downgrade(connection);
+            Arc::clone(&seat.mailbox)
+        });
+        drop(state);
+        self.report_refusal(handler.context(), &lane.config.name);
+        match mailbox {
+            Some(mailbox) if serves_connection => TaskThread::Connection(mailbox),
+            Some(mailbox) => TaskThread::Message(mailbox),
+            None => {
+                let peer = connection.stream.peer().clone();
+                handler.context().events().report(&Event::TaskNotBound { peer, task });
+                TaskThread::None
+            }
+        }
+    }
+
+    /// Records that a thread runs, and gives the thread its core.
+    fn enter(&self, number: ThreadNumber) {
+        let scheduling = thread_context::current_scheduling().unwrap_or(Scheduling::Other);
+        let mut state = self.state.lock();
+        if let Some(seat) = state.seats.get_mut(number) {
+            seat.tid = Some(thread::current_tid());
+            seat.scheduling = scheduling;
+        }
+        self.place(&mut state, number);
+    }
+
+    /// Ends the binding of a thread, which takes its own core again.
+    fn finish(&self, number: ThreadNumber) {
+        let mut state = self.state.lock();
+        state.roster.finish(number);
+        if let Some(seat) = state.seats.get_mut(number) {
+            seat.connection = Weak::new();
+        }
+        self.place(&mut state, number);
+    }
+
+    /// Records the core and the priority of the calling thread's task in the thread's context.
+    /// Returns false if the thread must give its connection up.
+    fn take_duty<S: Architecture<S>>(&self, lane: &Lane<S>, context: &OrbContext, number: ThreadNumber) -> bool {
+        let state = self.state.lock();
+        let native = state.seats.get(number).map(|seat| seat.scheduling);
+        let identity = lane.identity(context.stamp());
+        match state.roster.duty(number) {
+            Duty::Serve(binding) => {
+                let priority = context.config().rt.corba_priority(Scheduling::Fifo(binding.priority));
+                let priority = priority.map_or(0, corelane_sched::Priority::get);
+                let identity = LaneIdentity { priority, has_fixed_priority: true, serves_task: true, ..identity };
+                thread_context::enter_lane(identity, native);
+                // If the priority changed during an overrunning operation, the end of the operation
+                // has restored the earlier priority. A refusal has been recorded before.
+                let _ = native.map(|native| thread::set_scheduling(None, native));
+                true
+            }
+            Duty::GiveUp | Duty::Sleep => {
+                thread_context::enter_lane(identity, native);
+                false
+            }
+        }
+    }
+}
+
+impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
+    fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, S, H>) -> io::Result<()> {
+        let settings = &self.0.settings;
+        {
+            let mut state = self.0.state.lock();
+            for &core in settings.cores.iter().flat_map(|core| std::iter::repeat_n(core, settings.threads_per_core)) {
+                let Some(number) = state.roster.add(core) else { break };
+                self.0.start_thread(&mut state, threads.lane, threads.handler, number)?;
+            }
+        }
+        threads.spawn('l', settings.best_effort_threads.max(1), lane_loop::run)
+    }
+
+    fn keeps_read_lock(&self, context: &OrbContext, worker: &mut Worker, detached: Option<&Message>) -> bool {
+        let (header, octets) = detached.map_or_else(|| worker.in_place(), Message::parts);
+        let key = object_key(header, octets, &context.config().limits);
+        worker.claimed_task = key.and_then(|key| self.0.binder.task_of(key));
+        worker.claimed_task.is_some()
+    }
+
+    fn place_message<H: RequestHandler>(
+        &self,
+        lane: &Lane<S>,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+        connection: &Arc<Connection>,
+        detached: &mut Option<Message>,
+        more: bool,
+    ) -> MessagePlacement {
+        let Some(task) = worker.claimed_task.take() else {
+            if more {
+                lane.list_rest(connection);
+            }
+            return MessagePlacement::Here { reads_on: false };
+        };
+        let thread = self.0.choose_thread(lane, handler, connection, task, true);
+        if let TaskThread::Connection(mailbox) = thread {
+            let message = detached.take().unwrap_or_else(|| worker.detach());
+            let (header, octets) = message.parts();
+            let key = object_key(header, octets, &handler.context().config().limits).unwrap_or_default().into();
+            unwatch(lane, connection);
+            mailbox.assign(connection.add_waiting_request(Duration::ZERO), message, Some(key));
+            return MessagePlacement::Elsewhere { reads_on: false };
+        }
+        // Threads that found the lock kept have left no flag, so the connection is listed.
+        connection.read_state.release();
+        lane.list_connection(connection, ReadCause::Readiness);
+        if let TaskThread::Message(mailbox) = thread {
+            let message = detached.take().unwrap_or_else(|| worker.detach());
+            mailbox.assign(connection.add_waiting_request(Duration::ZERO), message, None);
+            return MessagePlacement::Elsewhere { reads_on: false };
+        }
+        MessagePlacement::Here { reads_on: false }
+    }
+
+    fn stop(&self) -> Vec<JoinHandle<()>> {
+        let mut state = self.0.state.lock();
+        state.roster.close();
+        for seat in &state.seats {
+            // The thread may wait in a read or a write. The shutdown of the stream ends the wait.
+            if let Some(connection) = seat.connection.upgrade() {
+                connection.close();
+            }
+            seat.mailbox.wake.notify();
+        }
+        std::mem::take(&mut state.handles)
+    }
+}
+
+/// Stops watching a connection, which one thread reads from now on.
+fn unwatch<S>(lane: &Lane<S>, connection: &Connection) {
+    if let Some(readiness) = connection.stream.readiness() {
+        // An error means that the descriptor is not watched.
+        let _ = lane.epoll.remove(readiness);
+    }
+}
+
+/// Runs a thread of the pool: sleeps until it is assigned a connection, and serves it.
+fn run_thread<S: Architecture<S>, H: RequestHandler>(
+    pool: &Arc<SharedPool>,
+    lane: &Arc<Lane<S>>,
+    handler: &Arc<H>,
+    number: ThreadNumber,
+    mailbox: &Mailbox,
+) {
+    thread_context::set_owner(handler.context().stamp());
+    thread_context::enter_lane(lane.identity(handler.context().stamp()), None);
+    pool.enter(number);
+    pool.report_refusal(handler.context(), &lane.config.name);
+    let mut worker = Worker::new();
+    while !lane.is_stopping() {
+        let assignment = mailbox.assignment.lock().take();
+        let Some(Assignment { waiting, message, key }) = assignment else {
+            // An error only makes this loop check again.
+            let _ = poll::wait_readable(mailbox.wake.as_fd(), None);
+            mailbox.wake.drain();
+            continue;
+        };
+        let Some(key) = key else {
+            pool.take_duty(lane, handler.context(), number);
+            lane.run_waiting(handler, &mut worker, waiting, message);
+            pool.finish(number);
+            continue;
+        };
+        let connection = Arc::clone(&*waiting);
+        let bound = BoundConnection { lane: Arc::clone(lane), handler: Arc::clone(handler), connection, key };
+        let bound = Rc::new(bound);
+        serve(pool, number, mailbox, &bound, &mut worker, (waiting, message));
+        nested_wait::uninstall();
+        // The drop of the last handle frees the descriptor.
+        drop(bound);
+        lane.accept_again();
+    }
+}
+
+/// Serves a connection, beginning with its first message, until the connection ends or returns to
+/// the lane's threads.
+fn serve<S: Architecture<S>, H: RequestHandler>(
+    pool: &Arc<SharedPool>,
+    number: ThreadNumber,
+    mailbox: &Mailbox,
+    bound: &Rc<BoundConnection<S, H>>,
+    worker: &mut Worker,
+    (waiting, message): (WaitingRequest, Message),
+) {
+    let BoundConnection { lane, handler, connection, .. } = &**bound;
+    let context = handler.context();
+    let mut duty = DutyWatch { pool, mailbox, number, seen: mailbox.changes.load(Ordering::Acquire), keeps: true };
+    duty.take(lane, context);
+    nested_wait::install_dedicated(Rc::<BoundConnection<S, H>>::clone(bound));
+    // The thread never waits in a write, so only the time-out of reading matters.
+    let write_timeout = lane.config.connection_limits.write_timeout;
+    duty.keeps &= connection.stream.set_coarse_timeouts(CHECK_INTERVAL, write_timeout).is_ok();
+    let mut step = bound.run_first(worker, waiting, message);
+    loop {
+        match step {
+            Step::GoesOn => {}
+            Step::Failed => {
+                pool.finish(number);
+                return lane.retire_connection(context, connection.handle);
+            }
+            Step::Ended => return pool.finish(number),
+        }
+        if !nested_wait::is_dedicated() {
+            if !bound.reclaim() {
+                return pool.finish(number);
+            }
+            nested_wait::install_dedicated(Rc::<BoundConnection<S, H>>::clone(bound));
+        }
+        duty.check(lane, context);
+        if !duty.keeps || connection.is_read_paused() || lane.is_closing() {
+            // The thread is free before the lane's threads read the connection, so they can bind
+            // the connection to it again.
+            pool.finish(number);
+            return bound.give_back();
+        }
+        step = bound.serve_next(&mut duty, worker);
+    }
+}
+
+/// The duty of a bound thread, as the thread last read it.
+struct DutyWatch<'p> {
+    pool: &'p Arc<SharedPool>,
+    mailbox: &'p Mailbox,
+    number: ThreadNumber,
+    /// The number of changes that the thread has read.
+    seen: u32,
+    /// False if the thread must give its connection up.
+    keeps: bool,
+}
+
+impl DutyWatch<'_> {
+    /// Reads the duty again if it has changed.
+    #[inline]
+    fn check<S: Architecture<S>>(&mut self, lane: &Lane<S>, context: &OrbContext) {
+        let changes = self.mailbox.changes.load(Ordering::Acquire);
+        if changes != self.seen {
+            self.seen = changes;
+            self.take(lane, context);
+        }
+    }
+
+    #[cold]
+    fn take<S: Architecture<S>>(&mut self, lane: &Lane<S>, context: &OrbContext) {
+        self.keeps &= self.pool.take_duty(lane, context, self.number);
+        // A change of the tasks reports no refusal itself, because its caller may hold locks.
+        self.pool.report_refusal(context, &lane.config.name);
+    }
+}
+
+/// The outcome of a step of a thread with its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The connection can be read again.
+    GoesOn,
+    /// The connection has ended, and the thread retires it.
+    Failed,
+    /// The connection has ended and is retired.
+    Ended,
+}
+
+/// The connection that a thread serves, with the hook of the thread's nested calls.
+struct BoundConnection<S, H> {
+    lane: Arc<Lane<S>>,
+    handler: Arc<H>,
+    connection: Arc<Connection>,
+    /// The object key of the task.
+    key: Box<[u8]>,
+}
+
+impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
+    /// Runs the message with which another thread passed the connection to this thread.
+    fn run_first(&self, worker: &mut Worker, waiting: WaitingRequest, message: Message) -> Step {
+        let started = self.lane.begin_waiting_request(waiting, message);
+        let Some(StartedRequest { guard, connection, message, waited }) = started else { return Step::GoesOn };
+        let goes_on = worker.dispatch(&self.handler, &connection, message, Wait::Now, waited);
+        drop(guard);
+        if goes_on { Step::GoesOn } else { Step::Failed }
+    }
+
+    /// Waits for the next message and runs it. Returns without a message after the check interval.
+    fn serve_next(&self, duty: &mut DutyWatch<'_>, worker: &mut Worker) -> Step {
+        let BoundConnection { lane, handler, connection, key } = self;
+        let context = handler.context();
+        // The lock is kept for this thread until it gives the connection back.
+        let Some(mut turn) = connection.read_state.resume() else { return Step::Ended };
+        let message = match turn.with(|reading| worker.read(reading, connection, context, Wait::Block)) {
+            ReadResult::InPlace { .. } => None,
+            ReadResult::Message { message, .. } => Some(message),
+            ReadResult::Incomplete => {
+                turn.keep();
+                return Step::GoesOn;
+            }
+            ReadResult::AlreadyEnded => return Step::Ended,
+            ReadResult::EndOfStream => {
+                drop(turn);
+                lane.handle_half_close(context, connection);
+                return Step::Ended;
+            }
+            ReadResult::Fault(fault, told) => {
+                drop(turn);
+                lane.handle_protocol_fault(context, connection, fault, &told);
+                return Step::Ended;
+            }
+        };
+        turn.keep();
+        connection.record_message(lane.idle_tracker.now());
+        let Some(held) = lane.guard_connection(connection) else { return Step::Ended };
+        let (header, octets) = message.as_ref().map_or_else(|| worker.in_place(), Message::parts);
+        if let Some(named) = object_key(header, octets, &context.config().limits)
+            && *named != **key
+        {
+            let task = duty.pool.binder.task_of(named);
+            self.pass_on(duty.pool, worker, message, task);
+            return Step::GoesOn;
+        }
+        // The task may have changed while the thread waited for the message.
+        duty.check(lane, context);
+        // The lane's threads may run other messages of the connection at this time, so this thread
+        // must not wait for the peer while it holds the output lock.
+        let goes_on = match message {
+            None => worker.dispatch_in_place(handler, connection, Wait::Now),
+            Some(message) => worker.dispatch(handler, connection, message, Wait::Now, Duration::ZERO),
+        };
+        drop(held);
+        if goes_on { Step::GoesOn } else { Step::Failed }
+    }
+
+    /// Passes a message that does not belong to the connection's task to a thread of its own task,
+    /// or to the lane's threads.
+    #[cold]
+    fn pass_on(&self, pool: &Arc<SharedPool>, worker: &mut Worker, message: Option<Message>, task: Option<u64>) {
+        let message = message.unwrap_or_else(|| worker.detach());
+        let waiting = self.connection.add_waiting_request(Duration::ZERO);
+        let choose = |task| pool.choose_thread(&self.lane, &self.handler, &self.connection, task, false);
+        match task.map(choose) {
+            Some(TaskThread::Connection(mailbox) | TaskThread::Message(mailbox)) => {
+                mailbox.assign(waiting, message, None);
+            }
+            Some(TaskThread::None) => self.lane.push(LaneTask::Dispatch(waiting, message)),
+            None => {
+                pool.state.lock().roster.count_foreign();
+                self.lane.push(LaneTask::Dispatch(waiting, message));
+            }
+        }
+    }
+
+    /// Takes the connection back from the lane's threads after a nested call. Returns false if one
+    /// of them reads it now, or if it is retired.
+    fn reclaim(&self) -> bool {
+        // A draining connection needs its events. With the guard it cannot begin to drain meanwhile.
+        let Some(_served) = self.lane.guard_connection(&self.connection) else { return false };
+        let Some(turn) = self.connection.read_state.try_enter() else { return false };
+        turn.keep();
+        unwatch(&self.lane, &self.connection);
+        true
+    }
+
+    /// Gives the connection back to the lane's threads.
+    fn give_back(&self) {
+        self.connection.read_state.release();
+        // With the guard the connection cannot begin to drain meanwhile, which needs other events.
+        if let Some(_served) = self.lane.guard_connection(&self.connection) {
+            self.lane.watch_connection(self.handler.context(), &self.connection);
+        }
+    }
+}
+
+impl<S: Architecture<S>, H: RequestHandler> NestedWaitHook for BoundConnection<S, H> {
+    fn release_connection(&self) {
+        self.give_back();
+    }
+}

@@ -1,0 +1,428 @@
+//! The decisions of a core pool: which thread serves which connection on which core. Pure: the
+//! roster knows neither clocks, nor sockets, nor threads.
+//!
+//! ```text
+//!              bind                     finish
+//! sleeping -----------> bound(task) ------------> sleeping
+//!                       |      ^
+//!   task leaves the set v      | task is in the set again
+//!                       ending -
+//! ```
+//!
+//! A thread may also serve a single message (`lend`), of a connection that another thread reads.
+//!
+//! Invariants: a connection is bound to at most one thread, and a thread to at most one connection.
+//! There are never more threads than the maximum. Only a thread itself ends its binding
+//! ([`finish`](Roster::finish)): the set of tasks only tells the thread to.
+
+use crate::rt::core_config::{CorePoolCounts, TaskBinding};
+
+/// The number of a thread in its pool.
+pub(super) type ThreadNumber = usize;
+
+/// The present duty of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Duty {
+    /// The thread sleeps on its own core.
+    Sleep,
+    /// The thread serves a connection or a message, at the core and priority of this task.
+    Serve(TaskBinding),
+    /// The thread serves a connection whose task has ended, and gives the connection up at the next
+    /// message boundary.
+    GiveUp,
+}
+
+/// The decision about a connection whose next message belongs to a task, or about a single message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BindDecision {
+    /// This sleeping thread serves. It may be a thread of another core.
+    Wake(ThreadNumber),
+    /// A new thread with this number serves. The caller starts it, or reports
+    /// [`start_failed`](Roster::start_failed).
+    Start(ThreadNumber),
+    /// The connection has a thread already, so the message needs a thread of its own
+    /// ([`lend`](Roster::lend)).
+    Occupied,
+    /// No thread is free, so a thread without a task runs the request.
+    Exhausted,
+    /// The task is not in the set of tasks, so a thread without a task runs the request.
+    NoTask,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The number is free.
+    Vacant,
+    Sleeping,
+    /// The thread serves this connection, or a single message if `connection` is `None`, for this
+    /// task. `ends` is true if the task has left the set.
+    Bound {
+        connection: Option<u64>,
+        binding: TaskBinding,
+        ends: bool,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    /// The core on which the thread sleeps.
+    home: usize,
+    place: Place,
+}
+
+impl Entry {
+    /// Returns the task that the thread serves.
+    fn task(&self) -> Option<u64> {
+        match self.place {
+            Place::Bound { binding, .. } => Some(binding.task),
+            Place::Sleeping | Place::Vacant => None,
+        }
+    }
+}
+
+/// The threads of a core pool, and the set of its tasks.
+#[derive(Clone, Debug)]
+pub(super) struct Roster {
+    threads: Vec<Entry>,
+    max_threads: usize,
+    /// The tasks in the order of their numbers.
+    tasks: Vec<TaskBinding>,
+    is_closed: bool,
+    counts: CorePoolCounts,
+}
+
+impl Roster {
+    pub(super) fn new(max_threads: usize) -> Self {
+        Roster {
+            threads: Vec::new(),
+            max_threads,
+            tasks: Vec::new(),
+            is_closed: false,
+            counts: CorePoolCounts::default(),
+        }
+    }
+
+    /// Adds a sleeping thread of the core `home`. Returns `None` at the maximum number of threads.
+    pub(super) fn add(&mut self, home: usize) -> Option<ThreadNumber> {
+        let number = self.vacant()?;
+        self.set(number, Entry { home, place: Place::Sleeping });
+        Some(number)
+    }
+
+    fn vacant(&self) -> Option<ThreadNumber> {
+        let vacant = self.threads.iter().position(|entry| entry.place == Place::Vacant);
+        vacant.or((self.threads.len() < self.max_threads).then_some(self.threads.len()))
+    }
+
+    fn set(&mut self, number: ThreadNumber, entry: Entry) {
+        match self.threads.get_mut(number) {
+            Some(slot) => *slot = entry,
+            None => self.threads.push(entry),
+        }
+    }
+
+    /// Decides about the connection with this id, whose next message belongs to a task.
+    pub(super) fn bind(&mut self, task: u64, connection: u64) -> BindDecision {
+        let of_connection =
+            |entry: &Entry| matches!(entry.place, Place::Bound { connection: Some(of), .. } if of == connection);
+        if self.threads.iter().any(of_connection) {
+            return BindDecision::Occupied;
+        }
+        let decision = self.take_thread(task, Some(connection));
+        self.counts.bound += u64::from(matches!(decision, BindDecision::Wake(_) | BindDecision::Start(_)));
+        decision
+    }
+
+    /// Decides about a single message of a task, on a connection that another thread reads.
+    pub(super) fn lend(&mut self, task: u64) -> BindDecision {
+        let decision = self.take_thread(task, None);
+        self.counts.handed_over += u64::from(matches!(decision, BindDecision::Wake(_) | BindDecision::Start(_)));
+        decision
+    }
+
+    fn take_thread(&mut self, task: u64, connection: Option<u64>) -> BindDecision {
+        let found = self.tasks.binary_search_by_key(&task, |binding| binding.task);
+        let Some(binding) = found.ok().and_then(|at| self.tasks.get(at)).filter(|_| !self.is_closed).copied() else {
+            return BindDecision::NoTask;
+        };
+        if self.is_reserved_from(task) {
+            self.counts.not_bound += 1;
+            return BindDecision::Exhausted;
+        }
+        let place = Place::Bound { connection, binding, ends: false };
+        if let Some(number) = self.sleeper_for(binding.core)
+            && let Some(entry) = self.threads.get_mut(number)
+        {
+            self.counts.borrowed += u64::from(entry.home != binding.core);
+            entry.place = place;
+            return BindDecision::Wake(number);
+        }
+        match self.vacant() {
+            Some(number) => {
+                self.set(number, Entry { home: binding.core, place });
+                self.counts.spawned += 1;
+                BindDecision::Start(number)
+            }
+            None => {
+                self.counts.not_bound += 1;
+                BindDecision::Exhausted
+            }
+        }
+    }
+
+    /// Returns true if the free threads are reserved from a task: the task has a thread already, and
+    /// each free thread is needed for another task that has none. So a client that opens many
+    /// connections takes no thread from other tasks.
+    fn is_reserved_from(&self, task: u64) -> bool {
+        let mut served: Vec<u64> = self.threads.iter().filter_map(Entry::task).collect();
+        if !served.contains(&task) {
+            return false;
+        }
+        let free = self.max_threads - served.len();
+        served.sort_unstable();
+        served.dedup();
+        served.retain(|served| self.tasks.binary_search_by_key(served, |binding| binding.task).is_ok());
+        free <= self.tasks.len() - served.len()
+    }
+
+    /// Returns a sleeping thread of a core. If none sleeps there, returns a thread of the core with
+    /// the most sleeping threads, so that no core loses its last thread without need.
+    fn sleeper_for(&self, core: usize) -> Option<ThreadNumber> {
+        let sleeping = || self.threads.iter().enumerate().filter(|(_, entry)| entry.place == Place::Sleeping);
+        let own = sleeping().find(|(_, entry)| entry.home == core);
+        let most = || sleeping().max_by_key(|(_, entry)| sleeping().filter(|other| other.1.home == entry.home).count());
+        own.or_else(most).map(|(number, _)| number)
+    }
+
+    /// Takes back [`BindDecision::Start`], because the thread could not be started.
+    pub(super) fn start_failed(&mut self, number: ThreadNumber) {
+        let Some(entry) = self.threads.get_mut(number) else { return };
+        if let Place::Bound { connection, .. } = std::mem::replace(&mut entry.place, Place::Vacant) {
+            let counted = if connection.is_some() { &mut self.counts.bound } else { &mut self.counts.handed_over };
+            *counted -= 1;
+            self.counts.spawned -= 1;
+            self.counts.not_bound += 1;
+        }
+    }
+
+    /// Ends the binding of a thread, which sleeps from now on.
+    pub(super) fn finish(&mut self, number: ThreadNumber) {
+        let Some(entry) = self.threads.get_mut(number) else { return };
+        if let Place::Bound { connection: Some(_), ends, .. } = entry.place {
+            self.counts.withdrawn += u64::from(ends);
+        }
+        entry.place = Place::Sleeping;
+    }
+
+    /// Replaces the set of tasks. Returns the threads whose duty has changed.
+    pub(super) fn set_tasks(&mut self, tasks: &[TaskBinding]) -> Vec<ThreadNumber> {
+        self.tasks = tasks.to_vec();
+        self.tasks.sort_unstable();
+        self.tasks.dedup_by_key(|binding| binding.task);
+        let mut changed = Vec::new();
+        for (number, entry) in self.threads.iter_mut().enumerate() {
+            let Place::Bound { connection, binding, ends } = entry.place else { continue };
+            let found = self.tasks.binary_search_by_key(&binding.task, |other| other.task);
+            let now = match found {
+                Ok(at) => Place::Bound { connection, binding: self.tasks[at], ends: false },
+                Err(_) => Place::Bound { connection, binding, ends: true },
+            };
+            if now != entry.place {
+                self.counts.moved += u64::from(found.is_ok() && !ends);
+                entry.place = now;
+                changed.push(number);
+            }
+        }
+        changed
+    }
+
+    /// Ends all binding: from now on no connection is bound.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    /// Returns the present duty of a thread.
+    pub(super) fn duty(&self, number: ThreadNumber) -> Duty {
+        match self.threads.get(number).map(|entry| entry.place) {
+            Some(Place::Bound { binding, ends: false, .. }) => Duty::Serve(binding),
+            Some(Place::Bound { .. }) => Duty::GiveUp,
+            Some(Place::Sleeping | Place::Vacant) | None => Duty::Sleep,
+        }
+    }
+
+    /// Returns the core on which a thread sleeps.
+    pub(super) fn home(&self, number: ThreadNumber) -> usize {
+        self.threads.get(number).map_or(0, |entry| entry.home)
+    }
+
+    /// Counts a request that arrived on a task's connection without belonging to the task.
+    pub(super) fn count_foreign(&mut self) {
+        self.counts.foreign += 1;
+    }
+
+    pub(super) fn counts(&self) -> CorePoolCounts {
+        let is_bound = |entry: &&Entry| matches!(entry.place, Place::Bound { connection: Some(_), .. });
+        let bound = self.threads.iter().filter(is_bound).count();
+        CorePoolCounts { bound_now: bound as u64, ..self.counts }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX_THREADS: usize = 3;
+    /// Three events can fill the pool, and two more can end and begin bindings.
+    const DEPTH: usize = 6;
+
+    fn binding(task: u64, core: usize) -> TaskBinding {
+        TaskBinding { task, core, priority: 10 }
+    }
+
+    /// The sets of tasks between which the pool changes.
+    fn sets() -> [Vec<TaskBinding>; 3] {
+        [vec![], vec![binding(1, 1), binding(2, 1)], vec![binding(2, 0), binding(1, 1)]]
+    }
+
+    /// What the test knows of the pool without looking into the roster.
+    #[derive(Clone)]
+    struct Observed {
+        roster: Roster,
+        tasks: Vec<TaskBinding>,
+        /// The connection and the task of each thread; the connection 0 for a single message.
+        serving: Vec<Option<(u64, u64)>>,
+    }
+
+    impl Observed {
+        fn new() -> Self {
+            let mut roster = Roster::new(MAX_THREADS);
+            assert_eq!((roster.add(0), roster.add(1)), (Some(0), Some(1)));
+            Observed { roster, tasks: Vec::new(), serving: vec![None, None] }
+        }
+
+        /// Binds a connection, or lends a thread to a single message if `connection` is 0.
+        fn bind(&mut self, task: u64, connection: u64, starts: bool) {
+            let admitted = self.tasks.iter().find(|known| known.task == task).copied();
+            let is_served = connection != 0 && self.serving.iter().flatten().any(|served| served.0 == connection);
+            let home = |roster: &Roster, number| roster.home(number);
+            let is_served_task = |task: u64| self.serving.iter().flatten().any(|served| served.1 == task);
+            let has_thread = is_served_task(task);
+            let free = MAX_THREADS - self.serving.iter().flatten().count();
+            let without = self.tasks.iter().filter(|known| !is_served_task(known.task)).count();
+            let sleeping: Vec<usize> = (0..self.serving.len()).filter(|&at| self.serving[at].is_none()).collect();
+            let decision = if connection == 0 { self.roster.lend(task) } else { self.roster.bind(task, connection) };
+            if matches!(decision, BindDecision::Wake(_) | BindDecision::Start(_)) {
+                assert!(!has_thread || free > without, "a thread is taken from a task that has none");
+            }
+            match decision {
+                BindDecision::NoTask => assert!(admitted.is_none() && !is_served),
+                BindDecision::Occupied => assert!(is_served),
+                BindDecision::Exhausted => {
+                    assert!(admitted.is_some() && !is_served);
+                    assert!(free == 0 || (has_thread && free <= without));
+                }
+                BindDecision::Wake(number) => {
+                    let wanted = admitted.expect("a task that is not admitted is bound");
+                    assert!(!is_served && self.serving[number].is_none());
+                    let has_own = sleeping.iter().any(|&at| home(&self.roster, at) == wanted.core);
+                    assert_eq!(home(&self.roster, number) == wanted.core, has_own, "borrowed without need");
+                    self.serving[number] = Some((connection, task));
+                }
+                BindDecision::Start(number) => {
+                    assert!(admitted.is_some() && !is_served && sleeping.is_empty());
+                    assert!(number < MAX_THREADS && number == self.serving.len());
+                    if starts {
+                        self.serving.push(Some((connection, task)));
+                    } else {
+                        self.roster.start_failed(number);
+                    }
+                }
+            }
+        }
+
+        fn set_tasks(&mut self, tasks: &[TaskBinding]) {
+            let before: Vec<Duty> = (0..self.serving.len()).map(|number| self.roster.duty(number)).collect();
+            self.tasks = tasks.to_vec();
+            let changed = self.roster.set_tasks(tasks);
+            let differs = |number: &usize| self.roster.duty(*number) != before[*number];
+            assert_eq!(changed, (0..before.len()).filter(differs).collect::<Vec<_>>());
+        }
+
+        /// Checks every thread's duty against the connections and the tasks.
+        fn check(&self) {
+            for (number, serving) in self.serving.iter().enumerate() {
+                let expected = match serving {
+                    None => Duty::Sleep,
+                    Some((_, task)) => {
+                        self.tasks.iter().find(|known| known.task == *task).map_or(Duty::GiveUp, |t| Duty::Serve(*t))
+                    }
+                };
+                assert_eq!(self.roster.duty(number), expected, "thread {number}");
+            }
+            let bound = self.serving.iter().flatten().filter(|served| served.0 != 0).count() as u64;
+            assert_eq!(self.roster.counts().bound_now, bound);
+        }
+    }
+
+    /// Tries all orders of events up to a depth: bindings of three connections and single messages
+    /// for two tasks, with threads that start and threads that do not, ends of bindings, and changes
+    /// of the tasks.
+    #[test]
+    fn duties_follow_connections_and_tasks_in_all_orders() {
+        fn explore(seen: &Observed, depth: usize, orders: &mut u64) {
+            seen.check();
+            *orders += 1;
+            if depth == 0 {
+                return;
+            }
+            for set in &sets() {
+                let mut next = seen.clone();
+                next.set_tasks(set);
+                explore(&next, depth - 1, orders);
+            }
+            for number in 0..seen.serving.len() {
+                if seen.serving[number].is_some() {
+                    let mut next = seen.clone();
+                    next.roster.finish(number);
+                    next.serving[number] = None;
+                    explore(&next, depth - 1, orders);
+                }
+            }
+            let bindings = [(1, 10, true), (1, 11, true), (2, 11, true), (2, 0, true), (1, 12, false)];
+            for (task, connection, starts) in bindings {
+                let mut next = seen.clone();
+                next.bind(task, connection, starts);
+                explore(&next, depth - 1, orders);
+            }
+        }
+        let mut orders = 0;
+        explore(&Observed::new(), DEPTH, &mut orders);
+        assert!(orders > 200_000, "{orders}");
+    }
+
+    #[test]
+    fn counts_tell_how_connections_were_bound() {
+        let mut roster = Roster::new(3);
+        roster.add(0).unwrap();
+        roster.add(1).unwrap();
+        roster.set_tasks(&[binding(1, 0)]);
+        assert_eq!(roster.bind(1, 10), BindDecision::Wake(0));
+        assert_eq!(roster.bind(1, 11), BindDecision::Wake(1));
+        assert_eq!(roster.bind(1, 12), BindDecision::Start(2));
+        assert_eq!(roster.bind(1, 13), BindDecision::Exhausted);
+        assert_eq!(roster.set_tasks(&[binding(1, 1)]), [0, 1, 2]);
+        assert_eq!(roster.set_tasks(&[]), [0, 1, 2]);
+        roster.finish(0);
+        let counts = roster.counts();
+        assert_eq!((counts.bound, counts.borrowed, counts.spawned, counts.not_bound), (3, 1, 1, 1));
+        assert_eq!((counts.moved, counts.withdrawn, counts.bound_now), (3, 1, 2));
+        roster.set_tasks(&[binding(1, 0)]);
+        assert_eq!(roster.bind(1, 11), BindDecision::Occupied);
+        assert_eq!(roster.lend(1), BindDecision::Wake(0));
+        assert_eq!(roster.lend(1), BindDecision::Exhausted);
+        let counts = roster.counts();
+        assert_eq!((counts.bound, counts.handed_over, counts.not_bound, counts.bound_now), (3, 1, 2, 2));
+        roster.close();
+        assert_eq!(roster.bind(1, 14), BindDecision::NoTask);
+    }
+}

@@ -1,0 +1,99 @@
+//! The dispatch of admitted tasks: the targets of task references serve their requests, and the core
+//! pool runs the requests on the cores of their tasks.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::OnceLock;
+
+use corelane::ObjectRef;
+use corelane::poa::{ObjectId, Poa};
+use corelane::rt::{CorePool, TaskBinder, TaskBinding};
+use corelane_sched::task::TaskId;
+
+use super::books::{Snapshot, TaskState};
+use super::task_id::Secrets;
+
+/// The native priority of the most urgent tasks. The priority above it remains for the ORB's thread
+/// that lowers overrunning operations.
+const HIGHEST_PRIORITY: u32 = 98;
+
+/// The task references and the core pool of a server.
+pub(super) struct TaskDispatch {
+    secrets: Secrets,
+    /// The POA of task references.
+    poa: Poa,
+    pool: Option<CorePool>,
+    /// The bindings that the pool has.
+    bindings: Vec<TaskBinding>,
+    /// The tasks whose targets serve the requests to their task references.
+    served: BTreeSet<TaskId>,
+}
+
+impl TaskDispatch {
+    pub(super) fn new(secrets: Secrets, poa: Poa, pool: Option<CorePool>) -> Self {
+        TaskDispatch { secrets, poa, pool, bindings: Vec::new(), served: BTreeSet::new() }
+    }
+
+    /// Follows the books: binds new promises, moves changed ones, and ends the others.
+    pub(super) fn update(&mut self, snapshot: &Snapshot, targets: &HashMap<TaskId, ObjectRef>) {
+        let promised = || snapshot.tasks.iter().filter(|record| matches!(record.state, TaskState::Promised(_)));
+        let live: BTreeSet<TaskId> = promised().map(|record| record.task.id).collect();
+        let ended: Vec<TaskId> = self.served.difference(&live).copied().collect();
+        for task in ended {
+            self.poa.remove_substitute(&object_id(&self.secrets, task));
+            self.served.remove(&task);
+        }
+        for task in live.difference(&self.served.clone()) {
+            // A target that cannot be a substitute, for example a plain key, gets its requests by a
+            // forward of the servant locator.
+            if let Some(target) = targets.get(task)
+                && self.poa.set_substitute(&object_id(&self.secrets, *task), target).is_ok()
+            {
+                self.served.insert(*task);
+            }
+        }
+        let Some(pool) = &self.pool else { return };
+        let binding = |record: &super::books::TaskRecord| {
+            let core = usize::try_from(record.core?.core).ok()?;
+            let priority = HIGHEST_PRIORITY.saturating_sub(record.level).max(1);
+            Some(TaskBinding { task: record.task.id.0, core, priority: u8::try_from(priority).ok()? })
+        };
+        let bindings: Vec<TaskBinding> = promised().filter_map(binding).collect();
+        // A core whose number the kernel cannot have is refused, and its tasks stay unbound.
+        if bindings != self.bindings && pool.set_tasks(&bindings).is_ok() {
+            self.bindings = bindings;
+        }
+    }
+}
+
+fn object_id(secrets: &Secrets, task: TaskId) -> ObjectId {
+    ObjectId::from(&secrets.object_id(task)[..])
+}
+
+/// Recognizes the object keys of task references.
+pub(super) struct TaskKeys {
+    secrets: Secrets,
+    /// The part of the keys before the object id.
+    prefix: OnceLock<Box<[u8]>>,
+}
+
+impl TaskKeys {
+    pub(super) fn new(secrets: Secrets) -> Self {
+        TaskKeys { secrets, prefix: OnceLock::new() }
+    }
+
+    /// Learns the form of the keys from the POA of task references. Called once.
+    pub(super) fn learn(&self, reference: &ObjectRef, id: &[u8]) {
+        let key = reference.ior().known_profiles().next().map(|profile| profile.object_key.to_vec());
+        if let Some(prefix) = key.as_deref().and_then(|key| key.strip_suffix(id)) {
+            // `set` succeeds, because the service calls this method once.
+            let _ = self.prefix.set(prefix.into());
+        }
+    }
+}
+
+impl TaskBinder for TaskKeys {
+    fn task_of(&self, object_key: &[u8]) -> Option<u64> {
+        let id = object_key.strip_prefix(&**self.prefix.get()?)?;
+        self.secrets.task(id).map(|task| task.0)
+    }
+}

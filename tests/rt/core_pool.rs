@@ -1,0 +1,549 @@
+//! Core pools: the core, the priority and the thread that serve the requests of a task, the return
+//! of connections when tasks end, and requests under changes of tasks.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use corelane::mapping::Operation;
+use corelane::poa::{IdAssignment, ObjectId, Poa, PoaPolicies};
+use corelane::rt::{
+    CorePool, CorePoolConfig, PriorityModel, RtConfig, RtPolicies, SchedulingClass, TaskBinder, TaskBinding, served_by,
+};
+use corelane::{Event, ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException};
+use corelane_sys::lock::{LockScope, Mutex};
+use corelane_sys::thread::{Scheduling, list_threads};
+use corelane_tests::real_time::{RawClient, fair_orb, fifo_orb, wait_until};
+
+/// Number of changes of the set of tasks under calls.
+const MOVES: u64 = 1_000;
+
+/// The object ids of tasks are `task-1` and so on.
+struct ByName;
+
+impl TaskBinder for ByName {
+    fn task_of(&self, object_key: &[u8]) -> Option<u64> {
+        let at = object_key.windows(5).rposition(|octets| octets == b"task-")?;
+        std::str::from_utf8(&object_key[at + 5..]).ok()?.parse().ok()
+    }
+}
+
+/// The thread that served a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Served {
+    core: usize,
+    /// The thread's fixed priority; 0 in the ordinary class.
+    native: u8,
+    /// The priority that RTCORBA's current shows; -1 if it is unset.
+    priority: i16,
+    thread: String,
+    handed_over: bool,
+}
+
+impl Served {
+    fn is_bound(&self) -> bool {
+        self.thread.contains("/b")
+    }
+}
+
+/// The servant: `step` records its argument; `hold` waits until the test opens the gate; `pass`
+/// calls `step` of another object.
+#[derive(Default)]
+struct State {
+    orb: OnceLock<corelane::rt::RtOrb>,
+    steps: Steps,
+    /// Number of operations that a thread of a task has run.
+    bound: AtomicU32,
+    held: AtomicU32,
+    open: AtomicBool,
+    other: OnceLock<ObjectRef>,
+}
+
+struct Steps(Mutex<Vec<u32>>);
+
+impl Default for Steps {
+    fn default() -> Self {
+        Steps(Mutex::new("steps", LockScope::Orb, Vec::new()))
+    }
+}
+
+struct Stepper(Arc<State>);
+
+static STEP: Operation = Operation::new("step");
+static HOLD: Operation = Operation::new("hold");
+static NOTE: Operation = Operation::new("note");
+
+impl Skeleton for Stepper {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:corelane.test/Stepper:1.0"]
+    }
+
+    fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        let state = &self.0;
+        if !matches!(operation, b"step" | b"note" | b"hold" | b"pass") {
+            return Err(SystemException::bad_operation());
+        }
+        let number = call.arguments().read_u32()?;
+        match operation {
+            b"hold" => {
+                state.held.fetch_add(1, Ordering::SeqCst);
+                wait_until(|| state.open.load(Ordering::SeqCst));
+            }
+            b"pass" => {
+                let other = state.other.get().expect("the test has set the other object");
+                step(other, &STEP, number)?;
+            }
+            _ => {}
+        }
+        state.steps.0.lock().push(number);
+        let by = served_by();
+        if by.thread.contains("/b") {
+            state.bound.fetch_add(1, Ordering::SeqCst);
+        }
+        let native = match by.scheduling {
+            Some(Scheduling::Fifo(native) | Scheduling::RoundRobin(native)) => native,
+            _ => 0,
+        };
+        let current = state.orb.get().and_then(|orb| orb.current().ok()?.the_priority().ok());
+        let reply = call.reply();
+        reply.write_u32(by.core.unwrap_or(usize::MAX) as u32);
+        reply.write_u8(native);
+        reply.write_i16(current.unwrap_or(-1));
+        reply.write_bool(by.handed_over);
+        reply.write_latin1_str(&by.thread)?;
+        Ok(())
+    }
+}
+
+fn step(object: &ObjectRef, operation: &Operation<'_>, number: u32) -> Result<Served, SystemException> {
+    let mut reply = object.invoke(operation, &|encoder| {
+        encoder.write_u32(number);
+        Ok(())
+    })?;
+    reply.read(|decoder| {
+        Ok(Served {
+            core: decoder.read_u32()? as usize,
+            native: decoder.read_u8()?,
+            priority: decoder.read_i16()?,
+            handed_over: decoder.read_bool()?,
+            thread: decoder.read_string()?,
+        })
+    })
+}
+
+/// A server with a core pool, and its objects `task-1`, `task-2` and `plain`.
+struct Scene {
+    orb: Orb,
+    pool: CorePool,
+    poa: Poa,
+    state: Arc<State>,
+}
+
+impl Scene {
+    fn new(orb: Orb, config: CorePoolConfig) -> Self {
+        let pool = orb.real_time().create_core_pool(&config, Arc::new(ByName)).unwrap();
+        let root = orb.root_poa();
+        let policies = RtPolicies {
+            priority_model: Some((PriorityModel::ClientPropagated, 0)),
+            threadpool: Some(pool.id()),
+            ..RtPolicies::default()
+        };
+        let ids = PoaPolicies { id_assignment: IdAssignment::User, ..PoaPolicies::default() };
+        let poa = root.create_rt_poa("tasks", Some(root.manager()), ids, &policies).unwrap();
+        let state = Arc::new(State::default());
+        assert!(state.orb.set(orb.real_time()).is_ok());
+        for id in ["task-1", "task-2", "plain"] {
+            let servant = Servant::new(Stepper(Arc::clone(&state)));
+            poa.activate_object_with_id(&ObjectId::from(id.as_bytes()), &servant).unwrap();
+        }
+        Scene { orb, pool, poa, state }
+    }
+
+    /// Returns a client's reference to an object. Each reference of a new ORB has a connection of
+    /// its own.
+    fn object(&self, client: &Orb, id: &str) -> ObjectRef {
+        let object = self.poa.id_to_reference(&ObjectId::from(id.as_bytes())).unwrap();
+        client.string_to_object(&object.to_string()).unwrap().unwrap()
+    }
+
+    fn set(&self, tasks: &[TaskBinding]) {
+        self.pool.set_tasks(tasks).unwrap();
+    }
+}
+
+fn task(task: u64, core: usize, priority: u8) -> TaskBinding {
+    TaskBinding { task, core, priority }
+}
+
+/// Returns the cores and the scheduling of the pool's bound threads in the kernel.
+fn bound_threads(pool: &str) -> Vec<(Vec<usize>, Scheduling)> {
+    let own = format!("{pool}/b");
+    let threads = list_threads().unwrap();
+    threads
+        .iter()
+        .filter(|thread| thread.name.starts_with(&own))
+        .map(|thread| (thread.cores.iter().collect(), thread.scheduling))
+        .collect()
+}
+
+#[test]
+fn requests_of_a_task_run_on_its_core_at_its_priority() {
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("own").cores([0, 1]));
+    assert_eq!(scene.pool.advisory_reason(), None);
+    scene.set(&[task(1, 1, 40), task(2, 0, 30)]);
+    for (id, core, native) in [("task-1", 1, 40), ("task-2", 0, 30)] {
+        let client = Orb::new().unwrap();
+        let object = scene.object(&client, id);
+        let first = step(&object, &STEP, 0).unwrap();
+        assert_eq!((first.core, first.native), (core, native));
+        assert!(first.is_bound(), "{first:?}");
+        assert!(first.priority > 0, "{first:?}");
+        for number in 1..50 {
+            assert_eq!(step(&object, &STEP, number).unwrap(), first);
+        }
+    }
+    let client = Orb::new().unwrap();
+    let plain = step(&scene.object(&client, "plain"), &STEP, 0).unwrap();
+    assert!(!plain.is_bound() && plain.native == 0, "{plain:?}");
+    // A thread returns to its core and its resting priority when its connection has ended.
+    wait_until(|| scene.pool.counts().bound_now == 0);
+    let threads = bound_threads("own");
+    assert_eq!(threads.len(), 8);
+    assert!(threads.iter().all(|(cores, native)| cores.len() == 1 && *native == Scheduling::Fifo(1)), "{threads:?}");
+    let counts = scene.pool.counts();
+    assert_eq!((counts.bound, counts.borrowed, counts.not_bound, counts.foreign), (2, 0, 0, 0));
+}
+
+#[test]
+fn priority_of_a_request_does_not_change_the_priority_of_its_task() {
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("kept").cores([0]));
+    scene.set(&[task(1, 0, 40)]);
+    let client = Orb::new().unwrap();
+    let object = scene.object(&client, "task-1");
+    let first = step(&object, &STEP, 0).unwrap();
+    // The client uses another connection for calls at another priority.
+    client.real_time().current().unwrap().set_priority(32_000).unwrap();
+    let urgent = step(&object, &STEP, 1).unwrap();
+    assert!(urgent.is_bound(), "{urgent:?}");
+    assert_eq!(Served { thread: first.thread.clone(), ..urgent }, first);
+}
+
+#[test]
+fn locate_request_binds_a_connection() {
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("located").cores([0]));
+    scene.set(&[task(1, 0, 40)]);
+    let client = Orb::new().unwrap();
+    let object = scene.object(&client, "task-1");
+    object.validate_connection().unwrap();
+    assert!(!object.non_existent().unwrap());
+    assert_eq!(scene.pool.counts().bound_now, 1);
+}
+
+#[test]
+fn bound_connection_follows_its_task_to_another_core() {
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("moved").cores([0, 1]));
+    let client = Orb::new().unwrap();
+    let object = scene.object(&client, "task-1");
+    scene.set(&[task(1, 0, 40)]);
+    let first = step(&object, &STEP, 0).unwrap();
+    scene.set(&[task(1, 1, 20)]);
+    let moved = step(&object, &STEP, 1).unwrap();
+    assert_eq!((moved.core, moved.native, &moved.thread), (1, 20, &first.thread));
+    assert!(moved.priority < first.priority, "{moved:?} {first:?}");
+    assert_eq!((scene.pool.counts().moved, scene.pool.counts().bound), (1, 1));
+}
+
+#[test]
+fn thread_sleeps_again_when_its_task_ends() {
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("ended").cores([0]));
+    let client = Orb::new().unwrap();
+    let object = scene.object(&client, "task-1");
+    scene.set(&[task(1, 0, 40)]);
+    assert!(step(&object, &STEP, 0).unwrap().is_bound());
+    // The client is silent meanwhile.
+    scene.set(&[]);
+    wait_until(|| scene.pool.counts().bound_now == 0);
+    let plain = step(&object, &STEP, 1).unwrap();
+    assert!(!plain.is_bound() && plain.native == 0, "{plain:?}");
+    scene.set(&[task(1, 0, 30)]);
+    assert_eq!(step(&object, &STEP, 2).unwrap().native, 30);
+    assert_eq!(*scene.state.steps.0.lock(), [0, 1, 2]);
+    assert_eq!((scene.pool.counts().withdrawn, scene.pool.counts().bound), (1, 2));
+    assert_eq!(scene.orb.event_counts().connections_opened, 1);
+}
+
+#[test]
+fn connections_of_other_transports_are_bound_and_given_back() {
+    for carrier in ["unix", "shm"] {
+        let path = std::env::temp_dir().join(format!("corelane-core-pool-{}-{carrier}", std::process::id()));
+        let config = CorePoolConfig::default().name(carrier).cores([0]);
+        let scene = Scene::new(fifo_orb(), config.listen(format!("{carrier}:{}", path.display())));
+        let client = Orb::new().unwrap();
+        let object = scene.object(&client, "task-1");
+        for round in 0..3 {
+            scene.set(&[task(1, 0, 40)]);
+            for number in 0..50 {
+                assert_eq!(step(&object, &STEP, 100 * round + number).unwrap().native, 40, "{carrier}");
+            }
+            scene.set(&[]);
+            wait_until(|| scene.pool.counts().bound_now == 0);
+            for number in 50..100 {
+                assert_eq!(step(&object, &STEP, 100 * round + number).unwrap().native, 0, "{carrier}");
+            }
+        }
+        assert_eq!(*scene.state.steps.0.lock(), (0..300).collect::<Vec<_>>(), "{carrier}");
+        assert_eq!(scene.pool.counts().bound, 3, "{carrier}");
+    }
+}
+
+#[test]
+fn sleeping_thread_of_another_core_is_borrowed_and_then_one_started() {
+    let config = CorePoolConfig::default().name("few").cores([0, 1]).threads_per_core(1).max_threads(3);
+    let scene = Scene::new(fifo_orb(), config);
+    scene.set(&[task(1, 0, 40)]);
+    let clients: Vec<Orb> = (0..4).map(|_| Orb::new().unwrap()).collect();
+    let served: Vec<Served> =
+        clients.iter().map(|client| step(&scene.object(client, "task-1"), &STEP, 0).unwrap()).collect();
+    for by in &served[..3] {
+        assert_eq!((by.core, by.native, by.is_bound()), (0, 40, true), "{served:?}");
+    }
+    assert!(!served[3].is_bound() && served[3].native == 0, "{served:?}");
+    let counts = scene.pool.counts();
+    assert_eq!((counts.bound, counts.borrowed, counts.spawned, counts.not_bound), (3, 1, 1, 1));
+    // The thread that the first client leaves serves the last client's next request.
+    drop(clients.into_iter().next());
+    drop(scene);
+}
+
+#[test]
+fn request_without_a_free_thread_is_reported_and_bound_later() {
+    let events = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
+    let seen = Arc::clone(&events);
+    let observe = move |event: &Event| {
+        if matches!(event, Event::TaskNotBound { .. }) {
+            seen.lock().push(event.to_string());
+        }
+    };
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").on_event(observe).build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    let scene = Scene::new(orb, CorePoolConfig::default().name("one").cores([0]).threads_per_core(1).max_threads(1));
+    scene.set(&[task(1, 0, 40)]);
+    let (first, second) = (Orb::new().unwrap(), Orb::new().unwrap());
+    assert!(step(&scene.object(&first, "task-1"), &STEP, 0).unwrap().is_bound());
+    let object = scene.object(&second, "task-1");
+    assert!(!step(&object, &STEP, 1).unwrap().is_bound());
+    assert_eq!(events.lock().len(), 1);
+    drop(first);
+    wait_until(|| scene.pool.counts().bound_now == 0);
+    assert!(step(&object, &STEP, 2).unwrap().is_bound());
+    assert_eq!((events.lock().len(), scene.pool.counts().not_bound), (1, 1));
+}
+
+#[test]
+fn requests_of_another_task_and_without_a_task_on_a_bound_connection_run_on_other_threads() {
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("mixed").cores([0]));
+    scene.set(&[task(1, 0, 40), task(2, 0, 30)]);
+    let client = Orb::new().unwrap();
+    let [one, two, plain] = ["task-1", "task-2", "plain"].map(|id| scene.object(&client, id));
+    for round in 0..20 {
+        let [by_one, by_two, by_plain] = [(&one, 0), (&two, 1), (&plain, 2)]
+            .map(|(object, offset)| step(object, &STEP, 3 * round + offset).unwrap());
+        assert_eq!((by_one.native, by_two.native, by_plain.native), (40, 30, 0));
+        assert!(by_one.is_bound() && by_two.is_bound() && !by_plain.is_bound());
+        assert_ne!(by_one.thread, by_two.thread);
+    }
+    assert_eq!(*scene.state.steps.0.lock(), (0..60).collect::<Vec<_>>());
+    let counts = scene.pool.counts();
+    assert_eq!((counts.bound, counts.handed_over, counts.foreign), (1, 20, 20));
+}
+
+/// The object of a client that calls the server again on the client's connection, in place of the
+/// client's thread.
+struct CallBack {
+    client: Arc<Mutex<RawClient>>,
+    targets: [ObjectRef; 2],
+    ended: Arc<AtomicU32>,
+}
+
+impl Skeleton for CallBack {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:corelane.test/CallBack:1.0"]
+    }
+
+    fn dispatch(&self, _: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        let number = call.arguments().read_u32()?;
+        let mut client = self.client.lock();
+        for target in &self.targets {
+            client.set_target(target);
+            let sent = client.send("step", None, Some(number + 1));
+            assert_eq!(client.receive_reply_id(), sent);
+        }
+        self.ended.fetch_add(1, Ordering::SeqCst);
+        // The results of `step`, which the server does not read.
+        let reply = call.reply();
+        reply.write_u32(0);
+        reply.write_u8(0);
+        reply.write_i16(0);
+        reply.write_bool(false);
+        reply.write_latin1_str("")?;
+        Ok(())
+    }
+}
+
+/// While a servant waits for the reply to a call, callbacks that arrive on the connection of its
+/// client run, and afterwards the thread serves the connection again.
+#[test]
+fn callbacks_run_on_a_bound_connection_during_nested_calls() {
+    const ROUNDS: u32 = 20;
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("nested").cores([0]));
+    scene.set(&[task(1, 0, 40)]);
+    let client = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    client.root_poa().manager().activate().unwrap();
+    let [object, plain] = ["task-1", "plain"].map(|id| scene.object(&client, id));
+    let raw = Arc::new(Mutex::new("client", LockScope::Orb, RawClient::for_object(&object)));
+    let ended = Arc::new(AtomicU32::new(0));
+    let targets = [plain, object.clone()];
+    let back = CallBack { client: Arc::clone(&raw), targets, ended: Arc::clone(&ended) };
+    let back = client.root_poa().activate(&Servant::new(back)).unwrap();
+    let other = scene.orb.string_to_object(&back.to_string()).unwrap().unwrap();
+    assert!(scene.state.other.set(other).is_ok());
+    for round in 0..ROUNDS {
+        let sent = {
+            let mut raw = raw.lock();
+            raw.set_target(&object);
+            raw.send("pass", None, Some(2 * round))
+        };
+        wait_until(|| ended.load(Ordering::SeqCst) == round + 1);
+        assert_eq!(raw.lock().receive_reply_id(), sent);
+    }
+    let in_order: Vec<u32> = (0..ROUNDS).flat_map(|round| [2 * round + 1, 2 * round + 1, 2 * round]).collect();
+    assert_eq!(*scene.state.steps.0.lock(), in_order);
+    // Threads of the task's core ran each `pass`, and each callback to the task.
+    assert_eq!(scene.state.bound.load(Ordering::SeqCst), 2 * ROUNDS);
+    let counts = scene.pool.counts();
+    assert_eq!((counts.handed_over, counts.not_bound), (ROUNDS.into(), 0), "{counts:?}");
+}
+
+/// Changes the tasks under calls: the task moves between cores, ends, and is admitted again. Each
+/// call runs once, and calls and oneways run in the order in which the client sent them.
+#[test]
+fn no_request_is_lost_repeated_or_reordered_while_tasks_change() {
+    let config = CorePoolConfig::default().name("moves").cores([0, 1]).best_effort_threads(1);
+    let scene = Scene::new(fifo_orb(), config);
+    let sets = [vec![task(1, 0, 40)], vec![task(1, 1, 20)], vec![], vec![task(1, 1, 40)], vec![]];
+    let client = Orb::new().unwrap();
+    let object = scene.object(&client, "task-1");
+    let ends = AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        let calls = scope.spawn(|| {
+            let mut number = 0;
+            while !ends.load(Ordering::SeqCst) {
+                for _ in 0..3 {
+                    object
+                        .send_oneway(&NOTE, &|encoder| {
+                            encoder.write_u32(number);
+                            Ok(())
+                        })
+                        .unwrap();
+                    number += 1;
+                }
+                step(&object, &STEP, number).unwrap();
+                number += 1;
+            }
+            number
+        });
+        for change in 0..MOVES {
+            scene.set(&sets[change as usize % sets.len()]);
+            // Some requests run with each set.
+            let before = scene.state.steps.0.lock().len();
+            wait_until(|| scene.state.steps.0.lock().len() > before + 4);
+        }
+        ends.store(true, Ordering::SeqCst);
+        calls.join().unwrap()
+    });
+    assert_eq!(*scene.state.steps.0.lock(), (0..sent).collect::<Vec<_>>());
+    let counts = scene.pool.counts();
+    assert!(counts.moved >= MOVES / 5 && counts.withdrawn >= MOVES / 5, "{counts:?}");
+    assert_eq!((scene.orb.event_counts().connections_opened, counts.not_bound), (1, 0));
+}
+
+#[test]
+fn running_request_is_finished_when_its_task_ends_and_when_the_orb_ends() {
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("running").cores([0]));
+    scene.set(&[task(1, 0, 40)]);
+    let client = Orb::new().unwrap();
+    let object = scene.object(&client, "task-1");
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| step(&object, &HOLD, 7).unwrap());
+        wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
+        scene.set(&[]);
+        assert_eq!(scene.pool.counts().bound_now, 1);
+        let end = scope.spawn(|| scene.orb.shutdown(true).unwrap());
+        scene.state.open.store(true, Ordering::SeqCst);
+        assert_eq!(call.join().unwrap().native, 40);
+        end.join().unwrap();
+    });
+    assert_eq!(scene.pool.counts().bound_now, 0);
+}
+
+#[test]
+fn client_that_breaks_the_protocol_frees_its_thread() {
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("broken").cores([0]));
+    scene.set(&[task(1, 0, 40)]);
+    let client = Orb::new().unwrap();
+    let mut raw = RawClient::for_object(&scene.object(&client, "task-1"));
+    raw.send("step", None, Some(1));
+    raw.receive_reply_id();
+    assert_eq!(scene.pool.counts().bound_now, 1);
+    drop(raw);
+    wait_until(|| scene.pool.counts().bound_now == 0);
+}
+
+#[test]
+fn pool_without_priorities_serves_its_tasks_and_says_that_promises_are_advisory() {
+    let events = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
+    let seen = Arc::clone(&events);
+    let observe = move |event: &Event| {
+        if matches!(event, Event::TasksAdvisory { .. }) {
+            seen.lock().push(event.to_string());
+        }
+    };
+    let config = RtConfig::default().scheduling(SchedulingClass::Fair);
+    let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").on_event(observe).build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    let scene = Scene::new(orb, CorePoolConfig::default().name("advice").cores([0, 1]));
+    scene.set(&[task(1, 1, 40)]);
+    let client = Orb::new().unwrap();
+    let by = step(&scene.object(&client, "task-1"), &STEP, 0).unwrap();
+    assert_eq!((by.core, by.native, by.is_bound()), (1, 0, true));
+    assert!(scene.pool.advisory_reason().is_some());
+    assert_eq!(events.lock().len(), 1);
+}
+
+#[test]
+fn core_that_the_machine_lacks_makes_promises_advisory() {
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("absent").cores([0]));
+    assert_eq!(scene.pool.advisory_reason(), None);
+    scene.set(&[task(1, 1_000, 40)]);
+    let client = Orb::new().unwrap();
+    let by = step(&scene.object(&client, "task-1"), &STEP, 0).unwrap();
+    assert_eq!((by.native, by.is_bound()), (40, true));
+    let reason = scene.pool.advisory_reason().unwrap();
+    assert!(reason.starts_with("core 1000: "), "{reason}");
+}
+
+#[test]
+fn settings_out_of_range_are_refused() {
+    let orb = fair_orb();
+    let create = |config: CorePoolConfig| orb.real_time().create_core_pool(&config, Arc::new(ByName));
+    assert!(create(CorePoolConfig::default().cores([1_000_000])).is_err());
+    assert!(create(CorePoolConfig::default().best_effort_threads(0)).is_err());
+    assert!(create(CorePoolConfig::default().threads_per_core(0)).is_err());
+    assert!(create(CorePoolConfig::default().cores([0]).threads_per_core(3).max_threads(2)).is_err());
+    assert!(create(CorePoolConfig::default().listen("nowhere")).is_err());
+    let pool = create(CorePoolConfig::default().cores([0])).unwrap();
+    assert!(pool.set_tasks(&[task(1, 0, 0)]).is_err());
+    assert!(pool.set_tasks(&[task(1, 1_000_000, 1)]).is_err());
+    orb.real_time().destroy_threadpool(pool.id()).unwrap();
+    assert_eq!(pool.counts(), corelane::rt::CorePoolCounts::default());
+    pool.set_tasks(&[task(1, 0, 1)]).unwrap();
+}
