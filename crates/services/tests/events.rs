@@ -7,9 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use corelane::{Any, SystemExceptionKind as Kind};
+use corelane_services::events::cos_event_channel_admin;
 use corelane_services::events::cos_event_comm::pull_supplier::{PullError, TryPullError};
 use corelane_services::events::cos_event_comm::push_consumer::PushError;
 use corelane_services::events::cos_event_comm::{Disconnected, PullSupplier, PullSupplierRef};
+use corelane_services::events::lifecycle::cos_life_cycle::NameValuePair;
+use corelane_services::events::lifecycle::cos_life_cycle::generic_factory::CreateObjectError;
+use corelane_services::events::lifecycle::cos_naming::NameComponent;
+use corelane_services::events::lifecycle::omni_events;
 use corelane_services::events::rtec_event_channel_admin::event_channel::RemoveObserverError;
 use corelane_services::events::rtec_event_channel_admin::proxy_push_supplier::ConnectPushConsumerError;
 use corelane_services::events::rtec_event_channel_admin::{
@@ -17,7 +22,8 @@ use corelane_services::events::rtec_event_channel_admin::{
 };
 use corelane_services::events::rtec_event_comm::{Event, EventHeader, PushConsumer, PushConsumerRef};
 use corelane_services::events::{
-    ChannelLimits, DependencySet, Designator, EventChannel, EventSource, EventType, FilterBuilder, TimeoutKind,
+    ChannelLimits, DependencySet, Designator, EventChannel, EventChannelFactory, EventSource, EventType, FACTORY_KEY,
+    FilterBuilder, TimeoutKind,
 };
 use corelane_sys::clock::Monotonic;
 
@@ -307,6 +313,48 @@ fn ring_of_two_channels_in_one_process_ends_each_event() {
     assert_eq!(totals.map(|total| total.dropped.nested), [1, 0]);
 }
 
+#[test]
+fn factory_creates_channels_by_the_criteria_of_omnievents() {
+    let server = Arc::new(listening_orb());
+    EventChannelFactory::new(EventChannel::builder()).max_channels(2).serve(&server).unwrap();
+    let corelane::Endpoint::Tcp { port, .. } = server.endpoints()[0].clone() else { panic!("no TCP endpoint") };
+    let client = listening_orb();
+    let at = |key: &str| format!("corbaloc::1.2@127.0.0.1:{port}/{key}");
+    let factory: omni_events::EventChannelFactoryRef = client.string_to_reference(&at(FACTORY_KEY)).unwrap();
+    let key = |id: &str| [NameComponent { id: id.to_owned(), kind: "object interface".to_owned() }];
+    assert_eq!((factory.supports(&key("EventChannel")), factory.supports(&key("Other"))), (Ok(true), Ok(false)));
+    assert!(matches!(factory.create_object(&key("Other"), &[]), Err(CreateObjectError::NoFactory(_))));
+    let named = |name: &str, value: Any| NameValuePair { name: name.to_owned(), value };
+    let text = |text: &str| Any::new(&text.to_owned()).unwrap();
+    let create = |criteria: &[NameValuePair]| factory.create_object(&key("EventChannel"), criteria);
+    let wrong = create(&[named("InsName", Any::new(&7_u32).unwrap())]);
+    assert!(matches!(wrong, Err(CreateObjectError::InvalidCriteria(e)) if e.invalid_criteria[0].name == "InsName"));
+    let unmet = create(&[named("FilterId", text("IDL:Any:1.0"))]);
+    assert!(matches!(unmet, Err(CreateObjectError::CannotMeetCriteria(e)) if e.unmet_criteria[0].name == "FilterId"));
+    let flight = [
+        named("InsName", text("flight")),
+        named("MaxQueueLength", Any::new(&5_u32).unwrap()),
+        named("CyclePeriod_ns", Any::new(&10_u32).unwrap()),
+    ];
+    create(&flight).unwrap().unwrap();
+    let channel: cos_event_channel_admin::EventChannelRef = client.string_to_reference(&at("flight")).unwrap();
+    let puller = channel.for_consumers().unwrap().unwrap().obtain_pull_supplier().unwrap().unwrap();
+    puller.connect_pull_consumer(None).unwrap();
+    let supplier = connect_cos_supplier(&channel);
+    for number in 0..7_i32 {
+        supplier.push(&Any::new(&number).unwrap()).unwrap();
+    }
+    // The queue has room for five events, and drops the oldest.
+    assert_eq!(puller.pull().unwrap().extract::<i32>().unwrap(), 2);
+    assert!(matches!(create(&flight), Err(CreateObjectError::InvalidCriteria(_))));
+    let unnamed = create(&[]).unwrap().unwrap();
+    assert!(matches!(create(&[]), Err(CreateObjectError::System(e)) if e.kind() == Kind::ImpLimit));
+    cos_event_channel_admin::EventChannelRef::unchecked_narrow(&unnamed).destroy().unwrap();
+    channel.destroy().unwrap();
+    // The name of a destroyed channel is free when its POA has ended.
+    wait_until(|| create(&flight).is_ok());
+}
+
 struct RecordedUpdates {
     consumers: Arc<Inbox<Vec<(i32, i32)>>>,
     suppliers: Arc<Inbox<Vec<(i32, i32)>>>,
@@ -372,8 +420,7 @@ fn channel_is_reached_by_its_plain_keys_and_ends_with_its_orb() {
     let scene = Scene::with(EventChannel::builder().name("flight"));
     let corelane::Endpoint::Tcp { port, .. } = scene.server.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let cos = format!("corbaloc::1.2@127.0.0.1:{port}/flight");
-    let cos: corelane_services::events::cos_event_channel_admin::EventChannelRef =
-        scene.other.string_to_reference(&cos).unwrap();
+    let cos: cos_event_channel_admin::EventChannelRef = scene.other.string_to_reference(&cos).unwrap();
     let recorder = Arc::new(Recorder::new());
     connect_cos_consumer(&scene.other, &cos, &recorder);
     let rtec = format!("corbaloc::1.2@127.0.0.1:{port}/flight.rtec");

@@ -27,7 +27,8 @@ usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--cha
 Event channels of TAO's Real-time Event Service and of CORBA's Event Service. CHANNEL is the name of a channel of a
 server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FILE or -. Both services are understood.
 
-  serve             serve channels until SIGTERM or SIGINT; prints two references of each channel
+  serve             serve channels until SIGTERM or SIGINT; prints two references of each channel; the plain key
+                    omniEvents reaches a factory of channels, with the interface of omniEvents
   tail              print the events of a channel as they come
   push              push an event with each TEXT as its value, a string
 

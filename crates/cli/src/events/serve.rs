@@ -2,9 +2,10 @@
 
 use std::io::Write;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use corelane::{Dispatch, Endpoint, Orb, PoolConfig};
-use corelane_services::events::EventChannel;
+use corelane_services::events::{EventChannel, EventChannelFactory};
 use corelane_sys::{poll, signal};
 
 use super::{DEFAULT_LISTEN, EventsArguments, message};
@@ -24,7 +25,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     }
     builder = arguments.listen.iter().fold(builder, |builder, address| builder.listen(address));
     builder = arguments.publish.iter().fold(builder, |builder, address| builder.publish(address));
-    let orb = builder.build().map_err(message)?;
+    let orb = Arc::new(builder.build().map_err(message)?);
     let default = [DEFAULT_CHANNEL.to_owned()];
     let names = if arguments.channels.is_empty() { &default } else { &arguments.channels[..] };
     let mut lines = String::new();
@@ -38,6 +39,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
             }
         }
     }
+    EventChannelFactory::new(EventChannel::builder().max_waiting_pulls(0)).serve(&orb).map_err(message)?;
     // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     poll::wait_readable_any([termination.as_fd()], None).map_err(message)?;

@@ -36,6 +36,7 @@ use super::stored::{CosEvents, StoredEvent};
 use super::subscriptions::ConsumerId;
 
 pub use self::builder::EventChannelBuilder;
+pub(super) use self::builder::unbind_keys;
 use self::callbacks::Callbacks;
 
 /// Maximum number of pushes to direct consumers inside each other in one thread.
@@ -559,6 +560,11 @@ impl EventChannel {
     #[must_use]
     pub fn statistics(&self) -> ChannelStatistics {
         self.shared.statistics()
+    }
+
+    /// Returns true if the channel was destroyed, or has ended with its ORB.
+    pub(super) fn has_ended(&self) -> bool {
+        self.shared.state.lock().has_ended
     }
 
     /// Disconnects all consumers and suppliers, calls the disconnect operation of each once, and

@@ -16,6 +16,18 @@ use crate::events::router::{ChannelLimits, RouterConfig};
 use crate::events::servants;
 use crate::events::stored::CosEvents;
 
+/// Returns the plain keys of a channel: of CORBA's Event Service, and of TAO's.
+fn plain_keys(name: &str) -> [String; 2] {
+    [name.to_owned(), format!("{name}.rtec")]
+}
+
+/// Unbinds the plain keys of a channel that has ended.
+pub(in crate::events) fn unbind_keys(orb: &Orb, name: &str) {
+    for key in plain_keys(name) {
+        orb.unbind_key(&key);
+    }
+}
+
 /// Name of a channel unless it has another.
 const DEFAULT_NAME: &str = "EventChannel";
 /// Maximum length of a channel's name.
@@ -164,6 +176,18 @@ impl EventChannelBuilder {
         self
     }
 
+    /// Sets the maximum number of sets in the queue of a consumer.
+    pub(in crate::events) fn max_queued_sets(mut self, count: usize) -> Self {
+        self.router.queue.max_sets = count;
+        self
+    }
+
+    /// Sets the maximum number of proxies of consumers.
+    pub(in crate::events) fn max_consumers(mut self, count: usize) -> Self {
+        self.router.limits.max_consumers = count;
+        self
+    }
+
     /// Serves the channel in an ORB until the ORB ends or a client destroys the channel.
     ///
     /// # Errors
@@ -176,7 +200,7 @@ impl EventChannelBuilder {
             return Err(SystemException::new(Kind::BadParam, 0, Completion::No).because(reason));
         }
         let poa = orb.root_poa().create_poa(&format!("CorelaneEvents {}", self.name), None, PoaPolicies::default())?;
-        let keys = [self.name.clone(), format!("{}.rtec", self.name)];
+        let keys = plain_keys(&self.name);
         let served = self.serve_in(orb, &poa, &keys);
         if served.is_err() {
             // Destroying a POA fails only after the ORB's shutdown.

@@ -1,0 +1,218 @@
+//! A factory of event channels with the interface of omniEvents.
+//!
+//! Invariant: `by_name` has each channel of the factory that has not ended.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use corelane::poa::{Poa, PoaPolicies};
+use corelane::{Completion, ObjectRef, Orb, SystemException, SystemExceptionKind as Kind, Typed};
+use corelane_sys::lock::{LockScope, Mutex};
+
+use super::channel::{self, EventChannel, EventChannelBuilder};
+use super::lifecycle::cos_life_cycle::generic_factory::CreateObjectError;
+use super::lifecycle::cos_life_cycle::{CannotMeetCriteria, GenericFactory, InvalidCriteria, NameValuePair, NoFactory};
+use super::lifecycle::cos_naming::NameComponent;
+use super::lifecycle::omni_events;
+
+/// Plain key of the factory.
+pub const FACTORY_KEY: &str = "omniEvents";
+/// Name of the factory's POA.
+const POA: &str = "CorelaneEventFactory";
+/// Default maximum number of channels.
+const MAX_CHANNELS: usize = 64;
+
+/// A factory by which clients create event channels, as omniEvents has it.
+///
+/// Each new channel is a channel of CORBA's Event Service. The factory understands the criteria of
+/// omniEvents: `InsName` is the channel's name and plain key, `MaxQueueLength` the maximum number
+/// of events in a queue, `MaxNumProxies` the maximum number of consumers, `PullRetryPeriod_ms` the
+/// time between two questions to a supplier. `CyclePeriod_ns` has no effect, because a channel
+/// passes events on at once. `FilterId` cannot be met. Other criteria are ignored.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use corelane::Orb;
+/// use corelane_services::events::{EventChannel, EventChannelFactory};
+///
+/// let orb = Arc::new(Orb::builder().listen("tcp:127.0.0.1:0").build()?);
+/// let factory = EventChannelFactory::new(EventChannel::builder()).serve(&orb)?;
+/// println!("{factory}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct EventChannelFactory {
+    builder: EventChannelBuilder,
+    max_channels: usize,
+}
+
+impl EventChannelFactory {
+    /// Creates the settings of a factory. The channels have the settings of `builder`, unless a
+    /// client's criteria replace them.
+    #[must_use]
+    pub fn new(builder: EventChannelBuilder) -> Self {
+        Self { builder, max_channels: MAX_CHANNELS }
+    }
+
+    /// Sets the maximum number of channels at a time. At the maximum, `create_object` raises
+    /// IMP_LIMIT. Default: 64.
+    #[must_use]
+    pub fn max_channels(mut self, count: usize) -> Self {
+        self.max_channels = count;
+        self
+    }
+
+    /// Serves the factory in an ORB until the ORB ends. Binds the plain key `omniEvents` to the
+    /// factory, and returns its reference.
+    ///
+    /// # Errors
+    /// BAD_PARAM if the key is already bound; other errors of the ORB.
+    pub fn serve(self, orb: &Arc<Orb>) -> Result<ObjectRef, SystemException> {
+        let poa = orb.root_poa().create_poa(POA, None, PoaPolicies::default())?;
+        let served = self.serve_in(orb, &poa);
+        if served.is_err() {
+            // Destroying a POA fails only after the ORB's shutdown.
+            let _ = poa.destroy(false, false);
+        }
+        served
+    }
+
+    fn serve_in(self, orb: &Arc<Orb>, poa: &Poa) -> Result<ObjectRef, SystemException> {
+        let channels = Mutex::new("event channels of a factory", LockScope::Orb, CreatedChannels::default());
+        let factory = Factory { settings: self, orb: Arc::downgrade(orb), channels };
+        let reference = poa.activate(&omni_events::EventChannelFactory::servant(factory))?;
+        orb.bind_key(FACTORY_KEY, &reference)?;
+        let activated = poa.manager().activate();
+        activated.inspect_err(|_| {
+            orb.unbind_key(FACTORY_KEY);
+        })?;
+        Ok(reference)
+    }
+}
+
+/// The channels that a factory has made.
+#[derive(Default)]
+struct CreatedChannels {
+    by_name: HashMap<String, EventChannel>,
+    /// Number of channels without a name of their own.
+    unnamed: u64,
+}
+
+struct Factory {
+    settings: EventChannelFactory,
+    orb: Weak<Orb>,
+    channels: Mutex<CreatedChannels>,
+}
+
+impl fmt::Debug for Factory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Factory").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+fn system(kind: Kind, why: impl Into<String>) -> SystemException {
+    SystemException::new(kind, 0, Completion::No).because(why.into())
+}
+
+fn is_supported(key: &[NameComponent]) -> bool {
+    matches!(key, [only] if only.id == "EventChannel" && only.kind == "object interface")
+}
+
+/// Returns the value of a criterion, or InvalidCriteria if it has another type.
+fn value<T: Typed>(criterion: &NameValuePair) -> Result<T, CreateObjectError> {
+    criterion.value.extract().map_err(|_| InvalidCriteria { invalid_criteria: vec![criterion.clone()] }.into())
+}
+
+impl Factory {
+    /// Returns the settings and the name of a channel with these criteria.
+    fn channel(&self, criteria: &[NameValuePair]) -> Result<(EventChannelBuilder, Option<String>), CreateObjectError> {
+        let (mut builder, mut name) = (self.settings.builder.clone(), None);
+        let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+        for criterion in criteria {
+            let unmet = || CannotMeetCriteria { unmet_criteria: vec![criterion.clone()] };
+            match criterion.name.as_str() {
+                "InsName" => name = Some(value::<String>(criterion)?).filter(|name| !name.is_empty()),
+                "MaxQueueLength" => match value(criterion)? {
+                    0 => {}
+                    count => builder = builder.max_queued_sets(size(count)),
+                },
+                "MaxNumProxies" => match value(criterion)? {
+                    0 => {}
+                    count => builder = builder.max_consumers(size(count)),
+                },
+                "PullRetryPeriod_ms" => match value::<u32>(criterion)? {
+                    0 => return Err(unmet().into()),
+                    period => builder = builder.pull_interval(Duration::from_millis(period.into())),
+                },
+                "PullRetryPeriod" => match value::<u32>(criterion)? {
+                    0 => return Err(unmet().into()),
+                    period => builder = builder.pull_interval(Duration::from_secs(period.into())),
+                },
+                "CyclePeriod_ns" => {
+                    value::<u32>(criterion)?;
+                }
+                "FilterId" if !value::<String>(criterion)?.is_empty() => return Err(unmet().into()),
+                _ => {}
+            }
+        }
+        Ok((builder, name))
+    }
+}
+
+impl GenericFactory for Factory {
+    fn supports(&self, k: &[NameComponent]) -> Result<bool, SystemException> {
+        Ok(is_supported(k))
+    }
+
+    fn create_object(
+        &self,
+        k: &[NameComponent],
+        the_criteria: &[NameValuePair],
+    ) -> Result<Option<ObjectRef>, CreateObjectError> {
+        if !is_supported(k) {
+            return Err(NoFactory { search_key: k.to_vec() }.into());
+        }
+        let (builder, name) = self.channel(the_criteria)?;
+        let orb = self.orb.upgrade().ok_or_else(|| system(Kind::BadInvOrder, "the ORB has ended"))?;
+        let mut channels = self.channels.lock();
+        channels.by_name.retain(|name, created| {
+            let is_there = !created.has_ended();
+            if !is_there {
+                channel::unbind_keys(&orb, name);
+            }
+            is_there
+        });
+        if channels.by_name.len() >= self.settings.max_channels {
+            let reason = format!("the factory has made {} channels", self.settings.max_channels);
+            return Err(system(Kind::ImpLimit, reason).into());
+        }
+        let name = name.unwrap_or_else(|| {
+            channels.unnamed += 1;
+            format!("omniEvents-{}", channels.unnamed)
+        });
+        let refused = || {
+            let named = the_criteria.iter().filter(|criterion| criterion.name == "InsName");
+            CreateObjectError::from(InvalidCriteria { invalid_criteria: named.cloned().collect() })
+        };
+        if channels.by_name.contains_key(&name) {
+            return Err(refused());
+        }
+        let channel = builder.name(&name).serve(&orb).map_err(|exception| match exception.kind() {
+            // The name is not permitted, or another object has the key.
+            Kind::BadParam => refused(),
+            _ => exception.into(),
+        })?;
+        let reference = channel.cos_reference().as_object().clone();
+        channels.by_name.insert(name, channel);
+        Ok(Some(reference))
+    }
+}
+
+impl omni_events::EventChannelFactory for Factory {
+    fn is_alive(&self) -> Result<bool, SystemException> {
+        Ok(true)
+    }
+}
