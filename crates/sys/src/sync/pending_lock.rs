@@ -87,7 +87,8 @@ impl<T> PendingLock<T> {
     /// Frees a kept lock. Returns false if the lock is not kept. The caller must check for arrivals
     /// afterwards, because threads that found the lock kept have left no flag.
     pub fn release(&self) -> bool {
-        self.resume().is_some()
+        // Acquire and release: the next `try_enter` sees the writes of the thread that kept the lock.
+        self.state.compare_exchange(KEPT, FREE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -129,8 +130,8 @@ impl<T> PendingLockGuard<'_, T> {
     /// pending flag.
     #[inline]
     pub fn keep(self) {
-        // Release: pairs with the acquire in `resume`.
-        self.lock.state.store(KEPT, Ordering::Release);
+        // Release: pairs with the acquire in `resume`. The exchange also clears the pending flag.
+        self.lock.state.swap(KEPT, Ordering::Release);
         std::mem::forget(self);
     }
 }
