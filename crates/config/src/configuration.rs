@@ -45,8 +45,8 @@ pub struct ShownSetting {
 /// The settings of an ORB from a file, the environment and a program's arguments.
 ///
 /// A setting of the arguments replaces one of the environment, which replaces one of the file. The
-/// order in which the sources are read does not matter. What the program sets on the
-/// [builder](Self::builder) replaces all of them.
+/// order in which the sources are read does not matter. Values that the program sets on
+/// the [builder](Self::builder) replace all of them.
 ///
 /// # Examples
 /// ```

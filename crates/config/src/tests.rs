@@ -276,7 +276,7 @@ fn other_value(key: &Key, known: KnownSetting) -> RawValue {
     }
 }
 
-/// What a setting changes: the builder, the protocols and the pools.
+/// The parts of the ORB that a setting changes: the builder, the protocols and the pools.
 fn made(settings: &[(Key, RawValue)]) -> String {
     let mut draft = Draft::default();
     for (key, value) in settings {

@@ -191,7 +191,7 @@ pub struct ThreadpoolConfig {
     /// Time without work after which a dynamic thread ends.
     /// Default: 5 s.
     pub idle_thread_timeout: Duration,
-    /// What a thread does while the servant that it runs waits for the reply to a call. `None`
+    /// The action of a thread while the servant that it runs waits for the reply to a call. `None`
     /// means [`NestedWait::Block`]. Default: `None`.
     pub nested_wait: Option<NestedWait>,
     /// How long the pool's threads poll for the next request before they sleep. Threads with a
@@ -378,7 +378,7 @@ pub struct LanesConfig {
     /// Time without work after which a dynamic thread ends.
     /// Default: 5 s.
     pub idle_thread_timeout: Duration,
-    /// What a thread does while the servant that it runs waits for the reply to a call. `None`
+    /// The action of a thread while the servant that it runs waits for the reply to a call. `None`
     /// means [`NestedWait::Block`]. Default: `None`.
     pub nested_wait: Option<NestedWait>,
     /// How long the pool's threads poll for the next request before they sleep. Threads with a

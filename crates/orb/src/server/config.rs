@@ -55,7 +55,7 @@ pub enum Dispatch {
     },
 }
 
-/// What a thread of a pool does while the servant that it runs waits for the reply to a call.
+/// The action of a pool's thread while the servant that it runs waits for the reply to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NestedWait {
     /// The thread blocks until the reply arrives.
@@ -168,7 +168,7 @@ pub struct PoolConfig {
     /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). The first pool also listens at the
     /// addresses of `OrbBuilder::listen`. Default: none.
     pub listen: Vec<String>,
-    /// What a thread does while the servant that it runs waits for the reply to a call. With
+    /// The action of a thread while the servant that it runs waits for the reply to a call. With
     /// `None`, the threads of reactive pools and the shared threads of thread-per-connection pools
     /// run other requests ([`NestedWait::Serve`]), and all other threads block
     /// ([`NestedWait::Block`]). A thread that serves one connection always blocks. Default: `None`.

@@ -204,8 +204,8 @@ impl<'w> Caller<'w> {
         self.call.is_none() && self.next >= self.plans.len()
     }
 
-    /// Returns the rank of the thread's events. Of several events at one time, the event with the
-    /// lowest rank happens first.
+    /// Returns the rank of the thread's events. If several events have one time, the event with
+    /// the lowest rank happens first.
     fn priority(&self) -> u64 {
         (CALLERS - self.number) as u64
     }

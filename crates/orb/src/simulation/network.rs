@@ -156,8 +156,8 @@ pub(super) struct SimulatedNetwork(Arc<Mutex<State>>);
 const TRACE: usize = 400;
 
 impl State {
-    /// Schedules an event at the time `at`. Of several events at one time, the event with the
-    /// lowest `priority` happens first.
+    /// Schedules an event at the time `at`. If several events have one time, the event with
+    /// the lowest `priority` happens first.
     pub(super) fn schedule(&mut self, at: u64, priority: u64, event: AgendaEvent) {
         self.order += 1;
         self.events.push(Reverse((at, priority, self.order, event)));

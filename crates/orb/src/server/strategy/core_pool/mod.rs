@@ -2,8 +2,8 @@
 //! serve the connections of tasks.
 //!
 //! A thread of the lane that reads the first message of a task keeps the connection's read lock and
-//! passes message and connection to a sleeping thread of the task's core. That thread takes the
-//! task's core and priority and becomes the only, blocking reader of the connection. The connection
+//! passes message and connection to a sleeping thread of the task's core. The woken thread takes
+//! the task's core and priority and becomes the only, blocking reader of the connection. The connection
 //! stays in the lane's table. At a message boundary the thread gives the connection back, if the
 //! task ends or replies wait for the peer. While a servant waits for a nested call, the lane's
 //! threads read the connection, because a callback may arrive on it. A message of a task on a

@@ -284,7 +284,7 @@ mod tests {
         [vec![], vec![binding(1, 1), binding(2, 1)], vec![binding(2, 0), binding(1, 1)]]
     }
 
-    /// What the test knows of the pool without looking into the roster.
+    /// The state of the pool as the test knows it without looking into the roster.
     #[derive(Clone)]
     struct Observed {
         roster: Roster,
