@@ -695,11 +695,20 @@ mod tests {
         assert_eq!(refusal, NamingRefusal::AlreadyBound);
         std::thread::scope(|scope| {
             for (server, directory) in [&first, &second].into_iter().enumerate() {
+                // A server whose attempts all lose against the other server refuses the change. Then
+                // it has changed nothing, and its client tries again.
+                let submit = |operation: &dyn Fn() -> NamingOperation| loop {
+                    match directory.submit(operation()) {
+                        Err(DirectoryError::Store(error)) if matches!(*error, StoreError::Conflict) => {
+                            std::thread::yield_now();
+                        }
+                        outcome => break outcome.unwrap(),
+                    }
+                };
                 scope.spawn(move || {
                     for number in 0..100 {
-                        directory.submit(bind(&format!("{server}/{number}"))).unwrap();
-                        let created =
-                            directory.submit(NamingOperation::NewContext { context: ContextId::ROOT }).unwrap();
+                        submit(&|| bind(&format!("{server}/{number}")));
+                        let created = submit(&|| NamingOperation::NewContext { context: ContextId::ROOT });
                         assert!(matches!(created, OperationOutcome::Created(_)));
                     }
                 });
