@@ -264,6 +264,18 @@ impl ArgumentRefusal {
             ArgumentRefusal::Other(reason) => Some(reason),
         }
     }
+
+    /// Returns the message of a subcommand for the user, or `None` if the user requests help.
+    /// Another subcommand may have an option or word that this one does not have.
+    pub(crate) fn subcommand_reason(self) -> Option<String> {
+        match self {
+            ArgumentRefusal::Unknown(word) if word.starts_with('-') => {
+                Some(format!("there is no option `{}` here", excerpt(&word)))
+            }
+            ArgumentRefusal::Unknown(word) => Some(format!("`{}` is one argument too many", excerpt(&word))),
+            other => other.reason(),
+        }
+    }
 }
 
 /// Prints the help text, after the reason if there is one. Returns the exit status.

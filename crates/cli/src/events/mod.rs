@@ -112,13 +112,7 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
 
 /// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<(EventsCommand, EventsArguments), Option<String>> {
-    let parsed = arguments::parse_subcommand("events", command(), words).map_err(|refusal| match refusal {
-        ArgumentRefusal::Unknown(word) if word.starts_with('-') => {
-            Some(format!("there is no option `{}` here", excerpt(&word)))
-        }
-        ArgumentRefusal::Unknown(word) => Some(format!("`{}` is one argument too many", excerpt(&word))),
-        other => other.reason(),
-    })?;
+    let parsed = arguments::parse_subcommand("events", command(), words).map_err(ArgumentRefusal::subcommand_reason)?;
     refine(&parsed.0, &parsed.1).map_err(Some)
 }
 

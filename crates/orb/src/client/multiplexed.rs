@@ -6,7 +6,6 @@
 
 use std::io::{self, IoSlice};
 use std::ops::{Deref, DerefMut};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,7 +14,6 @@ use corelane_net::{Endpoint, ShutdownMode, Stream, Wait};
 use corelane_sys::buffer::RegionCache;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::event_count::EventCount;
-use corelane_sys::eventfd::EventFd;
 use corelane_sys::lock::{CheckoutCell, CheckoutGuard, LockScope, PiMutex};
 use corelane_wire::cdr::MemoryRefusal;
 use corelane_wire::connection::{ConnectionSide, Framer, FramingStep, ReplyMatch, RequestTable};
@@ -23,12 +21,11 @@ use corelane_wire::giop::{self, Header, MessageKind};
 use corelane_wire::{CodeSets, Encoder, Limits, Octets};
 
 use super::connection::{MIN_OWNED_BYTES, empty_slices, is_reply_start};
+use super::pending_reply::{PendingReply, ReceivedReply, ReplyError};
 use super::reply_reader::Registration;
-use crate::cancel::Canceller;
 use crate::exchange::{BytesSent, ExchangeError};
 use crate::fault::PeerFault;
 use crate::memory::{ByteBudget, MemoryShare};
-use crate::nested_wait;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
 /// Maximum number of requests in the table of one connection.
@@ -149,27 +146,6 @@ struct ReceiveHalf {
     share: MemoryShare,
 }
 
-/// A request that waits for its reply.
-#[derive(Debug)]
-pub(crate) struct PendingReply {
-    /// The state of the reply. The caller and the reader take this lock briefly. The lock has
-    /// priority inheritance, because a preempted caller that holds it would delay the reader, and
-    /// with the reader more urgent callers.
-    state: PiMutex<State>,
-    done: EventCount,
-}
-
-#[derive(Debug)]
-enum State {
-    /// The reply has not arrived. The field is the descriptor to notify, if the caller waits for
-    /// other events and for the reply at the same time.
-    Waiting(Option<Arc<EventFd>>),
-    /// The reply has arrived, or will not arrive.
-    Done(Result<ReceivedReply, ReplyError>),
-    /// The caller has collected the outcome.
-    Taken,
-}
-
 /// The reason why a request cannot be entered in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegisterError {
@@ -177,18 +153,6 @@ pub(crate) enum RegisterError {
     Closed,
     /// The table contains the maximum number of requests, all of which wait for replies.
     Full,
-}
-
-/// A complete reply, with its bytes in memory that the connection does not use.
-#[derive(Debug)]
-pub(crate) struct ReceivedReply {
-    pub(crate) header: Header,
-    pub(crate) octets: Octets,
-    /// Positions in `octets` at which GIOP 1.1 fragments begin.
-    pub(crate) breaks: Vec<usize>,
-    /// The share of the ORB's memory for replies that a large reply uses. The share ends when the
-    /// reply is dropped.
-    pub(crate) _share: Option<MemoryShare>,
 }
 
 /// The reason why a connection ended while requests waited for replies.
@@ -199,20 +163,6 @@ pub(crate) enum CloseCause {
     Fault(PeerFault),
     /// The ORB's memory for replies is exhausted.
     OverBudget(MemoryRefusal),
-}
-
-/// The reason why a request has no reply.
-#[derive(Debug)]
-pub(crate) struct ReplyError {
-    pub(crate) error: ExchangeError,
-    /// True if a part of the reply arrived before the failure.
-    pub(crate) reply_begun: bool,
-}
-
-impl From<ExchangeError> for ReplyError {
-    fn from(broken: ExchangeError) -> Self {
-        ReplyError { error: broken, reply_begun: false }
-    }
 }
 
 impl From<CloseCause> for ExchangeError {
@@ -304,8 +254,7 @@ impl MultiplexedConnection {
 
     /// Enters a request in the table. Returns the request's id, and the entry that gets the reply.
     pub(crate) fn register(&self) -> Result<(u32, Arc<PendingReply>), RegisterError> {
-        let state = PiMutex::new("reply", LockScope::Connection, State::Waiting(None));
-        let pending = Arc::new(PendingReply { state, done: EventCount::new("reply") });
+        let pending = Arc::new(PendingReply::new());
         let mut requests = self.requests.lock();
         if requests.is_closed {
             return Err(RegisterError::Closed);
@@ -705,78 +654,6 @@ impl Drop for MultiplexedConnection {
         // connection.
         if corelane_sys::process::fork_generation() == self.fork_generation {
             self.stream.shutdown(ShutdownMode::Both);
-        }
-    }
-}
-
-impl PendingReply {
-    /// Sets the outcome, unless it is already set, and wakes the caller.
-    fn complete(&self, outcome: Result<ReceivedReply, ReplyError>) {
-        let mut state = self.state.lock();
-        let State::Waiting(bell) = &mut *state else { return };
-        let bell = bell.take();
-        *state = State::Done(outcome);
-        drop(state);
-        self.done.notify_all();
-        if let Some(bell) = bell {
-            bell.notify();
-        }
-    }
-
-    /// Returns true if [`wait`](Self::wait) would return at once.
-    pub(crate) fn is_done(&self) -> bool {
-        !matches!(*self.state.lock(), State::Waiting(_))
-    }
-
-    /// Waits until `deadline` for the reply and takes it. If the pool's
-    /// [`NestedWait`](crate::NestedWait) permits it, the thread runs requests of its lane while it
-    /// waits.
-    ///
-    /// # Errors
-    /// The reason why there is no reply: the deadline, a cancellation by `canceller`, or the end of
-    /// the connection.
-    pub(crate) fn wait(
-        &self,
-        deadline: Option<Monotonic>,
-        canceller: Option<&Canceller>,
-    ) -> Result<ReceivedReply, ReplyError> {
-        nested_wait::release_dedicated_connection();
-        // If no event descriptor can be made, the caller waits for the reply alone: it runs no
-        // other requests and cannot be cancelled.
-        if (nested_wait::dispatches_while_waiting() || canceller.is_some())
-            && let Ok(Some(bell)) = self.reply_event()
-        {
-            let _ = nested_wait::wait_or_dispatch(bell.as_fd(), deadline, canceller);
-            if let Some(Ok(false)) = canceller.map(|other| other.wait_or_cancelled(bell.as_fd(), deadline)) {
-                return Err(ExchangeError::Cancelled.into());
-            }
-        }
-        if !self.is_done() {
-            self.done.wait(deadline, || self.is_done().then_some(()));
-        }
-        match std::mem::replace(&mut *self.state.lock(), State::Taken) {
-            State::Done(outcome) => outcome,
-            // `Waiting`: the deadline has passed. `Taken`: the reply was taken before.
-            State::Waiting(_) | State::Taken => Err(ExchangeError::TimedOut.into()),
-        }
-    }
-
-    /// Makes an event descriptor that becomes readable when the outcome is set. Returns `None` if
-    /// it is already set.
-    fn reply_event(&self) -> io::Result<Option<Arc<EventFd>>> {
-        let made = Arc::new(EventFd::new()?);
-        Ok(self.notify_on_reply(&made).then_some(made))
-    }
-
-    /// Makes the reader notify `bell` when the outcome is set. `bell` replaces a descriptor that an
-    /// earlier call of this method set. Returns false if the outcome is already set.
-    pub(crate) fn notify_on_reply(&self, bell: &Arc<EventFd>) -> bool {
-        match &mut *self.state.lock() {
-            State::Waiting(waiting) => {
-                *waiting = Some(Arc::clone(bell));
-                true
-            }
-            State::Done(_) | State::Taken => false,
         }
     }
 }

@@ -17,7 +17,8 @@ use corelane_sys::event_count::EventCount;
 use corelane_sys::lock::{ArcCheckoutGuard, CheckoutCell, CheckoutHolder, LockScope, Mutex, PiMutex};
 use corelane_sys::process;
 
-use super::connection::{BufferResult, ClientConnection, PoolSlot};
+use super::checkout::Checkout;
+use super::connection::{ClientConnection, PoolSlot};
 use super::context::ClientContext;
 use super::hangup_monitor::HangupHandler;
 use super::multiplexed::MultiplexedConnection;
@@ -72,14 +73,6 @@ enum MultiplexedState {
     /// A thread is making the connection.
     Connecting,
     Open(Arc<MultiplexedConnection>),
-}
-
-/// Exclusive use of a connection by one call. The drop returns the connection to the pool.
-pub(crate) struct Checkout<'p> {
-    /// The slot of the connection. If the pool outlives the checkout, the slot is borrowed, which
-    /// saves counting a reference. The slot is empty before the connection is made and after
-    /// [`discard`](Self::discard).
-    slot: ArcCheckoutGuard<'p, Option<Box<ClientConnection>>>,
 }
 
 /// Returns a predicate on slots: [`ClientConnection::accepts_request`] of the slot's connection,
@@ -532,60 +525,6 @@ impl HangupHandler for ConnectionPool {
 fn is_server_failure(error: &io::Error, begun: Monotonic, due: Option<Monotonic>) -> bool {
     let had_time = || due.is_none_or(|due| due.since(begun) >= BRIEF_ATTEMPT / 2);
     !process::is_out_of_descriptors(error) && (error.kind() != io::ErrorKind::TimedOut || had_time())
-}
-
-impl Checkout<'_> {
-    /// Buffers a complete oneway message. Returns false if the buffer has no room, so that the
-    /// caller must send the message.
-    #[inline(never)]
-    pub(crate) fn buffer_oneway(&mut self, message: &[u8], context: &ClientContext) -> bool {
-        match self.oneways.push(message) {
-            BufferResult::Full => return false,
-            BufferResult::AlreadyListed => {}
-            BufferResult::NeedsListing => context.list_batch(Arc::downgrade(self.slot.cell())),
-        }
-        true
-    }
-
-    /// Closes the connection, because its state is unknown after a failure. The checkout is then
-    /// empty, and using it panics.
-    #[cold]
-    pub(crate) fn discard(&mut self) {
-        *self.slot = None;
-    }
-}
-
-impl std::ops::Deref for Checkout<'_> {
-    type Target = ClientConnection;
-
-    #[inline]
-    fn deref(&self) -> &ClientConnection {
-        self.slot.as_deref().expect("a checkout holds a connection until it is discarded")
-    }
-}
-
-impl std::ops::DerefMut for Checkout<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut ClientConnection {
-        self.slot.as_deref_mut().expect("a checkout holds a connection until it is discarded")
-    }
-}
-
-impl Drop for Checkout<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.slot.as_ref().is_some_and(|connection| !connection.is_usable()) {
-            // The drop of the field `slot` follows and returns the slot. The connection is closed
-            // first, so that no caller finds an unusable one.
-            *self.slot = None;
-        }
-    }
-}
-
-impl std::fmt::Debug for Checkout<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Checkout").field(&*self.slot).finish()
-    }
 }
 
 #[cfg(test)]

@@ -25,9 +25,9 @@ use super::machine::{LastMessage, MachineInput};
 use super::reply::{Reply, ReplyBody, read_results};
 use super::target::{AlternateTarget, Binding, TargetProfiles, UsableProfile};
 use super::thread_policies::{has_thread_policies, with_thread_policies};
+use crate::client::checkout::Checkout;
 use crate::client::connection::{ClientConnection, MIN_OWNED_BYTES, ReceivedMessage};
 use crate::client::context::ClientContext;
-use crate::client::pool::Checkout;
 use crate::clock;
 use crate::exception::{
     CallPhase, Completion, FailureDetail, SystemException, SystemExceptionKind as Kind, no_such_object,

@@ -10,7 +10,8 @@ use super::call::{AttemptError, AttemptResult, CallRoute, Invocation, ReplyHead,
 use super::interception::InterceptedAttempt;
 use super::machine::LastMessage;
 use super::reply::ReplyBody;
-use crate::client::multiplexed::{MultiplexedConnection, PendingReply, RegisterError, ReplyError};
+use crate::client::multiplexed::{MultiplexedConnection, RegisterError};
+use crate::client::pending_reply::{PendingReply, ReplyError};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::exchange::{BytesSent, ExchangeError};
 use crate::fault::PeerFault;

@@ -9,8 +9,8 @@ use corelane_wire::cdr::MemoryMeter;
 use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, CodeSets, Decoder, Endian, Octets, Version};
 
+use crate::client::checkout::Checkout;
 use crate::client::context::ClientContext;
-use crate::client::pool::Checkout;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::memory::{ByteBudget, over_budget};
 use crate::text;
