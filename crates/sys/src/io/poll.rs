@@ -1,8 +1,6 @@
-//! Waiting for one descriptor until an absolute deadline, with a high-resolution timer.
+//! Waiting for descriptors until an absolute deadline, with a high-resolution timer.
 //!
-//! The functions use `ppoll` with a timer slack of one nanosecond. So a wait ends within tens of
-//! microseconds after its deadline, instead of at the next scheduler tick. The first wait of a
-//! thread sets the slack, which costs one more system call.
+//! The functions use `ppoll` with a timer slack of one nanosecond.
 
 use std::cell::Cell;
 use std::io;
@@ -47,8 +45,8 @@ pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Res
     Ok(wait(fd, false, true, deadline)?.is_ready())
 }
 
-/// Waits until one of the requested directions is ready or `deadline` has passed. If no field of
-/// the result is true, the deadline has passed. Makes one system call unless signals interrupt it.
+/// Waits until one of the requested directions is ready or `deadline` has passed. Makes one system
+/// call unless signals interrupt it.
 ///
 /// # Errors
 /// When the kernel is out of memory; an interruption is not an error.
@@ -84,7 +82,7 @@ pub fn wait(fd: BorrowedFd<'_>, readable: bool, writable: bool, deadline: Option
     }
 }
 
-/// Returns the directions of a connection that have ended. Makes one system call and does not wait.
+/// Returns the directions of a connection that have ended.
 ///
 /// # Errors
 /// When the kernel is out of memory.

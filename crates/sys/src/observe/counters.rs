@@ -1,10 +1,8 @@
 //! Counters of the calling thread's operations: system calls, locks, futex calls, hand-offs and
 //! allocations.
 //!
-//! The counters are always on, because a count is one addition to a thread-local cell without
-//! initialisation or destructor. Each thread has its own counts. A test takes a [`snapshot`] before
-//! and after the measured code, on the thread that runs this code, and subtracts. No function of
-//! this module locks, allocates or enters the kernel.
+//! Each thread has its own counts. A test takes a [`snapshot`] before and after the measured code,
+//! on the thread that runs this code, and subtracts.
 
 use std::cell::Cell;
 use std::ops::Sub;
@@ -88,13 +86,11 @@ thread_local! {
     };
 }
 
-/// Counters of all threads of the process together.
 #[cfg(any(test, feature = "testing"))]
 mod process {
     use std::sync::atomic::{AtomicBool, AtomicU64};
 
-    /// True after the first request for totals. Until then no atomic additions are made, because
-    /// benchmarks count atomic instructions.
+    /// False until the first request for totals, because benchmarks count atomic instructions.
     pub(super) static WANTED: AtomicBool = AtomicBool::new(false);
 
     pub(super) struct Totals {
@@ -121,7 +117,7 @@ mod process {
 }
 
 /// Returns the counts of all threads of the process since the first call of this function. The
-/// bytes of allocations are 0. Tests use it to measure the work of several threads.
+/// bytes of allocations are 0.
 #[cfg(any(test, feature = "testing"))]
 pub fn process_snapshot() -> Counters {
     use std::sync::atomic::Ordering;
@@ -141,7 +137,6 @@ pub fn process_snapshot() -> Counters {
     }
 }
 
-/// Counts one operation of the calling thread. Test builds also count it for the process.
 macro_rules! bump {
     ($which:ident) => {{
         CELLS.with(|cells| cells.$which.set(cells.$which.get().wrapping_add(1)));

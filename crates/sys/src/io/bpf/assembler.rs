@@ -1,9 +1,8 @@
 //! An assembler for eBPF (RFC 9669): instructions with names, labels for jumps, and symbols for
 //! maps.
 //!
-//! The module makes no system call. A [`Program`] is data, and its maps need not exist when it is
-//! assembled: [`load`](super::load) inserts their descriptors. The module checks that every label
-//! is bound and that every jump reaches its target. The kernel's verifier makes all other checks.
+//! A [`Program`] is data, and its maps need not exist when it is assembled: [`load`](super::load)
+//! inserts their descriptors.
 
 use std::fmt;
 

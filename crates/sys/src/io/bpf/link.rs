@@ -126,8 +126,6 @@ mod tests {
         load("verdict", &asm.finish().unwrap(), &[]).unwrap()
     }
 
-    /// Fails if a link does not end with its descriptor. The thread enters a new network namespace,
-    /// so the test attaches no program to an interface of the machine.
     #[test]
     fn a_link_lasts_as_long_as_its_descriptor() {
         if let Some(refusal) = unavailable_reason() {
@@ -140,7 +138,6 @@ mod tests {
                 return println!("not run: no network namespace: {}", io::Error::last_os_error());
             }
             let (pass, other) = (verdict(XdpAction::PASS), verdict(XdpAction::DROP));
-            // The loopback interface always has index 1. It supports the generic path only.
             let link = XdpLink::attach(&pass, 1, AttachMode::Any).unwrap();
             assert_eq!(link.interface().unwrap(), Some(1));
             let taken = XdpLink::attach(&other, 1, AttachMode::Any).unwrap_err();

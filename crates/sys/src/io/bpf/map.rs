@@ -211,7 +211,6 @@ impl Map {
         if self.kind == MapKind::PerCpuArray { self.value_size.next_multiple_of(8) } else { self.value_size }
     }
 
-    /// Returns the number of bytes that the kernel reads or writes for one entry.
     fn transfer_size(&self) -> usize {
         self.copy_size() * self.copies
     }
@@ -234,7 +233,6 @@ pub fn possible_processors() -> io::Result<usize> {
     highest_processor(&text).map(|highest| highest + 1).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Returns the highest number in the kernel's list of processors, such as 8 for `0-3,8`.
 fn highest_processor(list: &str) -> Option<usize> {
     list.trim().rsplit([',', '-']).next()?.parse().ok()
 }

@@ -27,12 +27,11 @@ impl XdpAction {
 const XDP_TYPE: u32 = 6;
 pub(super) const XDP_ATTACH: u32 = 37;
 
-/// Size in bytes of the buffer for the verifier's log. The end of a log gives the reason of the
-/// refusal, so the kernel is to return the end of a log that is longer than the buffer.
+/// Size in bytes of the buffer for the verifier's log.
 const LOG_SIZE: usize = 1 << 20;
 
 /// Licence that this module declares to the kernel for each loaded program. A program with this
-/// licence may call every helper. The declaration has no relation to this crate's licence.
+/// licence may call every helper.
 const LICENCE: &CStr = c"Dual MIT/GPL";
 
 /// `union bpf_attr` for `BPF_PROG_LOAD`.

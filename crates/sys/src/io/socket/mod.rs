@@ -1,9 +1,8 @@
 //! Stream sockets: TCP over IPv4 and IPv6, and Unix domain.
 //!
-//! All descriptors that this module opens are close-on-exec. Connections are in blocking mode; each
-//! transfer takes a [`WaitMode`], which tells whether the transfer may wait and needs no extra
-//! system call. Listeners are non-blocking, and [`accept`] waits by polling. No call raises
-//! `SIGPIPE`. A transfer that a signal interrupts is repeated, so `Interrupted` is never returned.
+//! All descriptors that this module opens are close-on-exec. Connections are in blocking mode; a
+//! [`WaitMode`] decides whether a transfer may wait. No call raises `SIGPIPE`. A transfer that a
+//! signal interrupts is repeated, so `Interrupted` is never returned.
 
 mod address;
 mod descriptor_passing;
@@ -106,8 +105,6 @@ pub fn connect(address: &Address, options: &SocketOptions, deadline: Option<Mono
     Ok(fd)
 }
 
-/// Connects a TCP socket: starts without blocking, waits for the outcome by `ppoll`, and reads the
-/// outcome.
 fn connect_inet(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic>) -> io::Result<()> {
     set_nonblocking(fd, true)?;
     let (pointer, length) = raw.as_ptr();
@@ -127,8 +124,7 @@ fn connect_inet(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic
     set_nonblocking(fd, false)
 }
 
-/// Connects a Unix socket. It waits only if the listener's backlog is full. The send time-out
-/// bounds the wait, because polling cannot wait for room in a backlog.
+/// The send time-out bounds the wait, because polling cannot wait for room in a listener's backlog.
 fn connect_unix(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic>) -> io::Result<()> {
     let (pointer, length) = raw.as_ptr();
     loop {
@@ -152,7 +148,7 @@ fn connect_unix(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic
     if deadline.is_some() { set_send_timeout(fd, None) } else { Ok(()) }
 }
 
-/// Returns two connected Unix sockets, for tests and for wake-ups inside a process.
+/// Returns two connected Unix sockets.
 ///
 /// # Errors
 /// The limits of the process.
@@ -177,7 +173,7 @@ pub enum Shutdown {
     Both,
 }
 
-/// Ends one or both directions of a connection. On a listener, ends accepting.
+/// Ends one or both directions of a connection.
 ///
 /// # Errors
 /// `NotConnected` if the connection has already ended.

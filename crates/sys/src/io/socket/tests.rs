@@ -9,7 +9,6 @@ fn inet(text: &str) -> Address {
     Address::Inet(text.parse::<SocketAddr>().unwrap())
 }
 
-/// Connects through a listener on `address`. Returns the client's and the server's socket.
 fn connected(address: &Address) -> (OwnedFd, OwnedFd) {
     let options = SocketOptions::default();
     let listener = listen(address, &options, DEFAULT_BACKLOG).unwrap();

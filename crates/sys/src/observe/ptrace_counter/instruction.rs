@@ -12,7 +12,6 @@ pub(super) enum InstructionKind {
     SystemCall,
 }
 
-/// Length of the longest possible instruction in bytes.
 pub(super) const MAX_INSTRUCTION_BYTES: usize = 15;
 
 impl InstructionKind {
