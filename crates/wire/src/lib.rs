@@ -1,10 +1,10 @@
 //! CORBA on the wire: IDL values to and from CDR, GIOP messages, object references, and the
-//! protocol state of one connection. Everything is a pure function or a state machine.
+//! protocol state of one connection.
 //!
 //! No function of this crate opens a socket, reads a clock, starts a thread or blocks: received
 //! bytes, limits and time are arguments. Bytes from outside never make a function of this crate
 //! panic. A length that a peer declares never sizes an allocation before the announced bytes have
-//! arrived. Every bound is a field of [`Limits`].
+//! arrived.
 //!
 //! | module | contents |
 //! |---|---|

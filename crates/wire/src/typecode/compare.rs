@@ -1,5 +1,3 @@
-//! The equality and the equivalence of types.
-
 use std::collections::HashSet;
 
 use super::{Kind, View};
@@ -16,8 +14,7 @@ pub(super) fn equivalent(a: View<'_>, b: View<'_>) -> bool {
 
 struct Comparison {
     exact: bool,
-    /// Pairs of types whose comparison has begun. Types may be recursive, so a pair that occurs
-    /// again counts as equal: if its parts differ, its first comparison returns false.
+    /// Types may be recursive, so a pair whose comparison has begun counts as equal.
     seen: HashSet<(usize, usize)>,
 }
 
