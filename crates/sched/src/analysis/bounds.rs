@@ -1,5 +1,5 @@
-//! Sufficient schedulability tests for rate-monotonic priorities. A set that passes is schedulable.
-//! A set that fails may be schedulable, too.
+//! Sufficient schedulability tests for rate-monotonic priorities: a set that fails may be
+//! schedulable.
 //!
 //! Shares are rounded up and bounds are rounded down, so rounding never makes a set pass.
 
@@ -60,22 +60,18 @@ fn power(mut base: u128, mut exponent: u32, bound: u128) -> u128 {
     result
 }
 
-/// Returns the product of two numbers in the fixed-point format of this module, rounded up.
 pub(super) fn product(one: u128, other: u128) -> u128 {
     // In this module both factors are at most 3 * SCALE, which is below 2^62, so the product fits
     // into 128 bits.
     one.saturating_mul(other).div_ceil(SCALE)
 }
 
-/// Returns a utilization plus one, in the fixed-point format of this module.
 pub(super) fn one_plus(share: Utilization) -> u128 {
     SCALE + u128::from(share.0) * (SCALE / u128::from(Utilization::ONE.0))
 }
 
-/// The number two in the fixed-point format of this module.
 pub(super) const TWO: u128 = 2 * SCALE;
 
-/// Returns the quotient of two fixed-point numbers of this module, rounded down.
 pub(super) fn quotient(one: u128, other: u128) -> u128 {
     one.saturating_mul(SCALE) / other.max(1)
 }
@@ -107,8 +103,6 @@ pub fn passes_hyperbolic(tasks: &[Timing]) -> bool {
     true
 }
 
-/// Returns true if the bounds by utilization apply to this task. Its deadline must equal its
-/// period, and neither jitter nor blocking may delay it.
 fn is_simple(task: &Timing) -> bool {
     task.deadline == task.period && task.jitter == 0 && task.blocking == 0
 }

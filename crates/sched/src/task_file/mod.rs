@@ -120,12 +120,10 @@ fn name_error(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the core with this number on the host of the file.
 fn core(number: u32) -> CoreId {
     CoreId { core: number, ..CoreId::default() }
 }
 
-/// Returns the text of a timing error without the name of its field.
 fn timing_reason(error: &TimingError) -> String {
     let text = |time| crate::quantity::format_time(time);
     format!(
