@@ -1,13 +1,10 @@
 //! Deferred closing of descriptors whose last close may sleep.
 //!
-//! A process at the other end of a Unix socket can pass a descriptor whose closing waits. One
-//! thread, `sys/close`, closes such descriptors, so that no other thread waits for the close.
+//! The thread `sys/close` closes these descriptors, so that no other thread waits.
 
 use std::os::fd::OwnedFd;
 
 /// Queues a descriptor that came from a peer, for the closing thread. Returns without waiting.
-///
-/// If the system refuses a thread, the descriptor stays open until a later call can start one.
 #[cold]
 pub fn close(passed: OwnedFd) {
     list::push(passed, false);

@@ -1,6 +1,5 @@
 //! Readiness of many descriptors.
 //!
-//! An [`Epoll`] maps descriptors to 64-bit tokens that the caller chooses, and reports tokens.
 //! Several threads may wait on one `Epoll`: with edge-triggered interest the kernel wakes exactly
 //! one of them per event. An `Epoll` does not own the watched descriptors.
 
@@ -172,7 +171,6 @@ impl Epoll {
         Ok(count as usize)
     }
 
-    /// Waits with `epoll_pwait2`, which takes nanoseconds.
     fn wait_precisely(&self, events: &mut [EpollEvent], timeout: Duration) -> io::Result<usize> {
         static MISSING: AtomicBool = AtomicBool::new(false);
         if !MISSING.load(Ordering::Relaxed) {

@@ -1,6 +1,4 @@
 //! Waiting for descriptors until an absolute deadline, with a high-resolution timer.
-//!
-//! The functions use `ppoll` with a timer slack of one nanosecond.
 
 use std::cell::Cell;
 use std::io;
@@ -45,8 +43,7 @@ pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Res
     Ok(wait(fd, false, true, deadline)?.is_ready())
 }
 
-/// Waits until one of the requested directions is ready or `deadline` has passed. Makes one system
-/// call unless signals interrupt it.
+/// Waits until one of the requested directions is ready or `deadline` has passed.
 ///
 /// # Errors
 /// When the kernel is out of memory; an interruption is not an error.
@@ -145,9 +142,8 @@ pub fn wait_readable_any<const N: usize>(
     }
 }
 
-/// Waits until one of `fds` can be written or `deadline` has passed. A socket that connects becomes
-/// writable when the attempt has succeeded or failed. Returns the index of the first writable
-/// descriptor, and `None` after the deadline.
+/// Waits until one of `fds` can be written or `deadline` has passed. Returns the index of the first
+/// writable descriptor, and `None` after the deadline.
 ///
 /// # Errors
 /// When the kernel is out of memory; an interruption is not an error.
@@ -173,8 +169,7 @@ pub fn wait_writable_any(fds: &[BorrowedFd<'_>], deadline: Option<Monotonic>) ->
 }
 
 /// Sets the calling thread's timer slack to 1 ns at the thread's first call. The default slack of
-/// 50 us delays every deadline of a thread in the ordinary scheduling class; real-time threads have
-/// no slack.
+/// 50 us delays the deadlines of threads in the ordinary scheduling class.
 pub fn minimize_timer_slack() {
     thread_local! {
         static SHARP: Cell<bool> = const { Cell::new(false) };

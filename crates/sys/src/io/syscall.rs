@@ -1,6 +1,4 @@
 //! The only module of this crate that enters the kernel.
-//!
-//! The module counts each call for the calling thread and converts a failure into an [`io::Error`].
 
 use std::io;
 

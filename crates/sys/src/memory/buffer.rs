@@ -2,8 +2,6 @@
 //!
 //! Up to 64 KiB a [`Buffer`] is heap memory. A larger buffer is a reserved address range, whose
 //! pages the kernel provides when bytes are written to them ([`RegionCache`] caches such ranges).
-//! So a peer that announces 60 MiB and sends no bytes makes the kernel reserve addresses, and no
-//! memory.
 //!
 //! Invariant (`window`): `start <= end <= capacity`. The bytes from `start` to `end` have arrived
 //! and are not consumed. All memory is initialised (with zeros or earlier contents), so the spare
@@ -27,7 +25,8 @@ use crate::socket::{self, WaitMode};
 pub const MAX_HEAP_BYTES: usize = 64 * 1024;
 const MIN_HEAP_BYTES: usize = 4 * 1024;
 
-/// Memory of a buffer, with its owner; the copy of the address is faster to read than the owner's.
+/// Memory of a buffer, its owner, and a copy of the address, which is faster to read than the
+/// owner's.
 struct BufferStorage {
     octets: NonNull<u8>,
     length: usize,

@@ -30,8 +30,7 @@ pub fn coarse_now() -> Monotonic {
     Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Returns two clock ticks, the maximum lag of [`coarse_now`] and the time by which a time-out that
-/// the kernel counts in ticks may end early.
+/// Returns two clock ticks, the maximum lag of [`coarse_now`].
 #[cold]
 pub fn max_coarse_lag() -> Duration {
     static TICK: OnceLock<Duration> = OnceLock::new();

@@ -1,8 +1,8 @@
 //! Counters of the calling thread's operations: system calls, locks, futex calls, hand-offs and
 //! allocations.
 //!
-//! Each thread has its own counts. A test takes a [`snapshot`] before and after the measured code,
-//! on the thread that runs this code, and subtracts.
+//! A test takes a [`snapshot`] before and after the measured code, on the thread that runs this
+//! code, and subtracts.
 
 use std::cell::Cell;
 use std::ops::Sub;

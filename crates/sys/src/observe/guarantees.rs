@@ -517,7 +517,6 @@ mod tests {
         assert_eq!(slack.status, GuaranteeStatus::Met, "{slack:?}");
     }
 
-    /// Fails if docs/real-time.md does not name exactly the guarantees of this module.
     #[test]
     fn documentation_names_exactly_the_guarantees() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/real-time.md");

@@ -1,9 +1,7 @@
 //! Time probes on the request path.
 //!
-//! A point is `probe!("request read")` or `probe!("request read", id)`. A probe costs one load and
-//! a branch until [`enable`] is called; after that a record costs about 20 ns. Each thread has a
-//! ring with its last [`RECORDS_PER_THREAD`] records. [`collect`] reads the rings of all threads
-//! while the threads continue.
+//! A probe costs one load and a branch until [`enable`] is called; after that a record costs about
+//! 20 ns. Each thread has a ring with its last [`RECORDS_PER_THREAD`] records.
 //!
 //! Comments in the code refer to one rule of memory ordering, `record`: the writer announces a
 //! record before it writes into the record's slot (release fence). The reader loads the
@@ -348,7 +346,6 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// Fails if a reader gets a record that the writer has not completed, in any interleaving.
     #[test]
     fn no_record_is_torn() {
         static NAME: &str = "x";

@@ -2,8 +2,7 @@
 //! among them. The threads are single-stepped.
 //!
 //! The other process must be a child made for the measurement: it runs very slowly while a
-//! [`PtraceCounter`] is attached. Its blocked system calls are interrupted once at the beginning
-//! and once at the end. The kernel kills the child if the tracing thread ends first.
+//! [`PtraceCounter`] is attached. The kernel kills the child if the tracing thread ends first.
 
 mod instruction;
 
@@ -299,7 +298,6 @@ impl TracedThread {
     }
 }
 
-/// Makes one request to the kernel's tracer.
 fn trace(request: libc::c_long, id: libc::pid_t, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: the kernel writes to `data` only for requests that read something, and their callers
     // pass a live word.

@@ -12,8 +12,7 @@ use crate::shim::{AtomicU32, Ordering, UnsafeCell, const_unless_loom};
 /// A value that one thread at a time checks out.
 ///
 /// A checkout is one compare-and-swap, and a return is one store (with an event count: one
-/// exchange). Threads that want to wait for cells wait at an [`EventCount`], which the cell
-/// notifies when its value is returned.
+/// exchange).
 ///
 /// Comments in the code refer to one rule of memory ordering, `checkout`: a return clears
 /// `HOLDER_MASK` with release, and the next checkout sets it with acquire. So the holder sees all
@@ -332,7 +331,6 @@ mod models {
         });
     }
 
-    /// A caller that misses the return by maintenance waits for ever, which `loom` reports.
     #[test]
     fn waiter_receives_the_value_after_maintenance() {
         explore(|| {

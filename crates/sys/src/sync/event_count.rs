@@ -63,8 +63,8 @@ impl EventCount {
             if let Some(found) = look() {
                 break Some(found);
             }
-            // Under constant notifications `wait_past` never reaches the deadline, so the deadline
-            // is checked here as well.
+            // Under constant notifications `wait_past` never reaches the deadline, so this line
+            // checks it.
             if !self.epoch.wait_past(seen, deadline) || deadline.is_some_and(Monotonic::is_past) {
                 break look();
             }
@@ -196,7 +196,6 @@ mod tests {
         assert!(deadline.is_past());
     }
 
-    /// Fails if a wait or a notification takes a lock.
     #[test]
     fn wait_and_notify_take_no_lock() {
         let shared = Arc::new((EventCount::new("test"), AtomicUsize::new(0)));

@@ -1,8 +1,8 @@
 //! A hash index from byte strings to slot numbers, searched without waiting.
 //!
-//! A search never waits, allocates or writes to memory that other threads write. An entry consists
-//! of half a hash and the number of a slot, in which the caller stores the key. [`HashIndex::find`]
-//! offers the slots whose half hash agrees, and the caller compares the whole key.
+//! An entry consists of half a hash and the number of a slot, in which the caller stores the key.
+//! [`HashIndex::find`] offers the slots whose half hash agrees, and the caller compares the whole
+//! key.
 //!
 //! Only the [`HashIndexWriter`] changes the index, and the caller protects the writer by a lock.
 //!

@@ -4,7 +4,7 @@
 //! the whole ORB. Taking a lock adds to the calling thread's [`counters`].
 //!
 //! A [`PiMutex`] lends the priority of its waiters to its holder: it is the lock for data that
-//! threads of different priorities use. A [`CheckoutCell`] never makes a thread wait.
+//! threads of different priorities use.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

@@ -1,7 +1,6 @@
 //! A bounded queue from any thread to a lane, with a descriptor that wakes the lane.
 //!
-//! [`Mailbox::send`] allocates nothing, takes no lock and does not wait for room. It makes a system
-//! call only if a receiver sleeps or is about to sleep.
+//! [`Mailbox::send`] allocates nothing, takes no lock and does not wait for room.
 //!
 //! The queue is an array of cells, each with a sequence number that tells whether senders or
 //! receivers may use the cell (Dmitry Vyukov's bounded queue).

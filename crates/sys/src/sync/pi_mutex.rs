@@ -477,8 +477,6 @@ mod tests {
         assert_eq!(*mutex.lock(), (20_000, 20_000));
     }
 
-    /// Fails if the middle thread runs before the low thread, which holds the lock for which the
-    /// high thread waits.
     #[test]
     fn holder_inherits_the_priority_of_a_waiter() {
         fn parked_until(flag: &AtomicBool) {

@@ -1,8 +1,7 @@
 //! A value that many threads read while a writer replaces it (read-copy-update).
 //!
 //! [`RcuCell::load`] never waits for writers or other readers. It writes to no memory that other
-//! threads write, and allocates nothing after a thread's first load. A guard refers to one version
-//! of the value.
+//! threads write, and allocates nothing after a thread's first load.
 //!
 //! Invariant: *readers never free*. [`RcuCell::store`] keeps a replaced version until no reader
 //! uses it, and a later store or [`reclaim`](RcuCell::reclaim) frees it. So dropping a guard on a

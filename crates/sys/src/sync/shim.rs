@@ -56,7 +56,6 @@ macro_rules! const_unless_loom {
 }
 pub(crate) use const_unless_loom;
 
-/// Explores `model` in every interleaving with at most three preemptions per run.
 #[cfg(all(test, loom))]
 pub(crate) fn explore(model: impl Fn() + Send + Sync + 'static) {
     explore_within(3, model);

@@ -178,8 +178,7 @@ impl<T> GenerationalSlab<T> {
     }
 
     /// Returns a guard of the entry with this index and generation. Returns `None` if there is no
-    /// such entry or it is retired. Wait-free: one atomic addition. While the guard lives the value
-    /// stays in place.
+    /// such entry or it is retired. While the guard lives the value stays in place.
     #[inline]
     pub fn get(&self, index: u32, generation: u32) -> Option<SlabGuard<'_, T>> {
         let slot = self.slot(index)?;
@@ -308,7 +307,7 @@ impl<T> GenerationalSlab<T> {
     ///
     /// Returns true when the wait has succeeded, and for an entry that never existed. Returns false
     /// if `deadline` passes first (`None`: no deadline). For an entry that is not retired, the call
-    /// waits for the retirement as well.
+    /// first waits for the retirement.
     pub fn wait_vacated(&self, index: u32, generation: u32, deadline: Option<Monotonic>) -> bool {
         let Some(slot) = self.slot(index) else { return true };
         let idle = || {
@@ -329,8 +328,8 @@ impl<T> GenerationalSlab<T> {
         if generation_of(word) == generation { (word & COUNT) as u32 } else { 0 }
     }
 
-    /// Returns true if any entry, retired or not, has a user now. Checks every slot. Callers whose
-    /// `get` is about to fail count as users.
+    /// Returns true if any entry, retired or not, has a user now. Callers whose `get` is about to
+    /// fail count as users.
     pub fn has_users(&self) -> bool {
         let end = self.writer.lock().unused;
         let is_in_use = |slot: &SlabSlot<T>| slot.word.fetch_add(0, Ordering::AcqRel) & COUNT != 0;

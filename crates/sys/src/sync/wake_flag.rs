@@ -144,7 +144,6 @@ mod models {
         }
     }
 
-    /// Fails if a wake-up is lost: a thread would wait for ever, which `loom` reports.
     #[test]
     fn work_listed_by_two_threads_is_done() {
         explore(|| {

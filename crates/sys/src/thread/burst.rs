@@ -188,7 +188,6 @@ mod models {
     const CONNECTION: u64 = 1;
     const TICK: Duration = Duration::ZERO;
 
-    /// Fails if a burst begins after its requester has found neither the request nor the burst.
     #[test]
     fn requesting_thread_sees_its_burst() {
         explore(|| {
@@ -382,8 +381,7 @@ mod models {
         }
     }
 
-    /// The second of three messages can be served only after the third. Fails if a message is not
-    /// served or a thread does not end.
+    /// The second of three messages can be served only after the third.
     #[test]
     fn request_may_wait_for_a_later_request() {
         explore_within(2, || {

@@ -153,8 +153,6 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// Fails unless exactly one of three threads gets the slot, and if the count of idle threads is
-    /// wrong.
     #[test]
     fn waking_thread_is_claimed_at_most_once() {
         explore(|| {
@@ -173,7 +171,6 @@ mod models {
         });
     }
 
-    /// Fails if neither the overload thread nor the thread that becomes idle sees the other.
     #[test]
     fn overload_thread_misses_no_idle_thread() {
         explore(|| {
@@ -188,7 +185,6 @@ mod models {
         });
     }
 
-    /// Fails if the overload thread finds no idle thread, and the last thread finds no request.
     #[test]
     fn buffered_request_always_finds_a_thread() {
         explore(|| {
@@ -232,7 +228,6 @@ mod models {
         work: bool,
     }
 
-    /// Fails if the claimed thread does not get the loan exactly once, or does not do its own work.
     #[test]
     fn claimed_thread_receives_its_loan() {
         struct World {
@@ -307,7 +302,6 @@ mod models {
         });
     }
 
-    /// Fails unless both requests run, each once.
     #[test]
     fn every_buffered_request_runs_once() {
         struct World {

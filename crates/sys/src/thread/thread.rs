@@ -1,5 +1,4 @@
-//! Creation and scheduling of threads. Name, stack, cores and scheduling class of a thread are set
-//! before the thread runs.
+//! Creation and scheduling of threads.
 //!
 //! If the kernel refuses the class or the affinity, the thread does not run its body, and
 //! [`ThreadBuilder::spawn`] returns the refusal.

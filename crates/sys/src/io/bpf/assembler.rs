@@ -1,8 +1,5 @@
 //! An assembler for eBPF (RFC 9669): instructions with names, labels for jumps, and symbols for
 //! maps.
-//!
-//! A [`Program`] is data, and its maps need not exist when it is assembled: [`load`](super::load)
-//! inserts their descriptors.
 
 use std::fmt;
 

@@ -65,9 +65,8 @@ impl XdpLink {
     /// Attaches `program` to the interface with this index.
     ///
     /// # Errors
-    /// `ResourceBusy` (EBUSY) or `AlreadyExists` (EEXIST) if another program is attached; `EINVAL`
-    /// or `ENODEV` if the interface does not exist; `EOPNOTSUPP` if the driver has no XDP;
-    /// `PermissionDenied` if the thread lacks a capability that the kernel demands.
+    /// `ResourceBusy` or `AlreadyExists` if another program is attached; any other error that the
+    /// kernel returns.
     pub fn attach(program: &LoadedProgram, interface: u32, mode: AttachMode) -> io::Result<Self> {
         let mut attributes = LinkAttributes {
             prog_fd: program.as_fd().as_raw_fd().cast_unsigned(),

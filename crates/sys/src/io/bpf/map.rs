@@ -19,8 +19,7 @@ pub enum MapKind {
     /// entries of the map given to [`Map::create_outer`].
     ArrayOfMaps = 12,
     /// An array whose index is the number of a processor. The value is the maximum number of frames
-    /// in the queue to a kernel thread on this processor. The kernel creates the thread when the
-    /// entry is set, and ends it when the entry is removed.
+    /// in the queue to a kernel thread on this processor.
     CpuMap = 16,
     /// An array with a `u32` index. The value is the descriptor of an AF_XDP socket.
     XskMap = 17,
@@ -205,8 +204,7 @@ impl Map {
         unsafe { enter(command, &mut attributes) }.map(drop)
     }
 
-    /// Returns the number of bytes that the kernel reserves for one processor's copy of a value. In
-    /// a [`MapKind::PerCpuArray`] the kernel rounds this number up to a multiple of 8.
+    /// Returns the number of bytes that the kernel reserves for one processor's copy of a value.
     fn copy_size(&self) -> usize {
         if self.kind == MapKind::PerCpuArray { self.value_size.next_multiple_of(8) } else { self.value_size }
     }
@@ -223,8 +221,7 @@ impl AsFd for Map {
 }
 
 /// Returns the maximum number of processors of this machine, including processors that may be
-/// plugged in later. A [`MapKind::PerCpuArray`] has one copy for each of them, and a
-/// [`MapKind::CpuMap`] at most one entry for each of them.
+/// plugged in later.
 ///
 /// # Errors
 /// If `/sys/devices/system/cpu/possible` cannot be read.

@@ -1,13 +1,6 @@
 //! bpf(2) as safe functions: maps, programs of the XDP type, their test runs, and their links to
 //! interfaces.
 //!
-//! | module | content |
-//! |---|---|
-//! | [`assembler`] | instructions, labels and map symbols; makes no system call |
-//! | `map` | [`Map`]: create, update, look up, delete |
-//! | `program` | [`load`] with the verifier's log in the error, [`LoadedProgram::test_run`] |
-//! | `link` | [`XdpLink`]: attaches a program to an interface until the link is dropped |
-//!
 //! Loading needs `CAP_BPF` and `CAP_NET_ADMIN`. [`unavailable_reason`] returns the reason why
 //! bpf(2) is not available.
 

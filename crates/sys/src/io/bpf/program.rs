@@ -27,7 +27,6 @@ impl XdpAction {
 const XDP_TYPE: u32 = 6;
 pub(super) const XDP_ATTACH: u32 = 37;
 
-/// Size in bytes of the buffer for the verifier's log.
 const LOG_SIZE: usize = 1 << 20;
 
 /// Licence that this module declares to the kernel for each loaded program. A program with this

@@ -14,10 +14,8 @@ use crate::{deferred_close, process};
 /// A connected stream socket that filters out descriptors from its peer.
 #[derive(Debug)]
 pub struct DescriptorFilterSocket {
-    /// Descriptor of the socket, which `drop` takes.
     fd: ManuallyDrop<OwnedFd>,
-    /// True while descriptors may be in the receive queue, or may arrive. A reading thread clears
-    /// the flag, `Relaxed`.
+    /// True while descriptors may be in the receive queue, or may arrive.
     may_receive: AtomicBool,
     is_refusing: bool,
     /// Fork generation of the process that opened the socket; 0 and unused if no descriptor can be
@@ -55,7 +53,8 @@ impl DescriptorFilterSocket {
     /// connection is to bring no more descriptors.
     pub fn refuse_descriptors(&mut self) {
         self.is_refusing = *self.may_receive.get_mut() && refuse_descriptors(self.as_fd());
-        // Checked after the refusal: bytes in the queue may have brought a descriptor before it.
+        // The check follows the refusal, because bytes that came earlier may have brought a
+        // descriptor.
         if self.is_refusing && unread_bytes(self.as_fd()).is_ok_and(|octets| octets == 0) {
             *self.may_receive.get_mut() = false;
         }
@@ -110,7 +109,6 @@ impl Drop for DescriptorFilterSocket {
 /// A listening stream socket whose connections filter out descriptors.
 #[derive(Debug)]
 pub struct DescriptorFilterListener {
-    /// Descriptor of the listener, which `drop` takes.
     fd: ManuallyDrop<OwnedFd>,
     may_receive: bool,
     forks: u64,

@@ -10,14 +10,12 @@ use super::{SocketOptions, create, set_nonblocking, take_error};
 use crate::clock::{self, Monotonic};
 use crate::{poll, syscall};
 
-/// Maximum number of simultaneous attempts.
 const MAX_ATTEMPTS: usize = 8;
 
 /// Connects to the first of `addresses` that answers before `deadline`. Returns the connection and
 /// its address.
 ///
-/// The next attempt begins when the previous one has failed or has had no answer for `stagger`. The
-/// connection is in blocking mode.
+/// The next attempt begins when the previous one has failed or has had no answer for `stagger`.
 ///
 /// # Errors
 /// `TimedOut` after the deadline, otherwise the error of the last attempt; `InvalidInput` if

@@ -87,7 +87,6 @@ pub fn accept(listener: BorrowedFd<'_>, wait: WaitMode) -> io::Result<(OwnedFd, 
 }
 
 /// Connects to `address` until `deadline`. With `None` the kernel ends the attempt, after minutes.
-/// The connection is in blocking mode.
 ///
 /// # Errors
 /// `TimedOut` after the deadline; `ConnectionRefused`, `HostUnreachable` and other errors of the

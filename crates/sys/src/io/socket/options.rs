@@ -1,5 +1,4 @@
-//! Socket options. [`SocketOptions`] are set before a socket listens or connects; functions read or
-//! change single options later.
+//! Socket options.
 
 use std::io;
 use std::net::SocketAddr;
@@ -290,9 +289,8 @@ pub fn receive_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)? as usize)
 }
 
-/// Limits the duration of each blocking read; `None` removes the limit. The kernel's timer makes a
-/// read last a few milliseconds longer, or up to an eighth longer for long times. A time of zero
-/// counts as the shortest possible time.
+/// Limits the duration of each blocking read; `None` removes the limit. A time of zero counts as
+/// the shortest possible time.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -300,8 +298,7 @@ pub fn set_receive_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io:
     set_time(fd, libc::SO_RCVTIMEO, timeout)
 }
 
-/// Limits the duration of each blocking write; `None` removes the limit. The kernel rounds the time
-/// as for [`set_receive_timeout`].
+/// Limits the duration of each blocking write; `None` removes the limit.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -310,8 +307,7 @@ pub fn set_send_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Re
 }
 
 /// Sets the time for which a read or poll of the socket polls the network card before it sleeps
-/// (`SO_BUSY_POLL`). Zero disables the polling. The option has no effect on a socket without a
-/// network card.
+/// (`SO_BUSY_POLL`). Zero disables the polling.
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_NET_ADMIN for a time above the system's default.
@@ -377,9 +373,8 @@ const SO_PASSRIGHTS: Option<libc::c_int> =
 
 /// Makes the kernel refuse all descriptors that the peer of a Unix socket passes after the call.
 ///
-/// The refusal of a listener applies to the connections that it accepts, including connections that
-/// are in its queue at the time of the call. Returns true if the kernel supports the option, as
-/// Linux 6.16 and later do.
+/// The refusal of a listener applies to all connections that it accepts after the call. Returns
+/// true if the kernel supports the option, as Linux 6.16 and later do.
 pub fn refuse_descriptors(fd: BorrowedFd<'_>) -> bool {
     let Some(option) = SO_PASSRIGHTS else { return false };
     #[cfg(any(test, feature = "testing"))]

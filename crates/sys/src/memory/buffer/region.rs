@@ -2,8 +2,7 @@
 //!
 //! When a region that was made with a [`RegionCache`] is dropped, it returns to the cache, unless
 //! the cache is closed or full. A cache limits the number of its regions and their bytes, and its
-//! functions never wait. [`RegionCache::evict_unused`] unmaps each region that no thread has taken
-//! since the previous call.
+//! functions never wait.
 //!
 //! The first bytes of a cached region contain its description. The thread that takes the address
 //! out of a slot owns the mapping. Comments in the code refer to two rules of memory ordering:
@@ -29,7 +28,7 @@ const MAX_CACHED_REGIONS: usize = 8;
 /// KiB.
 const MAX_CACHED_BYTES: usize = (64 << 20) + (64 << 10);
 
-/// Size in bytes of the address ranges of all regions, including cached regions. `Relaxed`.
+/// Size in bytes of the address ranges of all regions, including cached regions.
 static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the size in bytes of the address ranges of all large buffers of the process, including
@@ -46,9 +45,9 @@ pub struct RegionCache(Arc<CacheInner>);
 #[derive(Debug, Default)]
 struct CacheInner {
     slots: [AtomicPtr<CachedRegion>; MAX_CACHED_REGIONS],
-    /// Bytes of memory in cached regions. `Relaxed`.
+    /// Bytes of memory in cached regions.
     cached_bytes: AtomicUsize,
-    /// True once the cache is closed and takes no more regions. Sequentially consistent.
+    /// True once the cache is closed and takes no more regions.
     closed: AtomicBool,
 }
 
@@ -111,7 +110,6 @@ impl RegionCache {
 }
 
 impl CacheInner {
-    /// Takes the region out of a slot.
     fn take_from(&self, slot: &AtomicPtr<CachedRegion>) -> Option<MappedRegion> {
         // Acquire: pairs with `try_put` (rule `cached`). Sequentially consistent: pairs with `close` (rule
         // `closed`).
@@ -175,7 +173,6 @@ pub(super) struct MappedRegion {
     /// Size in bytes of the address range, a power of two.
     mapped: usize,
     /// Number of bytes from the start of the range that have been written since it was mapped.
-    /// Pages exist for these bytes only.
     touched: usize,
     /// True if the drop unmaps the region instead of caching it.
     is_old: bool,

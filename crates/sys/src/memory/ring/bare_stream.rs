@@ -30,7 +30,6 @@ pub struct BareStream {
     outgoing: Way,
 }
 
-/// One direction of a [`BareStream`].
 #[derive(Debug)]
 struct Way {
     words: usize,

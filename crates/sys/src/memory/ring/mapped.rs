@@ -557,7 +557,6 @@ mod tests {
         assert!(RingSizes::exactly(2048, 4096).is_none() && RingSizes::exactly(4096, 1 << 27).is_none());
     }
 
-    /// The peer writes any value to any word at any time.
     #[test]
     fn operations_with_a_corrupting_peer_end() {
         let (server, client) = pair(4096);

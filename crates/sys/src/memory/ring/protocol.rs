@@ -2,8 +2,7 @@
 //!
 //! The writer owns `head`, the number of bytes ever written. The reader owns `tail`, the number of
 //! bytes ever read. Both count modulo 2^32. A side loads the peer's counter once per operation and
-//! checks that `head - tail` is at most the capacity; otherwise the peer is at fault. So no value
-//! that the peer writes leads to a position outside of the ring.
+//! checks that `head - tail` is at most the capacity; otherwise the peer is at fault.
 //!
 //! A side that has to wait stores the kind of wait in its wake word, checks the ring once more, and
 //! then waits. A side that has changed a counter then reads the other side's wake word, and clears
@@ -63,8 +62,8 @@ pub(super) enum WakeRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CorruptCounter;
 
-/// One side's view of a direction, which one thread at a time changes; atomics only let threads
-/// share the value.
+/// One side's view of a direction. One thread at a time changes the value; the fields are atomic so
+/// that threads can share it.
 #[derive(Debug)]
 pub(super) struct RingPosition {
     capacity: u32,
@@ -439,8 +438,6 @@ mod models {
         }
     }
 
-    /// Fails if a wake-up is lost, which `loom` reports as a deadlock, or if the end is not
-    /// recognised.
     #[test]
     fn parts_lose_no_wake_up_and_the_last_part_is_known() {
         const TOTAL: u32 = 5;
@@ -486,8 +483,6 @@ mod models {
         explore(none_is_lost(1, &[1, 1], 1, (BELL, BELL)));
     }
 
-    /// The writer begins to wait between two of the reader's checks. A lost wake-up is a deadlock,
-    /// which `loom` reports.
     #[test]
     fn no_wake_up_is_lost_between_two_checks() {
         explore_within(2, none_is_lost(4, &[4, 1, 1], 1, (PARKED, PARKED)));

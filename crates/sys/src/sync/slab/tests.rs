@@ -179,7 +179,6 @@ mod ordinary {
         }
     }
 
-    /// Fails if a stale handle finds an entry, or if a value is taken out twice or used afterwards.
     #[test]
     fn stale_handles_race_with_retirement_and_reuse() {
         const SLOTS: usize = 3;
