@@ -1,5 +1,4 @@
 //! Entry points for fuzzing: functions that must return for every input. A panic is a finding.
-//! Inputs of past findings are in `tests/corpus/<function>/`.
 
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Scratch, ValueReadState};
 use crate::codeset::{CharSet, CodeSetContext, CodeSetInfo, CodeSets, WideOrder, WideSet, negotiate};
@@ -92,7 +91,7 @@ pub fn any(input: &[u8]) {
     let mut e = Encoder::new();
     if any.encode(&mut e).is_ok() {
         let octets = e.to_vec();
-        // Text may be longer in the encoder's code sets, so only the limit on nesting is kept.
+        // Text may be longer in the encoder's code sets, so only the nesting is limited here.
         let limits = Limits { max_nesting: LIMITS.max_nesting, ..Limits::DEFAULT };
         let space = ValueReadState::new();
         let mut d = Decoder::new(&octets, e.endian()).with_limits(&limits).with_value_read_state(&space);

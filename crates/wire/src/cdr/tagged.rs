@@ -84,7 +84,6 @@ impl<'m> IntoIterator for TaggedList<'m> {
     }
 }
 
-/// Two lists are equal if their pairs are equal.
 impl PartialEq for TaggedList<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())

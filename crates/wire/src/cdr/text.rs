@@ -463,7 +463,6 @@ fn characters(octets: &[u8], order: Endian) -> impl Iterator<Item = Result<char,
     char::decode_utf16(units).map(|character| character.map_err(|_| CdrError::NotInCodeSet))
 }
 
-/// Converts octets of a code set to text.
 #[inline]
 pub(crate) fn text(octets: &[u8], set: CharSet) -> Result<Cow<'_, str>, CdrError> {
     if set == CharSet::Latin1 && !octets.is_ascii() {

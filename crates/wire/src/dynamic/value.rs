@@ -126,7 +126,6 @@ impl Value {
         TreeWriter::default().value(self, type_code.view(), e)
     }
 
-    /// Writes the value and returns the types of the contained values (IDL `valuetype`).
     pub(super) fn encode_with_types(
         &self,
         type_code: &TypeCode,

@@ -515,8 +515,6 @@ mod tests {
         }
     }
 
-    /// If the fast parser accepts a request with one changed octet, the general parser must read
-    /// the same fields.
     #[test]
     fn fast_and_general_parser_agree_on_changed_requests() {
         let octets = message(&head(b"12345", b"abc"), Endian::Little, &[1, 2, 3], write_header_general);

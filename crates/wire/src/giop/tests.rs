@@ -157,7 +157,6 @@ fn locate_messages_round_trip() {
     }
 }
 
-/// The body of a LocateReply is not aligned to 8: a reference begins at octet 20 in every version.
 #[test]
 fn a_forward_in_a_locate_reply_follows_the_status_at_once() {
     let ior = Ior { type_id: "IDL:X:1.0".into(), profiles: vec![TaggedProfile { tag: 9, data: vec![1, 2, 3] }] };

@@ -9,7 +9,6 @@ pub struct Version {
     pub minor: u8,
 }
 
-/// The form of wide characters and strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WideForm {
     /// GIOP 1.0 has no form of wide text.
@@ -67,7 +66,6 @@ impl Version {
         self.minor >= 1
     }
 
-    /// Returns the form of wide characters and strings in this version.
     #[inline]
     pub(crate) const fn wide_form(self) -> WideForm {
         match self.minor {

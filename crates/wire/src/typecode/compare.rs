@@ -2,12 +2,10 @@ use std::collections::HashSet;
 
 use super::{Kind, View};
 
-/// Returns true if two types are equal in every detail.
 pub(super) fn equal(a: View<'_>, b: View<'_>) -> bool {
     Comparison { exact: true, seen: HashSet::new() }.same(a, b)
 }
 
-/// Returns true if values of two types are interchangeable.
 pub(super) fn equivalent(a: View<'_>, b: View<'_>) -> bool {
     Comparison { exact: false, seen: HashSet::new() }.same(a, b)
 }

@@ -32,5 +32,4 @@ const CODEBASE: u32 = 1;
 const IDS: u32 = 6;
 const ONE_ID: u32 = 2;
 const ID_LIST: u32 = 6;
-/// Flag: the state is chunked.
 const CHUNKED: u32 = 8;

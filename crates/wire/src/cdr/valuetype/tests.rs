@@ -287,7 +287,6 @@ fn cleared_encoder_has_forgotten_its_values() {
     assert!(e.begin_value((1, 0), keep, A, false).unwrap().is_some());
 }
 
-/// Fails if the decoder looks for the next chunk for ever.
 #[test]
 fn message_that_ends_among_chunks_is_refused() {
     let whole = octets(&format!("7fffff0a {ID_A} 00000004 00000007 7fffff0a {ID_B} 00000001 01 000000 ffffffff"));
