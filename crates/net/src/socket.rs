@@ -91,8 +91,8 @@ impl Transport for Tcp {
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
         let mut failure = io::Error::new(io::ErrorKind::NotFound, format!("{endpoint} has no address"));
         for address in self.resolve(endpoint, None)? {
-            // The unspecified IPv6 address accepts IPv4 connections as well, as users of dual-stack
-            // hosts expect.
+            // The unspecified IPv6 address accepts IPv4 and IPv6 connections, as users of
+            // dual-stack hosts expect.
             let v6_only = address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED);
             // Accepted connections do not inherit `nodelay`: each connection gets its own
             // properties.

@@ -1,7 +1,7 @@
 //! Polling for a bounded time before a thread sleeps, where this helps.
 //!
-//! A thread that polls for a bounded time before it sleeps saves a wake-up by its peer and costs
-//! processor time. A [`SpinPolicy`] states whether the threads that read a stream may poll.
+//! The polling saves a wake-up by the peer and costs processor time. A [`SpinPolicy`] states
+//! whether the threads that read a stream may poll.
 //!
 //! Under every policy, one wait polls for at most the policy's time. The number of threads of a
 //! process that poll at the same time is smaller than the number of the machine's cores.
@@ -154,7 +154,7 @@ impl AdaptiveSpin {
         Some(SpinWait { adaptive: self, end: Monotonic::now() + max_spin, _permit: permit })
     }
 
-    /// A wait in which the thread could not poll counts as no help.
+    /// A caller passes false for a wait in which the thread could not poll.
     pub(crate) fn record(&self, helped: bool) {
         let success = self.success.load(Ordering::Relaxed);
         let success = success - success / 8 + if helped { FULL_SUCCESS / 8 } else { 0 };

@@ -165,7 +165,8 @@ impl LanePolicies<'_> {
             None => bound.filter(|band| band.contains(priority)).ok_or(PolicyViolation::NoLane)?,
         };
         let within = (0..self.lanes.len()).filter(|&lane| band.contains(self.lanes[lane]));
-        // A client that selects an endpoint chooses the lowest lane inside the band as well.
+        // A client that selects an endpoint chooses the lowest lane inside the band, so the server
+        // does the same.
         within.min_by_key(|&lane| self.lanes[lane]).map(Some).ok_or(PolicyViolation::BandWithoutLane)
     }
 

@@ -300,7 +300,7 @@ struct WideInteger {
 
 impl WideInteger {
     const UNIT: u128 = 10u128.pow(38);
-    /// The factor between the two halves of one 38-digit part.
+    /// `product` splits each factor at this power of ten.
     const PART: u128 = 10u128.pow(19);
 
     fn of(number: i128) -> WideInteger {

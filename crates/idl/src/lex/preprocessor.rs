@@ -140,7 +140,6 @@ struct Frame {
     guard: Guard,
 }
 
-/// One `#if` ... `#endif`.
 struct IfSection {
     span: Span,
     outer: bool,

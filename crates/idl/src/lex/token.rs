@@ -16,7 +16,6 @@ pub(crate) enum TokenKind {
     End,
 }
 
-/// A punctuator or operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Punctuation {
     Semicolon,

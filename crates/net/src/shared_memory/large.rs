@@ -79,7 +79,7 @@ impl RingStream {
     }
 }
 
-/// A ring of this capacity has room for at least four parts.
+/// The ring has room for at least four parts.
 fn part_of(capacity: usize) -> usize {
     PART_BYTES.min(capacity / 4)
 }

@@ -8,9 +8,6 @@
 //!
 //! A thread that does not wait ([`Wait::Now`]) requests the bell when it got fewer bytes, or less
 //! room, than it wanted.
-//!
-//! The thread that reads the stream also reads the bell's bytes, unless a writer waits for the edge
-//! that announces room.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -40,12 +37,12 @@ pub(super) struct RingStream {
     monitored: Option<MonitoredPeer>,
     fd: DescriptorFilterSocket,
     peer: Peer,
-    /// Coarse time-out of receiving in nanoseconds; 0 for none. `Relaxed`.
+    /// Coarse time-out of receiving in nanoseconds; 0 for none.
     receive_timeout: AtomicU64,
     send_timeout: AtomicU64,
-    /// True once this side has announced that it writes no more. Stored `Release`.
+    /// True once this side has announced that it writes no more.
     write_ended: AtomicBool,
-    /// True once the connection sends and receives no more bytes. Stored `Release`.
+    /// True once the connection sends and receives no more bytes.
     shut_down: AtomicBool,
     /// Number of requests for the bell since its bytes were last read, approximately.
     bell_requests: AtomicU32,

@@ -169,7 +169,6 @@ struct Warm {
     loads: Vec<CoreLoad>,
 }
 
-/// Two sets are equal if they contain equal tasks on equal cores.
 impl PartialEq for TaskSet {
     fn eq(&self, other: &Self) -> bool {
         self.placed == other.placed

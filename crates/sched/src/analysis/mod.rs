@@ -1,17 +1,7 @@
 //! Schedulability analysis on one core: tests of deadlines, and worst-case response times.
 //!
-//! | module | contents |
-//! |---|---|
-//! | [`bounds`] | sufficient tests by utilization: Liu and Layland, hyperbolic, Bini's response bound |
-//! | [`response_time`] | exact worst-case response times under fixed priorities |
-//! | [`priorities`] | priority assignment: rate-monotonic, deadline-monotonic, Audsley, shared levels |
-//! | [`demand`] | the exact test for earliest deadline first, by the processor demand |
-//! | [`server`] | servers that bound the processor time of aperiodic requests |
-//! | [`chain`] | end-to-end response times over several processors |
-//! | [`sensitivity`] | the largest execution times that keep all deadlines |
-//!
-//! Invariant: all numbers are integers, no sum wraps, and [`StepBudget`] or [`MAX_STEPS`] limits
-//! every loop. An analysis that reaches its limit returns "not schedulable", never "schedulable".
+//! Invariant: all numbers are integers, no sum wraps, and [`StepBudget`] or [`MAX_STEPS`] limits every loop.
+//! An analysis that reaches its limit returns "not schedulable", never "schedulable".
 
 pub mod bounds;
 pub mod chain;

@@ -1,10 +1,5 @@
 //! Task files: the description of a system's tasks and its machine.
 //!
-//! | format | reading | writing |
-//! |---|---|---|
-//! | TOML, the project's own | [`toml::read`] | [`toml::write`] |
-//! | JSON of rt-app | [`rt_app::read`] | [`rt_app::write`] |
-//!
 //! A reader accepts text of bounded size. An error names the field, and the line if it is known.
 
 pub mod rt_app;
