@@ -87,7 +87,6 @@ impl Diagnostic {
         self
     }
 
-    /// Lets a later error about the same name replace this error.
     #[must_use]
     pub(crate) fn giving_way(mut self) -> Self {
         self.gives_way = true;

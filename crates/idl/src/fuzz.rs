@@ -93,7 +93,6 @@ fn compile(messages: usize, text: Vec<u8>, idl_4: bool, files: &dyn FileSource) 
     compilation
 }
 
-/// Number of messages to render.
 const MESSAGES: usize = 2;
 
 fn laid_out(input: &[u8]) -> usize {

@@ -130,7 +130,6 @@ struct DeclarationResolver<'r> {
     last_file: u32,
     prefixes: Vec<Arc<str>>,
     announced: Vec<(DefinitionId, Span)>,
-    /// Names that were not found, with their scopes.
     unknown: Vec<(ScopedName, ScopeId)>,
     read_again: HashSet<u32>,
     /// A cache: the interface or value type that was looked up last, and its bases and supported

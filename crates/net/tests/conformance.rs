@@ -127,7 +127,6 @@ fn halves_close_independently() {
     });
 }
 
-/// A thread that is not woken hangs the test.
 #[test]
 fn shutdown_of_both_halves_wakes_waiting_threads() {
     each("wakes", |transport, endpoint| {

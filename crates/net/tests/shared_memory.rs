@@ -103,7 +103,6 @@ fn two_processes_exchange_more_than_the_rings_hold() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Fails if bytes change, or if a part costs more than one wake-up and one sleep.
 #[test]
 fn large_messages_arrive_unchanged_with_few_wake_ups() {
     for (name, policy) in
@@ -185,7 +184,7 @@ fn killed_peer_ends_the_stream_of_a_waiting_thread() {
             assert_eq!(waiting.join().unwrap(), 0);
         });
         child.wait().unwrap();
-        // A thread that does not wait must also see the end, after it has read the remaining bytes.
+        // A thread that does not wait must see the end after it has read the remaining bytes.
         while server.recv(&mut [0; 100_000], Wait::Now).unwrap() > 0 {}
     }
 }
@@ -209,7 +208,6 @@ fn long_waiting_reader_is_woken() {
     });
 }
 
-/// Fails if an arrival after a short read is not reported as an edge.
 #[test]
 fn every_arrival_after_a_short_read_is_an_edge() {
     let (client, server) = pair("edges");
@@ -272,7 +270,7 @@ fn room_is_an_edge_for_a_refused_writer() {
 }
 
 /// A reply is many times as large as the ring, and no thread reads the bell's bytes, which exceed
-/// the socket's buffer. Fails if the writer is disconnected.
+/// the socket's buffer.
 #[test]
 fn writer_with_repeated_room_edges_is_not_disconnected() {
     let (client, server) = pair("deaf");
@@ -349,7 +347,6 @@ fn silent_or_malformed_clients_delay_no_other_client() {
 }
 
 /// The peer is a process that writes any value anywhere in the memory and rings the bell at random.
-/// Fails if a call does not end in time.
 #[test]
 fn calls_with_a_hostile_peer_end_in_time() {
     against_a_hostile_peer("hostile", 4096, 5000);

@@ -191,7 +191,7 @@ fn server_is_killed(kind: Kind, waits: Waits, name: &str) {
         server.kill();
         assert!(waiting.join().unwrap(), "{name}: expected the end of the stream");
     });
-    // A thread that does not wait must also see the end, and the end must be permanent.
+    // A thread that does not wait must see the end, and the end must be permanent.
     assert_eq!(client.recv(&mut [0; 8], Wait::Now).unwrap(), 0, "{name}");
     assert!(poll::check_hang_up(client.readiness().unwrap()).unwrap().both_closed, "{name}");
     drop(client);

@@ -104,7 +104,6 @@ fn thread_polls_only_with_permission_and_idle_thread_makes_no_calls() {
     });
 }
 
-/// A peer that is always too late must make an adaptive thread poll in few of its waits.
 #[test]
 fn adaptive_threads_stop_polling_for_a_slow_peer() {
     let _alone = alone();

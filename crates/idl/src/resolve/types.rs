@@ -110,7 +110,6 @@ impl DeclarationResolver<'_> {
         array
     }
 
-    /// Returns the number of elements in each value of a type.
     pub(super) fn elements(&self, ty: &Type) -> u64 {
         match ty {
             Type::Named(id) => self.model.get(*id).elements,

@@ -19,7 +19,6 @@ pub(super) struct RustNames {
     pub(super) object: HashMap<DefinitionId, String>,
     /// The operations trait of a value type with state.
     pub(super) operations_trait: HashMap<DefinitionId, String>,
-    /// The factory trait of a value type.
     pub(super) factory: HashMap<DefinitionId, String>,
     /// The skeleton of an interface, or the holder of a value's implementation.
     pub(super) skeleton: HashMap<DefinitionId, String>,

@@ -131,7 +131,6 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if the Rust type of a map's keys can be ordered.
     pub(super) fn is_ordered(&self, key: &Type) -> bool {
         match self.model().unaliased(key) {
             Type::Basic(basic) => !matches!(

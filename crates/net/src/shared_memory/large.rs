@@ -14,7 +14,6 @@ use corelane_sys::thread;
 
 use super::stream::RingStream;
 
-/// Size of a part in bytes.
 pub(super) const PART_BYTES: usize = 16 * 1024;
 /// Number of bytes after which a call returns even if it could continue, so that the caller checks
 /// its deadline.

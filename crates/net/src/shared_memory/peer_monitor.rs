@@ -243,7 +243,7 @@ impl Drop for MonitorThread {
 }
 
 impl PeerMonitorShared {
-    /// If the system refuses this, the thread keeps its priority.
+    /// If the system refuses the higher priority, the thread keeps its priority.
     #[cold]
     fn raise_priority(&self, wanted: u8) {
         // The lock makes sure that the last caller applies the highest priority.

@@ -487,7 +487,6 @@ mod tests {
         )
     }
 
-    /// The test hangs if a reader without a monitor thread misses the bell or the peer's end.
     #[test]
     fn without_a_monitor_bell_and_hang_up_are_still_noticed() {
         let sizes = RingSizes::at_least(4096, 4096);

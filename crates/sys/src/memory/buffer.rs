@@ -232,7 +232,6 @@ impl Buffer {
         Ok(())
     }
 
-    /// Records that bytes up to `end` have been written.
     #[inline]
     fn record_touched(&mut self) {
         if let StorageOwner::Reserved(reservation) = &mut self.memory.owner {

@@ -23,7 +23,6 @@ pub struct KernelFeature {
     pub name: &'static str,
     /// First version that has the feature.
     pub since: KernelRelease,
-    /// Number of the system call.
     call: libc::c_long,
     /// The argument that selects the feature: its index, the mask of the relevant bits, and their
     /// value. With `None` every use of the system call uses the feature.

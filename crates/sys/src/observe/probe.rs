@@ -44,7 +44,6 @@ pub struct Record {
     pub id: u64,
 }
 
-/// True while probes are recorded.
 static ON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 /// Records that the calling thread passes a point; [`probe!`] calls it.

@@ -60,7 +60,6 @@ impl Sub for InstructionCounts {
 pub struct PtraceCounter {
     process: u32,
     threads: Vec<TracedThread>,
-    /// Kinds of instructions by their addresses.
     kinds: HashMap<u64, InstructionKind>,
     _here: PhantomData<*const ()>,
 }

@@ -188,8 +188,8 @@ impl<T> ArcCheckoutGuard<'_, T> {
     /// Puts the value back into the cell without counting a use.
     pub fn return_unused(self) {
         let state = &self.cell().state;
-        // The state `IN_MAINTENANCE` makes the drop of the guard count no use. No other thread
-        // changes the state while the value is out.
+        // In the state `IN_MAINTENANCE`, the drop of the guard does not increase the use count. No
+        // other thread changes the state while the value is out.
         state.store(state.load(Ordering::Relaxed) & !HOLDER_MASK | IN_MAINTENANCE, Ordering::Relaxed);
     }
 

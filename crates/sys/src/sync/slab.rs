@@ -375,8 +375,8 @@ impl<T> GenerationalSlab<T> {
         Some(unsafe { &*slots.add(offset as usize) })
     }
 
-    /// Subtracts the caller from the count of users. The last user of a retired slot also disposes
-    /// of the value.
+    /// Subtracts the caller from the count of users. The last user of a retired slot disposes of
+    /// its value.
     #[inline]
     fn release(&self, index: u32, slot: &SlabSlot<T>) {
         // Release: pairs with `claim` (rule `release`). Acquire: pairs with `has_users`.
@@ -470,7 +470,6 @@ impl<T> GenerationalSlab<T> {
         Some((index, self.slot(index)?))
     }
 
-    /// Creates the segment of `index` if it does not exist.
     fn grow(&self, index: u32) {
         let segment = (index + FIRST_SEGMENT_LENGTH).ilog2() - FIRST_SEGMENT_LENGTH.ilog2();
         let place = &self.segments[segment as usize];

@@ -138,7 +138,7 @@ mod models {
                     self.flag.clear();
                 }
             }
-            // The next thread must also find the stop flag.
+            // The next thread must find the stop flag, so this thread wakes it.
             self.notify();
             done
         }

@@ -243,7 +243,6 @@ mod models {
 
     struct Lane {
         roles: BurstRoles,
-        /// Number of messages that have not been read.
         unread: Mutex<u32>,
         listed: AtomicUsize,
         wake_flag: WakeFlag,
@@ -376,7 +375,7 @@ mod models {
                 self.step(&mut runs);
                 self.supervise(&mut runs);
             }
-            // The next thread must also find the stop flag.
+            // The next thread must find the stop flag, so this thread wakes it.
             self.wake();
         }
     }

@@ -131,7 +131,7 @@ pub fn raise_descriptor_limit(wanted: u64) -> std::io::Result<u64> {
     if limit.rlim_cur >= wanted {
         return Ok(limit.rlim_cur);
     }
-    // The first try also raises the hard limit, which needs a privilege.
+    // The first try raises both limits; raising the hard limit needs a privilege.
     for upper in [limit.rlim_max.max(wanted), limit.rlim_max] {
         let raised = libc::rlimit { rlim_cur: wanted.min(upper), rlim_max: upper };
         // SAFETY: `raised` is one live structure that the call only reads.

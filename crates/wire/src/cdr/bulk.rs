@@ -198,7 +198,6 @@ impl Encoder<'_> {
 }
 
 impl<'m> Decoder<'m> {
-    /// Reads `len` contiguous elements, at least one.
     #[inline]
     fn plain_octets<T: BulkCdr>(&mut self, len: usize) -> Result<(T, &'m [u8]), CdrError> {
         let first = T::decode(self)?;

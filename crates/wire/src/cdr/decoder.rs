@@ -578,7 +578,6 @@ impl<'m> Decoder<'m> {
         let raw = self.raw_numbers::<T>(len)?;
         self.charge(raw.len())?;
         if !self.swap_bytes || T::SIZE == 1 {
-            // Aligned bytes need one copy.
             if let Ok(numbers) = bytemuck::try_cast_slice::<u8, T>(raw) {
                 return Ok(numbers.to_vec());
             }

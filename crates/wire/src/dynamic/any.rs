@@ -278,7 +278,6 @@ impl AnyValue {
         transfer(self.type_code.view(), d, Some(e), &keep).map(drop)
     }
 
-    /// Returns the value in a form that does not depend on its encoding.
     fn normal(&self) -> NormalForm {
         let native =
             [CodeSets::UTF8_UTF16, CodeSets::LATIN1_UTF16].map(|code_sets| CdrForm { code_sets, ..CdrForm::LOCAL });

@@ -104,7 +104,6 @@ impl PartialEq for ValueInstance {
     }
 }
 
-/// Maximum number of parts of a tree.
 const MAX_PARTS: usize = 1 << 20;
 
 impl Value {

@@ -366,7 +366,6 @@ fn with_state(
     Ok(finish(Node { modifier, content, members, ..named(kind, id, name)? }))
 }
 
-/// The names of members, without regard to case.
 #[derive(Default)]
 struct MemberNames(HashSet<String>);
 

@@ -247,7 +247,6 @@ impl TypeCode {
 }
 
 impl Default for TypeCode {
-    /// Returns [`TypeCode::NULL`], the type of an empty `any`.
     fn default() -> TypeCode {
         TypeCode::NULL
     }

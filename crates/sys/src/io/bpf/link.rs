@@ -23,7 +23,6 @@ pub enum AttachMode {
 #[derive(Debug)]
 pub struct XdpLink(OwnedFd);
 
-/// `union bpf_attr` for `BPF_LINK_CREATE`.
 #[repr(C)]
 struct LinkAttributes {
     prog_fd: u32,
@@ -32,7 +31,6 @@ struct LinkAttributes {
     flags: u32,
 }
 
-/// `union bpf_attr` for `BPF_LINK_UPDATE`.
 #[repr(C)]
 struct UpdateAttributes {
     link_fd: u32,
@@ -41,7 +39,6 @@ struct UpdateAttributes {
     old_prog_fd: u32,
 }
 
-/// `union bpf_attr` for `BPF_OBJ_GET_INFO_BY_FD`.
 #[repr(C)]
 struct InfoAttributes {
     bpf_fd: u32,

@@ -37,7 +37,6 @@ pub struct Map {
     copies: usize,
 }
 
-/// `union bpf_attr` for `BPF_MAP_CREATE`.
 #[repr(C)]
 #[derive(Default)]
 struct MapAttributes {
@@ -51,7 +50,6 @@ struct MapAttributes {
     map_name: [u8; 16],
 }
 
-/// `union bpf_attr` for `BPF_MAP_*_ELEM`.
 #[repr(C)]
 struct ElementAttributes {
     map_fd: u32,
@@ -204,7 +202,6 @@ impl Map {
         unsafe { enter(command, &mut attributes) }.map(drop)
     }
 
-    /// Returns the number of bytes that the kernel reserves for one processor's copy of a value.
     fn copy_size(&self) -> usize {
         if self.kind == MapKind::PerCpuArray { self.value_size.next_multiple_of(8) } else { self.value_size }
     }

@@ -33,7 +33,6 @@ const LOG_SIZE: usize = 1 << 20;
 /// licence may call every helper.
 const LICENCE: &CStr = c"Dual MIT/GPL";
 
-/// `union bpf_attr` for `BPF_PROG_LOAD`.
 #[repr(C)]
 #[derive(Default)]
 struct LoadAttributes {
@@ -51,7 +50,6 @@ struct LoadAttributes {
     expected_attach_type: u32,
 }
 
-/// `union bpf_attr` for `BPF_PROG_TEST_RUN`.
 #[repr(C)]
 #[derive(Default)]
 struct TestAttributes {
@@ -218,7 +216,6 @@ mod tests {
         if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
-        // The program passes frames whose first byte is 1, and drops all other frames.
         let program = assembled(|asm| {
             let drop = asm.label();
             asm.load(Width::Word, R2, R1, 0).load(Width::Word, R3, R1, 4);

@@ -105,7 +105,6 @@ fn connect_reports_refusals_and_deadlines() {
     let refused = connect(&bound, &SocketOptions::default(), None).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
 
-    // The kernel completes no connection to a listener whose backlog is full.
     for address in
         [inet("127.0.0.1:0"), Address::Abstract(format!("corelane-full-{}", std::process::id()).into_bytes())]
     {

@@ -28,7 +28,6 @@ const MAX_CACHED_REGIONS: usize = 8;
 /// KiB.
 const MAX_CACHED_BYTES: usize = (64 << 20) + (64 << 10);
 
-/// Size in bytes of the address ranges of all regions, including cached regions.
 static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the size in bytes of the address ranges of all large buffers of the process, including
@@ -45,9 +44,7 @@ pub struct RegionCache(Arc<CacheInner>);
 #[derive(Debug, Default)]
 struct CacheInner {
     slots: [AtomicPtr<CachedRegion>; MAX_CACHED_REGIONS],
-    /// Bytes of memory in cached regions.
     cached_bytes: AtomicUsize,
-    /// True once the cache is closed and takes no more regions.
     closed: AtomicBool,
 }
 
@@ -91,7 +88,6 @@ impl RegionCache {
         self.0.cached_bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes a region of exactly `mapped` bytes.
     fn take(&self, mapped: usize) -> Option<MappedRegion> {
         if self.cached_bytes() == 0 {
             return None;

@@ -51,7 +51,6 @@ pub(super) trait ControlWords {
     fn word(&self, word: ControlWord) -> &AtomicU32;
 }
 
-/// The wake-up that a side has requested from the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WakeRequest {
     None,
@@ -167,7 +166,6 @@ pub(super) fn announce_more(control: &impl ControlWords, follows: bool) {
     control.word(ControlWord::Continues).store(u32::from(follows), Ordering::Relaxed);
 }
 
-/// Returns true if the writer announces that more bytes follow at once.
 #[inline]
 pub(super) fn is_more_announced(control: &impl ControlWords) -> bool {
     // Relaxed: the acquire load in `readable_bytes` orders this load after it (rule `published`).

@@ -1,6 +1,5 @@
 //! A decoder of x86-64 instructions that recognises only atomic instructions and system calls.
 
-/// Kind of an instruction, as far as the counts distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InstructionKind {
     /// Every other instruction, including ordinary loads and stores.

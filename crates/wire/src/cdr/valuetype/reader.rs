@@ -455,7 +455,6 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Reads an indirection's offset; returns the position and the kind of its target.
     fn read_indirection(&mut self) -> Result<(usize, IndirectionTarget), CdrError> {
         let offset = self.read_i32()?;
         let from = self.position() - 4;
