@@ -133,7 +133,8 @@ impl Configuration {
 
     /// Adds the settings of environment variables. The name of a variable is `prefix`, `_` and the
     /// key in capital letters with `_` for dots and hyphens, such as `SHOP_ORB_CALL_TIMEOUT`. Lists
-    /// have spaces between their elements. Names of pools are those of the settings read before.
+    /// have spaces between their elements. The names of pools come from the settings that were read
+    /// before.
     ///
     /// # Errors
     /// For variables that begin with `prefix` and `_` and are not settings, and for invalid values.
@@ -150,7 +151,7 @@ impl Configuration {
     /// argument is `-ORB` and the key without hyphens, such as `-ORBcallTimeout`; capital letters
     /// do not count. Its value is the next argument.
     ///
-    /// The options of [`OrbBuilder::take_arguments`], such as `-ORBInitRef`, are kept for the
+    /// The options of [`OrbBuilder::take_arguments`], such as `-ORBInitRef`, are stored for the
     /// builder.
     ///
     /// # Errors

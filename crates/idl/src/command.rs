@@ -49,8 +49,7 @@ struct CommandArguments {
 }
 
 /// Runs the command with the arguments after `corelane idl` and writes messages to `out`. Returns
-/// the exit status: [`EXIT_ACCEPTED`], [`EXIT_REFUSED`] or [`EXIT_WRONG_USAGE`]. The process should
-/// exit afterwards, because the data of the last file is not freed.
+/// the exit status: [`EXIT_ACCEPTED`], [`EXIT_REFUSED`] or [`EXIT_WRONG_USAGE`].
 pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let arguments = match parse(arguments) {
         Ok(arguments) => arguments,

@@ -117,8 +117,8 @@ impl Endpoint {
     }
 
     /// Returns true if only this machine can reach the endpoint: a path, a loopback address or
-    /// `localhost`. The function does not look up other host names, and regards them and endpoints
-    /// of added transports as reachable from other machines.
+    /// `localhost`. The function regards other host names and endpoints of added transports as
+    /// reachable from other machines.
     #[must_use]
     #[cold]
     pub fn is_local(&self) -> bool {

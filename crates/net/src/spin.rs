@@ -70,8 +70,6 @@ pub(crate) enum NextWait {
 }
 
 /// The policy of one direction of a stream, with the success of polling so far.
-///
-/// A second thread in one direction would only make the counts inexact.
 pub(crate) struct AdaptiveSpin {
     policy: AtomicU64,
     success: AtomicU32,

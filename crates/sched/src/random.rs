@@ -24,8 +24,6 @@ impl Random {
     }
 
     /// Returns a number from `least` to `most`, both included; `least` if `most` is smaller.
-    ///
-    /// The probabilities of two numbers differ by less than 2^-64.
     pub fn within(&mut self, least: u64, most: u64) -> u64 {
         let width = u128::from(most.saturating_sub(least)) + 1;
         let scaled = (u128::from(self.next_u64()) * width) >> 64;

@@ -65,8 +65,7 @@ impl Timing {
         self
     }
 
-    /// Returns execution time divided by period, rounded up to a billionth. A period of 0 counts as
-    /// one unit of time.
+    /// Returns execution time divided by period, rounded up to a billionth.
     #[must_use]
     pub fn utilization(&self) -> Utilization {
         let parts = u128::from(self.execution) * u128::from(Utilization::ONE.0);
@@ -74,8 +73,8 @@ impl Timing {
         Utilization(u64::try_from(share).unwrap_or(u64::MAX))
     }
 
-    /// Returns the utilization rounded down. If a sum of utilizations that are rounded down exceeds
-    /// a capacity, the exact sum exceeds it as well.
+    /// Returns the utilization rounded down. If the rounded shares of tasks together exceed a
+    /// capacity, the exact shares exceed it.
     #[must_use]
     pub fn utilization_floor(&self) -> Utilization {
         let parts = u128::from(self.execution) * u128::from(Utilization::ONE.0);

@@ -91,7 +91,7 @@ pub fn parse_deadline_context(data: &[u8]) -> Result<Duration, CdrError> {
 }
 
 /// Returns the round-trip time-out in an INVOCATION_POLICIES context (id 7), or `None` if the
-/// context has no such policy. The value is an `unsigned long long` in units of 100 ns.
+/// context has no such policy.
 ///
 /// # Errors
 /// [`CdrError`] if it is malformed; [`CdrError::LimitExceeded`] for more policies than

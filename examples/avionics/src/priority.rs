@@ -6,7 +6,8 @@ use corelane_sys::thread::{Scheduling, scheduling, set_scheduling};
 /// Priority of the server's threads, above the priority of every client.
 pub(crate) const SERVER: u8 = 40;
 
-/// `None` changes nothing. Returns the class that the kernel granted.
+/// Sets the calling thread's fixed priority, if `wanted` is given, and returns the class that the
+/// kernel granted.
 pub(crate) fn raise(wanted: Option<u8>) -> String {
     if let Some(priority) = wanted {
         // Errors are ignored: the function returns the class that the kernel granted.

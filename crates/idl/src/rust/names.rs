@@ -14,8 +14,7 @@ pub(super) struct RustNames {
     pub(super) setter: HashMap<DefinitionId, String>,
     /// The reference type of an interface or value.
     pub(super) reference: HashMap<DefinitionId, String>,
-    /// The typed object reference of an abstract interface. The type in `reference` holds an object
-    /// reference or a value.
+    /// The typed object reference of an abstract interface.
     pub(super) object: HashMap<DefinitionId, String>,
     /// The operations trait of a value type with state.
     pub(super) operations_trait: HashMap<DefinitionId, String>,

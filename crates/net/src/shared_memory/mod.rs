@@ -97,7 +97,7 @@ impl SharedMemory {
     }
 
     /// Sets the time for which a waiting thread polls before it sleeps: 20 us by default, zero for
-    /// never. The policy becomes [`SpinPolicy::Adaptive`] with this time.
+    /// never.
     #[must_use]
     pub fn max_spin(self, longest: Duration) -> Self {
         self.spin_policy(SpinPolicy::Adaptive { max_spin: longest })

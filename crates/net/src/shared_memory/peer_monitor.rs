@@ -380,7 +380,6 @@ mod tests {
     }
 
     /// The peer restores the word on which the thread sleeps, between the wake-up and the sleep.
-    /// Fails if the monitor does not wake the thread again.
     #[test]
     fn wake_up_undone_by_the_peer_is_repeated() {
         let watching = PeerMonitor::default();

@@ -11,8 +11,7 @@ const SCALE: u128 = 1_000_000_000_000_000_000;
 /// Returns the largest utilization that Liu and Layland (1973) guarantee for `tasks` tasks. With n
 /// tasks it is n (2^(1/n) - 1).
 ///
-/// The bound applies to deadlines that equal periods, without jitter and blocking. For 0 tasks it
-/// is a whole processor.
+/// The bound applies to deadlines that equal periods, without jitter and blocking.
 #[must_use]
 pub fn liu_layland_bound(tasks: u32) -> Utilization {
     largest_periodic_load(tasks, 2 * SCALE)
@@ -86,8 +85,6 @@ pub fn passes_liu_layland(tasks: &[Timing]) -> bool {
 
 /// Returns true if the set passes the hyperbolic test (Bini, Buttazzo and Buttazzo 2001). The
 /// product of all (U + 1) must be at most 2.
-///
-/// The test accepts every set that [`passes_liu_layland`] accepts.
 #[must_use]
 pub fn passes_hyperbolic(tasks: &[Timing]) -> bool {
     let mut all = SCALE;

@@ -56,8 +56,7 @@ pub fn audsley_order_below(interference: &[Timing], tasks: &[Timing], steps: &mu
 /// Returns the level of each task (0 is the most urgent), with the fewest levels on which every
 /// task meets its deadline. `None` if no such assignment exists, or if the step budget ends first.
 ///
-/// Tasks of one level interfere with each other, and all of them are below `interference`. A task
-/// that meets its deadline in spite of all tasks without a level can have the lowest free level.
+/// Tasks of one level interfere with each other, and all of them are below `interference`.
 #[must_use]
 pub fn shared_levels(interference: &[Timing], tasks: &[Timing], steps: &mut StepBudget) -> Option<Vec<u32>> {
     let mut open = deadline_monotonic_order(tasks);

@@ -10,8 +10,8 @@ pub fn close(passed: OwnedFd) {
     list::push(passed, false);
 }
 
-/// Queues a Unix socket for the closing thread. The closing thread also closes the descriptors in
-/// the socket's receive queue. The caller must have shut down both directions of the socket.
+/// Queues a Unix socket, with the descriptors in its receive queue, for the closing thread. The
+/// caller must have shut down both directions of the socket.
 #[cold]
 pub fn close_with_queued_descriptors(socket: OwnedFd) {
     list::push(socket, true);

@@ -33,8 +33,7 @@ impl EventFd {
         });
     }
 
-    /// Makes the descriptor unreadable. Returns true if it was readable: a notification came after
-    /// the last drain.
+    /// Makes the descriptor unreadable. Returns true if it was readable.
     pub fn drain(&self) -> bool {
         let mut count = 0u64;
         // SAFETY: `count` is 8 writable bytes, the number that the call may write.

@@ -19,7 +19,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Returns true if at least one field is true. False means that the deadline passed first.
+    /// Returns true if at least one field is true.
     pub fn is_ready(self) -> bool {
         self.readable || self.writable || self.hung_up
     }

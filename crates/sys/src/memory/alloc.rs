@@ -63,7 +63,7 @@ mod shared {
         }
 
         /// Returns the maximum of [`live_bytes`](Self::live_bytes) since the previous call of this
-        /// function. The first call returns the maximum since the start of the process.
+        /// function.
         #[must_use]
         pub fn take_peak_bytes() -> usize {
             PEAK.swap(Self::live_bytes(), Ordering::Relaxed).max(Self::live_bytes())

@@ -124,8 +124,7 @@ impl Buffer {
         }
     }
 
-    /// Makes room for `total` bytes, counted from the first byte that is not consumed. Moves bytes
-    /// only if necessary.
+    /// Makes room for `total` bytes, counted from the first byte that is not consumed.
     ///
     /// # Errors
     /// `OutOfMemory` if no address range of this size is free; the buffer is then unchanged.
@@ -133,9 +132,8 @@ impl Buffer {
         self.reserve_with(total, None)
     }
 
-    /// Makes room for `total` bytes, counted from the first byte that is not consumed. Takes a
-    /// large address range from the cache `spares` if possible. When the buffer frees its range,
-    /// the range returns to `spares`.
+    /// Makes room as [`reserve`](Self::reserve) does, and takes a large address range from the
+    /// cache `spares` if possible. When the buffer frees its range, the range returns to `spares`.
     ///
     /// # Errors
     /// As for [`reserve`](Self::reserve).

@@ -10,15 +10,14 @@ use std::ops::Sub;
 /// Counts of one thread since it began, or the difference of two such counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// System calls made through this crate. Not included are readings of the clock in user space
-    /// and the standard library's system calls (thread creation, files).
+    /// System calls made through this crate. The standard library's system calls are not included.
     pub syscalls: u64,
     /// Locks taken, in shared or exclusive mode, of every scope, with or without a wait.
     pub locks: u64,
     /// Locks taken with the scope of a lane ([`LockScope::Lane`](crate::lock::LockScope::Lane)).
     pub lane_locks: u64,
     /// Locks taken with the scope of the whole ORB
-    /// ([`LockScope::Orb`](crate::lock::LockScope::Orb)). Zero in a steady-state call.
+    /// ([`LockScope::Orb`](crate::lock::LockScope::Orb)).
     pub orb_locks: u64,
     /// Futex calls: waits for a lock that another thread holds, waits for a condition variable, and
     /// notifications of a condition variable. [`syscalls`](Self::syscalls) does not include them,
@@ -116,8 +115,7 @@ mod process {
     };
 }
 
-/// Returns the counts of all threads of the process since the first call of this function. The
-/// bytes of allocations are 0.
+/// Returns the counts of all threads of the process since the first call of this function.
 #[cfg(any(test, feature = "testing"))]
 pub fn process_snapshot() -> Counters {
     use std::sync::atomic::Ordering;

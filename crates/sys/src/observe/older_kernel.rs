@@ -36,8 +36,7 @@ pub struct KernelFeature {
 const FUTEX_OPERATION: u32 = !(libc::FUTEX_PRIVATE_FLAG as u32);
 const FUTEX_LOCK_PI2: u32 = 13;
 
-/// Features that the crate uses where the kernel has them, in the order of their versions. The
-/// crate has a fall-back for each feature later than [`OLDEST_SUPPORTED`].
+/// Features that the crate uses where the kernel has them, in the order of their versions.
 pub const USED_FEATURES: [KernelFeature; 8] = [
     KernelFeature {
         name: "sched_setattr",

@@ -17,7 +17,7 @@ use crate::clock::{self, Monotonic};
 use crate::syscall;
 use instruction::{InstructionKind, MAX_INSTRUCTION_BYTES};
 
-/// Counts of a thread's instructions in user space. The kernel's instructions are not included.
+/// Counts of a thread's instructions in user space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InstructionCounts {
     /// Instructions that were run to their end. A repeated instruction (REP prefix) counts once.
@@ -148,8 +148,7 @@ impl PtraceCounter {
         self.threads.iter().any(|thread| thread.state == TraceState::Ended)
     }
 
-    /// Lets the threads run until each of them waits in the kernel or has ended. If all threads
-    /// wait, the call checks them twice and returns.
+    /// Lets the threads run until each of them waits in the kernel or has ended.
     ///
     /// # Errors
     /// [`TimedOut`](io::ErrorKind::TimedOut) at `deadline`, or up to 2,000 instructions later.

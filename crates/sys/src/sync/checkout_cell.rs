@@ -11,9 +11,6 @@ use crate::shim::{AtomicU32, Ordering, UnsafeCell, const_unless_loom};
 
 /// A value that one thread at a time checks out.
 ///
-/// A checkout is one compare-and-swap, and a return is one store (with an event count: one
-/// exchange).
-///
 /// Comments in the code refer to one rule of memory ordering, `checkout`: a return clears
 /// `HOLDER_MASK` with release, and the next checkout sets it with acquire. So the holder sees all
 /// writes of earlier holders.

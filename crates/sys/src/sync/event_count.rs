@@ -16,8 +16,7 @@ use crate::shim::{AtomicU32, Ordering, fence};
 pub struct EventCount {
     name: &'static str,
     waiters: AtomicU32,
-    /// Number of notifications. A waiter that finds the number changed knows that a notification
-    /// came after its check of the state.
+    /// Number of notifications.
     epoch: Epoch,
 }
 
@@ -77,8 +76,7 @@ impl EventCount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeCount {
     All,
-    /// The waiter with the highest priority. Among waiters of equal priority it is the one that has
-    /// slept longest.
+    /// The waiter with the highest priority.
     One,
 }
 
@@ -88,8 +86,7 @@ impl fmt::Debug for EventCount {
     }
 }
 
-/// A futex word on which waiters sleep until it changes. The waiter with the highest priority wakes
-/// first.
+/// A futex word on which waiters sleep until it changes.
 #[cfg(not(loom))]
 mod epoch {
     use std::sync::atomic::{AtomicU32, Ordering};

@@ -24,7 +24,7 @@ pub enum LockScope {
     Connection,
     /// Threads of one lane, and threads of other lanes that hand requests over to it.
     Lane,
-    /// Any thread of the process. A steady-state call never takes such a lock.
+    /// Any thread of the process.
     Orb,
 }
 

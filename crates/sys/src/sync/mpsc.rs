@@ -165,7 +165,7 @@ impl<T> Mailbox<T> {
         self.queue.cells.len()
     }
 
-    /// Sends a value, and wakes a sleeping receiver. The call counts as a hand-off.
+    /// Sends a value, and wakes a sleeping receiver.
     ///
     /// # Errors
     /// [`MailboxFull`], with the value, if the queue is full. The queue also counts as full while a

@@ -50,7 +50,7 @@ impl<T> PendingLock<T> {
     }
 
     /// Takes the lock. If another thread holds it, sets the pending flag for that thread and
-    /// returns `None`. Returns `None` also if the lock is kept, and then sets no flag.
+    /// returns `None`. If the lock is kept, returns `None` and sets no flag.
     #[inline]
     pub fn try_enter(&self) -> Option<PendingLockGuard<'_, T>> {
         loop {

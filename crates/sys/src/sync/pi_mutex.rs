@@ -149,8 +149,7 @@ impl<T> Drop for PiMutexGuard<'_, T> {
 }
 
 /// A condition variable for use with a [`PiMutex`], with deadlines by the monotonic clock. A wait
-/// may end without a notification, so the caller checks its condition in a loop. Sleepers wake in
-/// the order of their priorities.
+/// may end without a notification, so the caller checks its condition in a loop.
 #[derive(Debug)]
 pub struct PiCondvar {
     sleepers: AtomicU32,
@@ -190,7 +189,7 @@ impl PiCondvar {
         (mutex.lock(), in_time)
     }
 
-    /// Wakes the waiting thread with the highest priority. Makes no system call if no thread waits.
+    /// Wakes the waiting thread with the highest priority.
     pub fn notify_one(&self) {
         self.notify(WakeCount::One);
     }

@@ -178,7 +178,7 @@ impl<T> GenerationalSlab<T> {
     }
 
     /// Returns a guard of the entry with this index and generation. Returns `None` if there is no
-    /// such entry or it is retired. While the guard lives the value stays in place.
+    /// such entry or it is retired.
     #[inline]
     pub fn get(&self, index: u32, generation: u32) -> Option<SlabGuard<'_, T>> {
         let slot = self.slot(index)?;
@@ -210,8 +210,7 @@ impl<T> GenerationalSlab<T> {
     }
 
     /// Returns a guard of the entry with this index, whichever generation the entry has. The caller
-    /// must recognise the value, because the slot may have been reused. Unlike
-    /// [`get_current`](Self::get_current), the call writes nothing to a slot without an entry.
+    /// must recognise the value, because the slot may have been reused.
     #[inline]
     pub fn peek(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let word = self.slot(index)?.word.load(Ordering::Relaxed);
@@ -306,8 +305,7 @@ impl<T> GenerationalSlab<T> {
     /// also waits until the callback has returned.
     ///
     /// Returns true when the wait has succeeded, and for an entry that never existed. Returns false
-    /// if `deadline` passes first (`None`: no deadline). For an entry that is not retired, the call
-    /// first waits for the retirement.
+    /// if `deadline` passes first (`None`: no deadline).
     pub fn wait_vacated(&self, index: u32, generation: u32, deadline: Option<Monotonic>) -> bool {
         let Some(slot) = self.slot(index) else { return true };
         let idle = || {
@@ -341,8 +339,7 @@ impl<T> GenerationalSlab<T> {
         self.slot(index).map_or(0, |slot| generation_of(slot.word.load(Ordering::Relaxed)))
     }
 
-    /// Iterates over the entries that are not retired, in the order of their indices. An entry that
-    /// is inserted or retired during the iteration may or may not be included.
+    /// Iterates over the entries that are not retired, in the order of their indices.
     pub fn iter(&self) -> impl Iterator<Item = SlabGuard<'_, T>> {
         let end = self.writer.lock().unused;
         (0..end).filter_map(|index| self.peek(index))

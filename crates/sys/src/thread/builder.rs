@@ -35,8 +35,7 @@ impl ThreadBuilder {
         self
     }
 
-    /// Sets the stack size in bytes, 2 MiB by default. Only addresses are reserved; a page gets
-    /// memory when it is touched.
+    /// Sets the stack size in bytes, 2 MiB by default.
     #[must_use]
     pub fn stack_size(mut self, octets: usize) -> Self {
         self.stack = Some(octets);
@@ -147,8 +146,6 @@ fn prepare(affinity: Option<CpuSet>, scheduling: Option<Scheduling>) -> io::Resu
 
 /// Calls `start` with the highest fixed priority that is permitted or, if none is permitted, with
 /// the ordinary class.
-///
-/// It is for threads that must preempt all threads with a fixed priority.
 ///
 /// # Errors
 /// The error of the last call of `start`.

@@ -72,7 +72,7 @@ impl BurstRoles {
     }
 
     /// Requests a burst in which the calling thread works alone on `subject`. Returns false if
-    /// another thread has requested a burst before. The caller may then become the supervisor.
+    /// another thread has requested a burst before.
     pub fn request(&self, subject: u64) -> bool {
         self.requested.compare_exchange(NO_BURST, subject, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }

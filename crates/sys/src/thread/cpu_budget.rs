@@ -58,9 +58,8 @@ struct Inner {
 }
 
 impl CpuBudgetMonitor {
-    /// Starts the monitor's thread. The thread must preempt the threads that it lowers, so the
-    /// priority in `scheduling` should be higher than the priorities of these threads, if the
-    /// system permits this.
+    /// Starts the monitor's thread. Its priority in `scheduling` should be higher than the
+    /// priorities of the threads that it lowers.
     ///
     /// # Errors
     /// If the system refuses the thread or its scheduling.

@@ -74,9 +74,7 @@ pub fn is_out_of_descriptors(error: &std::io::Error) -> bool {
 /// Writes a line to the standard error output if the write does not block.
 ///
 /// Returns false if a write to the pipe, socket or terminal would block, or if the descriptor is
-/// closed. The line is cut to `PIPE_BUF` - 1 bytes, so that a pipe takes it in one piece. The
-/// function does not take the lock of [`std::io::stderr`], because another thread may hold that
-/// lock while it blocks.
+/// closed. The line is cut to `PIPE_BUF` - 1 bytes, so that a pipe takes it in one piece.
 pub fn try_print_error(line: &str) -> bool {
     let mut octets = line.as_bytes()[..line.floor_char_boundary(libc::PIPE_BUF - 1)].to_vec();
     octets.push(b'\n');

@@ -109,7 +109,7 @@ pub enum Scheduling {
 /// enough processor time.
 ///
 /// A thread with a reservation has no affinity: it may run on any core over which the scheduler
-/// balances. Threads that it starts are in the ordinary class.
+/// balances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reservation {
     /// Processor time in each period; at least 1.024 microseconds and at most `deadline`.

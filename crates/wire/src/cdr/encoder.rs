@@ -347,7 +347,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Writes a `sequence<octet>`: count and octets. A slice of at least [`BORROW_THRESHOLD`] bytes
-    /// is borrowed and not copied, unless the encoder already has [`MAX_SEGMENTS`] segments.
+    /// is borrowed, unless the encoder has [`MAX_SEGMENTS`] segments.
     ///
     /// # Errors
     /// [`CdrError::LengthOverflow`].
@@ -362,8 +362,8 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Writes a `sequence<octet>`. The encoder shares at least [`BORROW_THRESHOLD`] bytes instead
-    /// of copying them, unless it already has [`MAX_SEGMENTS`] segments.
+    /// Writes a `sequence<octet>`. At least [`BORROW_THRESHOLD`] bytes are shared, unless the
+    /// encoder has [`MAX_SEGMENTS`] segments.
     ///
     /// # Errors
     /// [`CdrError::LengthOverflow`].

@@ -42,8 +42,7 @@ impl fmt::Display for MemoryRefusal {
 
 /// Counts the memory that decoding one message takes.
 ///
-/// Beyond the first 64 KiB the meter reserves memory from an account. Dropping the meter releases
-/// the reservations.
+/// Beyond the first 64 KiB the meter reserves memory from an account.
 pub struct MemoryMeter<'a> {
     account: &'a dyn MemoryAccount,
     charged: Cell<usize>,

@@ -250,7 +250,7 @@ impl<'m> Decoder<'m> {
     }
 
     /// Reads a string. The string is borrowed if its octets are already UTF-8, which in ISO 8859-1
-    /// means ASCII. Other text is converted into the arena. NUL inside the string is kept.
+    /// means ASCII. Other text is converted into the arena.
     ///
     /// # Errors
     /// [`CdrError::NotInCodeSet`] for octets that are not text; [`CdrError::NoScratch`] if

@@ -55,8 +55,7 @@ pub enum ReplyMatch<T> {
 }
 
 impl<T> RequestTable<T> {
-    /// Creates a table for at most `limit` concurrent requests, clamped to 1..=65,536. The table
-    /// allocates memory as it fills.
+    /// Creates a table for at most `limit` concurrent requests, clamped to 1..=65,536.
     #[must_use]
     pub fn new(initiative: ConnectionSide, limit: u32) -> RequestTable<T> {
         let limit = limit.clamp(1, 1 << 16);
@@ -77,8 +76,7 @@ impl<T> RequestTable<T> {
         self.waiting
     }
 
-    /// Returns the number of abandoned requests whose replies may still arrive. Each of them
-    /// occupies a slot until then.
+    /// Returns the number of abandoned requests whose replies may still arrive.
     #[must_use]
     pub fn abandoned_count(&self) -> usize {
         self.abandoned

@@ -45,8 +45,7 @@ impl Version {
         self.minor >= 2
     }
 
-    /// Returns true if fragments carry the id of their request: from GIOP 1.2 on. A GIOP 1.1
-    /// fragment belongs to the last message that announced fragments.
+    /// Returns true if fragments carry the id of their request: from GIOP 1.2 on.
     #[inline]
     #[must_use]
     pub const fn has_fragment_ids(self) -> bool {

@@ -101,8 +101,6 @@ impl TypeCodeReader {
     }
 
     /// Counts the levels of types that the encoder will write in place of a received indirection.
-    /// The encoder sends an indirection to [few kinds](Kind::is_sent_as_indirection) of types, and
-    /// copies a type of another kind.
     fn count_copy(&mut self, child: &Child, d: &Decoder<'_>) -> Result<(), CdrError> {
         let (mut at, mut levels, mut boxes) = (child, 0, Vec::new());
         while let Child::SameGraph(index) = at

@@ -256,7 +256,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Returns the instructions. The constant of an instruction that loads a map is 0.
+    /// Returns the instructions.
     #[must_use]
     pub fn instructions(&self) -> &[Instruction] {
         &self.instructions

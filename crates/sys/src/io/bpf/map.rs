@@ -63,8 +63,7 @@ impl Map {
     /// Creates a map. The kernel allocates the memory of all entries during the call.
     ///
     /// # Errors
-    /// Any error that the kernel returns, for example `PermissionDenied` without `CAP_BPF`, or
-    /// `InvalidInput` for sizes that `kind` does not permit.
+    /// Any error that the kernel returns, for example `PermissionDenied` without `CAP_BPF`.
     pub fn create(kind: MapKind, name: &str, key_size: usize, value_size: usize, max_entries: u32) -> io::Result<Self> {
         Self::create_with(kind, name, (key_size, value_size), max_entries, 0)
     }

@@ -49,8 +49,7 @@ impl DescriptorFilterSocket {
         }
     }
 
-    /// Makes the kernel refuse further descriptors, if the kernel supports it. Call it when the
-    /// connection is to bring no more descriptors.
+    /// Makes the kernel refuse further descriptors, if the kernel supports it.
     pub fn refuse_descriptors(&mut self) {
         self.is_refusing = *self.may_receive.get_mut() && refuse_descriptors(self.as_fd());
         // The check follows the refusal, because bytes that came earlier may have brought a

@@ -36,8 +36,7 @@ use crate::clock::Monotonic;
 use crate::{poll, syscall};
 use address::RawAddress;
 
-/// Default of the maximum number of connections that wait to be accepted. The kernel limits it to
-/// `net.core.somaxconn`, and refuses further connections.
+/// Default of the maximum number of connections that wait to be accepted.
 pub const DEFAULT_BACKLOG: u32 = 1024;
 
 /// Opens a listener on `address`. For port 0 the kernel chooses a free port, which
@@ -63,8 +62,7 @@ pub fn listen(address: &Address, options: &SocketOptions, backlog: u32) -> io::R
 ///
 /// # Errors
 /// `WouldBlock`; `ConnectionAborted` if the peer closed the connection before it was accepted; the
-/// limits of the process (`EMFILE`, `ENFILE`, `ENOMEM`), after which the connection stays in the
-/// queue.
+/// limits of the process (`EMFILE`, `ENFILE`, `ENOMEM`).
 pub fn accept(listener: BorrowedFd<'_>, wait: WaitMode) -> io::Result<(OwnedFd, Address)> {
     loop {
         let mut raw = RawAddress::unspecified();
@@ -89,8 +87,7 @@ pub fn accept(listener: BorrowedFd<'_>, wait: WaitMode) -> io::Result<(OwnedFd, 
 /// Connects to `address` until `deadline`. With `None` the kernel ends the attempt, after minutes.
 ///
 /// # Errors
-/// `TimedOut` after the deadline; `ConnectionRefused`, `HostUnreachable` and other errors of the
-/// network; `NotFound` for a Unix path that does not exist; the limits of the process.
+/// `TimedOut` after the deadline; errors of the network; the limits of the process.
 pub fn connect(address: &Address, options: &SocketOptions, deadline: Option<Monotonic>) -> io::Result<OwnedFd> {
     let raw = RawAddress::from_address(address)?;
     let fd = create(raw.family(), 0)?;
@@ -187,8 +184,7 @@ pub fn shutdown(fd: BorrowedFd<'_>, direction: Shutdown) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets whether calls on the descriptor return `WouldBlock` instead of waiting. The setting applies
-/// to all duplicates of the descriptor.
+/// Sets whether calls on the descriptor return `WouldBlock` instead of waiting.
 ///
 /// # Errors
 /// No error occurs on a socket.

@@ -9,8 +9,6 @@ use super::Address;
 use crate::syscall;
 
 /// Options of a socket, set before it listens or connects.
-///
-/// The buffer sizes have their full effect only if they are set before the socket connects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
     /// TCP: sends small messages at once. True by default.
@@ -289,8 +287,7 @@ pub fn receive_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)? as usize)
 }
 
-/// Limits the duration of each blocking read; `None` removes the limit. A time of zero counts as
-/// the shortest possible time.
+/// Limits the duration of each blocking read; `None` removes the limit.
 ///
 /// # Errors
 /// No error occurs on a socket.

@@ -31,7 +31,7 @@ impl WaitMode {
 ///
 /// # Errors
 /// `WouldBlock` if no byte has arrived ([`WaitMode::Now`]) or the receive time-out has passed;
-/// `ConnectionReset` and other errors of the network.
+/// errors of the network.
 #[inline]
 pub fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
     recv_with(fd, buffer, wait.flags())
@@ -58,8 +58,8 @@ fn recv_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::R
 /// send time-out, the number may be less than the length of `buffer`.
 ///
 /// # Errors
-/// `WouldBlock` if no byte could be written at once, or within the send time-out; `BrokenPipe`,
-/// `ConnectionReset` and other errors of the network.
+/// `WouldBlock` if no byte could be written at once, or within the send time-out; errors of the
+/// network.
 #[inline]
 pub fn send(fd: BorrowedFd<'_>, buffer: &[u8], wait: WaitMode) -> io::Result<usize> {
     let (fd, flags) = (fd.as_raw_fd() as usize, (wait.flags() | libc::MSG_NOSIGNAL) as usize);

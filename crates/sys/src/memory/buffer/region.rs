@@ -31,7 +31,7 @@ const MAX_CACHED_BYTES: usize = (64 << 20) + (64 << 10);
 static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the size in bytes of the address ranges of all large buffers of the process, including
-/// cached ranges. Untouched pages of a range occupy no memory.
+/// cached ranges.
 #[must_use]
 pub fn mapped_bytes() -> usize {
     MAPPED_BYTES.load(Ordering::Relaxed)

@@ -293,8 +293,7 @@ impl RingReader<'_> {
         protocol::is_more_announced(&self.0)
     }
 
-    /// Tells the writer the core on which this side reads; `None` if unknown. A side calls it when
-    /// it reads large messages.
+    /// Tells the writer the core on which this side reads; `None` if unknown.
     #[inline]
     pub fn publish_core(&self, core: Option<usize>) {
         self.0.publish_core(ControlWord::Tail, core);
