@@ -1,10 +1,10 @@
 //! One end of a connection over shared memory, and how its threads wait.
 //!
 //! A thread that waits in `recv` or `send` may poll first. Then it sleeps on the ring's wake word
-//! until the peer or the peer monitor ([`MonitoredPeer`]) wakes it, without the monitor for at most
-//! [`FALLBACK_SLEEP`]. After such a sleep a reader requests the bell and waits for the socket,
-//! which reports both the bell and the peer's end, for any reason. So an idle connection wakes no
-//! thread, and a killed peer is noticed.
+//! until the peer or the peer monitor ([`MonitoredPeer`]) wakes it. Without a monitor it sleeps for
+//! at most [`FALLBACK_SLEEP`]; a reader then requests the bell and waits for the socket, which
+//! reports the bell and the peer's end. So an idle connection wakes no thread, and a killed peer is
+//! noticed.
 //!
 //! A thread that does not wait ([`Wait::Now`]) requests the bell when it got fewer bytes, or less
 //! room, than it wanted.

@@ -58,9 +58,9 @@ use crate::clock::Monotonic;
 use crate::event_count::EventCount;
 use crate::lock::LockScope;
 
+// Models use a plain lock, because a model runs all its threads on one kernel thread.
 #[cfg(loom)]
 use crate::lock::Mutex as WriterLock;
-/// Models use a plain lock, because a model runs all its threads on one kernel thread.
 #[cfg(not(loom))]
 use crate::lock::PiMutex as WriterLock;
 

@@ -200,8 +200,8 @@ mod models {
                     false
                 })
             });
-            // `loom` then moves the loads of this thread between the stores of the supervisor. It
-            // does not move stores between loads.
+            // After this call `loom` moves the loads of this thread between the stores of the
+            // supervisor.
             thread::yield_now();
             if !shared.0.is_requested_for(CONNECTION) && !shared.0.is_burst_for(CONNECTION) {
                 assert!(shared.1.load(Ordering::Relaxed), "expected that the burst is over");
