@@ -34,7 +34,6 @@ fn value(configuration: &Configuration, key: &str) -> (String, Option<SettingSou
     (found.value, found.source)
 }
 
-/// Returns the settings of all sections with names for their parts that a deployer chooses.
 fn all_settings() -> Vec<(Key, KnownSetting)> {
     let settings = |section: &schema::Section| {
         let path = section.path.replace('*', "x");
@@ -67,14 +66,12 @@ fn arguments_precede_the_environment_and_the_environment_precedes_the_file() {
     assert_eq!(value(&both, "pool.big.threads").0, "2");
     assert_eq!(value(&both, "pool.big.listen").0, "tcp:a:1 tcp:b:2 tcp:c:3");
     assert_eq!(value(&both, "drain-timeout"), ("2s".into(), None));
-    // The order of reading does not matter.
     let (late, _) = Configuration::new().take_arguments(strings(&["-ORBcallTimeout", "3s"])).unwrap();
     let late = late
         .take_environment("X", pairs(&[("X_CALL_TIMEOUT", "2s")]))
         .unwrap()
         .take_text("file", "call-timeout = '1s'");
     assert_eq!(value(&late.unwrap(), "call-timeout").0, "3s");
-    // The last argument counts.
     let (twice, _) =
         Configuration::new().take_arguments(strings(&["-ORBcallTimeout", "3s", "-ORBcallTimeout", "4s"])).unwrap();
     assert_eq!(value(&twice, "call-timeout").0, "4s");
@@ -251,7 +248,6 @@ default-priority = 7
     configuration.threadpool("plain").expect("a pool").create(&orb).unwrap();
 }
 
-/// Returns a value of a setting that is not its default.
 fn other_value(key: &Key, known: KnownSetting) -> RawValue {
     let text = |text: &str| RawValue::Text(text.to_owned());
     match known.name {
@@ -280,7 +276,6 @@ fn other_value(key: &Key, known: KnownSetting) -> RawValue {
     }
 }
 
-/// The parts of the ORB that a setting changes: the builder, the protocols and the pools.
 fn made(settings: &[(Key, RawValue)]) -> String {
     let mut draft = Draft::default();
     for (key, value) in settings {
@@ -296,7 +291,6 @@ fn each_setting_has_an_effect() {
     let value = |text: &str| RawValue::Text(text.to_owned());
     for (setting, known) in all_settings() {
         let own = setting.to_string();
-        // Other settings without which this one has no effect.
         let mut needed: Vec<(Key, RawValue)> = Vec::new();
         match own.as_str() {
             "pool.x.max-threads" => needed.push((key("pool.x.dispatch"), value("thread-per-connection"))),
@@ -343,7 +337,6 @@ fn each_default_is_the_default_of_the_code() {
         if known.default == "none" || setting.parts().len() == 1 {
             continue;
         }
-        // Words are converted to every form.
         let default = (setting.clone(), RawValue::Words(known.default.to_owned()));
         let (section, _) = setting.parts().split_last().map(|(name, above)| (above.join("."), *name)).unwrap();
         let base = match section.as_str() {

@@ -1,6 +1,4 @@
 //! The traits of transports, and the list of transports that an ORB uses.
-//!
-//! The documentation of [`Transport`] explains how to write a transport.
 
 use std::fmt;
 use std::io;
@@ -147,15 +145,13 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// Returns true if this transport handles `endpoint`.
     fn supports(&self, endpoint: &Endpoint) -> bool;
 
-    /// Connects to `endpoint` with `properties`. Properties that affect the connecting are set before
-    /// the connection is made.
+    /// Connects to `endpoint` with `properties`.
     ///
-    /// Tries every address of the endpoint's host name. `deadline` limits the whole call, including
-    /// name resolution.
+    /// `deadline` limits the whole call, including name resolution.
     ///
     /// # Errors
-    /// `TimedOut` after the deadline, otherwise the error of the last address. Another error if the
-    /// system refuses a property.
+    /// `TimedOut` after the deadline, otherwise the error of the last address. Another error if the system
+    /// refuses a property.
     fn connect_with(
         &self,
         endpoint: &Endpoint,
@@ -177,12 +173,11 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// If the address is taken, is not an address of this machine, or is not permitted.
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>>;
 
-    /// Tells the transport that an ORB uses it until [`detach_orb`](Self::detach_orb). A transport
-    /// that wraps another transport passes both calls on to it.
+    /// Tells the transport that an ORB uses it until [`detach_orb`](Self::detach_orb).
     fn attach_orb(&self) {}
 
     /// Tells the transport that an ORB which used it has ended. After the last ORB, the transport
-    /// ends its threads and waits for their end. The remaining streams work without these threads.
+    /// ends its threads and waits for their end.
     fn detach_orb(&self) {}
 }
 

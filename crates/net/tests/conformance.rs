@@ -1,5 +1,4 @@
-//! The conformance suite: checks for every transport the behaviour on which the ORB relies. A new
-//! transport is added to the list in [`each`].
+//! The conformance suite: checks for every transport the behaviour on which the ORB relies.
 
 use std::io::{self, IoSlice};
 use std::time::Duration;
@@ -13,7 +12,6 @@ use corelane_sys::poll;
 #[path = "../../../tests/src/pipe.rs"]
 pub mod pipe;
 
-/// Runs `check` over every transport, at an endpoint whose name contains `name`.
 fn each(name: &str, check: impl Fn(&dyn Transport, &Endpoint)) {
     check(&Tcp::new(), &Endpoint::tcp("127.0.0.1", 0));
     check(&Tcp::new(), &Endpoint::tcp("::1", 0));
@@ -31,8 +29,7 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
     listener.accept().unwrap()
 }
 
-/// Returns both ends of a connection, the connecting end first. The connecting end polls before it
-/// sleeps, if its transport can.
+/// The connecting end comes first, and polls before it sleeps, if its transport can.
 fn pair(transport: &dyn Transport, endpoint: &Endpoint) -> (Box<dyn Stream>, Box<dyn Stream>) {
     let listener = transport.listen(endpoint).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
@@ -130,8 +127,6 @@ fn halves_close_independently() {
     });
 }
 
-/// The ORB calls `shutdown(Both)` to end threads that wait for a peer. A thread that is not woken
-/// hangs the test.
 #[test]
 fn shutdown_of_both_halves_wakes_waiting_threads() {
     each("wakes", |transport, endpoint| {
