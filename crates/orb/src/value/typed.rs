@@ -12,7 +12,6 @@ use crate::object::{Reference, read_reference, write_reference};
 
 /// A value type or abstract interface that has a TypeCode. Generated code implements the trait.
 pub trait TypedValue: 'static {
-    /// Returns the TypeCode of the value type or abstract interface.
     fn value_type() -> TypeCode;
 }
 
@@ -44,7 +43,6 @@ impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
         if T::INFO.is_none() {
             return is_value(&resolved);
         }
-        // A hostile TypeCode may have an endless chain of bases, so the number of steps is limited.
         let bases = std::iter::successors(Some(resolved), |at| at.concrete_base_type().map(|base| base.unaliased()));
         bases.take(64).take_while(is_value).any(|base| base.id() == T::REPOSITORY_ID)
             || type_code.equivalent(&T::value_type())
@@ -59,10 +57,9 @@ impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
     }
 }
 
-/// Nil is `None`. An object is inserted with the TypeCode of the interface, a value with the
-/// TypeCode of the value's type. An object or value can be extracted from an `any` with the
-/// TypeCode of a value type, of an object (as JacORB inserts it) or of the interface. Extraction
-/// does not check that the object has the interface.
+/// An object is inserted with the TypeCode of the interface, a value with the TypeCode of the value's type. An object
+/// or value can be extracted from an `any` with the TypeCode of a value type, of an object (as JacORB inserts it) or of
+/// the interface. Extraction does not check that the object has the interface.
 impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract<R, I>> {
     fn type_code() -> TypeCode {
         I::value_type()
