@@ -12,6 +12,7 @@ use crate::object::{Reference, read_reference, write_reference};
 
 /// A value type or abstract interface that has a TypeCode. Generated code implements the trait.
 pub trait TypedValue: 'static {
+    /// Returns the TypeCode of the value type or abstract interface.
     fn value_type() -> TypeCode;
 }
 
@@ -25,9 +26,8 @@ fn is_value(type_code: &TypeCode) -> bool {
     matches!(type_code.kind(), Kind::Value | Kind::ValueBox | Kind::Event)
 }
 
-/// Null is `None`. `Option<ValueRef<T>>` represents the type `T` and the types that inherit state
-/// from `T`. If `T` is abstract or [`ValueBase`], it represents every value type. An `any` into
-/// which a value is inserted gets the TypeCode of the value's type, which may inherit from `T`.
+/// `Option<ValueRef<T>>` represents the type `T` and the types that inherit state from `T`. For an abstract `T` or
+/// [`ValueBase`], it represents every value type. A value is inserted with the TypeCode of its own type.
 impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
     fn type_code() -> TypeCode {
         T::value_type()
@@ -43,6 +43,7 @@ impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
         if T::INFO.is_none() {
             return is_value(&resolved);
         }
+        // A hostile TypeCode may have an endless chain of bases.
         let bases = std::iter::successors(Some(resolved), |at| at.concrete_base_type().map(|base| base.unaliased()));
         bases.take(64).take_while(is_value).any(|base| base.id() == T::REPOSITORY_ID)
             || type_code.equivalent(&T::value_type())
