@@ -1,8 +1,7 @@
-//! The benchmark `switch`: the time that the operating system needs to switch a core between
-//! threads.
+//! The benchmark `switch`: the time that the operating system needs to switch a core between threads.
 //!
-//! The tests repeat the tests of the papers. Each has a variant with a second thread, and a variant
-//! in which one thread does equal work alone. The difference is the time of the switch:
+//! The tests are those of the papers. Each test has a variant with a second thread, and a variant in which one thread
+//! does equal work alone. The difference is the time of the switch:
 //!
 //! * *yield*: two threads of equal priority yield to each other. Alone, one thread yields while no
 //!   other thread is ready.
@@ -31,22 +30,18 @@ use crate::value::SingleValue;
 use partner::{LockHandover, SingleThread, WakingPair, Yielders};
 use stage::{SwitchSetting, WakeMechanism};
 
-/// Name of the first test.
 const YIELD: &str = "yield";
 
-/// A pair of variants: one with a switch and one without.
 struct SwitchTest {
     name: &'static str,
-    /// Index of the variant with a second thread. The variant without one follows.
+    /// Index of the variant with a second thread; the variant without one follows.
     at: usize,
-    /// Number of switches in one turn of the variant with a second thread.
     switches: f64,
     /// Number of times that the variant with a second thread does the work of the variant without
     /// one.
     works: f64,
 }
 
-/// Measures switches on one core, and across cores if the process may use two.
 pub(crate) fn switch(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
     let (first, second) = match options.placement.cores {
@@ -57,7 +52,7 @@ pub(crate) fn switch(options: &BenchOptions, report: &mut Report<'_>, progress: 
     let priority = match options.placement.scheduling {
         Some(Scheduling::Fifo(priority)) => Some(priority.min(98)),
         Some(_) => None,
-        // The papers' threads have fixed priorities, so these threads have one if it is permitted.
+        // The papers' threads have fixed priorities.
         None => ThreadBuilder::new().scheduling(Scheduling::Fifo(10)).spawn(|| ()).is_ok().then_some(10),
     };
     if priority.is_none() {
@@ -141,7 +136,6 @@ fn one_stage(
 }
 
 impl SwitchTest {
-    /// Returns the time of one switch, from the medians and from the means, and its jitter.
     fn values(&self, figures: &[Figure]) -> Vec<SingleValue> {
         let (Some(with), Some(alone)) = (figures.get(self.at), figures.get(self.at + 1)) else { return Vec::new() };
         let one = |with: f64, alone: f64| (with - self.works * alone) / self.switches;
@@ -155,12 +149,10 @@ impl SwitchTest {
         let mut values = vec![
             value("switch, from medians", one(with.summary.p50_us, alone.summary.p50_us)),
             value("switch, from means", one(with.summary.mean_us, alone.summary.mean_us)),
-            // The errors are independent, so the result is the square root of the sum of squares.
             value("jitter", with.summary.sd_us.hypot(self.works * alone.summary.sd_us) / self.switches),
         ];
         if self.name == YIELD {
-            // The papers' table of yields has the whole time of a yield, without subtraction of the
-            // single thread's work.
+            // The papers' table of yields does not subtract the single thread's work.
             values.push(value("a yield that switches", with.summary.p50_us / self.switches));
         }
         values
@@ -198,7 +190,6 @@ mod tests {
         assert!(test.values(&[]).is_empty());
     }
 
-    /// In the ordinary class and without pinning, every test ends on any machine.
     #[test]
     fn every_switch_test_records_the_requested_number_of_times() {
         let stage = SwitchSetting { partner: None, priority: None, same_core: false };
