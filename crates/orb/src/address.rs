@@ -176,7 +176,7 @@ fn common_components(native: CharSet) -> Result<[TaggedComponent; 2], CdrError> 
     ])
 }
 
-/// The reference has one profile for each kind of address, in the order of `lanes`.
+/// Makes a reference with one profile for each kind of address, in the order of `lanes`.
 pub(crate) fn make_rt_ior(
     type_id: &str,
     lanes: &[LaneEndpoint],

@@ -27,7 +27,7 @@ pub(crate) struct Config {
     pub(crate) fragment_size: Option<usize>,
     pub(crate) max_reply_memory: usize,
     pub(crate) rt: RtConfig,
-    /// Threads then touch their stacks before they begin.
+    /// If true, threads touch their stacks before they begin.
     pub(crate) locks_memory: bool,
     pub(crate) client_policies: ClientPolicies,
 }
@@ -47,8 +47,8 @@ pub struct OnewayBatch {
     /// buffering. A message that does not fit is sent together with the buffered messages. Default:
     /// 16 KiB.
     pub max_bytes: usize,
-    /// Maximum time for which a message is buffered. The thread runs in the ordinary scheduling class, so it may have
-    /// to wait for a core. Default: 1 ms.
+    /// Maximum time for which a message is buffered. The thread that sends the messages runs in the ordinary scheduling
+    /// class, so it may have to wait for a core. Default: 1 ms.
     pub max_delay: Duration,
 }
 

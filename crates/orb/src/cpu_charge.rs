@@ -1,4 +1,5 @@
-//! Charges each operation with `@wcet` for the processor time of its thread, except while it runs other requests.
+//! Charges each operation with `@wcet` for the processor time of its thread, except while the thread runs other
+//! requests.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;

@@ -388,7 +388,7 @@ pub struct EventCounts {
     pub execution_time_overruns: u64,
 }
 
-/// The maxima apply to each peer, to all peers together, and to each kind of event of the process.
+/// Limits the lines about each peer, about all peers together, and about each kind of event of the process.
 pub(crate) struct Log(PiMutex<Lines>);
 
 struct Lines {
@@ -598,7 +598,7 @@ impl Events {
     #[cold]
     pub(crate) fn never_activated(&self, manager: &str) {
         if self.callback.is_none() {
-            // Without `Display`, the linker can drop its code from programs without events.
+            // The code of `Display` is not used here, so that the linker can drop it from programs without events.
             process::try_print_error(&["corelane: ", &never_activated(manager)].concat());
         }
         self.report(&Event::ManagerNeverActivated { manager: manager.to_owned() });

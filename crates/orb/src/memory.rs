@@ -76,7 +76,7 @@ impl MemoryAccount for ByteBudget {
     }
 }
 
-/// Dropping it returns the bytes to the budget.
+/// Dropping a share returns its bytes to the budget.
 #[derive(Debug)]
 pub(crate) struct MemoryShare {
     total: Arc<ByteBudget>,

@@ -37,11 +37,11 @@ pub(crate) struct OrbContext {
     /// Incremented `Relaxed` by the thread that accepts or connects.
     next_connection_id: AtomicU64,
     spares: RegionCache,
-    /// The threads that shut the ORB down raise it with Release; no thread lowers it.
+    /// Raised with AcqRel by the threads that shut the ORB down, and never lowered.
     state: AtomicU8,
     /// Threads wait here if another thread began the shutdown.
     closing: EventCount,
-    /// The thread that reports swaps it `Relaxed`.
+    /// Swapped `Relaxed` by the thread that reports.
     nowhere_reported: AtomicBool,
     /// Lowers the priority of threads whose operations exceed their declared time.
     cpu_monitor: OnceLock<CpuBudgetMonitor>,
@@ -140,7 +140,7 @@ impl OrbContext {
         self.published.get().map_or(&[][..], Vec::as_slice)
     }
 
-    /// If the ORB publishes a host, the address has this host.
+    /// Replaces the host of a TCP endpoint by the host that the ORB publishes.
     pub(crate) fn published(&self, endpoint: &Endpoint) -> Endpoint {
         let host = self.config.publish.iter().find_map(|published| match published {
             Endpoint::Tcp { host, .. } => Some(host),
@@ -195,7 +195,7 @@ impl OrbContext {
         corelane_sys::process::fork_generation() != self.fork_generation
     }
 
-    /// Returns false if another thread has already begun it.
+    /// Returns false if another thread has begun the shutdown.
     pub(crate) fn begin_shutdown(&self) -> bool {
         self.state.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }

@@ -155,8 +155,8 @@ pub struct ServerCall<'m> {
 }
 
 impl<'m> ServerCall<'m> {
-    /// Makes a call whose reply is not begun. A function that also began it would copy an encoder whose fields have
-    /// just been written (docs/performance.md).
+    /// Does not begin the reply: returning an encoder whose fields were just written would be slow
+    /// (docs/performance.md).
     #[inline]
     pub(crate) fn new(
         arguments: Decoder<'m>,

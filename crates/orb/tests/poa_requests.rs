@@ -532,7 +532,7 @@ fn key_hints_find_the_same_objects_and_never_another_object() {
         assert_eq!(&poa.reference_to_id(reference).unwrap(), id);
         world.remote(reference).validate_connection().unwrap();
     }
-    // An old hint must not lead to this other object.
+    // An old hint must not lead to another object.
     for id in &ids {
         poa.deactivate_object(id).unwrap();
     }

@@ -94,7 +94,7 @@ impl RequestContexts {
 struct SeenContexts(u8);
 
 impl SeenContexts {
-    /// Returns true if it is the first of its kind.
+    /// Returns true if no context of this kind came before.
     fn is_first(&mut self, kind: u8) -> bool {
         let is_first = self.0 & kind == 0;
         self.0 |= kind;

@@ -242,7 +242,7 @@ fn describe<'r>(
     }
 }
 
-/// If the memory limit was the reason, adds to the exception how much memory the request needed.
+/// Adds to the exception how much memory the request needed, if the memory limit was the reason.
 #[cold]
 fn report_unreadable(
     adapter: &ObjectAdapter,

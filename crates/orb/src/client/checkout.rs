@@ -27,7 +27,7 @@ impl Checkout<'_> {
         true
     }
 
-    /// The checkout is then empty, and using it panics.
+    /// Closes the connection and leaves the checkout empty; a later use panics.
     #[cold]
     pub(crate) fn discard(&mut self) {
         *self.slot = None;

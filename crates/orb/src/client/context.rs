@@ -55,7 +55,7 @@ pub(crate) struct ClientContext {
     /// The connection pools that one reference uses alone (PrivateConnectionPolicy).
     private_pools: PiMutex<Vec<Weak<ServerPools>>>,
     reply_memory: Arc<ByteBudget>,
-    /// Its type is erased, because this layer must not name it.
+    /// The type of the adapter is erased, because the client layer must not name it.
     adapter: OnceLock<ErasedArc>,
     #[cfg(feature = "valuetype")]
     value_factories: OnceLock<ErasedArc>,
@@ -177,7 +177,7 @@ impl ClientContext {
         }
     }
 
-    /// Returns the time of the next call.
+    /// Returns the time at which to call this function again.
     #[cold]
     pub(crate) fn send_batches(&self, all: bool) -> Option<Monotonic> {
         self.oneway_batches.flush(Monotonic::now(), all, self.events())

@@ -49,13 +49,13 @@ const ALWAYS: u8 = 3;
 pub(crate) trait Maintained: Send + Sync {
     fn orb(&self) -> &OrbContext;
 
-    /// Returns the time of the next call.
+    /// Returns the time at which to call this function again.
     fn send_batches(&self) -> Option<Monotonic>;
 
     fn run_maintenance(&self);
 }
 
-/// The monitor informs it of a hang-up.
+/// The owner of a connection, which the monitor informs of a hang-up.
 pub(crate) trait HangupHandler: Send + Sync {
     fn close_hung_up(&self, orb: &OrbContext);
 }
@@ -164,7 +164,7 @@ impl HangupMonitor {
         self.shared.wake.notify();
     }
 
-    /// A thread that does nothing takes its place, so that no new monitor thread starts.
+    /// Stops the monitor thread; an ended thread takes its place, so that no new monitor thread starts.
     #[cfg(test)]
     pub(crate) fn replace_thread(&self) {
         self.stop();
@@ -258,7 +258,7 @@ impl MonitorInner {
         self.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE)
     }
 
-    /// Callers now notice a hang-up only when a call fails.
+    /// After this failure, callers notice a hang-up when a call fails.
     #[cold]
     fn report_failure(&self, error: &io::Error) {
         self.stop.store(true, Ordering::Release);

@@ -1,6 +1,4 @@
 //! The client side: connections and their pools.
-//!
-//! It calls lanes and POAs through the trait `UpperLayers`.
 
 pub(crate) mod backoff;
 pub(crate) mod checkout;

@@ -239,7 +239,7 @@ impl MultiplexedConnection {
         drop(request);
     }
 
-    /// Its id stays in the table, so that the reader can skip a reply that arrives later.
+    /// The id of the abandoned request stays in the table, so that the reader can skip a later reply.
     pub(crate) fn abandon(&self, id: u32) {
         let request = self.requests.lock().waiting.abandon(id);
         drop(request);
@@ -332,7 +332,7 @@ impl MultiplexedConnection {
         }
     }
 
-    /// If this fails, closes the sending half, because the remainder would never be sent.
+    /// On failure, closes the sending half, because the remainder would never be sent.
     #[cold]
     fn watch_writable(&self, wanted: bool) {
         let watched = self
@@ -531,7 +531,7 @@ impl MultiplexedConnection {
         self.close_with(lost, |_| false);
     }
 
-    /// Closes the connection if no request waits for a reply, and returns true if it did.
+    /// Closes the connection and returns true if no request waits for a reply.
     #[cold]
     fn close_if_unused(&self) -> bool {
         let mut requests = self.requests.lock();
@@ -561,7 +561,7 @@ impl MultiplexedConnection {
 }
 
 impl ReceiveHalf {
-    /// A message of at most 64 KiB is copied. A larger message takes the buffer with it.
+    /// Copies a message of at most [`MIN_OWNED_BYTES`]; a larger message takes the buffer with it.
     fn take(&mut self, length: usize) -> Result<Octets, CloseCause> {
         if length <= MIN_OWNED_BYTES {
             let octets = Octets::copy_from(&self.received.unread()[..length]);

@@ -444,7 +444,7 @@ impl ConnectionPool {
 }
 
 impl HangupHandler for ConnectionPool {
-    /// Other connections of such peers are closed when their calls return them.
+    /// Closes idle connections; a call that returns an unusable connection closes it.
     #[cold]
     fn close_hung_up(&self, orb: &OrbContext) {
         if let Some(_boost) = self.boost_priority(orb) {

@@ -1,14 +1,14 @@
 //! The order in which a call tries candidates (the profiles of a reference, or the addresses of a profile).
 //!
 //! The candidate that answered last comes first. Candidates in back-off, which failed recently, come last. While other
-//! candidates remain, an attempt has a brief time. Such a candidate is tried again after all others, with a share of
-//! the remaining time.
+//! candidates remain, an attempt has a brief time. A candidate that did not answer in its brief time is tried again
+//! after all others, with a share of the remaining time.
 
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-/// Further candidates are ignored.
+/// Candidates after this number are ignored.
 pub(crate) const MAX_TRIED: usize = 64;
 
 /// Time of an attempt at one address while other addresses remain (RFC 8305, section 5).

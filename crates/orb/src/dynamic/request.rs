@@ -84,7 +84,7 @@ impl From<CdrError> for RequestError {
     }
 }
 
-/// A dynamic request for such an operation raises BAD_PARAM 32.
+/// A dynamic request for one of these operations raises BAD_PARAM 32.
 const IMPLICIT: [&str; 7] =
     ["_is_a", "_interface", "_non_existent", "_not_existent", "_repository_id", "_component", "_domain_managers"];
 

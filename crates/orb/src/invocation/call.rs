@@ -376,7 +376,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         connection: Checkout<'_>,
         error: AttemptError,
     ) -> Result<Option<Reply<'r>>, SystemException> {
-        // The driver may take the connection again.
+        // Returns the connection to its pool, from which the driver may take it.
         drop(connection);
         Driver::new(self.clone()).resume_after(error, route.profile_index(), false)
     }

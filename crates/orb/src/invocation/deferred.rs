@@ -22,11 +22,10 @@ use crate::policy::{CallDeadline, Timeout};
 /// The thread that sends the request, or the thread that collects the reply, writes the arguments.
 pub(crate) type OwnedArgumentWriter = Box<dyn Fn(&mut Encoder<'static>) -> Result<(), CdrError> + Send + Sync>;
 
-/// A deferred call: its request has been sent, and its reply can be collected once. Dropping the
-/// value before that abandons the reply.
+/// A deferred call: its request has been sent, and its reply can be collected once. Dropping the value before that
+/// abandons the reply.
 ///
-/// A collocated call runs within [`ObjectRef::send_deferred`](crate::ObjectRef::send_deferred),
-/// before this method returns.
+/// A collocated call runs before [`ObjectRef::send_deferred`](crate::ObjectRef::send_deferred) returns.
 pub struct DeferredCall {
     callee: Callee,
     operation: Box<str>,

@@ -30,7 +30,7 @@ pub(crate) enum MachineInput {
         kind: Kind,
         completed: Completion,
     },
-    /// The driver stores the new target.
+    /// The object is at a new target, which the driver stores.
     Forwarded {
         order: TryOrder,
     },
@@ -138,7 +138,7 @@ impl InvocationMachine {
         self.start_at(self.order, |profile, attempt_time| MachineAction::Connect { profile, attempt_time })
     }
 
-    /// Called instead of [`start`](Self::start).
+    /// Continues after an attempt at `profile`, in place of [`start`](Self::start).
     pub(crate) fn resume_at(&mut self, profile: usize) {
         self.profile = profile;
         self.attempts.mark_tried(profile);

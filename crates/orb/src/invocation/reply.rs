@@ -185,7 +185,7 @@ fn unreadable_results(error: CdrError, meter: &MemoryMeter<'_>, decoder: &Decode
 }
 
 impl<'r> ReplyContent<'r> {
-    /// `context` must be the context of the ORB that received it.
+    /// `context` must be the context of the ORB that received the reply.
     pub(super) fn attach(self, context: &'r Arc<ClientContext>) -> Reply<'r> {
         Reply { context, answer: self }
     }

@@ -59,7 +59,8 @@ trait DirectInvocation {
 
 struct TypedInvocation<I: ?Sized, T, E, F> {
     call: Option<F>,
-    /// Two fields, because copying both just after one is written would make the processor wait (docs/performance.md).
+    /// Separate fields, because copying an enum just after the write would make the processor wait
+    /// (docs/performance.md).
     value: Option<T>,
     error: Option<E>,
     interface: PhantomData<fn(&I)>,

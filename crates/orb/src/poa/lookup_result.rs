@@ -18,7 +18,7 @@ use crate::server::strategy::Lane;
 use crate::server_context::ServerContext;
 
 pub(crate) enum LookupResult<'f> {
-    /// A copy just after the fields are written would make the processor wait (docs/performance.md).
+    /// A pointer, because copying fields that were just written makes the processor wait (docs/performance.md).
     Servant(&'f UpcallTarget<'f>),
     Forward(ObjectRef),
     MustWait(WaitFor),

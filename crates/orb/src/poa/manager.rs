@@ -352,7 +352,7 @@ impl PoaManagers {
     }
 }
 
-/// A factory of the POA managers of an ORB, which it does not keep alive.
+/// A factory for the POA managers of an ORB, which does not keep the ORB alive.
 #[derive(Clone, Debug)]
 pub struct PoaManagerFactory {
     orb: Weak<ServerContext>,

@@ -361,7 +361,7 @@ impl PoaCore {
         }
     }
 
-    /// Its servant is dropped when its running requests have finished.
+    /// The servant of the object is dropped when its running requests have finished.
     pub(super) fn deactivate(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
         self.begin_deactivation(id, why)?;
         self.remove_object(id, why)

@@ -128,7 +128,7 @@ pub(crate) struct PoaCore {
     pub(crate) stamp: u64,
     pub(crate) slot_id: SlotId,
     manager: PoaManager,
-    /// Changed with AcqRel. The fast path reads them with Relaxed, other code with Acquire.
+    /// Changed with AcqRel; read with Relaxed on the fast path, and with Acquire elsewhere.
     slow_path: AtomicU8,
     policies: PoaPolicies,
     objects: GenerationalSlab<ActiveObject>,
@@ -171,7 +171,7 @@ impl PoaCore {
             .ok_or_else(|| SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No))
     }
 
-    /// Returns false if the deadline passes before.
+    /// Returns false if the deadline passes first.
     fn wait_until(&self, deadline: Option<Monotonic>, over: impl Fn() -> bool) -> bool {
         server_context::wait_for(&self.orb, &self.changed, deadline, || over().then_some(())).is_some()
     }

@@ -50,20 +50,20 @@ pub(crate) struct PoaTable {
 #[derive(Debug, Default)]
 struct PlainKeyState {
     changes: u64,
-    /// No plain key can be bound after this.
+    /// True if no plain key can be bound any more.
     closed: bool,
 }
 
 #[derive(Debug)]
 pub(crate) enum KeyEntry {
-    /// Its key is the prefix of its POA followed by its id.
+    /// The key of an object is the prefix of its POA followed by its id.
     Object {
         poa: Arc<PoaCore>,
         servant: Servant,
         id: Box<[u8]>,
         priority: Option<Priority>,
     },
-    /// Its key is its path.
+    /// The key of a POA is its path.
     Adapter(Arc<PoaCore>),
     Plain(Box<PlainKey>),
 }
@@ -604,7 +604,7 @@ impl PoaTable {
         }
     }
 
-    /// Returns false if it was not bound.
+    /// Returns false if the key was not bound.
     pub(crate) fn unbind_plain(&self, key: &[u8]) -> bool {
         loop {
             let seen = self.plain_keys.lock().changes;

@@ -11,8 +11,7 @@ use crate::exception::SystemException;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionBand(u32);
 
-/// In a range of CORBA priorities, the low 30 bits are the two ends. Without this flag, the number is a native
-/// priority, or 0 for threads without a real-time priority.
+/// With this flag, the low 30 bits are the two ends of a range; without it, the number is a native priority, or 0.
 const RANGE_FLAG: u32 = 1 << 31;
 
 impl ConnectionBand {

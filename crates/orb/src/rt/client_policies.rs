@@ -42,7 +42,7 @@ pub(crate) struct ClientPolicies {
 }
 
 impl ClientPolicies {
-    /// Private connections are used if either asks for them.
+    /// Uses private connections if `self` or `wider` asks for them.
     pub(crate) fn or(self, wider: &ClientPolicies) -> Self {
         let or = |own: Vec<_>, wider: &Vec<_>| if own.is_empty() { wider.clone() } else { own };
         ClientPolicies {

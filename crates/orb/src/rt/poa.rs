@@ -183,7 +183,7 @@ impl RtPoa {
         self.object_priorities.get(id)
     }
 
-    /// `id` is the id of its object, `object` the priority that was assigned to the object.
+    /// `id` is the id of the request's object, `object` the priority that was assigned to the object.
     #[inline]
     pub(crate) fn place_request(
         &self,

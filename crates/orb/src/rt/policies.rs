@@ -51,7 +51,7 @@ pub(crate) struct CheckedPolicies {
 }
 
 impl RtPolicies {
-    /// A priority model, thread pool or list of server protocols that they do not set has the value of `wider`.
+    /// Takes from `wider` the priority model, thread pool or list of server protocols that `self` does not set.
     pub(crate) fn or(&self, wider: &RtPolicies) -> RtPolicies {
         let server_protocols =
             if self.server_protocols.is_empty() { &wider.server_protocols } else { &self.server_protocols };

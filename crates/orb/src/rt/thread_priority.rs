@@ -87,7 +87,7 @@ pub(super) fn set_scheduling(to: Scheduling) -> Result<(), SystemException> {
     thread_context::set_scheduling(to).map_err(|error| unmappable().because(format!("{to:?} is refused: {error}")))
 }
 
-/// Dropping it restores the CORBA priority and the scheduling that the thread had before the upcall.
+/// Dropping the value restores the CORBA priority and the scheduling that the thread had before the upcall.
 pub(crate) struct UpcallPriority {
     priority: OrbPriority,
     scheduling: SavedScheduling,
@@ -117,7 +117,7 @@ impl UpcallPriority {
     }
 }
 
-/// `apply_priority` does not change the scheduling of lane threads.
+/// Lowers the scheduling even of a lane's thread, which `apply_priority` does not change.
 #[cold]
 fn cap_priority(orb: &OrbContext, most: Priority) {
     if let Ok(Some(native)) = orb.config().rt.scheduling_for(most)

@@ -42,11 +42,10 @@ fn index_of(token: u64) -> usize {
     (token & ((1 << INDEX_BITS) - 1)) as usize
 }
 
-/// Makes the lane `lowest` accept connections for every lane that has no ceiling, at the listeners that other machines
-/// can reach. A flood of connections then takes no time from threads with higher priorities; called before the lanes
-/// have threads.
+/// Makes the lane `lowest` accept connections for every lane without a ceiling, at the listeners that other machines
+/// can reach. A flood of connections then takes no time from threads with higher priorities.
 ///
-/// If the kernel refuses to add a listener to an epoll instance.
+/// Fails if the kernel refuses to add a listener to an epoll instance.
 #[cold]
 pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<Lane<S>>) -> io::Result<()> {
     let mut from = Vec::new();
@@ -145,7 +144,7 @@ impl<S: Architecture<S>> Lane<S> {
                 (Err(_), _) => {}
             }
         }
-        // Arming the listener makes epoll report them again.
+        // Arming the listener makes epoll report the waiting peers again.
         let listeners = self.listeners.lock();
         let Some(listener) = listeners.get(index) else { return false };
         self.watch_listener(index as u64, &**listener);

@@ -1,4 +1,4 @@
-//! It hides the type of the lane, which depends on the dispatch architecture.
+//! The interface of a lane for its connections, without the type of the dispatch architecture.
 
 use std::any::Any;
 use std::os::fd::BorrowedFd;

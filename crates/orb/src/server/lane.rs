@@ -173,7 +173,7 @@ impl<S: Architecture<S>> Lane<S> {
     /// Returns the properties that no POA has claimed before. Each claim holds for the life of the lane, because all
     /// POAs of a lane share its sockets.
     ///
-    /// If another POA has claimed different properties of one of the protocols.
+    /// Fails if another POA has claimed different properties of one of the protocols.
     #[cold]
     pub(crate) fn claim_protocols(&self, wanted: &[Protocol]) -> io::Result<Vec<Protocol>> {
         let mut known = self.protocols.lock();
@@ -221,7 +221,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.ready.has_any()
     }
 
-    /// If there is neither, waits for an event for at most the time `timeout`, or without a limit if it is `None`.
+    /// Handles an event or a task; without one, waits for an event for at most `timeout`, or without a limit if it is
+    /// `None`.
     #[inline]
     pub(crate) fn step<H: RequestHandler>(
         &self,
@@ -355,7 +356,7 @@ impl<S: Architecture<S>> Lane<S> {
         waiting: WaitingRequest,
         message: Message,
     ) -> Option<StartedRequest<'_>> {
-        // The connection must not end between the two steps.
+        // `begin_late` comes before `stop_waiting`, so that the connection cannot end in between.
         let served = self.guard_connection(&waiting);
         let (waiting, message) = waiting.defer(message)?;
         let lives = served.is_some();
@@ -689,7 +690,7 @@ impl<S: Architecture<S>> Lane<S> {
         self.memory_budget.was_used()
     }
 
-    /// `None` if it sets none.
+    /// `None` if the lane's configuration sets no scheduling.
     pub(super) fn scheduling(&self) -> Option<Scheduling> {
         self.role.as_ref().and_then(|role| role.scheduling)
     }

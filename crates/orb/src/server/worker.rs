@@ -37,7 +37,7 @@ pub(crate) struct Worker {
     spares: Vec<ReceiveBuffer>,
     pub(crate) memory: RequestMemory,
     pub(super) is_overload_thread: bool,
-    /// While this is set, the thread keeps the connection's read lock.
+    /// While this field is set, the thread keeps the connection's read lock.
     #[cfg(feature = "core-pool")]
     pub(super) claimed_task: Option<u64>,
 }
@@ -156,7 +156,7 @@ impl Worker {
         }
     }
 
-    /// Otherwise returns the number of bytes that the first message needs in total.
+    /// Returns a message if one is complete, and otherwise the number of bytes that the first message needs.
     #[inline(never)]
     fn frame(
         &mut self,

@@ -65,7 +65,7 @@ impl DynPart {
         self.content = content;
     }
 
-    /// Only these parts can be shared.
+    /// Parts of these kinds can be shared.
     pub(super) fn is_value(&self) -> bool {
         matches!(self.type_code.unaliased().kind(), Kind::Value | Kind::ValueBox | Kind::Event)
     }

@@ -23,7 +23,7 @@ pub(crate) struct CloseTerms {
     pub(crate) write_timeout: Duration,
 }
 
-/// The connection does not end before this value is dropped.
+/// The drop permits the connection to end.
 #[derive(Debug)]
 #[must_use = "the connection may end when the value is dropped"]
 pub(crate) struct LateRequest(WaitingRequest);
@@ -41,7 +41,7 @@ impl WaitingRequest {
 
 impl Drop for LateRequest {
     fn drop(&mut self) {
-        // The end of the last late request must therefore continue the drain.
+        // The end of the last late request continues the drain.
         if self.0.late_requests.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.0.list_for_reading();
         }
@@ -81,7 +81,7 @@ impl Connection {
         self.state.is_vacated()
     }
 
-    /// Closing the connection then frees its descriptor.
+    /// Returns true if closing the connection frees its descriptor.
     #[cold]
     pub(crate) fn is_unused(&self) -> bool {
         self.is_vacated() && self.waits_only_for_peer()
@@ -107,7 +107,8 @@ impl Connection {
         self.output.with(|writing| !writing.queue.is_empty())
     }
 
-    /// [`advance_drain`](Self::advance_drain) sends it and ends the connection, at the latest `time` after `now`.
+    /// [`advance_drain`](Self::advance_drain) sends the message and ends the connection, at the latest `time` after
+    /// `now`.
     #[cold]
     pub(crate) fn queue_last_message(&self, last_message: &[u8], now: Monotonic, time: Duration) {
         self.queue_last_message_and_discard(last_message, 0, now, time);

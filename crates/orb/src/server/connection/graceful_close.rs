@@ -10,7 +10,8 @@ use corelane_sys::clock::Monotonic;
 /// Maximum number of bytes that a close discards; more than the kernels of both machines buffer.
 pub(crate) const MAX_DISCARDED: usize = 4 << 20;
 
-/// A peer that reads nothing before it has sent its whole message can then read the last message.
+/// Maximum rest of a peer's message that a close discards, because the peer may read nothing before it has sent the
+/// message.
 pub(crate) const MAX_MESSAGE_REST: usize = 256 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

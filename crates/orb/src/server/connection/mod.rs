@@ -88,7 +88,6 @@ pub(crate) struct ConnectionOrigin {
     pub(crate) ceiling: Ceiling,
     /// True if large replies are sent in slices of 64 KiB, between which the kernel can send more urgent replies.
     pub(crate) sends_in_slices: bool,
-    /// Possible in pools without lanes.
     pub(crate) sets_dscp: bool,
     pub(crate) has_mixed_priorities: bool,
 }
@@ -212,7 +211,7 @@ impl Connection {
         self.state.set(Flag::HungUp);
     }
 
-    /// A thread must then read the stream to its end, even if a read does not fill the buffer.
+    /// If true, a thread must read the stream to its end, even if a read does not fill the buffer.
     #[inline]
     pub(crate) fn is_hung_up(&self) -> bool {
         self.state.has(Flag::HungUp, Ordering::Acquire)

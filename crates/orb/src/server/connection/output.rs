@@ -252,7 +252,7 @@ impl Connection {
                 self.memory_use.set_output(writing.queue.held_bytes());
             }
             let flushed = sent? && self.state.clear(Flag::Congested);
-            // After the end of the output lock, this could undo the next holder's start of watching.
+            // Watching stops under the output lock, because the next holder of the lock may start it.
             if flushed {
                 self.watch_writability(false);
             }

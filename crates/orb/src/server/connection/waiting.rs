@@ -62,7 +62,7 @@ impl Connection {
 }
 
 impl WaitingRequest {
-    /// Otherwise returns the request and its message, so that the caller can run it.
+    /// Defers the request while replies wait for the peer; otherwise returns it, so that the caller can run it.
     #[inline]
     pub(crate) fn defer(self, message: Message) -> Option<(WaitingRequest, Message)> {
         if self.connection.is_congested() { self.defer_locked(message) } else { Some((self, message)) }

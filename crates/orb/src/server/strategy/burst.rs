@@ -1,10 +1,9 @@
-//! Burst mode: during a flood of short messages on one connection, one thread does all work of the lane, and arriving
-//! messages wake no other thread.
+//! Burst mode: during a flood of short messages on one connection, one thread, the *runner*, does all work of the lane,
+//! and arriving messages wake no other thread.
 //!
-//! During a burst, one thread, the *runner*, does all work of the lane. A second thread, the *supervisor*, checks every
-//! [`TICK`] if the burst is useful, and ends it if the runner stays in one upcall or is too slow. The other threads
-//! sleep outside of epoll. Therefore a request waits at most three ticks for the upcall of another request. Lanes of
-//! real-time pools have no burst mode.
+//! A second thread, the *supervisor*, checks every [`TICK`] if the burst is useful, and ends it if the runner stays in
+//! one upcall or is too slow. The other threads sleep outside of epoll. Therefore a request waits at most three ticks
+//! for the upcall of another request. Lanes of real-time pools have no burst mode.
 
 use std::io;
 use std::sync::Arc;

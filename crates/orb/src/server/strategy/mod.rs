@@ -98,7 +98,7 @@ impl Strategy {
         })
     }
 
-    /// Tests take requests from it, in place of the lane's threads.
+    /// Tests take requests from the queue, in place of the lane's threads.
     #[cfg(test)]
     pub(crate) fn request_queue(&self) -> Option<&half_sync::request_queue::RequestQueue> {
         match self {

@@ -213,7 +213,7 @@ impl<S: HasOverloadThread> Lane<S> {
                 loan: PiMutex::new("loan", LockScope::Lane, None),
             }),
             Err(error) => {
-                // The thread counts as started, because the overload thread would wait for it.
+                // The thread counts as started, so that the overload thread does not wait for it.
                 overload.started_static.fetch_add(u32::from(!dynamic), Ordering::AcqRel);
                 overload.wake.notify();
                 return self.report_thread_failure(handler.context(), &error);

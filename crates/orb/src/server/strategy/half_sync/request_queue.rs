@@ -111,7 +111,7 @@ impl RequestQueue {
         self.notify_listeners();
     }
 
-    /// A thread may wait for it between its calls of [`add_listener`](Self::add_listener) and
+    /// A thread may wait for the descriptor between its calls of [`add_listener`](Self::add_listener) and
     /// [`remove_listener`](Self::remove_listener).
     pub(crate) fn readiness(&self) -> BorrowedFd<'_> {
         self.readiness.as_fd()
