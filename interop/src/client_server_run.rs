@@ -128,7 +128,7 @@ impl Run<'_> {
         Ok(expected)
     }
 
-    /// Returns its report and the output of the server.
+    /// Returns the client's report and the server's output.
     fn calls(&self, files: &Path, ports: Ports, options: &[&str]) -> Result<(Report, String), String> {
         let mut command = self.peers.server_command(self.server, self.variant, ports.server);
         command.args(self.extra.server);

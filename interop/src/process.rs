@@ -168,7 +168,7 @@ fn spawn(mut command: Command, log: &Path, errors: &Path) -> Result<Child, Strin
     begin(command.stdout(file).stderr(second))
 }
 
-/// Returns its status, or `None` if it still runs.
+/// Returns the child's status, or `None` if the child still runs after `life`.
 pub(crate) fn wait(child: &mut Child, life: Duration) -> Result<Option<ExitStatus>, String> {
     let deadline = Instant::now() + life;
     loop {

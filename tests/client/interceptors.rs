@@ -128,7 +128,7 @@ fn interceptors_see_every_request_before_and_after_it() {
 #[test]
 fn exception_of_an_interceptor_refuses_the_request() {
     let pair = pair();
-    // The servant would panic.
+    // The interceptor refuses the call, so the servant does not panic.
     let refused = pair.probe.panic().unwrap_err();
     assert_eq!((refused.kind(), refused.minor(), refused.completed()), (Kind::NoPermission, 5, Completion::No));
     assert_eq!(pair.server.take(), ["server receive panic Some(true)"]);

@@ -57,7 +57,7 @@ fn answer_of(mut call: DeferredCall) -> Result<u8, SystemException> {
     call.reply()?.read(|decoder| decoder.read_u8())
 }
 
-/// Returns its type, the first four bytes of its body, and its size in bytes.
+/// Returns the type of the next message, the first four bytes of its body, and its size in bytes.
 fn receive(stream: &mut TcpStream) -> (MessageKind, [u8; 4], usize) {
     let mut header = [0; 12];
     stream.read_exact(&mut header).unwrap();

@@ -116,7 +116,7 @@ fn calls(threads: usize) {
     }
 }
 
-/// Returns its request id, and the result if there is one.
+/// Returns the request id of the next reply, and the result if there is one.
 fn next_reply(stream: &mut TcpStream) -> (u32, Option<i32>) {
     let mut header = [0; 12];
     stream.read_exact(&mut header).unwrap();

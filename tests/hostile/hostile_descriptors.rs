@@ -100,7 +100,7 @@ impl Passed {
         }
     }
 
-    /// No other process has a copy.
+    /// Fails if a copy of a descriptor remains open.
     fn assert_closed(self) {
         for mut end in self.ends {
             end.set_read_timeout(Some(LONG)).unwrap();

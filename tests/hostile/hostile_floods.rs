@@ -174,7 +174,7 @@ impl Client {
         Client { stream: self.stream.try_clone().unwrap(), key: self.key.clone() }
     }
 
-    /// Returns the id of its request, and the result if the request ran.
+    /// Returns the request id of the next reply, and the result if the request ran.
     fn answer(&mut self) -> (u32, Option<u32>) {
         let mut message = vec![0; 12];
         self.stream.read_exact(&mut message).unwrap();

@@ -263,7 +263,7 @@ fn until(what: &str, mut happened: impl FnMut() -> bool) {
     panic!("the condition did not become true: {what}");
 }
 
-/// Returns the id of its system exception, if it has one.
+/// Returns the repository id of the system exception in the next reply, if there is one.
 fn answer(stream: &mut TcpStream) -> Option<String> {
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let (_, size) = corelane_tests::raw::read_header(stream);

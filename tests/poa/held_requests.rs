@@ -95,7 +95,7 @@ fn never_activated_managers_are_printed_without_an_event_handler() {
 fn part_with_a_manager_that_is_never_activated() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     activate(&orb, None);
-    // The other test reads the output of this process, and ends it.
+    // Another test reads the output of this process and ends the process.
     std::thread::spawn(move || orb.run());
     std::thread::sleep(Duration::from_secs(60));
 }

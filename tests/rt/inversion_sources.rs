@@ -97,7 +97,7 @@ fn in_a_queue_without_priorities_the_high_request_is_last() {
     assert_eq!(*reporter.priorities_run.lock(), [LOW, LOW, LOW, LOW, HIGH]);
 }
 
-/// Returns their priorities in the order in which they end.
+/// Returns the priorities of the requests in the order in which they end.
 ///
 /// If `served`, the test waits for the reply before it ends the middle thread.
 fn beside_a_middle_thread(pool: impl FnOnce(&Orb, &[usize]) -> ThreadpoolId, served: bool) -> Vec<i16> {

@@ -79,7 +79,8 @@ fn mutate(root: &Path, options: &Options) -> Outcome {
         command.args(["--re", &pattern(file)]);
         packages.insert(package(root, file)?);
     }
-    // A change of a structure's member in another package would also run the tests of that package.
+    // Without `--package`, a change of a structure's member in another package would also run the tests of that
+    // package.
     for package in packages {
         command.args(["--package", &package]);
     }
@@ -89,7 +90,7 @@ fn mutate(root: &Path, options: &Options) -> Outcome {
     // Optimising would take longer than it saves, because each mutant is compiled and tested once.
     command.env("CARGO_PROFILE_TEST_OPT_LEVEL", "0").env("CARGO_PROFILE_DEV_DEBUG", "0");
     command.env("CARGO_PROFILE_TEST_DEBUG", "0");
-    // The tool fails if a single mutant is missed, so the threshold decides.
+    // The exit status is an error if a single mutant is missed, so the results decide.
     let ended = steps::status(&mut command);
     match Results::read(&results) {
         Ok(results) => results.judge(),

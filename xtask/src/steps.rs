@@ -1,4 +1,4 @@
-//! A failed step does not stop the following steps, so one run shows all failures.
+//! Runs steps one after another; a failed step does not stop the following steps.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};

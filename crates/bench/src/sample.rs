@@ -43,7 +43,7 @@ impl Samples {
 ///
 /// The clock is read once per call, so each call time includes one reading (about 25 ns).
 ///
-/// The error of the first call that fails; no further call is made.
+/// Returns the error of the first call that fails, and makes no further call.
 #[inline(always)]
 pub(crate) fn time_calls<E>(
     count: usize,

@@ -66,7 +66,7 @@ fn interfaces(compilation: &Compilation) -> Vec<DefinitionId> {
     model.ids().filter(is_remote).collect()
 }
 
-/// Returns none if neither is given or known.
+/// Without `interface`, returns the interfaces with the repository id `type_id`.
 fn chosen(
     compilation: &Compilation,
     types: &Types<'_>,

@@ -397,7 +397,7 @@ fn full_disk_refuses_changes_until_there_is_room() {
             Ok(next) => revision = next,
             Err(error) => {
                 failures.push(matches!(error, StoreError::Full { .. }));
-                // The store's revision shows it.
+                // The store's revision shows whether the failed batch was applied.
                 match store.commit(revision, &[], Durability::Synced) {
                     Ok(next) => {
                         assert_eq!(read(&store).1, expected);

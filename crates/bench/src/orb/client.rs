@@ -55,7 +55,7 @@ pub(crate) fn two_way(
     repeated(target, operation, &mut Timed { count, into })
 }
 
-/// If the operation's result is compared in full, one more call precedes them.
+/// If the operation's result is compared in full, one more call precedes the `count` calls.
 pub(crate) fn untimed(target: &CountedTargetRef, operation: MeasuredOperation, count: usize) -> Result<(), Failure> {
     if operation.is_oneway() {
         return Untimed { count }.around(|| Ok(target.take_octet(7)?)).map(|_| ());

@@ -228,7 +228,7 @@ pub(crate) fn serve_bands(priorities: &[i16]) -> Result<(), Failure> {
     serve_lines(|_| Some(references.clone())).map_err(failed)
 }
 
-/// The only thread of the pool waits at this native priority. It changes to the priority of each request.
+/// The only thread of the pool waits at this native priority. The thread changes to the priority of each request.
 pub(crate) fn serve_without_lanes(priority: u8) -> Result<(), Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;

@@ -436,7 +436,7 @@ struct SilentServer {
     over: Arc<AtomicBool>,
 }
 
-/// The client opens a connection after each call.
+/// Number of connections that the silent server keeps open.
 const KEPT: usize = 16;
 
 impl SilentServer {

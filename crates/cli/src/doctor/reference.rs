@@ -275,7 +275,7 @@ impl Examination {
         None
     }
 
-    /// Returns true if the server has it.
+    /// Returns true if the server has the object.
     fn server(&mut self, orb: &Orb, candidate: &Candidate) -> bool {
         let answer = alone(orb, candidate, self.step()).and_then(|object| object.validate_connection());
         let is_there = answer.is_ok();

@@ -110,7 +110,7 @@ impl<V> ObjectMap<V> {
         }
     }
 
-    /// Returns true if any were removed.
+    /// Returns true if an entry was removed.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&V) -> bool) -> bool {
         let mut has_removed = false;
         for same_hash in self.0.values_mut() {

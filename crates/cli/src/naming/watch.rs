@@ -99,7 +99,7 @@ impl WatchedContexts {
         self.names.extend(other.names);
     }
 
-    /// Returns true if there were any.
+    /// Returns true if a context was removed.
     fn remove_below(&mut self, name: &str) -> bool {
         let below = format!("{name}/");
         let is_gone = |known: &str| known == name || known.starts_with(&below);

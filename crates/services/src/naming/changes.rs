@@ -89,7 +89,7 @@ fn is_of_binding(change: &Change) -> bool {
     matches!(change, Change::PutBinding { .. } | Change::RemoveBinding { .. })
 }
 
-/// At least 1.
+/// Returns at least 1.
 fn size_of(change: &Change) -> usize {
     let (name, target) = match change {
         Change::PutBinding { name, target, .. } => (Some(name), Some(target)),

@@ -202,7 +202,7 @@ impl FileStore {
         transaction.commit().map_err(|error| of_commit(error, path))
     }
 
-    /// Returns its revision.
+    /// Returns the revision of the reopened file.
     fn reopen(&self) -> Result<Revision, StoreError> {
         let mut database = self.database.write();
         // The drop releases the lock on the file.

@@ -129,7 +129,7 @@ pub(super) enum Connections {
     Each,
     /// All priorities share one connection for concurrent calls.
     Shared,
-    /// The high-priority client has its own (Real-time CORBA's private connection).
+    /// The high-priority client has a private connection, and all other clients share one.
     SharedByOthers,
 }
 

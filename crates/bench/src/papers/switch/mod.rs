@@ -3,17 +3,13 @@
 //! The tests are those of the papers. Each test has a variant with a second thread, and a variant in which one thread
 //! does equal work alone. The difference is the time of the switch:
 //!
-//! * *yield*: two threads of equal priority yield to each other. Alone, one thread yields while no
-//!   other thread is ready.
-//! * *suspend-resume*: a thread of lower priority wakes one of higher priority, which only waits
-//!   again. This takes two switches. POSIX threads cannot be suspended from outside, so the second
-//!   thread waits for a futex or a semaphore. Alone, a thread wakes itself before it waits.
-//! * *synchronized suspend-resume*: the thread of higher priority waits for a lock that the other
-//!   thread holds. The time is from just before the release to just after the acquisition, which
-//!   is one switch. Alone, a thread takes and releases the lock.
-//! * *across cores*: neither thread preempts the other, so the suspend-resume tests differ. The two
-//!   threads wake each other in turn, which takes two switches. Without permission for fixed
-//!   priorities, the tests on one core do so, too.
+//! * *yield*: two threads of equal priority yield to each other.
+//! * *suspend-resume*: a thread wakes a thread of higher priority, which waits again. This takes two
+//!   switches.
+//! * *synchronized suspend-resume*: a thread of higher priority waits for a lock. The time is from
+//!   just before the release to just after the acquisition, which is one switch.
+//! * *across cores*, and without permission for fixed priorities: the two threads of the
+//!   suspend-resume tests wake each other in turn, which takes two switches.
 
 mod partner;
 mod stage;
