@@ -2,7 +2,7 @@
 //!
 //! | IDL | JSON |
 //! |---|---|
-//! | numbers | numbers; `fixed` and `long double` too |
+//! | numbers, `fixed`, `long double` | numbers |
 //! | char, string, enumerators | strings |
 //! | structures, exceptions | objects |
 //! | unions | `{"discriminator": ..., "NAME": ...}`; the first may be omitted if NAME implies it |

@@ -427,8 +427,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             AttemptError::Failed(input, detail) => {
                 self.last_failure = detail;
                 if matches!(input, MachineInput::ConnectionLost { .. }) {
-                    // The other connections to a server that has ended are lost too, so the next attempt uses a newer
-                    // connection.
+                    // A server that has ended loses all its connections, so the next attempt uses a newer connection.
                     self.use_multiplexed = self.was_multiplexed;
                     self.min_connection_id =
                         std::mem::replace(&mut self.call.first_new_connection, self.call.context.peek_connection_id());

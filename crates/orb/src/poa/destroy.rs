@@ -92,7 +92,7 @@ impl PoaCore {
         self.remove_blocker();
     }
 
-    /// New requests cannot pin such an object, because they find that the POA is being destroyed.
+    /// New requests cannot pin an object, because they find that the POA is being destroyed.
     #[cold]
     pub(super) fn check_objects_unused(self: &Arc<Self>) {
         let are_free = || self.objects_unused.load(Ordering::Acquire);

@@ -159,7 +159,7 @@ impl<S: Architecture<S>> Lane<S> {
             && let Some(lowest) = self.lowest()
             && !std::ptr::eq(self, &*lowest)
         {
-            // Requests of such a peer must not occupy the lane's threads.
+            // Requests of a peer on another machine must not occupy this lane's threads.
             return lowest.adopt(handler, stream);
         }
         let peer = stream.peer().clone();

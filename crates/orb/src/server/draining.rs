@@ -217,7 +217,7 @@ impl<S: Architecture<S>> Lane<S> {
             connection.close();
             self.draining.remove(&connection);
         } else {
-            // This call makes epoll report the events of the stream from before the call, too.
+            // This call makes epoll report earlier events of the stream again.
             connection.watch_writability(true);
             self.continue_discarding(&connection, progress);
         }
