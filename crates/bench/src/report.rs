@@ -55,7 +55,7 @@ impl<'o> Report<'o> {
         Ok(Report { out, json, run, incomplete: false, figures: Vec::new(), bounded: Vec::new(), goals: 0, met: 0 })
     }
 
-    /// Must precede all other output.
+    /// Writes the machine and the numbers of calls, before all other output.
     pub(crate) fn begin(
         &mut self,
         name: Option<&str>,

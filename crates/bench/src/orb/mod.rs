@@ -25,7 +25,7 @@ use crate::Failure;
 pub(crate) enum ServerArchitecture {
     /// A thread for each connection.
     PerConnection,
-    /// This number of threads, one of which waits for requests at a time.
+    /// This number of threads, which wait for requests; the thread that reads a request runs it.
     LeaderFollowers(usize),
     /// One thread reads and fills a queue, and this number of threads run the queued requests.
     HalfSync(usize),

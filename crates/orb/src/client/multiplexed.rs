@@ -251,11 +251,11 @@ impl MultiplexedConnection {
         !std::mem::replace(&mut self.requests.lock().is_fault_reported, true)
     }
 
-    /// Waits until `deadline` for the transport.
+    /// Waits until `deadline` for the transport. A message whose deadline passes after a part was sent counts as sent:
+    /// the connection sends the remainder later.
     ///
     /// # Errors
-    /// How much of the message was sent. A partly sent message whose deadline passes counts as sent: the connection
-    /// sends its remainder later.
+    /// How much of the message was sent.
     pub(crate) fn send(
         &self,
         sender: &mut SendGuard<'_>,

@@ -27,7 +27,7 @@ impl ChangeLog {
         ChangeLog { limits, kept: VecDeque::new(), size: 0, next: 0, is_watched: false }
     }
 
-    /// Keeps changes from the first call on.
+    /// The log keeps changes from the first call on.
     pub(super) fn watch(&mut self) -> u64 {
         self.is_watched = true;
         self.next

@@ -23,7 +23,7 @@ pub(crate) struct CloseTerms {
     pub(crate) write_timeout: Duration,
 }
 
-/// The drop permits the connection to end.
+/// The connection cannot end while a `LateRequest` exists.
 #[derive(Debug)]
 #[must_use = "the connection may end when the value is dropped"]
 pub(crate) struct LateRequest(WaitingRequest);

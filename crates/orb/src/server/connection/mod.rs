@@ -305,7 +305,7 @@ impl Connection {
         }
     }
 
-    /// While `work` runs, no other thread sends on the connection or changes if it is congested.
+    /// While `work` runs, no other thread sends on the connection or changes the flag for congestion.
     #[cold]
     pub(in crate::server) fn with_output_locked<R>(&self, work: impl FnOnce() -> R) -> R {
         self.output.with(|_| work())
