@@ -33,7 +33,7 @@ pub(crate) fn floor(options: &BenchOptions, report: &mut Report<'_>, progress: &
         for (index, variant) in variants.iter_mut().enumerate().skip(1) {
             variant.against = vec![0];
             if variant.label.peer == "net" {
-                // A stream is compared with its sockets or memory, over shared memory also with Unix sockets.
+                // A stream is compared with bare sockets or memory; over shared memory, with the stream over Unix sockets.
                 let unix = variant.label.transport == BaselineTransport::SharedMemory.name();
                 let is_compared = |other: &FigureLabel| match other.transport {
                     name if name == variant.label.transport => other.peer == "floor",

@@ -649,7 +649,7 @@ mod tests {
         );
         let ids: Vec<u32> = (0..calls).map(|_| connection.register().unwrap().0).collect();
         assert_eq!(ids[0], first);
-        // Without the limit of bytes, the first `read_replies` would read all of them and return `Closed`.
+        // Without the limit of bytes, the first `read_replies` would read all replies and return `Closed`.
         ids.into_iter().for_each(|id| connection.abandon(id));
         for _ in 0..3 {
             assert_eq!(connection.read_replies(&Limits::DEFAULT), ReadOutcome::More);
