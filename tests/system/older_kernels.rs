@@ -24,7 +24,7 @@ fn on_older_kernel<T: Send + 'static>(release: KernelRelease, body: impl FnOnce(
     pretending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// A kernel without the features of the table.
+/// A release that is older than every emulated feature.
 const MUCH_OLDER: KernelRelease = (3, 13);
 
 #[test]

@@ -40,7 +40,7 @@ pub(crate) struct BenchOptions {
     pub(crate) hello_server: Option<PathBuf>,
     /// `None` means `../minimal/hello-server`, relative to the folder of this program.
     pub(crate) minimal_server: Option<PathBuf>,
-    /// True if the report lists other ORBs as missing.
+    /// Leaves other ORBs out; the report lists them as missing.
     pub(crate) without_peers: bool,
     /// Permits the benchmark `os` to switch the kernel's preemption mode for the whole machine.
     pub(crate) may_switch_preemption: bool,

@@ -426,7 +426,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             own.request_memory = encoder.take_buffer();
             return Err(refuse(exception));
         }
-        // If the writer of the arguments panics, the message that announces the code sets is not sent.
+        // `announced` is set after the arguments are written, because a message whose writer panics is not sent.
         own.announced = announced;
         probe!("request marshalled", id.into());
         if self.may_batch
