@@ -63,7 +63,7 @@ enum Escape {
     Number,
 }
 
-/// Escaped are control characters, line and paragraph separators, and marks of text direction and byte order.
+/// Escapes control characters, line and paragraph separators, and invisible characters such as marks of text direction.
 fn escape(character: char) -> Option<Escape> {
     match character {
         '\0' => Some(Escape::Letter('0')),

@@ -350,8 +350,8 @@ fn create(path: &Path, kind: RecordKind) -> Result<(), StoreError> {
     create_with(path, kind, USUAL, |_| Ok(())).map(drop)
 }
 
-/// Creates a store file under a temporary name and renames it, so that no process sees it half written. If a file with
-/// the final name exists, the function returns false, unless the file is empty.
+/// Creates a store file under a temporary name and then gives it its final name, so that no process sees it half
+/// written. Returns false if a file with the final name exists, unless that file is empty.
 fn create_with(
     path: &Path,
     kind: RecordKind,

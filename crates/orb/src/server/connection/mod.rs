@@ -217,7 +217,7 @@ impl Connection {
         self.state.has(Flag::HungUp, Ordering::Acquire)
     }
 
-    /// Returns true if no thread has yet to handle an earlier call of the readiness callback.
+    /// Returns false if a thread has yet to handle an earlier call of the readiness callback.
     pub(crate) fn raise_report(&self) -> bool {
         self.state.set(Flag::ReportPending)
     }
