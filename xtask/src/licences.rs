@@ -2,7 +2,7 @@
 
 use crate::metadata::Metadata;
 
-/// Licences that require only a notice, as do Corelane's own (MIT or Apache-2.0).
+/// Licences that require at most a notice, as do Corelane's own (MIT or Apache-2.0).
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",

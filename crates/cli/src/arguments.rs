@@ -50,7 +50,7 @@ fn entries(help: &str) -> Vec<HelpEntry<'_>> {
     entries
 }
 
-/// Counts options, or all entries if there are no options.
+/// Returns the column at which most descriptions of options begin; without options, of all entries.
 fn column(help: &str) -> usize {
     let of = |prefix: &str| {
         let begin = |line: &str| {
