@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-/// Structures with public fields, and their files.
 const STRUCTURES: [(&str, &str); 9] = [
     ("crates/orb/src/server/config.rs", "PoolConfig"),
     ("crates/orb/src/server/config.rs", "ConnectionLimits"),
@@ -20,7 +19,6 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap()
 }
 
-/// Returns the items of a text whose lines begin with `begins`, each with its documentation.
 fn documented<'t>(text: &'t str, begins: &str) -> Vec<(&'t str, String)> {
     let (mut found, mut documentation) = (Vec::new(), String::new());
     for line in text.lines().map(str::trim) {
