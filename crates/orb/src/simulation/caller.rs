@@ -179,7 +179,7 @@ impl<'w> Caller<'w> {
         self.call.is_none() && self.next >= self.plans.len()
     }
 
-    /// Of several events at one time, the event with the lowest rank happens first.
+    /// If several events have one time, the event with the lowest rank happens first.
     fn priority(&self) -> u64 {
         (CALLERS - self.number) as u64
     }

@@ -100,7 +100,7 @@ pub(super) struct SimulatedNetwork(Arc<Mutex<State>>);
 const TRACE: usize = 400;
 
 impl State {
-    /// Of several events at one time, the event with the lowest `priority` happens first.
+    /// If several events have one time, the event with the lowest `priority` happens first.
     pub(super) fn schedule(&mut self, at: u64, priority: u64, event: AgendaEvent) {
         self.order += 1;
         self.events.push(Reverse((at, priority, self.order, event)));
