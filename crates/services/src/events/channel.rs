@@ -36,7 +36,6 @@ use super::stored::{CosEvents, StoredEvent};
 use super::subscriptions::ConsumerId;
 
 pub use self::builder::EventChannelBuilder;
-pub(super) use self::builder::unbind_keys;
 use self::callbacks::Callbacks;
 
 /// Maximum number of pushes to direct consumers inside each other in one thread.
@@ -74,11 +73,14 @@ struct ChannelState {
     /// The calls that the thread `events/admin` makes.
     callbacks: Callbacks,
     waiting_pulls: usize,
+    /// The plain keys of the channel are bound, and are unbound when the channel ends.
+    has_keys: bool,
     has_ended: bool,
 }
 
 /// A channel, as its servants and threads share it.
 pub(super) struct SharedChannel {
+    name: String,
     state: Mutex<ChannelState>,
     /// Notified when a timeout is added, or the channel ends.
     timeout_added: Condvar,
@@ -131,15 +133,17 @@ impl From<ConnectRefusal> for ConnectFailure {
 }
 
 impl SharedChannel {
-    fn new(router: RouterConfig, config: ChannelConfig, poa: Poa) -> Self {
+    fn new(name: String, router: RouterConfig, config: ChannelConfig, poa: Poa) -> Self {
         let state = ChannelState {
             router: Router::new(router),
             objects: HashMap::new(),
             callbacks: Callbacks::default(),
             waiting_pulls: 0,
+            has_keys: false,
             has_ended: false,
         };
         Self {
+            name,
             state: Mutex::new("event channel", LockScope::Orb, state),
             timeout_added: Condvar::new(),
             callback_due: Condvar::new(),
@@ -386,7 +390,23 @@ impl SharedChannel {
         self.state.lock().router.statistics(Self::now())
     }
 
-    /// Ends the channel: removes all proxies, and ends the threads. With `is_called_back`, each
+    /// Notes that the plain keys are bound. A channel that has ended meanwhile unbinds them.
+    fn has_bound_keys(&self) {
+        let mut state = self.state.lock();
+        state.has_keys = true;
+        if state.has_ended {
+            drop(state);
+            self.unbind_keys();
+        }
+    }
+
+    fn unbind_keys(&self) {
+        for key in builder::plain_keys(&self.name) {
+            self.poa.unbind_key(&key);
+        }
+    }
+
+    /// Ends the channel: removes all proxies, unbinds the plain keys, and ends the threads. With `is_called_back`, each
     /// connected peer's disconnect operation is called once.
     pub(super) fn end(&self, is_called_back: bool) {
         let mut state = self.state.lock();
@@ -403,7 +423,11 @@ impl SharedChannel {
             }
         }
         let objects: Vec<ObjectId> = state.objects.drain().map(|(_, id)| id).collect();
+        let has_keys = state.has_keys;
         drop(state);
+        if has_keys {
+            self.unbind_keys();
+        }
         self.timeout_added.notify_all();
         self.callback_due.notify_all();
         for object in objects {
@@ -567,8 +591,8 @@ impl EventChannel {
         self.shared.state.lock().has_ended
     }
 
-    /// Disconnects all consumers and suppliers, calls the disconnect operation of each once, and
-    /// ends the channel's objects. The plain keys stay bound: their objects do not exist any more.
+    /// Disconnects all consumers and suppliers, calls the disconnect operation of each once, unbinds
+    /// the plain keys, and ends the channel's objects.
     pub fn destroy(&self) {
         destroy(&self.shared);
     }

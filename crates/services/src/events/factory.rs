@@ -11,7 +11,7 @@ use corelane::poa::{Poa, PoaPolicies};
 use corelane::{Completion, ObjectRef, Orb, SystemException, SystemExceptionKind as Kind, Typed};
 use corelane_sys::lock::{LockScope, Mutex};
 
-use super::channel::{self, EventChannel, EventChannelBuilder};
+use super::channel::{EventChannel, EventChannelBuilder};
 use super::lifecycle::cos_life_cycle::generic_factory::CreateObjectError;
 use super::lifecycle::cos_life_cycle::{CannotMeetCriteria, GenericFactory, InvalidCriteria, NameValuePair, NoFactory};
 use super::lifecycle::cos_naming::NameComponent;
@@ -178,13 +178,7 @@ impl GenericFactory for Factory {
         let (builder, name) = self.channel(the_criteria)?;
         let orb = self.orb.upgrade().ok_or_else(|| system(Kind::BadInvOrder, "the ORB has ended"))?;
         let mut channels = self.channels.lock();
-        channels.by_name.retain(|name, created| {
-            let is_there = !created.has_ended();
-            if !is_there {
-                channel::unbind_keys(&orb, name);
-            }
-            is_there
-        });
+        channels.by_name.retain(|_, created| !created.has_ended());
         if channels.by_name.len() >= self.settings.max_channels {
             let reason = format!("the factory has made {} channels", self.settings.max_channels);
             return Err(system(Kind::ImpLimit, reason).into());

@@ -17,15 +17,8 @@ use crate::events::servants;
 use crate::events::stored::CosEvents;
 
 /// Returns the plain keys of a channel: of CORBA's Event Service, and of TAO's.
-fn plain_keys(name: &str) -> [String; 2] {
+pub(super) fn plain_keys(name: &str) -> [String; 2] {
     [name.to_owned(), format!("{name}.rtec")]
-}
-
-/// Unbinds the plain keys of a channel that has ended.
-pub(in crate::events) fn unbind_keys(orb: &Orb, name: &str) {
-    for key in plain_keys(name) {
-        orb.unbind_key(&key);
-    }
 }
 
 /// Name of a channel unless it has another.
@@ -210,7 +203,7 @@ impl EventChannelBuilder {
     }
 
     fn serve_in(self, orb: &Orb, poa: &Poa, keys: &[String; 2]) -> Result<EventChannel, SystemException> {
-        let shared = Arc::new(SharedChannel::new(self.router, self.config, poa.clone()));
+        let shared = Arc::new(SharedChannel::new(self.name, self.router, self.config, poa.clone()));
         // Ends the threads if an error follows.
         let end = ChannelEnd(Arc::clone(&shared));
         let (timeouts, callbacks) = (Arc::clone(&shared), Arc::clone(&shared));
@@ -231,6 +224,7 @@ impl EventChannelBuilder {
         bound.inspect_err(|_| {
             orb.unbind_key(&keys[0]);
         })?;
+        shared.has_bound_keys();
         Ok(EventChannel { shared, rtec, cos })
     }
 }
