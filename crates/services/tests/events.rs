@@ -410,8 +410,7 @@ fn observers_are_told_subscriptions_and_publications() {
 
 #[test]
 fn connections_beyond_the_limits_are_refused() {
-    let limits =
-        ChannelLimits { max_consumers: 2, max_suppliers: 1, max_remote_consumers: 1, ..ChannelLimits::default() };
+    let limits = ChannelLimits { max_consumers: 2, max_suppliers: 1, max_senders: 1, ..ChannelLimits::default() };
     let scene = Scene::with(EventChannel::builder().limits(limits));
     let recorder = Arc::new(Recorder::new());
     let consumers = scene.remote().for_consumers().unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! An event channel in operation: the router behind a lock, the threads that send, and the thread
-//! that delivers timeouts.
+//! An event channel in operation: the router behind a lock, the threads that send, one for each lane
+//! of a consumer, and the thread that delivers timeouts.
 //!
 //! The lock is never held during a call, an activation or a deactivation.
 
@@ -10,27 +10,28 @@ mod pulling;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use corelane::poa::{ObjectId, Poa};
+use corelane::rt::RtCurrent;
 use corelane::{Completion, Reference, Servant, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::task::Nanos;
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{LockScope, Mutex};
-use corelane_sys::{lock::Condvar, thread};
+use corelane_sys::lock::{LockScope, PiCondvar, PiMutex, PiMutexGuard};
+use corelane_sys::{counters, thread};
 
 use super::counts::ChannelStatistics;
 use super::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};
 use super::header::EventHeader;
 use super::health::MissPolicy;
 use super::idl::{cos_event_channel_admin as cos_admin, rtec_event_channel_admin as rtec_admin};
+use super::lanes::LaneTable;
 use super::peer::Peer;
 use super::router::{
-    CallResult, ConnectRefusal, DeliverySet, Disconnected, NewConsumer, ProxyId, PushRefusal, Routed, RoutedEvent,
-    Router, RouterConfig, SenderStep, SupplierConnection, Transfer,
+    CallResult, ConnectRefusal, DeliverySet, Disconnected, NewConsumer, ProxyId, Publication, PushRefusal, Routed,
+    RoutedEvent, Router, RouterConfig, SenderId, SenderStep, SupplierConnection, Transfer,
 };
 use super::stored::{CosEvents, StoredEvent};
 use super::subscriptions::ConsumerId;
@@ -48,12 +49,19 @@ thread_local! {
 
 pub(super) type ChannelRouter = Router<Arc<StoredEvent>, Arc<Peer>>;
 
+/// A disconnected consumer, with the object of its removed proxy.
+type Removed = (Option<ObjectId>, Disconnected<Arc<Peer>>);
+
 /// Settings of a channel that the router does not need.
 #[derive(Clone, Debug)]
 pub(super) struct ChannelConfig {
     pub(super) filter_builder: FilterBuilder,
     pub(super) filter_limits: FilterLimits,
     pub(super) cos_events: CosEvents,
+    /// The lanes; none if the supplier's thread calls the consumers of this process.
+    pub(super) lanes: LaneTable,
+    /// Sets the priority of the lanes' threads.
+    pub(super) current: Option<RtCurrent>,
     /// A peer that disconnects itself is called back.
     pub(super) has_disconnect_callbacks: bool,
     /// The deadline of each call to a peer, and the reaction to peers that do not answer.
@@ -81,11 +89,13 @@ struct ChannelState {
 /// A channel, as its servants and threads share it.
 pub(super) struct SharedChannel {
     name: String,
-    state: Mutex<ChannelState>,
+    /// Suppliers, senders and clients of any priority take the lock, each for the routing of one
+    /// event at most. It lends the holder the priority of the threads that wait.
+    state: PiMutex<ChannelState>,
     /// Notified when a timeout is added, or the channel ends.
-    timeout_added: Condvar,
+    timeout_added: PiCondvar,
     /// Notified when a callback is due, or the channel ends.
-    callback_due: Condvar,
+    callback_due: PiCondvar,
     /// A consumer has a queue, or had one. The sizes of events are then computed before the lock is
     /// taken.
     has_queues: AtomicBool,
@@ -121,9 +131,8 @@ impl From<ConnectRefusal> for ConnectFailure {
             ConnectRefusal::NoProxy => disconnected().into(),
             ConnectRefusal::AlreadyConnected => Self::AlreadyConnected,
             ConnectRefusal::Full(error) => system(Kind::ImpLimit, error.to_string()).into(),
-            ConnectRefusal::TooManyRemoteConsumers(max) => {
-                let reason = format!("the channel has room for {max} consumers in other processes");
-                system(Kind::ImpLimit, reason).into()
+            ConnectRefusal::TooManySenders(max) => {
+                system(Kind::ImpLimit, format!("the channel may have {max} threads that send")).into()
             }
             ConnectRefusal::TooManyPulledSuppliers(max) => {
                 system(Kind::ImpLimit, format!("the channel pulls from at most {max} suppliers")).into()
@@ -144,9 +153,9 @@ impl SharedChannel {
         };
         Self {
             name,
-            state: Mutex::new("event channel", LockScope::Orb, state),
-            timeout_added: Condvar::new(),
-            callback_due: Condvar::new(),
+            state: PiMutex::new("event channel", LockScope::Lane, state),
+            timeout_added: PiCondvar::new(),
+            callback_due: PiCondvar::new(),
             has_queues: AtomicBool::new(false),
             config,
             poa,
@@ -211,37 +220,72 @@ impl SharedChannel {
         EventFilter::build(self.config.filter_builder, dependencies, &self.config.filter_limits)
     }
 
-    /// Connects a consumer.
+    /// Connects a consumer. `peer` makes the peer of each queue, and `rt_infos` are the numbers by
+    /// which the consumer names lanes. A consumer in this process is called directly if the channel
+    /// has no lanes.
     pub(super) fn connect_consumer(
         self: &Arc<Self>,
         proxy: ProxyId,
-        peer: Arc<Peer>,
-        transfer: Transfer,
+        peer: impl Fn() -> Result<Arc<Peer>, SystemException>,
+        is_pulled: bool,
         filter: EventFilter,
-        is_gateway: bool,
+        (is_gateway, rt_infos): (bool, &[i32]),
     ) -> Result<(), ConnectFailure> {
+        let first = peer()?;
+        let transfer = match (is_pulled, first.is_collocated() && self.config.lanes.is_empty()) {
+            (true, _) => Transfer::Pulled,
+            (false, true) => Transfer::Direct,
+            (false, false) => Transfer::Queued,
+        };
         if transfer != Transfer::Direct {
             self.has_queues.store(true, Ordering::Relaxed);
         }
-        let consumer = NewConsumer { peer: Arc::clone(&peer), transfer, filter, is_gateway };
+        let lanes = match self.config.lanes.most_urgent(rt_infos.iter().copied())? {
+            Some(lane) => lane..lane + 1,
+            None => 0..self.config.lanes.len().max(1),
+        };
+        let mut queues = vec![(lanes.start, first)];
+        for lane in lanes.skip(1) {
+            // A consumer that pulls waits for all its queues at once.
+            let peer = if is_pulled { Arc::clone(&queues[0].1) } else { peer()? };
+            queues.push((lane, peer));
+        }
+        let consumer = NewConsumer { queues: queues.clone(), transfer, filter, is_gateway };
         let mut state = self.state.lock();
         let (id, replaced) = state.router.connect_consumer(proxy, consumer, Self::now())?;
         self.timeout_added.notify_all();
         self.tell_observers(&mut state);
         drop(state);
         self.finish(replaced);
-        if transfer != Transfer::Queued {
-            return Ok(());
+        if transfer == Transfer::Queued { self.start_senders(proxy, id, queues) } else { Ok(()) }
+    }
+
+    /// Starts a sender for each queue of a consumer.
+    fn start_senders(
+        self: &Arc<Self>,
+        proxy: ProxyId,
+        consumer: ConsumerId,
+        queues: Vec<(usize, Arc<Peer>)>,
+    ) -> Result<(), ConnectFailure> {
+        let count = queues.len();
+        for (queue, (lane, peer)) in queues.into_iter().enumerate() {
+            let shared = Arc::clone(self);
+            let lane_name = if self.config.lanes.is_empty() { String::new() } else { format!("l{lane}") };
+            let name = format!("events/s{}{lane_name}", proxy.0);
+            let spawned = thread::ThreadBuilder::new()
+                .name(name)
+                .spawn(move || shared.run_sender(SenderId { consumer, queue }, lane, &peer));
+            if let Err(error) = spawned {
+                self.disconnect_consumer(proxy, false);
+                // The queues without a sender have nothing else that ends them.
+                let mut state = self.state.lock();
+                for queue in queue..count {
+                    state.router.next_step(SenderId { consumer, queue }, Self::now());
+                }
+                return Err(system(Kind::NoResources, format!("no thread for the consumer: {error}")).into());
+            }
         }
-        let shared = Arc::clone(self);
-        let name = format!("events/s{}", proxy.0);
-        let spawned = thread::ThreadBuilder::new().name(name).spawn(move || shared.run_sender(id, &peer));
-        spawned.map(drop).map_err(|error: io::Error| {
-            self.disconnect_consumer(proxy, false);
-            // Without a sender nothing else removes the connection.
-            self.state.lock().router.next_step(id, Self::now());
-            system(Kind::NoResources, format!("no thread for the consumer: {error}")).into()
-        })
+        Ok(())
     }
 
     /// Connects a supplier.
@@ -249,7 +293,7 @@ impl SharedChannel {
         &self,
         proxy: ProxyId,
         peer: Arc<Peer>,
-        publications: Box<[EventHeader]>,
+        publications: Box<[Publication]>,
         is_gateway: bool,
     ) -> Result<(), ConnectFailure> {
         self.add_supplier(proxy, SupplierConnection { peer, publications, is_gateway, is_pulled: false })
@@ -288,7 +332,7 @@ impl SharedChannel {
         drop(state);
         self.deactivate(object);
         let is_called_back = is_own && self.config.has_disconnect_callbacks;
-        self.finish(peer.map(|peer| Disconnected { peer, is_called_back }));
+        self.finish(peer.map(|peer| Disconnected { peers: vec![peer], is_called_back }));
         true
     }
 
@@ -315,16 +359,41 @@ impl SharedChannel {
             let mut state = self.state.lock();
             // The clock is read under the lock, so that the router never gets an earlier time.
             let pushed = state.router.push(supplier, &header, event, Self::now(), &mut routed);
+            let removed = self.remove_disconnected(&mut state, &mut routed);
             drop(state);
             self.deliver(routed);
+            self.finish_all(removed);
             result = result.and(pushed);
         }
         result
     }
 
+    /// Returns the consumers that routing has disconnected, with the objects of their proxies.
+    fn remove_disconnected(
+        &self,
+        state: &mut PiMutexGuard<'_, ChannelState>,
+        routed: &mut Routed<Arc<StoredEvent>, Arc<Peer>>,
+    ) -> Vec<Removed> {
+        if routed.disconnected.is_empty() {
+            return Vec::new();
+        }
+        let removed =
+            routed.disconnected.drain(..).map(|(proxy, peers)| (state.objects.remove(&proxy), peers)).collect();
+        self.tell_observers(state);
+        removed
+    }
+
+    fn finish_all(&self, removed: Vec<Removed>) {
+        for (object, disconnected) in removed {
+            self.deactivate(object);
+            self.finish(Some(disconnected));
+        }
+    }
+
     /// Wakes senders and pullers, and calls direct consumers.
     fn deliver(&self, routed: Routed<Arc<StoredEvent>, Arc<Peer>>) {
         for peer in routed.wake {
+            counters::count_handoff();
             peer.wake.notify_all();
         }
         if routed.direct.is_empty() {
@@ -333,23 +402,23 @@ impl SharedChannel {
         let Some(_nested) = NestedPush::enter() else {
             let mut state = self.state.lock();
             for delivery in routed.direct {
-                state.router.direct_failed(delivery.consumer, true, false);
+                state.router.direct_failed(delivery.consumer, delivery.set.event_type(), true, false);
             }
             return;
         };
         for delivery in routed.direct {
             let result = delivery.peer.push(&delivery.set, Self::now());
             if result != CallResult::Done {
-                self.direct_failed(delivery.consumer, result);
+                self.direct_failed(delivery.consumer, delivery.set.event_type(), result);
             }
         }
     }
 
     #[cold]
-    fn direct_failed(&self, consumer: ConsumerId, result: CallResult) {
+    fn direct_failed(&self, consumer: ConsumerId, event_type: i32, result: CallResult) {
         let mut state = self.state.lock();
         let is_gone = result == CallResult::Gone;
-        let lost = state.router.direct_failed(consumer, false, is_gone);
+        let lost = state.router.direct_failed(consumer, event_type, false, is_gone);
         let object = lost.and_then(|proxy| state.objects.remove(&proxy));
         if object.is_some() {
             self.tell_observers(&mut state);
@@ -373,7 +442,7 @@ impl SharedChannel {
         let peer = state.router.peer(id).ok_or(PullRefusal::NotConnected)?;
         let mut is_waiting = false;
         loop {
-            let pulled = state.router.pull(id).ok_or(PullRefusal::NotConnected);
+            let pulled = state.router.pull(id, Self::now()).ok_or(PullRefusal::NotConnected);
             let has_passed = deadline.is_none_or(Monotonic::is_past);
             let has_room = is_waiting || state.waiting_pulls < self.config.max_waiting_pulls;
             if !matches!(pulled, Ok(None)) || has_passed || !has_room {
@@ -414,8 +483,9 @@ impl SharedChannel {
             return;
         }
         let mut collocated = Vec::new();
-        for Disconnected { peer, is_called_back } in state.router.remove_all(is_called_back) {
-            peer.wake.notify_all();
+        for Disconnected { peers, is_called_back } in state.router.remove_all(is_called_back) {
+            peers.iter().for_each(|peer| peer.wake.notify_all());
+            let Some(peer) = peers.into_iter().next() else { continue };
             match (is_called_back, peer.is_collocated()) {
                 (false, _) => {}
                 (true, true) => collocated.push(peer),
@@ -438,15 +508,13 @@ impl SharedChannel {
         }
     }
 
-    /// Wakes the sender and the pullers of a disconnected peer, and calls the peer back if that is
+    /// Wakes the senders and the pullers of a disconnected peer, and calls the peer back if that is
     /// due: a peer of this process at once, any other peer in the thread `events/admin`.
     fn finish(&self, disconnected: Option<Disconnected<Arc<Peer>>>) {
-        let Some(Disconnected { peer, is_called_back }) = disconnected else { return };
+        let Some(Disconnected { peers, is_called_back }) = disconnected else { return };
         let mut state = self.state.lock();
-        peer.wake.notify_all();
-        if !is_called_back {
-            return;
-        }
+        peers.iter().for_each(|peer| peer.wake.notify_all());
+        let Some(peer) = peers.into_iter().next().filter(|_| is_called_back) else { return };
         // The thread `events/admin` may have ended with the channel.
         if !peer.is_collocated() && !state.has_ended {
             state.callbacks.peers.push_back(peer);
@@ -464,11 +532,12 @@ impl SharedChannel {
         }
     }
 
-    /// Sends the sets of a consumer until its connection ends.
-    fn run_sender(&self, id: ConsumerId, peer: &Peer) {
+    /// Sends the sets of a consumer's queue until the connection ends.
+    fn run_sender(&self, sender: SenderId, lane: usize, peer: &Peer) {
+        self.config.lanes.enter(lane, self.config.current.as_ref());
         let mut state = self.state.lock();
         loop {
-            let step = state.router.next_step(id, Self::now());
+            let step = state.router.next_step(sender, Self::now());
             let result = match step {
                 SenderStep::Wait(until) => {
                     state = peer.wake.wait_until(state, until.map(Monotonic::from_nanos)).0;
@@ -491,11 +560,11 @@ impl SharedChannel {
                 }
             };
             state = self.state.lock();
-            let lost = state.router.called(id, result, Self::now());
-            if let Some(object) = lost.and_then(|proxy| state.objects.remove(&proxy)) {
+            if let Some((proxy, disconnected)) = state.router.called(sender, result, Self::now()) {
+                let object = state.objects.remove(&proxy);
                 self.tell_observers(&mut state);
                 drop(state);
-                self.deactivate(Some(object));
+                self.finish_all(vec![(object, disconnected)]);
                 state = self.state.lock();
             }
         }
@@ -512,8 +581,10 @@ impl SharedChannel {
             }
             let mut routed = Routed::default();
             state.router.expire(Self::now(), &mut routed);
+            let removed = self.remove_disconnected(&mut state, &mut routed);
             drop(state);
             self.deliver(routed);
+            self.finish_all(removed);
             state = self.state.lock();
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use corelane::{ObjectRef, Operation, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::task::Nanos;
-use corelane_sys::lock::Condvar;
+use corelane_sys::lock::PiCondvar;
 
 use super::idl::{cos_event_comm as cos, rtec_event_comm as rtec};
 use super::router::{CallResult, DeliverySet};
@@ -30,12 +30,12 @@ pub(super) struct Peer {
     pub(super) object: PeerObject,
     /// Notified, under the channel's lock, when the sender or a puller of the consumer has
     /// something to do.
-    pub(super) wake: Condvar,
+    pub(super) wake: PiCondvar,
 }
 
 impl Peer {
     pub(super) fn new(object: PeerObject) -> Arc<Self> {
-        Arc::new(Self { object, wake: Condvar::new() })
+        Arc::new(Self { object, wake: PiCondvar::new() })
     }
 
     fn reference(&self) -> Option<&ObjectRef> {
