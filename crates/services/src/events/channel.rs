@@ -22,7 +22,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, PiCondvar, PiMutex, PiMutexGuard};
 use corelane_sys::{counters, thread};
 
-use super::counts::ChannelStatistics;
+use super::counts::{ChannelStatistics, ChannelSummary, ConsumerStatistics};
 use super::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};
 use super::header::EventHeader;
 use super::health::MissPolicy;
@@ -42,7 +42,16 @@ use self::callbacks::Callbacks;
 /// Maximum number of pushes to direct consumers inside each other in one thread.
 const MAX_NESTED_PUSHES: u32 = 8;
 
+/// Maximum number of events without content that a channel keeps for later pushes.
+const MAX_SPARE_EVENTS: usize = 64;
+
+type ChannelRouted = Routed<Arc<StoredEvent>, Arc<Peer>>;
+
 thread_local! {
+    /// The lists of the thread's last push, which are empty. The next push uses their memory.
+    static ROUTED: Cell<ChannelRouted> = Cell::new(Routed::default());
+    /// An event without content, whose memory the thread's next push uses.
+    static SPARE_EVENT: Cell<Option<Arc<StoredEvent>>> = const { Cell::new(None) };
     /// Number of pushes to direct consumers that the thread is in.
     static NESTED_PUSHES: Cell<u32> = const { Cell::new(0) };
 }
@@ -62,6 +71,8 @@ pub(super) struct ChannelConfig {
     pub(super) lanes: LaneTable,
     /// Sets the priority of the lanes' threads.
     pub(super) current: Option<RtCurrent>,
+    /// A client may destroy the channel.
+    pub(super) is_destroyed_by_clients: bool,
     /// A peer that disconnects itself is called back.
     pub(super) has_disconnect_callbacks: bool,
     /// The deadline of each call to a peer, and the reaction to peers that do not answer.
@@ -81,6 +92,8 @@ struct ChannelState {
     /// The calls that the thread `events/admin` makes.
     callbacks: Callbacks,
     waiting_pulls: usize,
+    /// Events without content that senders have left, for later pushes.
+    spare_events: Vec<Arc<StoredEvent>>,
     /// The plain keys of the channel are bound, and are unbound when the channel ends.
     has_keys: bool,
     has_ended: bool,
@@ -148,6 +161,7 @@ impl SharedChannel {
             objects: HashMap::new(),
             callbacks: Callbacks::default(),
             waiting_pulls: 0,
+            spare_events: Vec::with_capacity(MAX_SPARE_EVENTS),
             has_keys: false,
             has_ended: false,
         };
@@ -348,20 +362,25 @@ impl SharedChannel {
     /// Routes the events of a supplier in their order, and calls the direct consumers. Returns the
     /// first refusal; the other events are routed all the same.
     pub(super) fn push(&self, supplier: ProxyId, events: impl Iterator<Item = StoredEvent>) -> Result<(), PushRefusal> {
-        let events = events.map(Arc::new);
         let mut result = Ok(());
         for event in events {
+            let event = in_spare_memory(event);
             if self.has_queues.load(Ordering::Relaxed) {
                 event.bytes();
             }
-            let mut routed = Routed::default();
+            let mut routed = ROUTED.take();
             let header = event.header();
             let mut state = self.state.lock();
             // The clock is read under the lock, so that the router never gets an earlier time.
             let pushed = state.router.push(supplier, &header, event, Self::now(), &mut routed);
             let removed = self.remove_disconnected(&mut state, &mut routed);
+            let spare = state.spare_events.pop();
             drop(state);
-            self.deliver(routed);
+            if spare.is_some() {
+                SPARE_EVENT.set(spare);
+            }
+            self.deliver(&mut routed);
+            ROUTED.set(routed);
             self.finish_all(removed);
             result = result.and(pushed);
         }
@@ -372,7 +391,7 @@ impl SharedChannel {
     fn remove_disconnected(
         &self,
         state: &mut PiMutexGuard<'_, ChannelState>,
-        routed: &mut Routed<Arc<StoredEvent>, Arc<Peer>>,
+        routed: &mut ChannelRouted,
     ) -> Vec<Removed> {
         if routed.disconnected.is_empty() {
             return Vec::new();
@@ -390,9 +409,9 @@ impl SharedChannel {
         }
     }
 
-    /// Wakes senders and pullers, and calls direct consumers.
-    fn deliver(&self, routed: Routed<Arc<StoredEvent>, Arc<Peer>>) {
-        for peer in routed.wake {
+    /// Wakes senders and pullers, and calls direct consumers. Empties the lists.
+    fn deliver(&self, routed: &mut ChannelRouted) {
+        for peer in routed.wake.drain(..) {
             counters::count_handoff();
             peer.wake.notify_all();
         }
@@ -401,15 +420,18 @@ impl SharedChannel {
         }
         let Some(_nested) = NestedPush::enter() else {
             let mut state = self.state.lock();
-            for delivery in routed.direct {
+            for delivery in routed.direct.drain(..) {
                 state.router.direct_failed(delivery.consumer, delivery.set.event_type(), true, false);
             }
             return;
         };
-        for delivery in routed.direct {
+        for delivery in routed.direct.drain(..) {
             let result = delivery.peer.push(&delivery.set, Self::now());
             if result != CallResult::Done {
                 self.direct_failed(delivery.consumer, delivery.set.event_type(), result);
+            }
+            if let Some(event) = delivery.set.into_only_event().and_then(emptied) {
+                SPARE_EVENT.set(Some(event));
             }
         }
     }
@@ -457,6 +479,15 @@ impl SharedChannel {
 
     pub(super) fn statistics(&self) -> ChannelStatistics {
         self.state.lock().router.statistics(Self::now())
+    }
+
+    pub(super) fn summary(&self) -> ChannelSummary {
+        self.state.lock().router.summary()
+    }
+
+    /// Returns the counts of at most `max` consumers: those with the lowest numbers above `proxy`.
+    pub(super) fn consumers_after(&self, proxy: u64, max: usize) -> Vec<ConsumerStatistics> {
+        self.state.lock().router.consumers_after(ProxyId(proxy), max, Self::now())
     }
 
     /// Notes that the plain keys are bound. A channel that has ended meanwhile unbinds them.
@@ -538,6 +569,7 @@ impl SharedChannel {
         let mut state = self.state.lock();
         loop {
             let step = state.router.next_step(sender, Self::now());
+            let mut spare = None;
             let result = match step {
                 SenderStep::Wait(until) => {
                     state = peer.wake.wait_until(state, until.map(Monotonic::from_nanos)).0;
@@ -545,7 +577,9 @@ impl SharedChannel {
                 }
                 SenderStep::Send(set) => {
                     drop(state);
-                    peer.push(&set, Self::now())
+                    let result = peer.push(&set, Self::now());
+                    spare = set.into_only_event().and_then(emptied);
+                    result
                 }
                 SenderStep::Ask => {
                     drop(state);
@@ -560,6 +594,9 @@ impl SharedChannel {
                 }
             };
             state = self.state.lock();
+            if state.spare_events.len() < MAX_SPARE_EVENTS {
+                state.spare_events.extend(spare);
+            }
             if let Some((proxy, disconnected)) = state.router.called(sender, result, Self::now()) {
                 let object = state.objects.remove(&proxy);
                 self.tell_observers(&mut state);
@@ -579,15 +616,34 @@ impl SharedChannel {
                 state = self.timeout_added.wait_until(state, next.map(Monotonic::from_nanos)).0;
                 continue;
             }
-            let mut routed = Routed::default();
+            let mut routed = ROUTED.take();
             state.router.expire(Self::now(), &mut routed);
             let removed = self.remove_disconnected(&mut state, &mut routed);
             drop(state);
-            self.deliver(routed);
+            self.deliver(&mut routed);
+            ROUTED.set(routed);
             self.finish_all(removed);
             state = self.state.lock();
         }
     }
+}
+
+/// Returns the event, in the memory of an earlier one if the thread has a spare.
+fn in_spare_memory(event: StoredEvent) -> Arc<StoredEvent> {
+    let Some(mut spare) = SPARE_EVENT.take() else { return Arc::new(event) };
+    match Arc::get_mut(&mut spare) {
+        Some(place) => {
+            *place = event;
+            spare
+        }
+        None => Arc::new(event),
+    }
+}
+
+/// Returns the memory of an event that nothing else refers to, without its content.
+fn emptied(mut event: Arc<StoredEvent>) -> Option<Arc<StoredEvent>> {
+    *Arc::get_mut(&mut event)? = StoredEvent::default();
+    Some(event)
 }
 
 /// The reason why there is no event to pull.
@@ -657,6 +713,16 @@ impl EventChannel {
         self.shared.statistics()
     }
 
+    /// Returns the channel's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    pub(super) fn shared(&self) -> &SharedChannel {
+        &self.shared
+    }
+
     /// Returns true if the channel was destroyed, or has ended with its ORB.
     pub(super) fn has_ended(&self) -> bool {
         self.shared.state.lock().has_ended
@@ -675,8 +741,17 @@ impl fmt::Debug for EventChannel {
     }
 }
 
+/// Destroys a channel for a client.
+pub(super) fn destroy_for_client(shared: &SharedChannel) -> Result<(), SystemException> {
+    if !shared.config.is_destroyed_by_clients {
+        return Err(system(Kind::NoPermission, "clients of this channel may not destroy it"));
+    }
+    destroy(shared);
+    Ok(())
+}
+
 /// Destroys a channel.
-pub(super) fn destroy(shared: &SharedChannel) {
+fn destroy(shared: &SharedChannel) {
     shared.end(true);
     // Destroying a POA fails only after the ORB's shutdown.
     let _ = shared.poa.destroy(false, false);

@@ -163,6 +163,18 @@ pub struct ConsumerStatistics {
     pub is_suspended: bool,
 }
 
+/// The counts of a channel without those of each consumer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ChannelSummary {
+    pub(super) published: u64,
+    pub(super) refused: u64,
+    pub(super) unpublished: u64,
+    pub(super) suppliers: usize,
+    pub(super) consumers: usize,
+    /// The sum over all consumers, connected or not.
+    pub(super) sets: DeliveryCounts,
+}
+
 /// The counts of a channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelStatistics {

@@ -16,6 +16,7 @@ use super::lifecycle::cos_life_cycle::generic_factory::CreateObjectError;
 use super::lifecycle::cos_life_cycle::{CannotMeetCriteria, GenericFactory, InvalidCriteria, NameValuePair, NoFactory};
 use super::lifecycle::cos_naming::NameComponent;
 use super::lifecycle::omni_events;
+use super::monitor::EventMonitor;
 
 /// Plain key of the factory.
 pub const FACTORY_KEY: &str = "omniEvents";
@@ -47,6 +48,7 @@ const MAX_CHANNELS: usize = 64;
 pub struct EventChannelFactory {
     builder: EventChannelBuilder,
     max_channels: usize,
+    monitor: Option<EventMonitor>,
 }
 
 impl EventChannelFactory {
@@ -54,7 +56,7 @@ impl EventChannelFactory {
     /// client's criteria replace them.
     #[must_use]
     pub fn new(builder: EventChannelBuilder) -> Self {
-        Self { builder, max_channels: MAX_CHANNELS }
+        Self { builder, max_channels: MAX_CHANNELS, monitor: None }
     }
 
     /// Sets the maximum number of channels at a time. At the maximum, `create_object` raises
@@ -62,6 +64,13 @@ impl EventChannelFactory {
     #[must_use]
     pub fn max_channels(mut self, count: usize) -> Self {
         self.max_channels = count;
+        self
+    }
+
+    /// Lets the monitor show the channels of the factory. Default: none.
+    #[must_use]
+    pub fn monitor(mut self, monitor: &EventMonitor) -> Self {
+        self.monitor = Some(monitor.clone());
         self
     }
 
@@ -200,6 +209,9 @@ impl GenericFactory for Factory {
             _ => exception.into(),
         })?;
         let reference = channel.cos_reference().as_object().clone();
+        if let Some(monitor) = &self.settings.monitor {
+            monitor.add(&channel);
+        }
         channels.by_name.insert(name, channel);
         Ok(Some(reference))
     }

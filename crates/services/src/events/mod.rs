@@ -52,6 +52,7 @@ mod index;
 mod lanes;
 pub mod lifecycle;
 mod lifetimes;
+mod monitor;
 mod peer;
 mod queue;
 mod router;
@@ -76,6 +77,7 @@ pub use self::idl::{
     rtec_event_comm, time_base,
 };
 pub use self::lanes::EventLane;
+pub use self::monitor::{EventMonitor, MONITOR_KEY};
 pub use self::queue::{OverflowPolicy, QueueLimits};
 pub use self::router::ChannelLimits;
 pub use self::subscriptions::{ConsumerId, Expiry, Occurrence, SubscriptionError, SubscriptionLimits, Subscriptions};

@@ -109,7 +109,7 @@ fn push_events(
 ) -> Result<(), SystemException> {
     static PUSH: Operation<'_> = Operation::new("push");
     if consumer.as_object().is_collocated() {
-        return consumer.push(&stored::events(set, now));
+        return stored::with_events(set, now, |events| consumer.push(events));
     }
     consumer.as_object().send_oneway(&PUSH, &|encoder| stored::write_events(set, now, encoder))
 }

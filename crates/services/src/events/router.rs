@@ -13,12 +13,14 @@
 //! Invariants: the counts of each connection are balanced ([`DeliveryCounts::is_balanced`]). A peer
 //! is returned for a disconnect callback at most once.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 
 use corelane_sched::task::Nanos;
 
 use super::counts::{
-    ChannelStatistics, ConsumerStatistics, DeliveryCounts, DropCounts, DropReason, DropsByType, QueueStatistics,
+    ChannelStatistics, ChannelSummary, ConsumerStatistics, DeliveryCounts, DropCounts, DropReason, DropsByType,
+    QueueStatistics,
 };
 use super::filter::EventFilter;
 use super::header::{EventHeader, EventHeaderError, EventType};
@@ -103,6 +105,14 @@ impl<E: RoutedEvent> DeliverySet<E> {
             Occurrence::Timeout(_) => TIMEOUT_BYTES,
         };
         self.as_slice().iter().map(bytes).fold(0, usize::saturating_add)
+    }
+
+    /// Returns the event if the set has only one.
+    pub(super) fn into_only_event(self) -> Option<E> {
+        match self {
+            Self::One(Occurrence::Event(event)) => Some(event),
+            Self::One(Occurrence::Timeout(_)) | Self::Several(_) => None,
+        }
     }
 
     /// Returns the type of the first event.
@@ -339,6 +349,22 @@ impl<E: RoutedEvent, P: Clone> Connection<E, P> {
         self.queues.iter().map(|queue| queue.peer.clone()).collect()
     }
 
+    fn statistics(&self, now: Nanos) -> ConsumerStatistics {
+        let queue = |queue: &SenderQueue<E, P>| QueueStatistics {
+            lane: queue.lane,
+            sets: queue.sets.len(),
+            bytes: queue.sets.bytes(),
+        };
+        let has_queues = self.transfer != Transfer::Direct;
+        ConsumerStatistics {
+            proxy: self.proxy.0,
+            counts: DeliveryCounts { queued: self.queued(), ..self.counts },
+            drops_by_type: self.drops_by_type.to_vec(),
+            queues: self.queues.iter().filter(|_| has_queues).map(queue).collect(),
+            is_suspended: self.queues.iter().any(|queue| queue.health.is_suspended(now)),
+        }
+    }
+
     fn queued(&self) -> u64 {
         self.queues.iter().map(|queue| queue.sets.len() as u64).sum()
     }
@@ -350,7 +376,7 @@ pub(super) struct Router<E, P> {
     config: RouterConfig,
     subscriptions: Subscriptions<E>,
     /// The proxies of consumers, and the connection of each.
-    consumers: HashMap<ProxyId, Option<ConsumerId>>,
+    consumers: BTreeMap<ProxyId, Option<ConsumerId>>,
     connections: HashMap<ConsumerId, Connection<E, P>>,
     /// The proxies of suppliers, and the supplier of each.
     suppliers: HashMap<ProxyId, Option<SupplierConnection<P>>>,
@@ -368,7 +394,7 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         Self {
             subscriptions: Subscriptions::new(config.limits.subscriptions.clone()),
             config,
-            consumers: HashMap::new(),
+            consumers: BTreeMap::new(),
             connections: HashMap::new(),
             suppliers: HashMap::new(),
             last_proxy: 0,
@@ -478,9 +504,8 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
 
     /// Removes all proxies. Returns each connected peer, which is called back if the flag is true.
     pub(super) fn remove_all(&mut self, is_called_back: bool) -> Vec<Disconnected<P>> {
-        let consumers: Vec<ConsumerId> = self.consumers.drain().filter_map(|(_, connection)| connection).collect();
-        let mut peers: Vec<_> =
-            consumers.into_iter().filter_map(|id| self.end_connection(id, is_called_back)).collect();
+        let consumers = std::mem::take(&mut self.consumers).into_values().flatten();
+        let mut peers: Vec<_> = consumers.filter_map(|id| self.end_connection(id, is_called_back)).collect();
         let suppliers = self.suppliers.drain().filter_map(|(_, supplier)| supplier);
         peers.extend(suppliers.map(|supplier| Disconnected { peers: vec![supplier.peer], is_called_back }));
         peers
@@ -696,35 +721,40 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
     }
 
     pub(super) fn statistics(&self, now: Nanos) -> ChannelStatistics {
-        let (mut consumers, mut departed) = (Vec::new(), self.departed);
-        for connection in self.connections.values() {
-            let counts = DeliveryCounts { queued: connection.queued(), ..connection.counts };
-            if connection.ending.is_some() {
-                departed.add(&counts);
-                continue;
-            }
-            let queue = |queue: &SenderQueue<E, P>| QueueStatistics {
-                lane: queue.lane,
-                sets: queue.sets.len(),
-                bytes: queue.sets.bytes(),
-            };
-            let has_queues = connection.transfer != Transfer::Direct;
-            consumers.push(ConsumerStatistics {
-                proxy: connection.proxy.0,
-                counts,
-                drops_by_type: connection.drops_by_type.to_vec(),
-                queues: connection.queues.iter().filter(|_| has_queues).map(queue).collect(),
-                is_suspended: connection.queues.iter().any(|queue| queue.health.is_suspended(now)),
-            });
-        }
-        consumers.sort_unstable_by_key(|consumer| consumer.proxy);
+        let ending = self.connections.values().filter(|connection| connection.ending.is_some());
         ChannelStatistics {
             published: self.published,
             refused: self.refused,
             unpublished: self.unpublished,
-            consumers,
+            consumers: self.consumers_after(ProxyId(0), usize::MAX, now),
             suppliers: self.suppliers.values().flatten().count(),
-            departed,
+            departed: ending.fold(self.departed, |mut sum, connection| {
+                sum.add(&connection.counts);
+                sum
+            }),
+        }
+    }
+
+    /// Returns the counts of at most `max` connected consumers: those with the lowest numbers above
+    /// `proxy`.
+    pub(super) fn consumers_after(&self, proxy: ProxyId, max: usize, now: Nanos) -> Vec<ConsumerStatistics> {
+        let later = self.consumers.range((Bound::Excluded(proxy), Bound::Unbounded));
+        let connections = later.filter_map(|(_, id)| self.connections.get(&(*id)?));
+        connections.take(max).map(|connection| connection.statistics(now)).collect()
+    }
+
+    pub(super) fn summary(&self) -> ChannelSummary {
+        let mut sets = self.departed;
+        for connection in self.connections.values() {
+            sets.add(&DeliveryCounts { queued: connection.queued(), ..connection.counts });
+        }
+        ChannelSummary {
+            published: self.published,
+            refused: self.refused,
+            unpublished: self.unpublished,
+            suppliers: self.suppliers.values().flatten().count(),
+            consumers: self.consumers.values().flatten().count(),
+            sets,
         }
     }
 

@@ -41,7 +41,7 @@ struct EncodedData {
 }
 
 /// An event of a supplier.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct StoredEvent {
     /// The event with the time at which the channel received it.
     event: rtec::Event,
@@ -213,13 +213,20 @@ fn timeout_event(expiry: &Expiry, now: Nanos) -> rtec::Event {
     rtec::Event { header, data: RtecEventData::default() }
 }
 
-/// Returns the events of a set, for a consumer in this process.
-pub(super) fn events(set: &DeliverySet<Arc<StoredEvent>>, now: Nanos) -> rtec::EventSet {
+/// Calls `push` with the events of a set, for a consumer in this process.
+pub(super) fn with_events<R>(
+    set: &DeliverySet<Arc<StoredEvent>>,
+    now: Nanos,
+    push: impl FnOnce(&[rtec::Event]) -> R,
+) -> R {
     let event = |occurrence: &Occurrence<Arc<StoredEvent>>| match occurrence {
         Occurrence::Event(event) => event.sent(now),
         Occurrence::Timeout(expiry) => timeout_event(expiry, now),
     };
-    set.as_slice().iter().map(event).collect()
+    match set.as_slice() {
+        [one] => push(std::slice::from_ref(&event(one))),
+        several => push(&several.iter().map(event).collect::<Vec<_>>()),
+    }
 }
 
 /// Writes the events of a set.

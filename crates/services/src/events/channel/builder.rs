@@ -45,6 +45,7 @@ impl Default for EventChannelBuilder {
             cos_events,
             lanes: LaneTable::default(),
             current: None,
+            is_destroyed_by_clients: true,
             has_disconnect_callbacks: false,
             misses: MissPolicy::default(),
             pull_interval: Duration::from_millis(100),
@@ -162,6 +163,16 @@ impl EventChannelBuilder {
     #[must_use]
     pub fn disconnect_callbacks(mut self, has_callbacks: bool) -> Self {
         self.config.has_disconnect_callbacks = has_callbacks;
+        self
+    }
+
+    /// Permits the operation `destroy` of the channel to clients. Without permission it raises
+    /// NO_PERMISSION; the program can still destroy the channel
+    /// ([`EventChannel::destroy`], and the control object of an
+    /// [`EventMonitor`](crate::events::EventMonitor)). Default: permitted.
+    #[must_use]
+    pub fn destroyed_by_clients(mut self, is_permitted: bool) -> Self {
+        self.config.is_destroyed_by_clients = is_permitted;
         self
     }
 

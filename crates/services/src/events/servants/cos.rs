@@ -57,8 +57,7 @@ impl EventChannel for Channel {
     }
 
     fn destroy(&self) -> Result<(), SystemException> {
-        channel::destroy(&self.shared);
-        Ok(())
+        channel::destroy_for_client(&self.shared)
     }
 }
 

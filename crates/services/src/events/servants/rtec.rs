@@ -54,8 +54,7 @@ impl EventChannel for Channel {
     }
 
     fn destroy(&self) -> Result<(), SystemException> {
-        channel::destroy(&self.end.0);
-        Ok(())
+        channel::destroy_for_client(&self.end.0)
     }
 
     fn append_observer(&self, gw: Option<&ObserverRef>) -> Result<u32, AppendObserverError> {
