@@ -6,4 +6,5 @@ fn main() {
     corelane_idl::Builder::new().compile("idl/rtec.idl");
     corelane_idl::Builder::new().compile("idl/cos_events.idl");
     corelane_idl::Builder::new().compile("idl/cos_lifecycle.idl");
+    corelane_idl::Builder::new().compile("idl/corelane_events.idl");
 }

@@ -24,6 +24,7 @@ const NEEDS: &[Need] = &[
     Need { package: "omniidl", found: Found::Program("omniidl") },
     Need { package: "omniorb-idl", found: Found::File("/usr/share/idl/omniORB/COS/CosNaming.idl") },
     Need { package: "omniorb-nameserver", found: Found::Program("omniNames") },
+    Need { package: "omnievents", found: Found::Program("eventc") },
     Need { package: "libomniorb4-dev", found: Found::File("/usr/include/omniORB4/CORBA.h") },
     Need { package: "libzeroc-ice-dev", found: Found::File("/usr/include/Ice/Ice.h") },
     Need { package: "zeroc-ice-compilers", found: Found::Program("slice2cpp") },

@@ -251,6 +251,21 @@ fn destruction_calls_each_peer_back_once() {
 }
 
 #[test]
+fn destroyed_channel_gives_its_plain_keys_back() {
+    let scene = Scene::with(EventChannel::builder().name("flight"));
+    let other = scene.server.root_poa().activate(&<Recorder as PushConsumer>::servant_of(Arc::new(Recorder::new())));
+    let other = other.unwrap();
+    let bind = |key: &str| scene.server.bind_key(key, &other);
+    assert!(bind("flight").is_err() && bind("flight.rtec").is_err());
+    // A channel that cannot have one of its keys leaves the key to its owner.
+    bind("mine.rtec").unwrap();
+    assert!(EventChannel::builder().name("mine").serve(&scene.server).is_err());
+    assert!(bind("mine.rtec").is_err() && bind("mine").is_ok());
+    scene.channel.destroy();
+    assert!(bind("flight").is_ok() && bind("flight.rtec").is_ok());
+}
+
+#[test]
 fn peer_that_disconnects_itself_is_called_back_if_configured() {
     let scene = Scene::with(EventChannel::builder().disconnect_callbacks(true));
     let recorder = Arc::new(Recorder::new());
@@ -395,8 +410,7 @@ fn observers_are_told_subscriptions_and_publications() {
 
 #[test]
 fn connections_beyond_the_limits_are_refused() {
-    let limits =
-        ChannelLimits { max_consumers: 2, max_suppliers: 1, max_remote_consumers: 1, ..ChannelLimits::default() };
+    let limits = ChannelLimits { max_consumers: 2, max_suppliers: 1, max_senders: 1, ..ChannelLimits::default() };
     let scene = Scene::with(EventChannel::builder().limits(limits));
     let recorder = Arc::new(Recorder::new());
     let consumers = scene.remote().for_consumers().unwrap().unwrap();

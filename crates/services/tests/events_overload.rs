@@ -13,36 +13,11 @@ use corelane_services::events::rtec_event_comm::PushConsumerRef;
 use corelane_services::events::{
     ChannelStatistics, DependencySet, EventChannel, EventChannelBuilder, MissPolicy, OverflowPolicy, QueueLimits,
 };
-use corelane_sys::lock::{Condvar, LockScope, Mutex};
 
 use self::events_scene::*;
 
 const EVENTS: u64 = 300;
 const HEALTHY: usize = 5;
-
-/// Blocks consumers until the test opens it.
-struct Gate {
-    is_open: Mutex<bool>,
-    opened: Condvar,
-}
-
-impl Gate {
-    fn new() -> Arc<Self> {
-        Arc::new(Gate { is_open: Mutex::new("test gate", LockScope::Orb, false), opened: Condvar::new() })
-    }
-
-    fn pass(&self) {
-        let mut is_open = self.is_open.lock();
-        while !*is_open {
-            is_open = self.opened.wait(is_open);
-        }
-    }
-
-    fn open(&self) {
-        *self.is_open.lock() = true;
-        self.opened.notify_all();
-    }
-}
 
 /// A channel that soon gives up a consumer without answers. Its queues have room for every event,
 /// or only for some.

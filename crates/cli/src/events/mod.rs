@@ -1,16 +1,21 @@
 //! The command `corelane events`: event channels, and their events on the terminal.
 
+mod manage;
 mod push;
 mod serve;
+mod stat;
 mod tail;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgAction, ArgMatches, Command};
 use corelane::{ObjectRef, Orb};
 use corelane_services::events::{
-    cos_event_channel_admin as cos_admin, rtec_event_channel_admin as rtec_admin, rtec_event_comm::Event,
+    EventLane, OverflowPolicy, cos_event_channel_admin as cos_admin, rtec_event_channel_admin as rtec_admin,
+    rtec_event_comm::Event,
 };
 
 use crate::arguments::{self, ArgumentRefusal, flag, option};
@@ -20,9 +25,15 @@ use crate::{DONE, NOT_DONE};
 
 /// Help text of the command.
 pub(crate) const USAGE: &str = "\
-usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--channel NAME]...
+usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--channel NAME]... [--lane N[:PRIORITY]]...
+                             [--overflow POLICY] [--allow-control USER,... --control PATH] [--destroy-by-clients]
        corelane events tail [--type N]... [--source N] [--count N] [--listen ADDRESS] [--json] CHANNEL
        corelane events push [--type N] [--source N] CHANNEL TEXT...
+       corelane events list [--at REFERENCE] [--json]
+       corelane events stat [--at REFERENCE] [--json] [NAME]
+       corelane events top [--at REFERENCE] [--interval SECONDS] [--count N]
+       corelane events create [--at REFERENCE] NAME
+       corelane events destroy --control PATH NAME
 
 Event channels of TAO's Real-time Event Service and of CORBA's Event Service. CHANNEL is the name of a channel of a
 server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FILE or -. Both services are understood.
@@ -31,6 +42,11 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
                     omniEvents reaches a factory of channels, with the interface of omniEvents
   tail              print the events of a channel as they come
   push              push an event with each TEXT as its value, a string
+  list              print the channels of a server
+  stat              print the counts of all channels of a server, or of one channel and of each of its consumers
+  top               print the channels with their rates again and again
+  create            create a channel by the factory of a server
+  destroy           destroy a channel over the control socket of its server
 
   --listen ADDRESS  tcp:HOST:PORT, unix:PATH or shm:PATH (serve: tcp:127.0.0.1:11169; tail: tcp:127.0.0.1:0)
   --publish ADDRESS the address in references, if it differs
@@ -38,7 +54,19 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
                     NAME.rtec TAO's
   --type N          the type of the events; several of `tail`: events of any of them (tail: all; push: 16)
   --source N        the source of the events (tail: all; push: 1)
-  --count N         end after N events
+  --count N         end after N events (top: after N tables)
+  --lane N[:PRIORITY]
+                    a lane, named by the rt_info N, with a CORBA priority for its threads; the most urgent lane first
+  --overflow POLICY the reaction to a full queue: drop-oldest (default), drop-newest, drop-least-urgent, keep-latest
+                    or disconnect
+  --allow-control USER,...
+                    let processes of these users, given by number, destroy channels over the control socket
+  --control PATH    the control socket
+  --destroy-by-clients
+                    let each client destroy channels
+  --at REFERENCE    the server's monitor, or its factory (corbaloc::1.2@127.0.0.1:11169/CorelaneEvents, or .../omniEvents)
+  --interval SECONDS
+                    time from one table to the next (1)
   --json            print one JSON object a line
 
 Channels of CORBA's Event Service have neither types nor sources: `tail` prints every event, and `push` needs neither.
@@ -51,12 +79,22 @@ const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:11169";
 /// Host and port of a channel that is given by its name.
 const DEFAULT_SERVER: &str = "127.0.0.1:11169";
 
+/// Message for an invalid interval.
+const INTERVAL: &str = "an interval is a number of seconds";
+/// Plain key of the control object.
+const CONTROL_KEY: &str = "CorelaneEventsControl";
+
 /// A subcommand of `corelane events`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventsCommand {
     Serve,
     Tail,
     Push,
+    List,
+    Stat,
+    Top,
+    Create,
+    Destroy,
 }
 
 /// Arguments of all subcommands.
@@ -69,6 +107,13 @@ struct EventsArguments {
     source: Option<i32>,
     count: Option<u64>,
     is_json: bool,
+    lanes: Vec<EventLane>,
+    overflow: OverflowPolicy,
+    allow_control: Vec<u32>,
+    control: Option<PathBuf>,
+    is_destroyed_by_clients: bool,
+    at: Option<String>,
+    interval: Option<Duration>,
     channel: String,
     texts: Vec<String>,
 }
@@ -80,13 +125,25 @@ pub(crate) fn command() -> Command {
         repeated("listen", "ADDRESS"),
         repeated("publish", "ADDRESS"),
         repeated("channel", "NAME"),
+        repeated("lane", "N[:PRIORITY]"),
+        option("overflow", "POLICY"),
+        option("allow-control", "USER,..."),
+        option("control", "PATH"),
+        flag("destroy-by-clients"),
     ]);
     let tail = arguments::command("tail", USAGE).arg(arguments::positional("CHANNEL"));
     let tail = tail.args([repeated("type", "N"), option("source", "N"), option("count", "N")]);
     let tail = tail.args([repeated("listen", "ADDRESS"), flag("json")]);
     let push = arguments::command("push", USAGE).args([repeated("type", "N"), option("source", "N")]);
     let push = push.args([arguments::positional("CHANNEL"), arguments::positionals("TEXT")]);
-    arguments::with_descriptions(arguments::command("events", USAGE).subcommands([serve, tail, push]), USAGE)
+    let on_server = |name| arguments::command(name, USAGE).arg(option("at", "REFERENCE"));
+    let named = |name| on_server(name).arg(arguments::positional("NAME"));
+    let list = on_server("list").arg(flag("json"));
+    let stat = named("stat").arg(flag("json"));
+    let top = on_server("top").args([option("interval", "SECONDS"), option("count", "N")]);
+    let destroy = arguments::command("destroy", USAGE).args([option("control", "PATH"), arguments::positional("NAME")]);
+    let all = [serve, tail, push, list, stat, top, named("create"), destroy];
+    arguments::with_descriptions(arguments::command("events", USAGE).subcommands(all), USAGE)
 }
 
 /// Runs the command with the arguments after `corelane events`.
@@ -99,6 +156,11 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
         EventsCommand::Serve => serve::run(&arguments, out),
         EventsCommand::Tail => tail::run(&arguments, out),
         EventsCommand::Push => push::run(&arguments),
+        EventsCommand::List => stat::list(&arguments, out),
+        EventsCommand::Stat => stat::stat(&arguments, out),
+        EventsCommand::Top => stat::top(&arguments, out),
+        EventsCommand::Create => manage::create(&arguments, out),
+        EventsCommand::Destroy => manage::destroy(&arguments),
     };
     match outcome {
         Ok(()) => DONE,
@@ -121,6 +183,11 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
     let action = match command {
         "serve" => EventsCommand::Serve,
         "tail" => EventsCommand::Tail,
+        "list" => EventsCommand::List,
+        "stat" => EventsCommand::Stat,
+        "top" => EventsCommand::Top,
+        "create" => EventsCommand::Create,
+        "destroy" => EventsCommand::Destroy,
         _ => EventsCommand::Push,
     };
     // An option that the subcommand does not have is treated as absent.
@@ -134,6 +201,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
     let count = texts("count")
         .pop()
         .map(|text| text.parse().map_err(|_| format!("`--count` needs a number of events, not `{}`", excerpt(&text))));
+    let is_set = |id: &str| parsed.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();
     let arguments = EventsArguments {
         listen: texts("listen"),
         publish: texts("publish"),
@@ -141,17 +209,52 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         types: texts("type").iter().map(|text| number("--type", text)).collect::<Result<_, _>>()?,
         source: texts("source").last().map(|text| number("--source", text)).transpose()?,
         count: count.transpose()?,
-        is_json: parsed.try_get_one::<bool>("json").ok().flatten().copied().unwrap_or_default(),
-        channel: texts("CHANNEL").pop().unwrap_or_default(),
+        is_json: is_set("json"),
+        lanes: texts("lane").iter().map(|text| lane(text)).collect::<Result<_, _>>()?,
+        overflow: texts("overflow").pop().map_or(Ok(OverflowPolicy::default()), |text| overflow(&text))?,
+        allow_control: texts("allow-control").pop().map_or(Ok(Vec::new()), |text| naming::users(&text))?,
+        control: texts("control").pop().map(PathBuf::from),
+        is_destroyed_by_clients: is_set("destroy-by-clients"),
+        at: texts("at").pop(),
+        interval: texts("interval").pop().map(|text| arguments::seconds(&text, 0.01, INTERVAL)).transpose()?,
+        channel: texts("CHANNEL").pop().or_else(|| texts("NAME").pop()).unwrap_or_default(),
         texts: texts("TEXT"),
     };
     match action {
-        EventsCommand::Tail | EventsCommand::Push if arguments.channel.is_empty() => {
+        EventsCommand::Tail | EventsCommand::Push | EventsCommand::Create | EventsCommand::Destroy
+            if arguments.channel.is_empty() =>
+        {
             Err("no channel is given".to_owned())
+        }
+        EventsCommand::Destroy if arguments.control.is_none() => Err("`events destroy` needs --control".to_owned()),
+        EventsCommand::Serve if arguments.allow_control.is_empty() != arguments.control.is_none() => {
+            Err("`--allow-control` and `--control` need each other".to_owned())
         }
         EventsCommand::Push if arguments.texts.is_empty() => Err("no text is given".to_owned()),
         EventsCommand::Push if arguments.types.len() > 1 => Err("an event has one `--type`".to_owned()),
         _ => Ok((action, arguments)),
+    }
+}
+
+/// Parses a lane: its number, and the priority of its threads if there is one.
+fn lane(text: &str) -> Result<EventLane, String> {
+    let refusal = || format!("`--lane` needs a number or N:PRIORITY, not `{}`", excerpt(text));
+    let (number, priority) = text.split_once(':').map_or((text, None), |(number, priority)| (number, Some(priority)));
+    let lane = EventLane::new(number.parse().map_err(|_| refusal())?);
+    match priority {
+        Some(priority) => Ok(lane.priority(priority.parse().map_err(|_| refusal())?)),
+        None => Ok(lane),
+    }
+}
+
+fn overflow(text: &str) -> Result<OverflowPolicy, String> {
+    match text {
+        "drop-oldest" => Ok(OverflowPolicy::DropOldest),
+        "drop-newest" => Ok(OverflowPolicy::DropNewest),
+        "drop-least-urgent" => Ok(OverflowPolicy::DropLeastUrgent),
+        "keep-latest" => Ok(OverflowPolicy::KeepLatest),
+        "disconnect" => Ok(OverflowPolicy::Disconnect),
+        _ => Err(format!("`{}` is not a reaction to a full queue", excerpt(text))),
     }
 }
 

@@ -5,10 +5,11 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use corelane::{Dispatch, Endpoint, Orb, PoolConfig};
-use corelane_services::events::{EventChannel, EventChannelFactory};
+use corelane_services::events::{EventChannel, EventChannelBuilder, EventChannelFactory, EventMonitor};
 use corelane_sys::{poll, signal};
 
-use super::{DEFAULT_LISTEN, EventsArguments, message};
+use super::{CONTROL_KEY, DEFAULT_LISTEN, EventsArguments, message};
+use crate::naming::control;
 
 /// Name of the channel if no name is given.
 const DEFAULT_CHANNEL: &str = "EventChannel";
@@ -28,10 +29,12 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     let orb = Arc::new(builder.build().map_err(message)?);
     let default = [DEFAULT_CHANNEL.to_owned()];
     let names = if arguments.channels.is_empty() { &default } else { &arguments.channels[..] };
+    let monitor = EventMonitor::new();
     let mut lines = String::new();
     for name in names {
-        let channel = EventChannel::builder().name(name).max_waiting_pulls(0);
-        channel.serve(&orb).map_err(|exception| format!("channel `{name}`: {exception}"))?;
+        let channel = channel_builder(arguments).name(name);
+        let channel = channel.serve(&orb).map_err(|exception| format!("channel `{name}`: {exception}"))?;
+        monitor.add(&channel);
         for endpoint in orb.endpoints() {
             if let Endpoint::Tcp { host, port } = endpoint {
                 let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
@@ -39,9 +42,27 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
             }
         }
     }
-    EventChannelFactory::new(EventChannel::builder().max_waiting_pulls(0)).serve(&orb).map_err(message)?;
+    let factory = EventChannelFactory::new(channel_builder(arguments)).monitor(&monitor);
+    factory.serve(&orb).map_err(message)?;
+    monitor.serve(&orb).map_err(message)?;
+    let controlled = match &arguments.control {
+        Some(path) => {
+            let users = arguments.allow_control.clone();
+            Some(control::serve_object(&monitor.control_servant(), CONTROL_KEY, path, users)?)
+        }
+        None => None,
+    };
     // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     poll::wait_readable_any([termination.as_fd()], None).map_err(message)?;
+    if let Some(controlled) = controlled {
+        controlled.shutdown(true).map_err(message)?;
+    }
     orb.shutdown(true).map_err(message)
+}
+
+/// Returns the settings of each channel of the server.
+fn channel_builder(arguments: &EventsArguments) -> EventChannelBuilder {
+    let builder = EventChannel::builder().max_waiting_pulls(0).lanes(arguments.lanes.iter().cloned());
+    builder.overflow(arguments.overflow).destroyed_by_clients(arguments.is_destroyed_by_clients)
 }

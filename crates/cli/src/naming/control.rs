@@ -1,4 +1,4 @@
-//! Operations on a name server itself, over a Unix socket for permitted users.
+//! Operations on a server itself, over a Unix socket for permitted users.
 //!
 //! The server closes the connection of a user without permission and prints a line about it. At the server's addresses
 //! for clients, the control object refuses every call.
@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use corelane::{Completion, Orb, Peer, SystemException, SystemExceptionKind as Kind, Transports};
+use corelane::{Completion, Orb, Peer, Reference, Servant, SystemException, SystemExceptionKind as Kind, Transports};
 use corelane_net::{ConnectionProperties, Endpoint, Listener, Stream, Transport, Unix};
 use corelane_services::naming::corelane_naming::control::{BackupError, BindAllError};
 use corelane_services::naming::corelane_naming::{BindOutcomes, Control, ControlRef, NewBinding};
@@ -157,14 +157,20 @@ pub(super) fn serve(
     users: Vec<u32>,
     shutdown: impl Fn() + Send + Sync + 'static,
 ) -> Result<Orb, String> {
+    serve_object(&naming.control_servant(shutdown), CONTROL_OBJECT_KEY, path, users)
+}
+
+/// Serves an object with this plain key at a Unix socket for the processes of `users`, until the
+/// returned ORB ends.
+pub(crate) fn serve_object(servant: &Servant, key: &str, path: &Path, users: Vec<u32>) -> Result<Orb, String> {
     let shown = path.display();
     let text = path.to_str().ok_or_else(|| format!("the path `{shown}` is not UTF-8"))?;
     let transports = Transports::new(vec![std::sync::Arc::new(AllowedUnix { users })]);
     let builder = Orb::builder().transports(transports).listen(format!("unix:{text}"));
     let orb = builder.build().map_err(|error| error.to_string())?;
     let root = orb.root_poa();
-    let control = root.activate(&naming.control_servant(shutdown)).map_err(|error| error.to_string())?;
-    orb.bind_key(CONTROL_OBJECT_KEY, &control).map_err(|error| error.to_string())?;
+    let control = root.activate(servant).map_err(|error| error.to_string())?;
+    orb.bind_key(key, &control).map_err(|error| error.to_string())?;
     // The server checks the user of each connection, so the mode may permit all users.
     fs::set_permissions(path, Permissions::from_mode(0o666))
         .map_err(|error| format!("the permissions of `{shown}` cannot be set: {error}"))?;
@@ -173,19 +179,19 @@ pub(super) fn serve(
 }
 
 pub(super) fn object(orb: &Orb, path: &Path) -> Result<ControlRef, String> {
+    object_at(orb, path, CONTROL_OBJECT_KEY)
+}
+
+/// Returns the object with this plain key behind a control socket.
+pub(crate) fn object_at<R: Reference>(orb: &Orb, path: &Path, key: &str) -> Result<R, String> {
     let absolute = std::path::absolute(path).map_err(|error| format!("`{}`: {error}", path.display()))?;
     let text = absolute.to_str().ok_or_else(|| format!("the path `{}` is not UTF-8", path.display()))?;
-    let profile = TaggedProfile::encode(
-        Version::GIOP_1_2,
-        ProfileAddress::Uiop { path: text },
-        CONTROL_OBJECT_KEY.as_bytes(),
-        &[],
-    );
+    let profile = TaggedProfile::encode(Version::GIOP_1_2, ProfileAddress::Uiop { path: text }, key.as_bytes(), &[]);
     let profile = profile.map_err(|error| format!("{error:?}"))?;
-    let ior = Ior { type_id: ControlRef::REPOSITORY_ID.to_owned(), profiles: vec![profile] };
+    let ior = Ior { type_id: R::REPOSITORY_ID.to_owned(), profiles: vec![profile] };
     let text = ior.to_text().map_err(|error| format!("{error:?}"))?;
     let object = orb.string_to_object(&text).map_err(|error| error.to_string())?;
-    Ok(ControlRef::unchecked_narrow(&object.ok_or("the reference is nil")?))
+    Ok(R::from_object(object.ok_or("the reference is nil")?))
 }
 
 /// Checks that `root` is the context in which the names of `bind_all` start.
@@ -197,7 +203,7 @@ pub(super) fn check_root(control: &ControlRef, root: &NamingContextRef) -> Resul
     Err("--at has to name the initial context of the server behind --control, and names another context".to_owned())
 }
 
-pub(super) fn explain(exception: &SystemException) -> String {
+pub(crate) fn explain(exception: &SystemException) -> String {
     let has_connected = exception.detail().is_none_or(|detail| detail.phase != Some(corelane::CallPhase::Connect));
     match exception.kind() {
         Kind::CommFailure | Kind::Transient if has_connected => format!(

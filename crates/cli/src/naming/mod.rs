@@ -1,7 +1,7 @@
 //! The command `corelane naming`: a name server, and commands for any CORBA name server.
 
 mod client;
-mod control;
+pub(crate) mod control;
 mod import;
 mod output;
 mod prune;
@@ -296,7 +296,7 @@ fn number(text: &str, range: std::ops::RangeInclusive<u64>) -> Result<u64, Strin
     number.ok_or_else(|| format!("`{}` is not a number from {} to {}", excerpt(text), range.start(), range.end()))
 }
 
-fn users(text: &str) -> Result<Vec<u32>, String> {
+pub(crate) fn users(text: &str) -> Result<Vec<u32>, String> {
     let users = text.split(',').map(|user| user.parse().ok()).collect::<Option<_>>();
     users.ok_or_else(|| format!("`{}` is not a list of user numbers", excerpt(text)))
 }

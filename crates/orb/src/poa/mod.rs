@@ -302,6 +302,13 @@ impl Poa {
     pub fn manager(&self) -> &PoaManager {
         &self.core.manager
     }
+
+    /// Unbinds a plain object key of the POA's ORB ([`Orb::bind_key`](crate::Orb::bind_key)), for
+    /// servants that know their POA but not their ORB. Returns false if the key was not bound, or
+    /// if the ORB has ended.
+    pub fn unbind_key(&self, key: &str) -> bool {
+        self.core.orb().is_ok_and(|orb| PoaTable::of_server(&orb).unbind_plain(key.as_bytes()))
+    }
 }
 
 impl PartialEq for Poa {

@@ -1,5 +1,5 @@
-//! An event channel in operation: the router behind a lock, the threads that send, and the thread
-//! that delivers timeouts.
+//! An event channel in operation: the router behind a lock, the threads that send, one for each lane
+//! of a consumer, and the thread that delivers timeouts.
 //!
 //! The lock is never held during a call, an activation or a deactivation.
 
@@ -10,44 +10,56 @@ mod pulling;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use corelane::poa::{ObjectId, Poa};
+use corelane::rt::RtCurrent;
 use corelane::{Completion, Reference, Servant, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::task::Nanos;
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{LockScope, Mutex};
-use corelane_sys::{lock::Condvar, thread};
+use corelane_sys::lock::{LockScope, PiCondvar, PiMutex, PiMutexGuard};
+use corelane_sys::{counters, thread};
 
-use super::counts::ChannelStatistics;
+use super::counts::{ChannelStatistics, ChannelSummary, ConsumerStatistics};
 use super::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};
 use super::header::EventHeader;
 use super::health::MissPolicy;
 use super::idl::{cos_event_channel_admin as cos_admin, rtec_event_channel_admin as rtec_admin};
+use super::lanes::LaneTable;
 use super::peer::Peer;
 use super::router::{
-    CallResult, ConnectRefusal, DeliverySet, Disconnected, NewConsumer, ProxyId, PushRefusal, Routed, RoutedEvent,
-    Router, RouterConfig, SenderStep, SupplierConnection, Transfer,
+    CallResult, ConnectRefusal, DeliverySet, Disconnected, NewConsumer, ProxyId, Publication, PushRefusal, Routed,
+    RoutedEvent, Router, RouterConfig, SenderId, SenderStep, SupplierConnection, Transfer,
 };
 use super::stored::{CosEvents, StoredEvent};
 use super::subscriptions::ConsumerId;
 
 pub use self::builder::EventChannelBuilder;
-pub(super) use self::builder::unbind_keys;
 use self::callbacks::Callbacks;
 
 /// Maximum number of pushes to direct consumers inside each other in one thread.
 const MAX_NESTED_PUSHES: u32 = 8;
 
+/// Maximum number of events without content that a channel keeps for later pushes.
+const MAX_SPARE_EVENTS: usize = 64;
+
+type ChannelRouted = Routed<Arc<StoredEvent>, Arc<Peer>>;
+
 thread_local! {
+    /// The lists of the thread's last push, which are empty. The next push uses their memory.
+    static ROUTED: Cell<ChannelRouted> = Cell::new(Routed::default());
+    /// An event without content, whose memory the thread's next push uses.
+    static SPARE_EVENT: Cell<Option<Arc<StoredEvent>>> = const { Cell::new(None) };
     /// Number of pushes to direct consumers that the thread is in.
     static NESTED_PUSHES: Cell<u32> = const { Cell::new(0) };
 }
 
 pub(super) type ChannelRouter = Router<Arc<StoredEvent>, Arc<Peer>>;
+
+/// A disconnected consumer, with the object of its removed proxy.
+type Removed = (Option<ObjectId>, Disconnected<Arc<Peer>>);
 
 /// Settings of a channel that the router does not need.
 #[derive(Clone, Debug)]
@@ -55,6 +67,12 @@ pub(super) struct ChannelConfig {
     pub(super) filter_builder: FilterBuilder,
     pub(super) filter_limits: FilterLimits,
     pub(super) cos_events: CosEvents,
+    /// The lanes; none if the supplier's thread calls the consumers of this process.
+    pub(super) lanes: LaneTable,
+    /// Sets the priority of the lanes' threads.
+    pub(super) current: Option<RtCurrent>,
+    /// A client may destroy the channel.
+    pub(super) is_destroyed_by_clients: bool,
     /// A peer that disconnects itself is called back.
     pub(super) has_disconnect_callbacks: bool,
     /// The deadline of each call to a peer, and the reaction to peers that do not answer.
@@ -74,16 +92,23 @@ struct ChannelState {
     /// The calls that the thread `events/admin` makes.
     callbacks: Callbacks,
     waiting_pulls: usize,
+    /// Events without content that senders have left, for later pushes.
+    spare_events: Vec<Arc<StoredEvent>>,
+    /// The plain keys of the channel are bound, and are unbound when the channel ends.
+    has_keys: bool,
     has_ended: bool,
 }
 
 /// A channel, as its servants and threads share it.
 pub(super) struct SharedChannel {
-    state: Mutex<ChannelState>,
+    name: String,
+    /// Suppliers, senders and clients of any priority take the lock, each for the routing of one
+    /// event at most. It lends the holder the priority of the threads that wait.
+    state: PiMutex<ChannelState>,
     /// Notified when a timeout is added, or the channel ends.
-    timeout_added: Condvar,
+    timeout_added: PiCondvar,
     /// Notified when a callback is due, or the channel ends.
-    callback_due: Condvar,
+    callback_due: PiCondvar,
     /// A consumer has a queue, or had one. The sizes of events are then computed before the lock is
     /// taken.
     has_queues: AtomicBool,
@@ -119,9 +144,8 @@ impl From<ConnectRefusal> for ConnectFailure {
             ConnectRefusal::NoProxy => disconnected().into(),
             ConnectRefusal::AlreadyConnected => Self::AlreadyConnected,
             ConnectRefusal::Full(error) => system(Kind::ImpLimit, error.to_string()).into(),
-            ConnectRefusal::TooManyRemoteConsumers(max) => {
-                let reason = format!("the channel has room for {max} consumers in other processes");
-                system(Kind::ImpLimit, reason).into()
+            ConnectRefusal::TooManySenders(max) => {
+                system(Kind::ImpLimit, format!("the channel may have {max} threads that send")).into()
             }
             ConnectRefusal::TooManyPulledSuppliers(max) => {
                 system(Kind::ImpLimit, format!("the channel pulls from at most {max} suppliers")).into()
@@ -131,18 +155,21 @@ impl From<ConnectRefusal> for ConnectFailure {
 }
 
 impl SharedChannel {
-    fn new(router: RouterConfig, config: ChannelConfig, poa: Poa) -> Self {
+    fn new(name: String, router: RouterConfig, config: ChannelConfig, poa: Poa) -> Self {
         let state = ChannelState {
             router: Router::new(router),
             objects: HashMap::new(),
             callbacks: Callbacks::default(),
             waiting_pulls: 0,
+            spare_events: Vec::with_capacity(MAX_SPARE_EVENTS),
+            has_keys: false,
             has_ended: false,
         };
         Self {
-            state: Mutex::new("event channel", LockScope::Orb, state),
-            timeout_added: Condvar::new(),
-            callback_due: Condvar::new(),
+            name,
+            state: PiMutex::new("event channel", LockScope::Lane, state),
+            timeout_added: PiCondvar::new(),
+            callback_due: PiCondvar::new(),
             has_queues: AtomicBool::new(false),
             config,
             poa,
@@ -207,37 +234,72 @@ impl SharedChannel {
         EventFilter::build(self.config.filter_builder, dependencies, &self.config.filter_limits)
     }
 
-    /// Connects a consumer.
+    /// Connects a consumer. `peer` makes the peer of each queue, and `rt_infos` are the numbers by
+    /// which the consumer names lanes. A consumer in this process is called directly if the channel
+    /// has no lanes.
     pub(super) fn connect_consumer(
         self: &Arc<Self>,
         proxy: ProxyId,
-        peer: Arc<Peer>,
-        transfer: Transfer,
+        peer: impl Fn() -> Result<Arc<Peer>, SystemException>,
+        is_pulled: bool,
         filter: EventFilter,
-        is_gateway: bool,
+        (is_gateway, rt_infos): (bool, &[i32]),
     ) -> Result<(), ConnectFailure> {
+        let first = peer()?;
+        let transfer = match (is_pulled, first.is_collocated() && self.config.lanes.is_empty()) {
+            (true, _) => Transfer::Pulled,
+            (false, true) => Transfer::Direct,
+            (false, false) => Transfer::Queued,
+        };
         if transfer != Transfer::Direct {
             self.has_queues.store(true, Ordering::Relaxed);
         }
-        let consumer = NewConsumer { peer: Arc::clone(&peer), transfer, filter, is_gateway };
+        let lanes = match self.config.lanes.most_urgent(rt_infos.iter().copied())? {
+            Some(lane) => lane..lane + 1,
+            None => 0..self.config.lanes.len().max(1),
+        };
+        let mut queues = vec![(lanes.start, first)];
+        for lane in lanes.skip(1) {
+            // A consumer that pulls waits for all its queues at once.
+            let peer = if is_pulled { Arc::clone(&queues[0].1) } else { peer()? };
+            queues.push((lane, peer));
+        }
+        let consumer = NewConsumer { queues: queues.clone(), transfer, filter, is_gateway };
         let mut state = self.state.lock();
         let (id, replaced) = state.router.connect_consumer(proxy, consumer, Self::now())?;
         self.timeout_added.notify_all();
         self.tell_observers(&mut state);
         drop(state);
         self.finish(replaced);
-        if transfer != Transfer::Queued {
-            return Ok(());
+        if transfer == Transfer::Queued { self.start_senders(proxy, id, queues) } else { Ok(()) }
+    }
+
+    /// Starts a sender for each queue of a consumer.
+    fn start_senders(
+        self: &Arc<Self>,
+        proxy: ProxyId,
+        consumer: ConsumerId,
+        queues: Vec<(usize, Arc<Peer>)>,
+    ) -> Result<(), ConnectFailure> {
+        let count = queues.len();
+        for (queue, (lane, peer)) in queues.into_iter().enumerate() {
+            let shared = Arc::clone(self);
+            let lane_name = if self.config.lanes.is_empty() { String::new() } else { format!("l{lane}") };
+            let name = format!("events/s{}{lane_name}", proxy.0);
+            let spawned = thread::ThreadBuilder::new()
+                .name(name)
+                .spawn(move || shared.run_sender(SenderId { consumer, queue }, lane, &peer));
+            if let Err(error) = spawned {
+                self.disconnect_consumer(proxy, false);
+                // The queues without a sender have nothing else that ends them.
+                let mut state = self.state.lock();
+                for queue in queue..count {
+                    state.router.next_step(SenderId { consumer, queue }, Self::now());
+                }
+                return Err(system(Kind::NoResources, format!("no thread for the consumer: {error}")).into());
+            }
         }
-        let shared = Arc::clone(self);
-        let name = format!("events/s{}", proxy.0);
-        let spawned = thread::ThreadBuilder::new().name(name).spawn(move || shared.run_sender(id, &peer));
-        spawned.map(drop).map_err(|error: io::Error| {
-            self.disconnect_consumer(proxy, false);
-            // Without a sender nothing else removes the connection.
-            self.state.lock().router.next_step(id, Self::now());
-            system(Kind::NoResources, format!("no thread for the consumer: {error}")).into()
-        })
+        Ok(())
     }
 
     /// Connects a supplier.
@@ -245,7 +307,7 @@ impl SharedChannel {
         &self,
         proxy: ProxyId,
         peer: Arc<Peer>,
-        publications: Box<[EventHeader]>,
+        publications: Box<[Publication]>,
         is_gateway: bool,
     ) -> Result<(), ConnectFailure> {
         self.add_supplier(proxy, SupplierConnection { peer, publications, is_gateway, is_pulled: false })
@@ -284,7 +346,7 @@ impl SharedChannel {
         drop(state);
         self.deactivate(object);
         let is_called_back = is_own && self.config.has_disconnect_callbacks;
-        self.finish(peer.map(|peer| Disconnected { peer, is_called_back }));
+        self.finish(peer.map(|peer| Disconnected { peers: vec![peer], is_called_back }));
         true
     }
 
@@ -300,27 +362,57 @@ impl SharedChannel {
     /// Routes the events of a supplier in their order, and calls the direct consumers. Returns the
     /// first refusal; the other events are routed all the same.
     pub(super) fn push(&self, supplier: ProxyId, events: impl Iterator<Item = StoredEvent>) -> Result<(), PushRefusal> {
-        let events = events.map(Arc::new);
         let mut result = Ok(());
         for event in events {
+            let event = in_spare_memory(event);
             if self.has_queues.load(Ordering::Relaxed) {
                 event.bytes();
             }
-            let mut routed = Routed::default();
+            let mut routed = ROUTED.take();
             let header = event.header();
             let mut state = self.state.lock();
             // The clock is read under the lock, so that the router never gets an earlier time.
             let pushed = state.router.push(supplier, &header, event, Self::now(), &mut routed);
+            let removed = self.remove_disconnected(&mut state, &mut routed);
+            let spare = state.spare_events.pop();
             drop(state);
-            self.deliver(routed);
+            if spare.is_some() {
+                SPARE_EVENT.set(spare);
+            }
+            self.deliver(&mut routed);
+            ROUTED.set(routed);
+            self.finish_all(removed);
             result = result.and(pushed);
         }
         result
     }
 
-    /// Wakes senders and pullers, and calls direct consumers.
-    fn deliver(&self, routed: Routed<Arc<StoredEvent>, Arc<Peer>>) {
-        for peer in routed.wake {
+    /// Returns the consumers that routing has disconnected, with the objects of their proxies.
+    fn remove_disconnected(
+        &self,
+        state: &mut PiMutexGuard<'_, ChannelState>,
+        routed: &mut ChannelRouted,
+    ) -> Vec<Removed> {
+        if routed.disconnected.is_empty() {
+            return Vec::new();
+        }
+        let removed =
+            routed.disconnected.drain(..).map(|(proxy, peers)| (state.objects.remove(&proxy), peers)).collect();
+        self.tell_observers(state);
+        removed
+    }
+
+    fn finish_all(&self, removed: Vec<Removed>) {
+        for (object, disconnected) in removed {
+            self.deactivate(object);
+            self.finish(Some(disconnected));
+        }
+    }
+
+    /// Wakes senders and pullers, and calls direct consumers. Empties the lists.
+    fn deliver(&self, routed: &mut ChannelRouted) {
+        for peer in routed.wake.drain(..) {
+            counters::count_handoff();
             peer.wake.notify_all();
         }
         if routed.direct.is_empty() {
@@ -328,24 +420,27 @@ impl SharedChannel {
         }
         let Some(_nested) = NestedPush::enter() else {
             let mut state = self.state.lock();
-            for delivery in routed.direct {
-                state.router.direct_failed(delivery.consumer, true, false);
+            for delivery in routed.direct.drain(..) {
+                state.router.direct_failed(delivery.consumer, delivery.set.event_type(), true, false);
             }
             return;
         };
-        for delivery in routed.direct {
+        for delivery in routed.direct.drain(..) {
             let result = delivery.peer.push(&delivery.set, Self::now());
             if result != CallResult::Done {
-                self.direct_failed(delivery.consumer, result);
+                self.direct_failed(delivery.consumer, delivery.set.event_type(), result);
+            }
+            if let Some(event) = delivery.set.into_only_event().and_then(emptied) {
+                SPARE_EVENT.set(Some(event));
             }
         }
     }
 
     #[cold]
-    fn direct_failed(&self, consumer: ConsumerId, result: CallResult) {
+    fn direct_failed(&self, consumer: ConsumerId, event_type: i32, result: CallResult) {
         let mut state = self.state.lock();
         let is_gone = result == CallResult::Gone;
-        let lost = state.router.direct_failed(consumer, false, is_gone);
+        let lost = state.router.direct_failed(consumer, event_type, false, is_gone);
         let object = lost.and_then(|proxy| state.objects.remove(&proxy));
         if object.is_some() {
             self.tell_observers(&mut state);
@@ -369,7 +464,7 @@ impl SharedChannel {
         let peer = state.router.peer(id).ok_or(PullRefusal::NotConnected)?;
         let mut is_waiting = false;
         loop {
-            let pulled = state.router.pull(id).ok_or(PullRefusal::NotConnected);
+            let pulled = state.router.pull(id, Self::now()).ok_or(PullRefusal::NotConnected);
             let has_passed = deadline.is_none_or(Monotonic::is_past);
             let has_room = is_waiting || state.waiting_pulls < self.config.max_waiting_pulls;
             if !matches!(pulled, Ok(None)) || has_passed || !has_room {
@@ -386,7 +481,32 @@ impl SharedChannel {
         self.state.lock().router.statistics(Self::now())
     }
 
-    /// Ends the channel: removes all proxies, and ends the threads. With `is_called_back`, each
+    pub(super) fn summary(&self) -> ChannelSummary {
+        self.state.lock().router.summary()
+    }
+
+    /// Returns the counts of at most `max` consumers: those with the lowest numbers above `proxy`.
+    pub(super) fn consumers_after(&self, proxy: u64, max: usize) -> Vec<ConsumerStatistics> {
+        self.state.lock().router.consumers_after(ProxyId(proxy), max, Self::now())
+    }
+
+    /// Notes that the plain keys are bound. A channel that has ended meanwhile unbinds them.
+    fn has_bound_keys(&self) {
+        let mut state = self.state.lock();
+        state.has_keys = true;
+        if state.has_ended {
+            drop(state);
+            self.unbind_keys();
+        }
+    }
+
+    fn unbind_keys(&self) {
+        for key in builder::plain_keys(&self.name) {
+            self.poa.unbind_key(&key);
+        }
+    }
+
+    /// Ends the channel: removes all proxies, unbinds the plain keys, and ends the threads. With `is_called_back`, each
     /// connected peer's disconnect operation is called once.
     pub(super) fn end(&self, is_called_back: bool) {
         let mut state = self.state.lock();
@@ -394,8 +514,9 @@ impl SharedChannel {
             return;
         }
         let mut collocated = Vec::new();
-        for Disconnected { peer, is_called_back } in state.router.remove_all(is_called_back) {
-            peer.wake.notify_all();
+        for Disconnected { peers, is_called_back } in state.router.remove_all(is_called_back) {
+            peers.iter().for_each(|peer| peer.wake.notify_all());
+            let Some(peer) = peers.into_iter().next() else { continue };
             match (is_called_back, peer.is_collocated()) {
                 (false, _) => {}
                 (true, true) => collocated.push(peer),
@@ -403,7 +524,11 @@ impl SharedChannel {
             }
         }
         let objects: Vec<ObjectId> = state.objects.drain().map(|(_, id)| id).collect();
+        let has_keys = state.has_keys;
         drop(state);
+        if has_keys {
+            self.unbind_keys();
+        }
         self.timeout_added.notify_all();
         self.callback_due.notify_all();
         for object in objects {
@@ -414,15 +539,13 @@ impl SharedChannel {
         }
     }
 
-    /// Wakes the sender and the pullers of a disconnected peer, and calls the peer back if that is
+    /// Wakes the senders and the pullers of a disconnected peer, and calls the peer back if that is
     /// due: a peer of this process at once, any other peer in the thread `events/admin`.
     fn finish(&self, disconnected: Option<Disconnected<Arc<Peer>>>) {
-        let Some(Disconnected { peer, is_called_back }) = disconnected else { return };
+        let Some(Disconnected { peers, is_called_back }) = disconnected else { return };
         let mut state = self.state.lock();
-        peer.wake.notify_all();
-        if !is_called_back {
-            return;
-        }
+        peers.iter().for_each(|peer| peer.wake.notify_all());
+        let Some(peer) = peers.into_iter().next().filter(|_| is_called_back) else { return };
         // The thread `events/admin` may have ended with the channel.
         if !peer.is_collocated() && !state.has_ended {
             state.callbacks.peers.push_back(peer);
@@ -440,11 +563,13 @@ impl SharedChannel {
         }
     }
 
-    /// Sends the sets of a consumer until its connection ends.
-    fn run_sender(&self, id: ConsumerId, peer: &Peer) {
+    /// Sends the sets of a consumer's queue until the connection ends.
+    fn run_sender(&self, sender: SenderId, lane: usize, peer: &Peer) {
+        self.config.lanes.enter(lane, self.config.current.as_ref());
         let mut state = self.state.lock();
         loop {
-            let step = state.router.next_step(id, Self::now());
+            let step = state.router.next_step(sender, Self::now());
+            let mut spare = None;
             let result = match step {
                 SenderStep::Wait(until) => {
                     state = peer.wake.wait_until(state, until.map(Monotonic::from_nanos)).0;
@@ -452,7 +577,9 @@ impl SharedChannel {
                 }
                 SenderStep::Send(set) => {
                     drop(state);
-                    peer.push(&set, Self::now())
+                    let result = peer.push(&set, Self::now());
+                    spare = set.into_only_event().and_then(emptied);
+                    result
                 }
                 SenderStep::Ask => {
                     drop(state);
@@ -467,11 +594,14 @@ impl SharedChannel {
                 }
             };
             state = self.state.lock();
-            let lost = state.router.called(id, result, Self::now());
-            if let Some(object) = lost.and_then(|proxy| state.objects.remove(&proxy)) {
+            if state.spare_events.len() < MAX_SPARE_EVENTS {
+                state.spare_events.extend(spare);
+            }
+            if let Some((proxy, disconnected)) = state.router.called(sender, result, Self::now()) {
+                let object = state.objects.remove(&proxy);
                 self.tell_observers(&mut state);
                 drop(state);
-                self.deactivate(Some(object));
+                self.finish_all(vec![(object, disconnected)]);
                 state = self.state.lock();
             }
         }
@@ -486,13 +616,34 @@ impl SharedChannel {
                 state = self.timeout_added.wait_until(state, next.map(Monotonic::from_nanos)).0;
                 continue;
             }
-            let mut routed = Routed::default();
+            let mut routed = ROUTED.take();
             state.router.expire(Self::now(), &mut routed);
+            let removed = self.remove_disconnected(&mut state, &mut routed);
             drop(state);
-            self.deliver(routed);
+            self.deliver(&mut routed);
+            ROUTED.set(routed);
+            self.finish_all(removed);
             state = self.state.lock();
         }
     }
+}
+
+/// Returns the event, in the memory of an earlier one if the thread has a spare.
+fn in_spare_memory(event: StoredEvent) -> Arc<StoredEvent> {
+    let Some(mut spare) = SPARE_EVENT.take() else { return Arc::new(event) };
+    match Arc::get_mut(&mut spare) {
+        Some(place) => {
+            *place = event;
+            spare
+        }
+        None => Arc::new(event),
+    }
+}
+
+/// Returns the memory of an event that nothing else refers to, without its content.
+fn emptied(mut event: Arc<StoredEvent>) -> Option<Arc<StoredEvent>> {
+    *Arc::get_mut(&mut event)? = StoredEvent::default();
+    Some(event)
 }
 
 /// The reason why there is no event to pull.
@@ -562,13 +713,23 @@ impl EventChannel {
         self.shared.statistics()
     }
 
+    /// Returns the channel's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    pub(super) fn shared(&self) -> &SharedChannel {
+        &self.shared
+    }
+
     /// Returns true if the channel was destroyed, or has ended with its ORB.
     pub(super) fn has_ended(&self) -> bool {
         self.shared.state.lock().has_ended
     }
 
-    /// Disconnects all consumers and suppliers, calls the disconnect operation of each once, and
-    /// ends the channel's objects. The plain keys stay bound: their objects do not exist any more.
+    /// Disconnects all consumers and suppliers, calls the disconnect operation of each once, unbinds
+    /// the plain keys, and ends the channel's objects.
     pub fn destroy(&self) {
         destroy(&self.shared);
     }
@@ -580,8 +741,17 @@ impl fmt::Debug for EventChannel {
     }
 }
 
+/// Destroys a channel for a client.
+pub(super) fn destroy_for_client(shared: &SharedChannel) -> Result<(), SystemException> {
+    if !shared.config.is_destroyed_by_clients {
+        return Err(system(Kind::NoPermission, "clients of this channel may not destroy it"));
+    }
+    destroy(shared);
+    Ok(())
+}
+
 /// Destroys a channel.
-pub(super) fn destroy(shared: &SharedChannel) {
+fn destroy(shared: &SharedChannel) {
     shared.end(true);
     // Destroying a POA fails only after the ORB's shutdown.
     let _ = shared.poa.destroy(false, false);

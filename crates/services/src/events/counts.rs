@@ -1,5 +1,25 @@
 //! The counts of a channel: what became of each set for each consumer.
 
+use std::collections::BTreeMap;
+
+use super::header::EventType;
+
+/// Maximum number of types for which the drops of one consumer are counted separately. The drops of
+/// further types are counted under the type 0.
+const MAX_COUNTED_TYPES: usize = 64;
+
+/// The reason why a consumer does not get a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DropReason {
+    QueueFull,
+    Replaced,
+    Expired,
+    Suspended,
+    Failed,
+    Disconnected,
+    Nested,
+}
+
 /// The number of sets that a consumer did not get, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropCounts {
@@ -7,6 +27,8 @@ pub struct DropCounts {
     pub queue_full: u64,
     /// A newer set of the same type and source took the place of this set.
     pub replaced: u64,
+    /// The set had outlived its lifetime when its turn came.
+    pub expired: u64,
     /// The consumer had suspended its connection.
     pub suspended: u64,
     /// The call of the consumer failed. The consumer may have got the set all the same.
@@ -21,7 +43,43 @@ impl DropCounts {
     /// Returns the sum over all reasons.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.queue_full + self.replaced + self.suspended + self.failed + self.disconnected + self.nested
+        self.queue_full + self.replaced + self.expired + self.suspended + self.failed + self.disconnected + self.nested
+    }
+
+    pub(super) const fn count(&mut self, reason: DropReason) {
+        let count = match reason {
+            DropReason::QueueFull => &mut self.queue_full,
+            DropReason::Replaced => &mut self.replaced,
+            DropReason::Expired => &mut self.expired,
+            DropReason::Suspended => &mut self.suspended,
+            DropReason::Failed => &mut self.failed,
+            DropReason::Disconnected => &mut self.disconnected,
+            DropReason::Nested => &mut self.nested,
+        };
+        *count += 1;
+    }
+
+    const fn add(&mut self, other: &Self) {
+        self.queue_full += other.queue_full;
+        self.replaced += other.replaced;
+        self.expired += other.expired;
+        self.suspended += other.suspended;
+        self.failed += other.failed;
+        self.disconnected += other.disconnected;
+        self.nested += other.nested;
+    }
+
+    /// Returns the drops since `earlier`, which are counts of the same consumer.
+    pub(super) const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            queue_full: self.queue_full - earlier.queue_full,
+            replaced: self.replaced - earlier.replaced,
+            expired: self.expired - earlier.expired,
+            suspended: self.suspended - earlier.suspended,
+            failed: self.failed - earlier.failed,
+            disconnected: self.disconnected - earlier.disconnected,
+            nested: self.nested - earlier.nested,
+        }
     }
 }
 
@@ -30,14 +88,15 @@ impl DropCounts {
 /// `routed` is always `delivered + queued + in_flight + dropped.total()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryCounts {
-    /// Sets that the consumer's filter has passed.
+    /// Sets that the consumer's filter has passed, and gap events.
     pub routed: u64,
     /// Sets whose call has succeeded. A call of an Rtec consumer is oneway, and succeeds when the
     /// transport has the event.
     pub delivered: u64,
-    /// Sets that wait in the consumer's queue.
+    /// Sets that wait in the consumer's queues.
     pub queued: u64,
-    /// Sets whose call is running: 0 or 1, more for all consumers together.
+    /// Sets whose call is running: at most one for each lane of a consumer, more for all consumers
+    /// together.
     pub in_flight: u64,
     /// Sets that the consumer did not get.
     pub dropped: DropCounts,
@@ -56,24 +115,64 @@ impl DeliveryCounts {
         self.delivered += other.delivered;
         self.queued += other.queued;
         self.in_flight += other.in_flight;
-        self.dropped.queue_full += other.dropped.queue_full;
-        self.dropped.replaced += other.dropped.replaced;
-        self.dropped.suspended += other.dropped.suspended;
-        self.dropped.failed += other.dropped.failed;
-        self.dropped.disconnected += other.dropped.disconnected;
-        self.dropped.nested += other.dropped.nested;
+        self.dropped.add(&other.dropped);
     }
 }
 
-/// The counts of one consumer.
+/// The drops of one consumer by the type of the set's first event.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DropsByType(BTreeMap<i32, DropCounts>);
+
+impl DropsByType {
+    pub(super) fn count(&mut self, event_type: i32, reason: DropReason) {
+        let has_room = self.0.len() < MAX_COUNTED_TYPES || self.0.contains_key(&event_type);
+        let event_type = if has_room { event_type } else { EventType::ANY.0 };
+        self.0.entry(event_type).or_default().count(reason);
+    }
+
+    pub(super) fn to_vec(&self) -> Vec<(EventType, DropCounts)> {
+        self.0.iter().map(|(event_type, counts)| (EventType(*event_type), *counts)).collect()
+    }
+}
+
+/// The queue of a consumer in one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueStatistics {
+    /// The number of the lane, from 0, the most urgent.
+    pub lane: usize,
+    /// The number of sets in the queue.
+    pub sets: usize,
+    /// The number of their bytes.
+    pub bytes: usize,
+}
+
+/// The counts of one consumer.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerStatistics {
     /// The number of the consumer's proxy, in the order in which proxies were made.
     pub proxy: u64,
     /// The fates of the consumer's sets.
     pub counts: DeliveryCounts,
+    /// The drops by the type of the set's first event. At most 64 types are counted separately;
+    /// the drops of other types are under [`EventType::ANY`].
+    pub drops_by_type: Vec<(EventType, DropCounts)>,
+    /// The queues of the consumer, of the most urgent lane first. A consumer that the supplier's
+    /// thread calls has none.
+    pub queues: Vec<QueueStatistics>,
     /// The consumer does not answer, and the channel sends it nothing for some time.
     pub is_suspended: bool,
+}
+
+/// The counts of a channel without those of each consumer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ChannelSummary {
+    pub(super) published: u64,
+    pub(super) refused: u64,
+    pub(super) unpublished: u64,
+    pub(super) suppliers: usize,
+    pub(super) consumers: usize,
+    /// The sum over all consumers, connected or not.
+    pub(super) sets: DeliveryCounts,
 }
 
 /// The counts of a channel.
@@ -102,5 +201,24 @@ impl ChannelStatistics {
             sum.add(&consumer.counts);
             sum
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_of_too_many_types_are_counted_together() {
+        let mut drops = DropsByType::default();
+        for event_type in 100..200 {
+            drops.count(event_type, DropReason::Expired);
+        }
+        drops.count(100, DropReason::QueueFull);
+        let counted = drops.to_vec();
+        assert!(counted.len() <= MAX_COUNTED_TYPES + 1);
+        assert_eq!(counted[0].0, EventType::ANY);
+        let sum: u64 = counted.iter().map(|(_, counts)| counts.total()).sum();
+        assert_eq!((sum, counted[1].1.total()), (101, 2));
     }
 }

@@ -11,11 +11,12 @@ use corelane::poa::{Poa, PoaPolicies};
 use corelane::{Completion, ObjectRef, Orb, SystemException, SystemExceptionKind as Kind, Typed};
 use corelane_sys::lock::{LockScope, Mutex};
 
-use super::channel::{self, EventChannel, EventChannelBuilder};
+use super::channel::{EventChannel, EventChannelBuilder};
 use super::lifecycle::cos_life_cycle::generic_factory::CreateObjectError;
 use super::lifecycle::cos_life_cycle::{CannotMeetCriteria, GenericFactory, InvalidCriteria, NameValuePair, NoFactory};
 use super::lifecycle::cos_naming::NameComponent;
 use super::lifecycle::omni_events;
+use super::monitor::EventMonitor;
 
 /// Plain key of the factory.
 pub const FACTORY_KEY: &str = "omniEvents";
@@ -47,6 +48,7 @@ const MAX_CHANNELS: usize = 64;
 pub struct EventChannelFactory {
     builder: EventChannelBuilder,
     max_channels: usize,
+    monitor: Option<EventMonitor>,
 }
 
 impl EventChannelFactory {
@@ -54,7 +56,7 @@ impl EventChannelFactory {
     /// client's criteria replace them.
     #[must_use]
     pub fn new(builder: EventChannelBuilder) -> Self {
-        Self { builder, max_channels: MAX_CHANNELS }
+        Self { builder, max_channels: MAX_CHANNELS, monitor: None }
     }
 
     /// Sets the maximum number of channels at a time. At the maximum, `create_object` raises
@@ -62,6 +64,13 @@ impl EventChannelFactory {
     #[must_use]
     pub fn max_channels(mut self, count: usize) -> Self {
         self.max_channels = count;
+        self
+    }
+
+    /// Lets the monitor show the channels of the factory. Default: none.
+    #[must_use]
+    pub fn monitor(mut self, monitor: &EventMonitor) -> Self {
+        self.monitor = Some(monitor.clone());
         self
     }
 
@@ -178,13 +187,7 @@ impl GenericFactory for Factory {
         let (builder, name) = self.channel(the_criteria)?;
         let orb = self.orb.upgrade().ok_or_else(|| system(Kind::BadInvOrder, "the ORB has ended"))?;
         let mut channels = self.channels.lock();
-        channels.by_name.retain(|name, created| {
-            let is_there = !created.has_ended();
-            if !is_there {
-                channel::unbind_keys(&orb, name);
-            }
-            is_there
-        });
+        channels.by_name.retain(|_, created| !created.has_ended());
         if channels.by_name.len() >= self.settings.max_channels {
             let reason = format!("the factory has made {} channels", self.settings.max_channels);
             return Err(system(Kind::ImpLimit, reason).into());
@@ -206,6 +209,9 @@ impl GenericFactory for Factory {
             _ => exception.into(),
         })?;
         let reference = channel.cos_reference().as_object().clone();
+        if let Some(monitor) = &self.settings.monitor {
+            monitor.add(&channel);
+        }
         channels.by_name.insert(name, channel);
         Ok(Some(reference))
     }

@@ -16,8 +16,9 @@ impl EventType {
     pub const SHUTDOWN: Self = Self(1);
     /// `ACE_ES_EVENT_ACT`, which TAO reserves and gives no meaning.
     pub const ACT: Self = Self(2);
-    /// `ACE_ES_EVENT_NOTIFICATION`, which TAO reserves and gives no meaning.
-    pub const NOTIFICATION: Self = Self(3);
+    /// `ACE_ES_EVENT_NOTIFICATION`, which TAO reserves and gives no meaning. Here it is the type of
+    /// gap events, which tell a consumer that it has not got all events.
+    pub const GAP: Self = Self(3);
     /// The first type for applications: `ACE_ES_EVENT_UNDEFINED`.
     pub const FIRST_APPLICATION: Self = Self(16);
 }

@@ -20,7 +20,7 @@
 //! timeouts.
 //!
 //! The module has a pure core, in which each time is an argument: filters and subscriptions,
-//! `router` (queues, counts, disconnections), `queue` and `health`. `channel` shares this core
+//! `router` (lanes, queues, counts, disconnections), `queue`, `lifetimes` and `health`. `channel` shares this core
 //! between threads. `servants`, `peer` and `stored` know the ORB.
 //!
 //! Invariants: no input leads to a panic. [`FilterLimits`] and [`QueueLimits`] bound the memory of a
@@ -49,7 +49,10 @@ mod header;
 mod health;
 mod idl;
 mod index;
+mod lanes;
 pub mod lifecycle;
+mod lifetimes;
+mod monitor;
 mod peer;
 mod queue;
 mod router;
@@ -63,16 +66,18 @@ mod subscriptions;
 mod timers;
 
 pub use self::channel::{EventChannel, EventChannelBuilder};
-pub use self::counts::{ChannelStatistics, ConsumerStatistics, DeliveryCounts, DropCounts};
+pub use self::counts::{ChannelStatistics, ConsumerStatistics, DeliveryCounts, DropCounts, QueueStatistics};
 pub use self::designator::{DependencySet, Designator, TimeoutKind};
 pub use self::factory::{EventChannelFactory, FACTORY_KEY};
 pub use self::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};
 pub use self::header::{EventHeader, EventHeaderError, EventSource, EventType};
 pub use self::health::MissPolicy;
 pub use self::idl::{
-    RtecEventData, cos_event_channel_admin, cos_event_comm, rtec_base, rtec_event_channel_admin, rtec_event_comm,
-    time_base,
+    RtecEventData, corelane_events, cos_event_channel_admin, cos_event_comm, rtec_base, rtec_event_channel_admin,
+    rtec_event_comm, time_base,
 };
+pub use self::lanes::EventLane;
+pub use self::monitor::{EventMonitor, MONITOR_KEY};
 pub use self::queue::{OverflowPolicy, QueueLimits};
 pub use self::router::ChannelLimits;
 pub use self::subscriptions::{ConsumerId, Expiry, Occurrence, SubscriptionError, SubscriptionLimits, Subscriptions};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use corelane::{ObjectRef, Operation, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::task::Nanos;
-use corelane_sys::lock::Condvar;
+use corelane_sys::lock::PiCondvar;
 
 use super::idl::{cos_event_comm as cos, rtec_event_comm as rtec};
 use super::router::{CallResult, DeliverySet};
@@ -30,12 +30,12 @@ pub(super) struct Peer {
     pub(super) object: PeerObject,
     /// Notified, under the channel's lock, when the sender or a puller of the consumer has
     /// something to do.
-    pub(super) wake: Condvar,
+    pub(super) wake: PiCondvar,
 }
 
 impl Peer {
     pub(super) fn new(object: PeerObject) -> Arc<Self> {
-        Arc::new(Self { object, wake: Condvar::new() })
+        Arc::new(Self { object, wake: PiCondvar::new() })
     }
 
     fn reference(&self) -> Option<&ObjectRef> {
@@ -109,7 +109,7 @@ fn push_events(
 ) -> Result<(), SystemException> {
     static PUSH: Operation<'_> = Operation::new("push");
     if consumer.as_object().is_collocated() {
-        return consumer.push(&stored::events(set, now));
+        return stored::with_events(set, now, |events| consumer.push(events));
     }
     consumer.as_object().send_oneway(&PUSH, &|encoder| stored::write_events(set, now, encoder))
 }

@@ -2,6 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use corelane_sched::task::Nanos;
+
+use super::counts::DropReason;
+
 /// The reaction to a full queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OverflowPolicy {
@@ -10,10 +14,18 @@ pub enum OverflowPolicy {
     DropOldest,
     /// The new set is dropped.
     DropNewest,
+    /// The least urgent set is dropped, among several the oldest: a queued set, or the new set if
+    /// it is less urgent than each queued set. The urgency of a set is the lane of its most urgent
+    /// event, also if the consumer gets its sets in another lane. A channel without lanes drops the
+    /// oldest.
+    DropLeastUrgent,
     /// The queue holds one set of each type and source: a newer set takes the place of the older
     /// one, even if the queue has room. If there are too many types and sources, the oldest sets
     /// are dropped. Sets of several events are never replaced.
     KeepLatest,
+    /// The new set is dropped, and the consumer is disconnected: it gets a stream without gaps, or
+    /// none.
+    Disconnect,
 }
 
 /// The bounds of a consumer's queue.
@@ -35,27 +47,27 @@ impl Default for QueueLimits {
 /// Type and source, for [`OverflowPolicy::KeepLatest`].
 pub(super) type LatestKey = (i32, i32);
 
-/// The sets that a push has displaced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Displaced {
-    /// Number of sets that were dropped because the queue is full.
-    pub(super) dropped: u64,
-    /// Number of sets in whose place a newer set is.
-    pub(super) replaced: u64,
-}
-
+/// A set in a queue, with the facts about it that the queue needs.
 #[derive(Debug)]
-struct Entry<S> {
-    set: S,
-    bytes: usize,
-    key: Option<LatestKey>,
+pub(super) struct QueuedSet<S> {
+    pub(super) set: S,
+    pub(super) bytes: usize,
+    /// The type of the first event.
+    pub(super) event_type: i32,
+    /// The type and source of the only event; `None` for sets of several events.
+    pub(super) key: Option<LatestKey>,
+    /// The lane of the most urgent event.
+    pub(super) urgency: usize,
+    /// The time after which the set is not sent any more.
+    pub(super) expires_at: Nanos,
 }
 
-/// Invariants: `bytes` is the sum over all entries; `latest[k]` is the number of the only entry
-/// with the key `k`. The entry with the number `n` is `entries[n - first]`.
+/// Invariants: `bytes` is the sum over all entries. With [`OverflowPolicy::KeepLatest`],
+/// `latest[k]` is the number of the only entry with the key `k`, and the entry with the number `n`
+/// is `entries[n - first]`; otherwise `latest` is empty.
 #[derive(Debug)]
 pub(super) struct DeliveryQueue<S> {
-    entries: VecDeque<Entry<S>>,
+    entries: VecDeque<QueuedSet<S>>,
     /// The number of the first entry.
     first: u64,
     latest: HashMap<LatestKey, u64>,
@@ -74,79 +86,113 @@ impl<S> DeliveryQueue<S> {
     }
 
     /// Returns the number of bytes of all sets.
-    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Appends a set of this number of bytes.
+    /// Appends a set. `dropped` gets the type of each set that is dropped, and the reason. Returns
+    /// false if the policy demands that the consumer be disconnected.
     pub(super) fn push(
         &mut self,
-        set: S,
-        bytes: usize,
-        key: Option<LatestKey>,
+        mut entry: QueuedSet<S>,
         policy: OverflowPolicy,
         limits: &QueueLimits,
-    ) -> Displaced {
-        let mut displaced = Displaced::default();
-        if limits.max_sets == 0 || bytes > limits.max_bytes {
-            displaced.dropped = 1;
-            return displaced;
+        mut dropped: impl FnMut(i32, DropReason),
+    ) -> bool {
+        if limits.max_sets == 0 || entry.bytes > limits.max_bytes {
+            dropped(entry.event_type, DropReason::QueueFull);
+            return policy != OverflowPolicy::Disconnect;
         }
-        let key = key.filter(|_| policy == OverflowPolicy::KeepLatest);
-        if let Some(number) = key.and_then(|key| self.latest.get(&key).copied()) {
-            displaced.replaced = 1;
-            displaced.dropped = self.replace(number, set, bytes, limits);
-            return displaced;
+        entry.key = entry.key.filter(|_| policy == OverflowPolicy::KeepLatest);
+        if let Some(number) = entry.key.and_then(|key| self.latest.get(&key).copied()) {
+            self.replace(number, entry, limits, dropped);
+            return true;
         }
-        let has_room = |queue: &Self| queue.len() < limits.max_sets && queue.bytes + bytes <= limits.max_bytes;
-        if policy == OverflowPolicy::DropNewest && !has_room(self) {
-            displaced.dropped = 1;
-            return displaced;
+        while self.len() >= limits.max_sets || self.bytes + entry.bytes > limits.max_bytes {
+            let displaced = match policy {
+                OverflowPolicy::DropNewest | OverflowPolicy::Disconnect => None,
+                OverflowPolicy::DropOldest | OverflowPolicy::KeepLatest => self.pop_entry(),
+                OverflowPolicy::DropLeastUrgent => self.remove_least_urgent(entry.urgency),
+            };
+            let Some(displaced) = displaced else {
+                dropped(entry.event_type, DropReason::QueueFull);
+                return policy != OverflowPolicy::Disconnect;
+            };
+            dropped(displaced.event_type, DropReason::QueueFull);
         }
-        while !has_room(self) && self.pop().is_some() {
-            displaced.dropped += 1;
-        }
-        self.append(Entry { set, bytes, key });
-        displaced
+        self.append(entry);
+        true
     }
 
-    /// Removes and returns the first set.
-    pub(super) fn pop(&mut self) -> Option<S> {
-        self.pop_entry().map(|entry| entry.set)
+    /// Removes and returns the first set that has not expired, with the type of its first event.
+    /// `dropped` gets the type of each set that has expired.
+    pub(super) fn pop(&mut self, now: Nanos, mut dropped: impl FnMut(i32, DropReason)) -> Option<(S, i32)> {
+        loop {
+            let entry = self.pop_entry()?;
+            if entry.expires_at > now {
+                return Some((entry.set, entry.event_type));
+            }
+            dropped(entry.event_type, DropReason::Expired);
+        }
     }
 
-    /// Drops all sets, and returns their number.
-    pub(super) fn clear(&mut self) -> u64 {
-        let mut dropped = 0;
-        while self.pop().is_some() {
-            dropped += 1;
+    /// Drops the first sets as long as they have expired. Returns true if a set is left, which then
+    /// has not expired.
+    pub(super) fn drop_expired(&mut self, now: Nanos, mut dropped: impl FnMut(i32, DropReason)) -> bool {
+        while self.entries.front().is_some_and(|entry| entry.expires_at <= now) {
+            if let Some(entry) = self.pop_entry() {
+                dropped(entry.event_type, DropReason::Expired);
+            }
         }
-        dropped
+        !self.entries.is_empty()
+    }
+
+    /// Drops all sets.
+    pub(super) fn clear(&mut self, mut dropped: impl FnMut(i32, DropReason)) {
+        while let Some(entry) = self.pop_entry() {
+            dropped(entry.event_type, DropReason::Disconnected);
+        }
     }
 
     /// Puts a set in the place of the entry with this number, and drops the oldest other sets until
-    /// the set fits. Returns the number of dropped sets.
-    fn replace(&mut self, mut number: u64, set: S, bytes: usize, limits: &QueueLimits) -> u64 {
+    /// the set fits.
+    fn replace(
+        &mut self,
+        mut number: u64,
+        new: QueuedSet<S>,
+        limits: &QueueLimits,
+        mut dropped: impl FnMut(i32, DropReason),
+    ) {
         let position = usize::try_from(number - self.first).unwrap_or(usize::MAX);
-        let Some(entry) = self.entries.get_mut(position) else { return 0 };
-        self.bytes = self.bytes - entry.bytes + bytes;
-        entry.set = set;
-        entry.bytes = bytes;
-        let mut dropped = 0;
+        let Some(entry) = self.entries.get_mut(position) else { return };
+        dropped(entry.event_type, DropReason::Replaced);
+        self.bytes = self.bytes - entry.bytes + new.bytes;
+        *entry = new;
         while self.bytes > limits.max_bytes {
             let is_new = self.first == number;
             let Some(oldest) = self.pop_entry() else { break };
             if is_new {
                 number = self.append(oldest);
             } else {
-                dropped += 1;
+                dropped(oldest.event_type, DropReason::QueueFull);
             }
         }
-        dropped
     }
 
-    fn append(&mut self, entry: Entry<S>) -> u64 {
+    /// Removes the least urgent set, the oldest of several. Returns `None` if each set is more
+    /// urgent than `urgency`.
+    fn remove_least_urgent(&mut self, urgency: usize) -> Option<QueuedSet<S>> {
+        let oldest_first = self.entries.iter().enumerate().rev();
+        let (position, entry) = oldest_first.max_by_key(|(_, entry)| entry.urgency)?;
+        if entry.urgency < urgency {
+            return None;
+        }
+        let removed = self.entries.remove(position)?;
+        self.bytes -= removed.bytes;
+        Some(removed)
+    }
+
+    fn append(&mut self, entry: QueuedSet<S>) -> u64 {
         let number = self.first + self.entries.len() as u64;
         if let Some(key) = entry.key {
             self.latest.insert(key, number);
@@ -156,7 +202,7 @@ impl<S> DeliveryQueue<S> {
         number
     }
 
-    fn pop_entry(&mut self) -> Option<Entry<S>> {
+    fn pop_entry(&mut self) -> Option<QueuedSet<S>> {
         let entry = self.entries.pop_front()?;
         self.first += 1;
         self.bytes -= entry.bytes;
@@ -173,58 +219,98 @@ mod tests {
 
     use super::*;
 
-    fn contents(queue: &mut DeliveryQueue<u32>) -> Vec<u32> {
-        std::iter::from_fn(|| queue.pop()).collect()
+    const POLICIES: [OverflowPolicy; 5] = [
+        OverflowPolicy::DropOldest,
+        OverflowPolicy::DropNewest,
+        OverflowPolicy::DropLeastUrgent,
+        OverflowPolicy::KeepLatest,
+        OverflowPolicy::Disconnect,
+    ];
+
+    fn queued<S>(set: S, bytes: usize, event_type: i32, urgency: usize) -> QueuedSet<S> {
+        QueuedSet { set, bytes, event_type, key: Some((event_type, 1)), urgency, expires_at: Nanos::MAX }
     }
 
-    fn filled(policy: OverflowPolicy, sets: &[(u32, usize, i32)]) -> (Vec<u32>, Displaced) {
+    fn contents<S>(queue: &mut DeliveryQueue<S>) -> Vec<S> {
+        std::iter::from_fn(|| queue.pop(0, |_, _| panic!("nothing expires"))).map(|(set, _)| set).collect()
+    }
+
+    /// Pushes sets of a number, bytes, type and urgency. Returns the sets that are left, the number
+    /// of dropped and replaced sets, and true if the policy never demands a disconnection.
+    fn filled(policy: OverflowPolicy, sets: &[(u32, usize, i32, usize)]) -> (Vec<u32>, (u64, u64), bool) {
         let mut queue = DeliveryQueue::default();
-        let mut sum = Displaced::default();
+        let (mut dropped, mut replaced, mut is_kept) = (0, 0, true);
         let limits = QueueLimits { max_sets: 3, max_bytes: 100 };
-        for (set, bytes, event_type) in sets {
-            let displaced = queue.push(*set, *bytes, Some((*event_type, 1)), policy, &limits);
-            sum.dropped += displaced.dropped;
-            sum.replaced += displaced.replaced;
+        for (set, bytes, event_type, urgency) in sets {
+            is_kept &= queue.push(queued(*set, *bytes, *event_type, *urgency), policy, &limits, |_, reason| {
+                *(if reason == DropReason::Replaced { &mut replaced } else { &mut dropped }) += 1;
+            });
         }
-        (contents(&mut queue), sum)
+        (contents(&mut queue), (dropped, replaced), is_kept)
     }
 
     #[test]
     fn full_queue_drops_as_its_policy_says() {
-        let sets = [(1, 10, 16), (2, 10, 17), (3, 10, 16), (4, 10, 18), (5, 10, 19)];
-        let displaced = |dropped, replaced| Displaced { dropped, replaced };
-        assert_eq!(filled(OverflowPolicy::DropOldest, &sets), (vec![3, 4, 5], displaced(2, 0)));
-        assert_eq!(filled(OverflowPolicy::DropNewest, &sets), (vec![1, 2, 3], displaced(2, 0)));
-        assert_eq!(filled(OverflowPolicy::KeepLatest, &sets), (vec![2, 4, 5], displaced(1, 1)));
-        let large = [(1, 40, 16), (2, 40, 17), (3, 70, 16), (4, 101, 18)];
-        assert_eq!(filled(OverflowPolicy::DropOldest, &large), (vec![3], displaced(3, 0)));
-        assert_eq!(filled(OverflowPolicy::DropNewest, &large), (vec![1, 2], displaced(2, 0)));
-        assert_eq!(filled(OverflowPolicy::KeepLatest, &large), (vec![3], displaced(2, 1)));
+        let sets = [(1, 10, 16, 0), (2, 10, 17, 0), (3, 10, 16, 0), (4, 10, 18, 0), (5, 10, 19, 0)];
+        assert_eq!(filled(OverflowPolicy::DropOldest, &sets), (vec![3, 4, 5], (2, 0), true));
+        assert_eq!(filled(OverflowPolicy::DropNewest, &sets), (vec![1, 2, 3], (2, 0), true));
+        assert_eq!(filled(OverflowPolicy::DropLeastUrgent, &sets), (vec![3, 4, 5], (2, 0), true));
+        assert_eq!(filled(OverflowPolicy::KeepLatest, &sets), (vec![2, 4, 5], (1, 1), true));
+        assert_eq!(filled(OverflowPolicy::Disconnect, &sets), (vec![1, 2, 3], (2, 0), false));
+        assert_eq!(filled(OverflowPolicy::Disconnect, &sets[..3]), (vec![1, 2, 3], (0, 0), true));
+        let large = [(1, 40, 16, 0), (2, 40, 17, 0), (3, 70, 16, 0), (4, 101, 18, 0)];
+        assert_eq!(filled(OverflowPolicy::DropOldest, &large), (vec![3], (3, 0), true));
+        assert_eq!(filled(OverflowPolicy::DropNewest, &large), (vec![1, 2], (2, 0), true));
+        assert_eq!(filled(OverflowPolicy::KeepLatest, &large), (vec![3], (2, 1), true));
+        assert_eq!(filled(OverflowPolicy::Disconnect, &[(4, 101, 18, 0)]), (vec![], (1, 0), false));
+    }
+
+    #[test]
+    fn least_urgent_set_is_dropped_first() {
+        let sets = [(1, 10, 16, 1), (2, 10, 16, 2), (3, 10, 16, 2), (4, 10, 16, 0), (5, 10, 16, 3), (6, 10, 16, 1)];
+        // The fourth set displaces the second; the fifth is less urgent than all; the sixth
+        // displaces the third.
+        assert_eq!(filled(OverflowPolicy::DropLeastUrgent, &sets), (vec![1, 4, 6], (3, 0), true));
+    }
+
+    #[test]
+    fn expired_sets_are_dropped_at_their_turn() {
+        let mut queue = DeliveryQueue::default();
+        for (set, expires_at) in [(1, 10), (2, 30), (3, 20), (4, 40)] {
+            let entry = QueuedSet { expires_at, ..queued(set, 1, 16 + set, 0) };
+            assert!(queue.push(entry, OverflowPolicy::DropOldest, &QueueLimits::default(), |_, _| panic!("dropped")));
+        }
+        let mut expired = Vec::new();
+        let mut note = |event_type, reason| expired.push((event_type, reason));
+        assert!(queue.drop_expired(10, &mut note));
+        assert_eq!(queue.pop(20, &mut note), Some((2, 18)));
+        assert_eq!(queue.pop(20, &mut note), Some((4, 20)));
+        assert_eq!((queue.pop(20, &mut note), queue.bytes()), (None, 0));
+        assert_eq!(expired, [(17, DropReason::Expired), (19, DropReason::Expired)]);
     }
 
     proptest! {
         #[test]
         fn queue_stays_within_its_bounds_and_counts_each_set_once(
-            sets in prop::collection::vec((0..40_usize, 0..4_i32, any::<bool>()), 0..200),
-            policy in prop::sample::select(vec![OverflowPolicy::DropOldest, OverflowPolicy::DropNewest, OverflowPolicy::KeepLatest]),
+            sets in prop::collection::vec((0..40_usize, 0..4_i32, any::<bool>(), 0..3_usize), 0..200),
+            policy in prop::sample::select(POLICIES.to_vec()),
         ) {
             let limits = QueueLimits { max_sets: 5, max_bytes: 60 };
             let mut queue = DeliveryQueue::default();
             let (mut pushed, mut popped, mut displaced) = (0_u64, 0_u64, 0_u64);
             let mut last_of_type = HashMap::new();
-            for (number, (bytes, event_type, is_pop)) in sets.into_iter().enumerate() {
-                let step = queue.push((number, event_type), bytes, Some((event_type, 0)), policy, &limits);
+            for (number, (bytes, event_type, is_pop, urgency)) in sets.into_iter().enumerate() {
+                queue.push(queued((number, event_type), bytes, event_type, urgency), policy, &limits, |_, _| displaced += 1);
                 pushed += 1;
-                displaced += step.dropped + step.replaced;
                 prop_assert!(queue.len() <= limits.max_sets && queue.bytes() <= limits.max_bytes);
-                if is_pop && let Some((number, event_type)) = queue.pop() {
+                if is_pop && let Some(((number, event_type), _)) = queue.pop(0, |_, _| panic!("nothing expires")) {
                     popped += 1;
                     let before = last_of_type.insert(event_type, number);
                     prop_assert!(before.is_none_or(|before| before < number), "sets of one type and source keep their order");
                 }
                 prop_assert_eq!(pushed, popped + queue.len() as u64 + displaced);
             }
-            displaced += queue.clear();
+            queue.clear(|_, _| displaced += 1);
             prop_assert_eq!((pushed, queue.bytes(), queue.latest.len()), (popped + displaced, 0, 0));
         }
     }

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use corelane_sched::task::Nanos;
 
-use super::counts::DeliveryCounts;
+use super::counts::DropCounts;
 use super::designator::DependencySet;
 use super::filter::{EventFilter, FilterBuilder, FilterLimits};
 use super::header::{EventHeader, EventSource, EventType};
 use super::health::MissPolicy;
+use super::lifetimes::EventLifetimes;
 use super::queue::{LatestKey, OverflowPolicy, QueueLimits};
 use super::router::{
-    CallResult, ChannelLimits, DeliverySet, Disconnected, NewConsumer, ProxyId, PushRefusal, Routed, RoutedEvent,
-    Router, RouterConfig, SenderStep, SupplierConnection, Transfer,
+    CallResult, ChannelLimits, DeliverySet, Disconnected, NewConsumer, ProxyId, Publication, PushRefusal, Routed,
+    RoutedEvent, Router, RouterConfig, SenderId, SenderStep, SupplierConnection, Transfer,
 };
 use super::subscriptions::{ConsumerId, Occurrence};
 
@@ -24,6 +25,9 @@ struct TestEvent {
     number: u64,
     key: LatestKey,
     bytes: usize,
+    lane: usize,
+    /// The drops of which a gap event tells.
+    gap: u64,
 }
 
 impl RoutedEvent for TestEvent {
@@ -34,7 +38,22 @@ impl RoutedEvent for TestEvent {
     fn key(&self) -> LatestKey {
         self.key
     }
+
+    fn lane(&self) -> usize {
+        self.lane
+    }
+
+    fn in_lane(self, lane: usize) -> Self {
+        Self { lane, ..self }
+    }
+
+    fn gap(dropped: &DropCounts, _: Nanos) -> Self {
+        Self { number: 0, key: (EventType::GAP.0, 0), bytes: 0, lane: 0, gap: dropped.total() }
+    }
 }
+
+/// The lifetime of events of the type 17.
+const LIFETIME_OF_17: Duration = Duration::from_nanos(100);
 
 /// A generator of pseudo-random numbers (splitmix64).
 struct Random(u64);
@@ -49,7 +68,7 @@ impl Random {
     }
 }
 
-/// A consumer as the simulation knows it. Its peer in the router is its number.
+/// A consumer as the simulation knows it. Each of its peers in the router is its number.
 struct SimulatedConsumer {
     proxy: ProxyId,
     id: ConsumerId,
@@ -57,8 +76,13 @@ struct SimulatedConsumer {
     event_type: i32,
     /// The last event of each source that the consumer got.
     last: HashMap<i32, u64>,
-    /// The set that the sender is sending.
-    sending: bool,
+    /// The lane of each queue.
+    lanes: Vec<usize>,
+    /// True for each sender that is sending.
+    sending: Vec<bool>,
+    wants_gaps: bool,
+    /// The drops of which gap events have told.
+    told: u64,
     is_disconnected: bool,
 }
 
@@ -76,11 +100,20 @@ struct Simulation {
 impl Simulation {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
-        let policies = [OverflowPolicy::DropOldest, OverflowPolicy::DropNewest, OverflowPolicy::KeepLatest];
+        let policies = [
+            OverflowPolicy::DropOldest,
+            OverflowPolicy::DropNewest,
+            OverflowPolicy::DropLeastUrgent,
+            OverflowPolicy::KeepLatest,
+            OverflowPolicy::Disconnect,
+        ];
+        let lifetime = [None, Some(Duration::from_nanos(30))][random.below(2) as usize];
         let config = RouterConfig {
-            limits: ChannelLimits { max_consumers: 12, max_remote_consumers: 6, ..ChannelLimits::default() },
+            limits: ChannelLimits { max_consumers: 12, max_senders: 8, ..ChannelLimits::default() },
             queue: QueueLimits { max_sets: 1 + random.below(6) as usize, max_bytes: 200 },
-            overflow: policies[random.below(3) as usize],
+            overflow: policies[random.below(5) as usize],
+            lifetimes: EventLifetimes { default: lifetime, by_type: HashMap::from([(EventType(17), LIFETIME_OF_17)]) },
+            lanes: 1 + random.below(3) as usize,
             misses: MissPolicy {
                 max_misses: random.below(3) as u32,
                 suspension: Duration::from_nanos(50),
@@ -91,8 +124,11 @@ impl Simulation {
         };
         let mut router = Router::new(config.clone());
         let supplier = router.add_supplier().unwrap();
-        let all =
-            SupplierConnection { peer: usize::MAX, publications: Box::default(), is_gateway: false, is_pulled: false };
+        // The events of source 1 are in the lane 0, the others in the least urgent lane.
+        let publication =
+            |source: i32, lane| Publication { header: EventHeader::new(EventType::ANY, EventSource(source)), lane };
+        let publications = Box::new([publication(1, Some(0)), publication(2, None)]);
+        let all = SupplierConnection { peer: usize::MAX, publications, is_gateway: false, is_pulled: false };
         router.connect_supplier(supplier, all).unwrap();
         Simulation {
             random,
@@ -132,9 +168,15 @@ impl Simulation {
             assert_eq!(present, self.config.limits.max_consumers);
             return;
         };
+        let wants_gaps = self.random.below(3) == 0;
         let set = DependencySet::new().event(EventType(event_type), EventSource::ANY);
+        let set = if wants_gaps { set.event(EventType::GAP, EventSource::ANY) } else { set };
         let filter = EventFilter::build(FilterBuilder::Basic, set.headers(), &FilterLimits::default()).unwrap();
-        let new = NewConsumer { peer: self.consumers.len(), transfer, filter, is_gateway: false };
+        let only = self.random.below(self.config.lanes as u64) as usize;
+        let lanes = if self.random.below(2) == 0 { only..only + 1 } else { 0..self.config.lanes };
+        let lanes: Vec<usize> = lanes.collect();
+        let queues = lanes.iter().map(|lane| (*lane, self.consumers.len())).collect();
+        let new = NewConsumer { queues, transfer, filter, is_gateway: false };
         match self.router.connect_consumer(proxy, new, self.now) {
             Ok((id, replaced)) => {
                 assert_eq!(replaced, None);
@@ -144,7 +186,10 @@ impl Simulation {
                     transfer,
                     event_type,
                     last: HashMap::new(),
-                    sending: false,
+                    sending: vec![false; lanes.len()],
+                    lanes,
+                    wants_gaps,
+                    told: 0,
                     is_disconnected: false,
                 });
             }
@@ -157,10 +202,16 @@ impl Simulation {
         let peer = self.router.remove_consumer(self.consumers[at].proxy, true);
         assert_eq!(peer.is_none(), self.consumers[at].is_disconnected, "a proxy is removed once");
         self.consumers[at].is_disconnected = true;
-        if let Some(Some(Disconnected { peer, is_called_back })) = peer {
-            assert_eq!((peer, is_called_back), (at, self.consumers[at].transfer != Transfer::Queued));
-            self.call_back(at, is_called_back);
+        if let Some(Some(disconnected)) = peer {
+            self.note_disconnected(at, &disconnected);
         }
+    }
+
+    fn note_disconnected(&mut self, at: usize, disconnected: &Disconnected<usize>) {
+        self.consumers[at].is_disconnected = true;
+        assert_eq!(disconnected.peers, vec![at; self.consumers[at].lanes.len()]);
+        assert_eq!(disconnected.is_called_back, self.consumers[at].transfer != Transfer::Queued);
+        self.call_back(at, disconnected.is_called_back);
     }
 
     fn call_back(&mut self, at: usize, is_called_back: bool) {
@@ -170,30 +221,43 @@ impl Simulation {
     fn push(&mut self) {
         self.pushed += 1;
         let key = (16 + self.random.below(4) as i32, 1 + self.random.below(2) as i32);
-        let event = TestEvent { number: self.pushed, key, bytes: self.random.below(120) as usize };
+        let event = TestEvent { number: self.pushed, key, bytes: self.random.below(120) as usize, lane: 9, gap: 0 };
         let header = EventHeader::new(EventType(key.0), EventSource(key.1));
         let mut routed = Routed::default();
         self.router.push(self.supplier, &header, event, self.now, &mut routed).unwrap();
         for delivery in routed.direct {
             let at = delivery.peer;
             assert_eq!((delivery.consumer, self.consumers[at].transfer), (self.consumers[at].id, Transfer::Direct));
-            self.take(at, &delivery.set);
+            self.take(at, None, &delivery.set);
             if self.random.below(10) == 0 {
                 let is_gone = self.random.below(2) == 0;
-                let lost = self.router.direct_failed(delivery.consumer, false, is_gone);
-                assert_eq!(lost, is_gone.then_some(self.consumers[at].proxy));
+                let lost = self.router.direct_failed(delivery.consumer, delivery.set.event_type(), false, is_gone);
+                assert_eq!(lost, (is_gone && !self.consumers[at].is_disconnected).then_some(self.consumers[at].proxy));
                 self.consumers[at].is_disconnected |= is_gone;
             }
+        }
+        for (proxy, disconnected) in routed.disconnected {
+            let at = disconnected.peers[0];
+            assert_eq!((proxy, self.config.overflow), (self.consumers[at].proxy, OverflowPolicy::Disconnect));
+            self.note_disconnected(at, &disconnected);
         }
         let refused = self.router.push(ProxyId(u64::MAX), &header, event, self.now, &mut Routed::default());
         assert_eq!(refused, Err(PushRefusal::NoProxy));
     }
 
-    /// The consumer gets a set.
-    fn take(&mut self, at: usize, set: &DeliverySet<TestEvent>) {
+    /// The consumer gets a set, from the queue of this number if it has queues.
+    fn take(&mut self, at: usize, queue: Option<usize>, set: &DeliverySet<TestEvent>) {
         let [Occurrence::Event(event)] = set.as_slice() else { panic!("{set:?}") };
         let consumer = &mut self.consumers[at];
+        if event.number == 0 {
+            assert!(consumer.wants_gaps && event.gap > 0, "gap events are for consumers that ask for them");
+            consumer.told += event.gap;
+            return;
+        }
         assert_eq!(event.key.0, consumer.event_type, "the filter is obeyed");
+        assert_eq!(event.lane, if event.key.1 == 1 { 0 } else { self.config.lanes - 1 });
+        let is_own_lane = |queue: usize| consumer.lanes.len() == 1 || consumer.lanes[queue] == event.lane;
+        assert!(queue.is_none_or(is_own_lane), "each set is in its lane");
         let before = consumer.last.insert(event.key.1, event.number);
         assert!(before.is_none_or(|before| before < event.number), "events of one type and source keep their order");
     }
@@ -210,10 +274,10 @@ impl Simulation {
         if self.consumers[at].transfer != Transfer::Pulled {
             return;
         }
-        let pulled = self.router.pull(self.consumers[at].id);
+        let pulled = self.router.pull(self.consumers[at].id, self.now);
         assert_eq!(pulled.is_none(), self.consumers[at].is_disconnected);
         if let Some(Some(set)) = pulled {
-            self.take(at, &set);
+            self.take(at, None, &set);
         }
     }
 
@@ -223,16 +287,17 @@ impl Simulation {
         if self.consumers[at].transfer != Transfer::Queued {
             return;
         }
-        let id = self.consumers[at].id;
-        if std::mem::take(&mut self.consumers[at].sending) {
-            return self.end_call(at);
+        let queue = self.random.below(self.consumers[at].lanes.len() as u64) as usize;
+        let sender = SenderId { consumer: self.consumers[at].id, queue };
+        if std::mem::take(&mut self.consumers[at].sending[queue]) {
+            return self.end_call(at, sender);
         }
-        match self.router.next_step(id, self.now) {
+        match self.router.next_step(sender, self.now) {
             SenderStep::Send(set) => {
-                self.take(at, &set);
-                self.consumers[at].sending = true;
+                self.take(at, Some(queue), &set);
+                self.consumers[at].sending[queue] = true;
             }
-            SenderStep::Ask => self.end_call(at),
+            SenderStep::Ask => self.end_call(at, sender),
             SenderStep::Wait(until) => assert!(until.is_none_or(|until| until > self.now)),
             SenderStep::End(is_called_back) => {
                 assert!(self.consumers[at].is_disconnected, "only a disconnected consumer's sender ends");
@@ -241,12 +306,12 @@ impl Simulation {
         }
     }
 
-    fn end_call(&mut self, at: usize) {
+    fn end_call(&mut self, at: usize, sender: SenderId) {
         let results = [CallResult::Done, CallResult::Refused, CallResult::Missed, CallResult::Missed, CallResult::Gone];
         let result = results[self.random.below(5) as usize];
-        if let Some(lost) = self.router.called(self.consumers[at].id, result, self.now) {
+        if let Some((lost, disconnected)) = self.router.called(sender, result, self.now) {
             assert_eq!((lost, self.consumers[at].is_disconnected), (self.consumers[at].proxy, false));
-            self.consumers[at].is_disconnected = true;
+            self.note_disconnected(at, &disconnected);
         }
     }
 
@@ -256,8 +321,18 @@ impl Simulation {
         for counts in all {
             assert!(counts.is_balanced(), "{counts:?}");
         }
-        let is_bounded = |counts: &DeliveryCounts| counts.queued <= self.config.queue.max_sets as u64;
-        assert!(statistics.consumers.iter().all(|consumer| is_bounded(&consumer.counts)));
+        for consumer in &statistics.consumers {
+            let limits = &self.config.queue;
+            assert!(consumer.queues.iter().all(|it| it.sets <= limits.max_sets && it.bytes <= limits.max_bytes));
+            let queued: usize = consumer.queues.iter().map(|queue| queue.sets).sum();
+            assert_eq!(consumer.counts.queued, queued as u64);
+            let by_type: u64 = consumer.drops_by_type.iter().map(|(_, counts)| counts.total()).sum();
+            assert_eq!(consumer.counts.dropped.total(), by_type, "each drop is counted by its type");
+        }
+        for consumer in self.consumers.iter().filter(|consumer| !consumer.is_disconnected) {
+            let counts = statistics.consumers.iter().find(|it| it.proxy == consumer.proxy.0).unwrap().counts;
+            assert!(consumer.told <= counts.dropped.total(), "gap events tell of each drop once");
+        }
         assert_eq!(statistics.published, self.pushed);
         let connected = self.consumers.iter().filter(|consumer| !consumer.is_disconnected);
         assert_eq!(statistics.consumers.len(), connected.count());
@@ -265,18 +340,21 @@ impl Simulation {
 
     /// Ends the channel and all senders.
     fn end(&mut self) {
-        for Disconnected { peer, is_called_back } in self.router.remove_all(true) {
-            if peer != usize::MAX {
-                self.call_back(peer, is_called_back);
+        for Disconnected { peers, is_called_back } in self.router.remove_all(true) {
+            if peers[0] != usize::MAX {
+                self.call_back(peers[0], is_called_back);
             }
         }
         for at in 0..self.consumers.len() {
-            if std::mem::take(&mut self.consumers[at].sending) {
-                assert_eq!(self.router.called(self.consumers[at].id, CallResult::Done, self.now), None);
-            }
             self.consumers[at].is_disconnected = true;
-            if let SenderStep::End(is_called_back) = self.router.next_step(self.consumers[at].id, self.now) {
-                self.call_back(at, is_called_back);
+            for queue in 0..self.consumers[at].lanes.len() {
+                let sender = SenderId { consumer: self.consumers[at].id, queue };
+                if std::mem::take(&mut self.consumers[at].sending[queue]) {
+                    assert_eq!(self.router.called(sender, CallResult::Done, self.now), None);
+                }
+                if let SenderStep::End(is_called_back) = self.router.next_step(sender, self.now) {
+                    self.call_back(at, is_called_back);
+                }
             }
         }
         let statistics = self.router.statistics(self.now);

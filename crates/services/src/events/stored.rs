@@ -8,8 +8,10 @@ use corelane_sched::task::Nanos;
 use corelane_wire::codeset::CodeSets;
 use corelane_wire::{Endian, Version};
 
+use super::counts::DropCounts;
 use super::designator::TIME_UNIT;
 use super::header::{EventHeader, EventSource, EventType};
+use super::idl::corelane_events::Gap;
 use super::idl::{RtecEventData, rtec_event_comm as rtec};
 use super::queue::LatestKey;
 use super::router::{DeliverySet, RoutedEvent};
@@ -39,10 +41,12 @@ struct EncodedData {
 }
 
 /// An event of a supplier.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct StoredEvent {
     /// The event with the time at which the channel received it.
     event: rtec::Event,
+    /// The lane of the event.
+    lane: usize,
     bytes: OnceLock<usize>,
     /// The data in the form of the first connection on which it was sent.
     encoded: OnceLock<Option<EncodedData>>,
@@ -61,6 +65,37 @@ impl RoutedEvent for Arc<StoredEvent> {
 
     fn key(&self) -> LatestKey {
         (self.event.header.r#type, self.event.header.source)
+    }
+
+    fn lane(&self) -> usize {
+        self.lane
+    }
+
+    fn in_lane(mut self, lane: usize) -> Self {
+        if let Some(event) = Arc::get_mut(&mut self) {
+            event.lane = lane;
+        }
+        self
+    }
+
+    fn gap(dropped: &DropCounts, now: Nanos) -> Self {
+        let gap = Gap {
+            queue_full: dropped.queue_full,
+            replaced: dropped.replaced,
+            expired: dropped.expired,
+            suspended: dropped.suspended,
+            failed: dropped.failed,
+            nested: dropped.nested,
+        };
+        let now = now / TIME_UNIT;
+        let header = rtec::EventHeader {
+            r#type: EventType::GAP.0,
+            creation_time: now,
+            ec_recv_time: now,
+            ..rtec::EventHeader::default()
+        };
+        let any_value = Any::new(&gap).unwrap_or_default();
+        Arc::new(StoredEvent::of(rtec::Event { header, data: RtecEventData { any_value, ..RtecEventData::default() } }))
     }
 }
 
@@ -88,7 +123,7 @@ impl StoredEvent {
     }
 
     fn of(event: rtec::Event) -> Self {
-        Self { event, bytes: OnceLock::new(), encoded: OnceLock::new(), value: OnceLock::new() }
+        Self { event, lane: 0, bytes: OnceLock::new(), encoded: OnceLock::new(), value: OnceLock::new() }
     }
 
     pub(super) fn header(&self) -> EventHeader {
@@ -178,13 +213,20 @@ fn timeout_event(expiry: &Expiry, now: Nanos) -> rtec::Event {
     rtec::Event { header, data: RtecEventData::default() }
 }
 
-/// Returns the events of a set, for a consumer in this process.
-pub(super) fn events(set: &DeliverySet<Arc<StoredEvent>>, now: Nanos) -> rtec::EventSet {
+/// Calls `push` with the events of a set, for a consumer in this process.
+pub(super) fn with_events<R>(
+    set: &DeliverySet<Arc<StoredEvent>>,
+    now: Nanos,
+    push: impl FnOnce(&[rtec::Event]) -> R,
+) -> R {
     let event = |occurrence: &Occurrence<Arc<StoredEvent>>| match occurrence {
         Occurrence::Event(event) => event.sent(now),
         Occurrence::Timeout(expiry) => timeout_event(expiry, now),
     };
-    set.as_slice().iter().map(event).collect()
+    match set.as_slice() {
+        [one] => push(std::slice::from_ref(&event(one))),
+        several => push(&several.iter().map(event).collect::<Vec<_>>()),
+    }
 }
 
 /// Writes the events of a set.

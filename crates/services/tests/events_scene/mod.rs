@@ -60,6 +60,30 @@ impl<T: Clone> Inbox<T> {
     }
 }
 
+/// Blocks consumers until the test opens it.
+pub(crate) struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Gate { is_open: Mutex::new("test gate", LockScope::Orb, false), opened: Condvar::new() })
+    }
+
+    pub(crate) fn pass(&self) {
+        let mut is_open = self.is_open.lock();
+        while !*is_open {
+            is_open = self.opened.wait(is_open);
+        }
+    }
+
+    pub(crate) fn open(&self) {
+        *self.is_open.lock() = true;
+        self.opened.notify_all();
+    }
+}
+
 /// Waits until a condition holds.
 pub(crate) fn wait_until(condition: impl Fn() -> bool) {
     let deadline = Monotonic::now() + GENEROUS;

@@ -11,21 +11,15 @@ use super::{ChannelConfig, ChannelEnd, EventChannel, SharedChannel};
 use crate::events::filter::{FilterBuilder, FilterLimits};
 use crate::events::header::{EventSource, EventType};
 use crate::events::health::MissPolicy;
+use crate::events::lanes::{EventLane, LaneTable};
 use crate::events::queue::{OverflowPolicy, QueueLimits};
 use crate::events::router::{ChannelLimits, RouterConfig};
 use crate::events::servants;
 use crate::events::stored::CosEvents;
 
 /// Returns the plain keys of a channel: of CORBA's Event Service, and of TAO's.
-fn plain_keys(name: &str) -> [String; 2] {
+pub(super) fn plain_keys(name: &str) -> [String; 2] {
     [name.to_owned(), format!("{name}.rtec")]
-}
-
-/// Unbinds the plain keys of a channel that has ended.
-pub(in crate::events) fn unbind_keys(orb: &Orb, name: &str) {
-    for key in plain_keys(name) {
-        orb.unbind_key(&key);
-    }
 }
 
 /// Name of a channel unless it has another.
@@ -49,6 +43,9 @@ impl Default for EventChannelBuilder {
             filter_builder: FilterBuilder::default(),
             filter_limits: FilterLimits::default(),
             cos_events,
+            lanes: LaneTable::default(),
+            current: None,
+            is_destroyed_by_clients: true,
             has_disconnect_callbacks: false,
             misses: MissPolicy::default(),
             pull_interval: Duration::from_millis(100),
@@ -106,6 +103,38 @@ impl EventChannelBuilder {
         self
     }
 
+    /// Sets the lanes, the most urgent first, and dispatches by priority: a thread for each lane of
+    /// a consumer calls the consumer, also in the channel's process. At most 16. Default: none; the
+    /// supplier's thread then calls consumers of the channel's process (`reactive`), and one thread
+    /// calls each other consumer.
+    ///
+    /// The `rt_info` of dependencies and publications names a lane. A consumer that names lanes gets
+    /// all its sets in the most urgent of these lanes. Any other consumer gets each event in the lane
+    /// that the supplier names, or else in the lane of the event's type
+    /// ([`EventLane::event_type`]), or else in the least urgent lane. An `rt_info` that names no
+    /// lane is refused with BAD_PARAM; 0 names none.
+    #[must_use]
+    pub fn lanes(mut self, lanes: impl IntoIterator<Item = EventLane>) -> Self {
+        self.config.lanes = LaneTable(lanes.into_iter().collect());
+        self
+    }
+
+    /// Sets how long an event of any type may wait for a consumer in another process, or for a
+    /// consumer that pulls. After this time it is dropped instead of sent. A set of several events
+    /// lives as long as its longest-lived event. Default: without end.
+    #[must_use]
+    pub fn lifetime(mut self, lifetime: Duration) -> Self {
+        self.router.lifetimes.default = Some(lifetime);
+        self
+    }
+
+    /// Sets how long an event of this type may wait, in place of [`lifetime`](Self::lifetime).
+    #[must_use]
+    pub fn lifetime_of(mut self, event_type: EventType, lifetime: Duration) -> Self {
+        self.router.lifetimes.by_type.insert(event_type, lifetime);
+        self
+    }
+
     /// Sets the reaction to peers that do not answer.
     #[must_use]
     pub fn misses(mut self, policy: MissPolicy) -> Self {
@@ -134,6 +163,16 @@ impl EventChannelBuilder {
     #[must_use]
     pub fn disconnect_callbacks(mut self, has_callbacks: bool) -> Self {
         self.config.has_disconnect_callbacks = has_callbacks;
+        self
+    }
+
+    /// Permits the operation `destroy` of the channel to clients. Without permission it raises
+    /// NO_PERMISSION; the program can still destroy the channel
+    /// ([`EventChannel::destroy`], and the control object of an
+    /// [`EventMonitor`](crate::events::EventMonitor)). Default: permitted.
+    #[must_use]
+    pub fn destroyed_by_clients(mut self, is_permitted: bool) -> Self {
+        self.config.is_destroyed_by_clients = is_permitted;
         self
     }
 
@@ -191,14 +230,19 @@ impl EventChannelBuilder {
     /// Serves the channel in an ORB until the ORB ends or a client destroys the channel.
     ///
     /// # Errors
-    /// BAD_PARAM for an invalid name, and if a plain key of the channel is already bound;
-    /// NO_RESOURCES if the system refuses a thread; other errors of the ORB.
-    pub fn serve(self, orb: &Orb) -> Result<EventChannel, SystemException> {
+    /// BAD_PARAM for an invalid name, for invalid lanes, and if a plain key of the channel is already
+    /// bound; NO_RESOURCES if the system refuses a thread; DATA_CONVERSION if it refuses the
+    /// priority of a lane; other errors of the ORB.
+    pub fn serve(mut self, orb: &Orb) -> Result<EventChannel, SystemException> {
         let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
         if self.name.is_empty() || self.name.len() > MAX_NAME_BYTES || !self.name.bytes().all(is_plain) {
             let reason = format!("a channel's name has 1 to {MAX_NAME_BYTES} letters, digits and characters -_.");
             return Err(SystemException::new(Kind::BadParam, 0, Completion::No).because(reason));
         }
+        self.config.lanes.check(orb)?;
+        self.config.current = Some(orb.real_time().current()?);
+        self.router.lanes = self.config.lanes.len().max(1);
+        self.router.lane_of_type = self.config.lanes.by_type();
         let poa = orb.root_poa().create_poa(&format!("CorelaneEvents {}", self.name), None, PoaPolicies::default())?;
         let keys = plain_keys(&self.name);
         let served = self.serve_in(orb, &poa, &keys);
@@ -210,7 +254,7 @@ impl EventChannelBuilder {
     }
 
     fn serve_in(self, orb: &Orb, poa: &Poa, keys: &[String; 2]) -> Result<EventChannel, SystemException> {
-        let shared = Arc::new(SharedChannel::new(self.router, self.config, poa.clone()));
+        let shared = Arc::new(SharedChannel::new(self.name, self.router, self.config, poa.clone()));
         // Ends the threads if an error follows.
         let end = ChannelEnd(Arc::clone(&shared));
         let (timeouts, callbacks) = (Arc::clone(&shared), Arc::clone(&shared));
@@ -231,6 +275,7 @@ impl EventChannelBuilder {
         bound.inspect_err(|_| {
             orb.unbind_key(&keys[0]);
         })?;
+        shared.has_bound_keys();
         Ok(EventChannel { shared, rtec, cos })
     }
 }

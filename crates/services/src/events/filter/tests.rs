@@ -40,7 +40,7 @@ fn cases() -> Vec<Case> {
         (BOTH, set().event(EventType::ANY, ANY), &[(16, 1), (0, 0), (4, 0), (-1, -1)], &[]),
         (BOTH, set().event(EventType::SHUTDOWN, ANY), &[(1, 3)], &[(2, 3), (3, 3)]),
         (BOTH, set().event(EventType::ACT, ANY), &[(2, 3)], &[(1, 3), (3, 3)]),
-        (BOTH, set().event(EventType::NOTIFICATION, ANY), &[(3, 3)], &[(1, 3), (2, 3)]),
+        (BOTH, set().event(EventType::GAP, ANY), &[(3, 3)], &[(1, 3), (2, 3)]),
         (BOTH, set().event(EventType(-7), ANY), &[(-7, 3)], &[(7, 3)]),
         // Null, and the empty set.
         (BOTH, set().null(), &[(16, 1), (0, 0), (14, 0)], &[]),

@@ -24,7 +24,7 @@ use crate::events::idl::cos_event_comm::{
     PushSupplier, PushSupplierRef,
 };
 use crate::events::peer::{Peer, PeerObject};
-use crate::events::router::{ProxyId, PushRefusal, Transfer};
+use crate::events::router::{ProxyId, PushRefusal};
 use crate::events::stored::StoredEvent;
 use crate::events::subscriptions::Occurrence;
 
@@ -57,8 +57,7 @@ impl EventChannel for Channel {
     }
 
     fn destroy(&self) -> Result<(), SystemException> {
-        channel::destroy(&self.shared);
-        Ok(())
+        channel::destroy_for_client(&self.shared)
     }
 }
 
@@ -94,12 +93,12 @@ impl SupplierAdmin for Suppliers {
 fn connect_consumer(
     channel: &Arc<SharedChannel>,
     proxy: ProxyId,
-    peer: Arc<Peer>,
-    transfer: Transfer,
+    peer: impl Fn() -> Result<Arc<Peer>, SystemException>,
+    is_pulled: bool,
 ) -> Result<(), ConnectFailure> {
     let every_event = DependencySet::new().null();
     let filter = channel.filter(every_event.headers()).map_err(ConnectFailure::InvalidFilter)?;
-    channel.connect_consumer(proxy, peer, transfer, filter, false)
+    channel.connect_consumer(proxy, peer, is_pulled, filter, (false, &[]))
 }
 
 /// The proxy to which a consumer connects that is pushed to.
@@ -136,10 +135,9 @@ impl From<ConnectFailure> for ConnectPullConsumerError {
 
 impl ProxyPushSupplier for PushConsumerProxy {
     fn connect_push_consumer(&self, push_consumer: Option<&PushConsumerRef>) -> Result<(), ConnectPushConsumerError> {
-        let consumer = peer(&self.channel, push_consumer.ok_or_else(nil_peer)?)?;
-        let peer = Peer::new(PeerObject::CosConsumer(consumer));
-        let transfer = if peer.is_collocated() { Transfer::Direct } else { Transfer::Queued };
-        Ok(connect_consumer(&self.channel, self.proxy, peer, transfer)?)
+        let consumer = push_consumer.ok_or_else(nil_peer)?;
+        let peer = || Ok(Peer::new(PeerObject::CosConsumer(peer(&self.channel, consumer)?)));
+        Ok(connect_consumer(&self.channel, self.proxy, peer, false)?)
     }
 }
 
@@ -184,11 +182,14 @@ impl PullSupplier for PullConsumerProxy {
 impl ProxyPullSupplier for PullConsumerProxy {
     fn connect_pull_consumer(&self, pull_consumer: Option<&PullConsumerRef>) -> Result<(), ConnectPullConsumerError> {
         // A consumer without an object gets no disconnect callback.
-        let object = match pull_consumer {
-            Some(consumer) => PeerObject::CosPullConsumer(peer(&self.channel, consumer)?),
-            None => PeerObject::Nil,
+        let peer = || {
+            let object = match pull_consumer {
+                Some(consumer) => PeerObject::CosPullConsumer(peer(&self.channel, consumer)?),
+                None => PeerObject::Nil,
+            };
+            Ok(Peer::new(object))
         };
-        Ok(connect_consumer(&self.channel, self.proxy, Peer::new(object), Transfer::Pulled)?)
+        Ok(connect_consumer(&self.channel, self.proxy, peer, true)?)
     }
 }
 

@@ -14,12 +14,12 @@ use crate::events::idl::rtec_event_channel_admin::proxy_push_consumer::ConnectPu
 use crate::events::idl::rtec_event_channel_admin::proxy_push_supplier::ConnectPushConsumerError;
 use crate::events::idl::rtec_event_channel_admin::{
     AlreadyConnected, ConsumerAdmin, ConsumerAdminRef, ConsumerQOS, EventChannel, EventChannelRef, ObserverRef,
-    ProxyPushConsumer, ProxyPushConsumerRef, ProxyPushSupplier, ProxyPushSupplierRef, SupplierAdmin, SupplierAdminRef,
-    SupplierQOS, TypeError,
+    ProxyPushConsumer, ProxyPushConsumerRef, ProxyPushSupplier, ProxyPushSupplierRef, Publication as IdlPublication,
+    SupplierAdmin, SupplierAdminRef, SupplierQOS, TypeError,
 };
 use crate::events::idl::rtec_event_comm::{Event, PushConsumer, PushConsumerRef, PushSupplier, PushSupplierRef};
 use crate::events::peer::{Peer, PeerObject};
-use crate::events::router::{ProxyId, PushRefusal, Transfer};
+use crate::events::router::{ProxyId, Publication, PushRefusal};
 use crate::events::stored::{StoredEvent, event_header};
 
 /// Activates the channel and its administration objects. The channel's servant has `end`.
@@ -54,8 +54,7 @@ impl EventChannel for Channel {
     }
 
     fn destroy(&self) -> Result<(), SystemException> {
-        channel::destroy(&self.end.0);
-        Ok(())
+        channel::destroy_for_client(&self.end.0)
     }
 
     fn append_observer(&self, gw: Option<&ObserverRef>) -> Result<u32, AppendObserverError> {
@@ -124,13 +123,13 @@ impl ProxyPushSupplier for ConsumerProxy {
         push_consumer: Option<&PushConsumerRef>,
         qos: &ConsumerQOS,
     ) -> Result<(), ConnectPushConsumerError> {
-        let consumer = peer(&self.channel, push_consumer.ok_or_else(nil_peer)?)?;
+        let consumer = push_consumer.ok_or_else(nil_peer)?;
         let headers: Vec<EventHeader> =
             qos.dependencies.iter().map(|dependency| event_header(&dependency.event.header)).collect();
         let filter = self.channel.filter(&headers).map_err(ConnectFailure::InvalidFilter)?;
-        let peer = Peer::new(PeerObject::RtecConsumer(consumer));
-        let transfer = if peer.is_collocated() { Transfer::Direct } else { Transfer::Queued };
-        Ok(self.channel.connect_consumer(self.proxy, peer, transfer, filter, qos.is_gateway)?)
+        let peer = || Ok(Peer::new(PeerObject::RtecConsumer(peer(&self.channel, consumer)?)));
+        let rt_infos: Vec<i32> = qos.dependencies.iter().map(|dependency| dependency.rt_info).collect();
+        Ok(self.channel.connect_consumer(self.proxy, peer, false, filter, (qos.is_gateway, &rt_infos))?)
     }
 
     fn suspend_connection(&self) -> Result<(), SystemException> {
@@ -175,7 +174,12 @@ impl ProxyPushConsumer for SupplierProxy {
             Some(supplier) => PeerObject::RtecSupplier(peer(&self.channel, supplier)?),
             None => PeerObject::Nil,
         };
-        let publications = qos.publications.iter().map(|publication| event_header(&publication.event.header));
-        Ok(self.channel.connect_supplier(self.proxy, Peer::new(object), publications.collect(), qos.is_gateway)?)
+        let publication = |publication: &IdlPublication| {
+            let lane = self.channel.config.lanes.most_urgent(std::iter::once(publication.dependency_info.rt_info))?;
+            let header = event_header(&publication.event.header);
+            Ok::<_, SystemException>(Publication { header, lane })
+        };
+        let publications = qos.publications.iter().map(publication).collect::<Result<_, _>>()?;
+        Ok(self.channel.connect_supplier(self.proxy, Peer::new(object), publications, qos.is_gateway)?)
     }
 }

@@ -1,0 +1,47 @@
+//! The commands `create` and `destroy`: channels of a running server.
+
+use std::io::Write;
+
+use corelane::{Any, Orb};
+use corelane_services::events::corelane_events::ControlRef;
+use corelane_services::events::corelane_events::control::DestroyChannelError;
+use corelane_services::events::lifecycle::cos_life_cycle::NameValuePair;
+use corelane_services::events::lifecycle::cos_life_cycle::generic_factory::CreateObjectError;
+use corelane_services::events::lifecycle::cos_naming::NameComponent;
+use corelane_services::events::lifecycle::omni_events::EventChannelFactoryRef;
+
+use super::{CONTROL_KEY, DEFAULT_SERVER, EventsArguments, message};
+use crate::naming::{self, control};
+use crate::text::{excerpt, printable};
+
+/// Creates a channel by the factory of a server, and prints its reference.
+pub(super) fn create(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
+    let orb = Orb::new().map_err(message)?;
+    let default = format!("corbaloc::1.2@{DEFAULT_SERVER}/omniEvents");
+    let object = naming::object_of_word(&orb, arguments.at.as_deref().unwrap_or(&default))?;
+    let factory = EventChannelFactoryRef::unchecked_narrow(&object.ok_or("the reference is nil")?);
+    let key = [NameComponent { id: "EventChannel".to_owned(), kind: "object interface".to_owned() }];
+    let value = Any::new(&arguments.channel).map_err(message)?;
+    let created = factory.create_object(&key, &[NameValuePair { name: "InsName".to_owned(), value }]);
+    let channel = created.map_err(|error| match error {
+        CreateObjectError::InvalidCriteria(_) => {
+            format!("the name `{}` is in use or not permitted", excerpt(&arguments.channel))
+        }
+        other => printable(&other.to_string()),
+    })?;
+    let channel = channel.ok_or("the factory returned nil")?;
+    // Ignore errors: the reader may have closed the pipe.
+    let _ = writeln!(out, "{channel}");
+    Ok(())
+}
+
+/// Destroys a channel over the control socket of its server.
+pub(super) fn destroy(arguments: &EventsArguments) -> Result<(), String> {
+    let orb = Orb::new().map_err(message)?;
+    let path = arguments.control.as_deref().ok_or("a control socket is needed")?;
+    let control: ControlRef = control::object_at(&orb, path, CONTROL_KEY)?;
+    control.destroy_channel(&arguments.channel).map_err(|error| match error {
+        DestroyChannelError::NoChannel(_) => format!("the server has no channel `{}`", excerpt(&arguments.channel)),
+        DestroyChannelError::System(exception) => control::explain(&exception),
+    })
+}

@@ -1,0 +1,272 @@
+//! The commands `list`, `stat` and `top`: the counts of a server's channels.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use corelane::Orb;
+use corelane_services::events::corelane_events::monitor::{ChannelNamedError, ConsumersAfterError};
+use corelane_services::events::corelane_events::{Channel, Consumer, Deliveries, Drops, MonitorRef};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::{poll, signal};
+use serde_json::{Value as Json, json};
+
+use super::{DEFAULT_SERVER, EventsArguments, message};
+use crate::naming;
+use crate::text::{excerpt, json_line, printable};
+
+/// Default time from one table of `top` to the next.
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of channels and of consumers that the commands read.
+const MAX_READ: usize = 100_000;
+
+fn monitor(orb: &Orb, arguments: &EventsArguments) -> Result<MonitorRef, String> {
+    let default = format!("corbaloc::1.2@{DEFAULT_SERVER}/CorelaneEvents");
+    let object = naming::object_of_word(orb, arguments.at.as_deref().unwrap_or(&default))?;
+    Ok(MonitorRef::unchecked_narrow(&object.ok_or("the reference is nil")?))
+}
+
+/// Returns all channels, in the order of their names.
+fn channels(monitor: &MonitorRef) -> Result<Vec<Channel>, String> {
+    let mut all: Vec<Channel> = Vec::new();
+    loop {
+        let after = all.last().map_or("", |channel| channel.name.as_str());
+        let next = monitor.channels_after(after).map_err(message)?;
+        // A server that does not go on in the order of the names would be asked without end.
+        if next.first().is_none_or(|first| first.name.as_str() <= after) || all.len() >= MAX_READ {
+            return Ok(all);
+        }
+        all.extend(next);
+    }
+}
+
+/// Returns all consumers of a channel, in the order of their numbers.
+fn consumers(monitor: &MonitorRef, name: &str) -> Result<Vec<Consumer>, String> {
+    let mut all: Vec<Consumer> = Vec::new();
+    loop {
+        let after = all.last().map_or(0, |consumer| consumer.proxy);
+        let next = monitor.consumers_after(name, after).map_err(|error| match error {
+            ConsumersAfterError::NoChannel(_) => no_channel(name),
+            ConsumersAfterError::System(exception) => message(exception),
+        })?;
+        if next.first().is_none_or(|first| first.proxy <= after) || all.len() >= MAX_READ {
+            return Ok(all);
+        }
+        all.extend(next);
+    }
+}
+
+fn no_channel(name: &str) -> String {
+    format!("the server has no channel `{}`", excerpt(name))
+}
+
+/// Returns the reasons and the numbers of drops.
+fn reasons(drops: &Drops) -> [(&'static str, u64); 7] {
+    [
+        ("queue_full", drops.queue_full),
+        ("replaced", drops.replaced),
+        ("expired", drops.expired),
+        ("suspended", drops.suspended),
+        ("failed", drops.failed),
+        ("disconnected", drops.disconnected),
+        ("nested", drops.nested),
+    ]
+}
+
+fn dropped(drops: &Drops) -> u64 {
+    reasons(drops).iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
+}
+
+/// Returns the drops as text, with the reasons that have occurred.
+fn drops_text(drops: &Drops) -> String {
+    let found = reasons(drops).into_iter().filter(|(_, count)| *count > 0);
+    let texts: Vec<String> = found.map(|(reason, count)| format!("{reason} {count}")).collect();
+    if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
+}
+
+fn drops_json(drops: &Drops) -> Json {
+    reasons(drops).into_iter().map(|(reason, count)| (reason.to_owned(), Json::from(count))).collect()
+}
+
+fn deliveries_json(sets: &Deliveries) -> Json {
+    json!({
+        "routed": sets.routed,
+        "delivered": sets.delivered,
+        "queued": sets.queued,
+        "in_flight": sets.in_flight,
+        "dropped": drops_json(&sets.dropped),
+    })
+}
+
+fn channel_json(channel: &Channel) -> Json {
+    json!({
+        "channel": channel.name,
+        "published": channel.published,
+        "refused": channel.refused,
+        "unpublished": channel.unpublished,
+        "suppliers": channel.suppliers,
+        "consumers": channel.consumers,
+        "sets": deliveries_json(&channel.sets),
+    })
+}
+
+fn consumer_json(channel: &str, consumer: &Consumer) -> Json {
+    let of_type = |it: &corelane_services::events::corelane_events::TypeDrops| json!({ "type": it.event_type, "dropped": drops_json(&it.dropped) });
+    let queue = |queue: &corelane_services::events::corelane_events::Queue| json!({ "lane": queue.lane, "sets": queue.sets, "bytes": queue.bytes });
+    json!({
+        "channel": channel,
+        "consumer": consumer.proxy,
+        "sets": deliveries_json(&consumer.sets),
+        "drops_by_type": consumer.drops_by_type.iter().map(of_type).collect::<Vec<_>>(),
+        "queues": consumer.queues.iter().map(queue).collect::<Vec<_>>(),
+        "is_suspended": consumer.is_suspended,
+    })
+}
+
+fn channel_lines(channel: &Channel) -> String {
+    let Channel { published, refused, unpublished, suppliers, consumers, sets, .. } = channel;
+    let name = printable(&channel.name);
+    let Deliveries { routed, delivered, queued, in_flight, .. } = sets;
+    format!(
+        "{name}: {suppliers} suppliers, {consumers} consumers\n  \
+         events: published {published}, refused {refused}, unpublished {unpublished}\n  \
+         sets: routed {routed}, delivered {delivered}, queued {queued}, in flight {in_flight}\n  \
+         dropped: {}\n",
+        drops_text(&sets.dropped)
+    )
+}
+
+fn consumer_lines(consumer: &Consumer) -> String {
+    let Deliveries { routed, delivered, queued, in_flight, .. } = consumer.sets;
+    let suspended = if consumer.is_suspended { ", suspended" } else { "" };
+    let mut lines = format!(
+        "  consumer {}: routed {routed}, delivered {delivered}, queued {queued}, in flight {in_flight}{suspended}\n",
+        consumer.proxy
+    );
+    for queue in &consumer.queues {
+        lines += &format!("    lane {}: {} sets, {} bytes\n", queue.lane, queue.sets, queue.bytes);
+    }
+    for it in &consumer.drops_by_type {
+        lines += &format!("    dropped of type {}: {}\n", it.event_type, drops_text(&it.dropped));
+    }
+    lines
+}
+
+/// Prints the text. An error means that the reader has closed the pipe, and ends the command.
+fn print(out: &mut dyn Write, text: &str) -> bool {
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
+}
+
+/// Prints the channels of a server.
+pub(super) fn list(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
+    let orb = Orb::new().map_err(message)?;
+    for channel in channels(&monitor(&orb, arguments)?)? {
+        let line =
+            if arguments.is_json { json_line(&json!({ "channel": channel.name })) } else { printable(&channel.name) };
+        print(out, &format!("{line}\n"));
+    }
+    Ok(())
+}
+
+/// Prints the counts of all channels, or of one channel and its consumers.
+pub(super) fn stat(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
+    let orb = Orb::new().map_err(message)?;
+    let monitor = monitor(&orb, arguments)?;
+    if arguments.channel.is_empty() {
+        for channel in channels(&monitor)? {
+            let text = if arguments.is_json { line(&channel_json(&channel)) } else { channel_lines(&channel) };
+            print(out, &text);
+        }
+        return Ok(());
+    }
+    let name = arguments.channel.as_str();
+    let channel = monitor.channel_named(name).map_err(|error| match error {
+        ChannelNamedError::NoChannel(_) => no_channel(name),
+        ChannelNamedError::System(exception) => message(exception),
+    })?;
+    print(out, &if arguments.is_json { line(&channel_json(&channel)) } else { channel_lines(&channel) });
+    for consumer in consumers(&monitor, name)? {
+        print(out, &if arguments.is_json { line(&consumer_json(name, &consumer)) } else { consumer_lines(&consumer) });
+    }
+    Ok(())
+}
+
+fn line(json: &Json) -> String {
+    format!("{}\n", json_line(json))
+}
+
+/// Prints the channels with their rates until the process receives a termination signal.
+pub(super) fn top(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
+    let termination = signal::termination().map_err(message)?;
+    let orb = Orb::new().map_err(message)?;
+    let monitor = monitor(&orb, arguments)?;
+    let interval = arguments.interval.unwrap_or(DEFAULT_INTERVAL);
+    let mut before: HashMap<String, Channel> = HashMap::new();
+    let (mut read_at, mut tables) = (Monotonic::now(), 0);
+    loop {
+        let found = channels(&monitor)?;
+        let (now, seconds) = (Monotonic::now(), read_at.elapsed().as_secs_f64());
+        read_at = now;
+        if !print(out, &table(&found, &before, seconds)) {
+            return Ok(());
+        }
+        before = found.into_iter().map(|channel| (channel.name.clone(), channel)).collect();
+        tables += 1;
+        if arguments.count.is_some_and(|count| tables >= count) {
+            return Ok(());
+        }
+        poll::wait_readable_any([termination.as_fd()], Some(now + interval)).map_err(message)?;
+        if termination.is_requested() {
+            return Ok(());
+        }
+    }
+}
+
+/// Returns a table of channels with the rates since the table before.
+fn table(channels: &[Channel], before: &HashMap<String, Channel>, seconds: f64) -> String {
+    let mut text = format!(
+        "{:<24} {:>9} {:>9} {:>12} {:>12} {:>8} {:>10}\n",
+        "CHANNEL", "SUPPLIERS", "CONSUMERS", "EVENTS/S", "DELIVERED/S", "QUEUED", "DROPPED"
+    );
+    for channel in channels {
+        let old = before.get(&channel.name);
+        let rate = |now: u64, old: Option<u64>| {
+            let difference = old.map_or(0, |old| now.saturating_sub(old)) as f64;
+            if seconds > 0.0 { difference / seconds } else { 0.0 }
+        };
+        text += &format!(
+            "{:<24} {:>9} {:>9} {:>12.1} {:>12.1} {:>8} {:>10}\n",
+            printable(&channel.name),
+            channel.suppliers,
+            channel.consumers,
+            rate(channel.published, old.map(|old| old.published)),
+            rate(channel.sets.delivered, old.map(|old| old.sets.delivered)),
+            channel.sets.queued,
+            dropped(&channel.sets.dropped),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_has_rates_since_the_table_before() {
+        let channel = |published, delivered| Channel {
+            name: "flight".to_owned(),
+            published,
+            sets: Deliveries { delivered, dropped: Drops { expired: 3, ..Drops::default() }, ..Deliveries::default() },
+            ..Channel::default()
+        };
+        let before = HashMap::from([("flight".to_owned(), channel(10, 20))]);
+        let text = table(&[channel(30, 21)], &before, 2.0);
+        let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(words, ["flight", "0", "0", "10.0", "0.5", "0", "3"]);
+        // The first table has no earlier counts, and a server that started again has smaller ones.
+        assert!(table(&[channel(30, 21)], &HashMap::new(), 0.0).contains(" 0.0 "));
+        assert!(table(&[channel(1, 1)], &before, 2.0).contains(" 0.0 "));
+    }
+}

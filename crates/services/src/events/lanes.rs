@@ -1,0 +1,129 @@
+//! The lanes of a channel: a thread for each consumer and preemption priority.
+
+use std::collections::HashMap;
+
+use corelane::rt::RtCurrent;
+use corelane::{Completion, Orb, SystemException, SystemExceptionKind as Kind};
+use corelane_sys::thread::ThreadBuilder;
+
+use super::header::EventType;
+
+/// Maximum number of lanes of a channel.
+const MAX_LANES: usize = 16;
+
+/// A lane of a channel: the events of one preemption priority, for example of one rate group.
+///
+/// In a channel with lanes ([`EventChannelBuilder::lanes`](super::EventChannelBuilder::lanes)) a
+/// consumer has a queue, a thread and a connection for each lane in which it gets events.
+///
+/// ```
+/// use corelane_services::events::{EventChannel, EventLane, EventType};
+///
+/// // `rt_info` 1 names events of 20 Hz, `rt_info` 2 events of 5 Hz. Events of the type 40 belong to
+/// // the first lane also if their suppliers name no `rt_info`.
+/// let fast = EventLane::new(1).event_type(EventType(40));
+/// let channel = EventChannel::builder().lanes([fast, EventLane::new(2)]);
+/// # let _ = channel;
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventLane {
+    rt_info: i32,
+    priority: Option<i16>,
+    event_types: Vec<EventType>,
+}
+
+impl EventLane {
+    /// Creates a lane that dependencies and publications name by this `rt_info`, which is not 0.
+    #[must_use]
+    pub const fn new(rt_info: i32) -> Self {
+        Self { rt_info, priority: None, event_types: Vec::new() }
+    }
+
+    /// Sets the CORBA priority of the lane's threads, and of the calls that they make. The ORB's
+    /// priority mapping converts it to a priority of the kernel. Default: the threads inherit class
+    /// and priority from the thread that connects the consumer.
+    #[must_use]
+    pub const fn priority(mut self, priority: i16) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// Puts the events of this type into the lane, if their supplier names no `rt_info`, as
+    /// suppliers of CORBA's Event Service.
+    #[must_use]
+    pub fn event_type(mut self, event_type: EventType) -> Self {
+        self.event_types.push(event_type);
+        self
+    }
+}
+
+/// The lanes of a channel, the most urgent first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LaneTable(pub(super) Vec<EventLane>);
+
+fn invalid(why: String) -> SystemException {
+    SystemException::new(Kind::BadParam, 0, Completion::No).because(why)
+}
+
+impl LaneTable {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Checks the settings, and that the system permits the priority of each lane.
+    pub(super) fn check(&self, orb: &Orb) -> Result<(), SystemException> {
+        if self.0.len() > MAX_LANES {
+            return Err(invalid(format!("a channel has at most {MAX_LANES} lanes")));
+        }
+        for (at, lane) in self.0.iter().enumerate() {
+            let is_taken = self.0[..at].iter().any(|before| before.rt_info == lane.rt_info);
+            if lane.rt_info == 0 || is_taken {
+                return Err(invalid(format!("the `rt_info` {} of a lane is 0 or is used twice", lane.rt_info)));
+            }
+        }
+        let current = orb.real_time().current()?;
+        for priority in self.0.iter().filter_map(|lane| lane.priority) {
+            let current = current.clone();
+            let trial = ThreadBuilder::new().name("events/lane").spawn(move || current.set_priority(priority));
+            let joined = trial
+                .map_err(|error| error.to_string())
+                .and_then(|trial| trial.join().map_err(|_| "the thread has panicked".to_owned()));
+            joined.map_err(|why| SystemException::new(Kind::NoResources, 0, Completion::No).because(why))??;
+        }
+        Ok(())
+    }
+
+    /// Returns the lanes of event types whose suppliers name none.
+    pub(super) fn by_type(&self) -> HashMap<i32, usize> {
+        let types = |(lane, settings): (usize, &EventLane)| {
+            settings.event_types.iter().map(move |event_type| (event_type.0, lane)).collect::<Vec<_>>()
+        };
+        self.0.iter().enumerate().rev().flat_map(types).collect()
+    }
+
+    /// Returns the most urgent lane that the numbers name; `None` if each is 0, and in a channel
+    /// without lanes.
+    pub(super) fn most_urgent(&self, rt_infos: impl Iterator<Item = i32>) -> Result<Option<usize>, SystemException> {
+        let mut most_urgent = None;
+        for rt_info in rt_infos.filter(|rt_info| *rt_info != 0 && !self.is_empty()) {
+            let lane = self.0.iter().position(|lane| lane.rt_info == rt_info);
+            let lane = lane.ok_or_else(|| invalid(format!("the channel has no lane with the `rt_info` {rt_info}")))?;
+            most_urgent = Some(most_urgent.map_or(lane, |before: usize| before.min(lane)));
+        }
+        Ok(most_urgent)
+    }
+
+    /// Gives the calling thread the priority of a lane.
+    pub(super) fn enter(&self, lane: usize, current: Option<&RtCurrent>) {
+        let priority = self.0.get(lane).and_then(|lane| lane.priority);
+        if let (Some(priority), Some(current)) = (priority, current) {
+            // The channel has tried the priority. A refusal means that the ORB has ended, or that
+            // the process has lost the permission: the thread then works at its present priority.
+            let _ = current.set_priority(priority);
+        }
+    }
+}

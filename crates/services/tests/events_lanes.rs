@@ -1,0 +1,316 @@
+//! Lanes of an event channel, and the queues of its consumers: threads, order, overflow, lifetimes
+//! and gap events.
+
+mod events_scene;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane::rt::{RtConfig, SchedulingClass};
+use corelane::{Any, Orb, SystemExceptionKind as Kind};
+use corelane_services::events::corelane_events::Gap;
+use corelane_services::events::rtec_base::DependencyInfo;
+use corelane_services::events::rtec_event_channel_admin::proxy_push_consumer::ConnectPushSupplierError;
+use corelane_services::events::rtec_event_channel_admin::proxy_push_supplier::ConnectPushConsumerError;
+use corelane_services::events::rtec_event_channel_admin::{
+    EventChannelRef, ProxyPushConsumerRef, ProxyPushSupplierRef, Publication, SupplierQOS,
+};
+use corelane_services::events::rtec_event_comm::{Event, PushConsumer, PushConsumerRef};
+use corelane_services::events::{
+    DependencySet, EventChannel, EventChannelBuilder, EventLane, EventSource, EventType, OverflowPolicy, QueueLimits,
+};
+
+use self::events_scene::*;
+
+/// The numbers of the urgent and of the other lane.
+const FAST: i32 = 20;
+const SLOW: i32 = 5;
+
+fn two_lanes() -> EventChannelBuilder {
+    EventChannel::builder().lanes([EventLane::new(FAST), EventLane::new(SLOW)])
+}
+
+fn both() -> DependencySet {
+    DependencySet::new().disjunction(2).event(A, ANY).event(B, ANY)
+}
+
+/// Connects a consumer that names a lane by each dependency.
+fn connect_in_lane(
+    orb: &Orb,
+    channel: &EventChannelRef,
+    recorder: &Arc<Recorder>,
+    rt_info: i32,
+) -> Result<ProxyPushSupplierRef, ConnectPushConsumerError> {
+    let consumer = orb.root_poa().activate(&<Recorder as PushConsumer>::servant_of(Arc::clone(recorder))).unwrap();
+    let proxy = channel.for_consumers().unwrap().unwrap().obtain_push_supplier().unwrap().unwrap();
+    let mut qos = consumer_qos(&both());
+    qos.dependencies.iter_mut().for_each(|dependency| dependency.rt_info = rt_info);
+    proxy.connect_push_consumer(Some(&PushConsumerRef::unchecked_narrow(&consumer)), &qos)?;
+    Ok(proxy)
+}
+
+/// Connects a supplier of events that are in these lanes.
+fn supplier(
+    channel: &EventChannelRef,
+    published: &[(EventType, i32)],
+) -> Result<ProxyPushConsumerRef, ConnectPushSupplierError> {
+    let proxy = channel.for_suppliers().unwrap().unwrap().obtain_push_consumer().unwrap().unwrap();
+    let publication = |(event_type, rt_info): &(EventType, i32)| Publication {
+        event: event(*event_type, 0),
+        dependency_info: DependencyInfo { rt_info: *rt_info, ..DependencyInfo::default() },
+    };
+    let qos = SupplierQOS { publications: published.iter().map(publication).collect(), is_gateway: false };
+    proxy.connect_push_supplier(None, &qos)?;
+    Ok(proxy)
+}
+
+/// A recorder that waits at the gate in each push of an event of the type B.
+fn slow_for_b(gate: &Arc<Gate>) -> Arc<Recorder> {
+    let (gate, recorder) = (Arc::clone(gate), Recorder::new());
+    let sets = Arc::clone(&recorder.sets);
+    let in_push = move || {
+        if sets.all().last().is_some_and(|set| set[0].header.r#type == B.0) {
+            gate.pass();
+        }
+    };
+    Arc::new(Recorder { in_push: Box::new(in_push), ..recorder })
+}
+
+fn sources(sets: &[Vec<Event>]) -> Vec<i32> {
+    sets.iter().map(|set| set[0].header.source).collect()
+}
+
+#[test]
+fn urgent_events_pass_a_consumer_that_is_stuck_in_a_slow_one() {
+    let scene = Scene::with(two_lanes());
+    let gate = Gate::new();
+    let recorder = slow_for_b(&gate);
+    connect_consumer(&scene.server, scene.channel.reference(), &both(), &recorder);
+    let supplier = supplier(scene.channel.reference(), &[(A, FAST), (B, SLOW)]).unwrap();
+    supplier.push(&[event(B, 1)]).unwrap();
+    recorder.sets.wait_for(1);
+    supplier.push(&[event(B, 2), event(A, 3)]).unwrap();
+    assert_eq!(sources(&recorder.sets.wait_for(2)), [1, 3]);
+    let queues = scene.channel.statistics().consumers[0].queues.clone();
+    assert_eq!(queues.iter().map(|queue| (queue.lane, queue.sets)).collect::<Vec<_>>(), [(0, 0), (1, 1)]);
+    gate.open();
+    assert_eq!(sources(&recorder.sets.wait_for(3)), [1, 3, 2]);
+    wait_until(|| scene.channel.statistics().total().delivered == 3);
+}
+
+#[test]
+fn urgent_events_pass_a_stuck_call_of_another_process_on_a_connection_of_their_own() {
+    let scene = Scene::with(two_lanes());
+    // Several threads serve the consumer, which waits in one of them.
+    let consumers = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    consumers.root_poa().manager().activate().unwrap();
+    let gate = Gate::new();
+    let recorder = slow_for_value(&gate, 2);
+    let remote = consumers.string_to_reference(&scene.channel.cos_reference().to_string()).unwrap();
+    connect_cos_consumer(&consumers, &remote, &recorder);
+    let supplier = supplier(scene.channel.reference(), &[(A, FAST), (B, SLOW)]).unwrap();
+    let valued = |event_type, value: i32| {
+        let mut event = event(event_type, 1);
+        event.data.any_value = Any::new(&value).unwrap();
+        event
+    };
+    // The push of a value is a two-way call, which ends when the gate opens.
+    supplier.push(&[valued(B, 2)]).unwrap();
+    recorder.values.wait_for(1);
+    supplier.push(&[valued(A, 1)]).unwrap();
+    let values = recorder.values.wait_for(2);
+    assert_eq!(values.iter().map(|value| value.extract::<i32>().unwrap()).collect::<Vec<_>>(), [2, 1]);
+    gate.open();
+    wait_until(|| scene.channel.statistics().total().delivered == 2);
+}
+
+/// A recorder that waits at the gate in each push of this value.
+fn slow_for_value(gate: &Arc<Gate>, value: i32) -> Arc<Recorder> {
+    let (gate, recorder) = (Arc::clone(gate), Recorder::new());
+    let values = Arc::clone(&recorder.values);
+    let in_push = move || {
+        if values.all().last().is_some_and(|last| last.extract::<i32>() == Ok(value)) {
+            gate.pass();
+        }
+    };
+    Arc::new(Recorder { in_push: Box::new(in_push), ..recorder })
+}
+
+#[test]
+fn consumer_that_names_a_lane_gets_everything_there_in_order() {
+    let scene = Scene::with(two_lanes());
+    let gate = Gate::new();
+    let at_gate = Arc::clone(&gate);
+    let recorder = Arc::new(Recorder { in_push: Box::new(move || at_gate.pass()), ..Recorder::new() });
+    connect_in_lane(&scene.server, scene.channel.reference(), &recorder, SLOW).unwrap();
+    let supplier = supplier(scene.channel.reference(), &[(A, FAST), (B, SLOW)]).unwrap();
+    supplier.push(&[event(B, 1), event(A, 2), event(B, 3), event(A, 4)]).unwrap();
+    recorder.sets.wait_for(1);
+    let queues = scene.channel.statistics().consumers[0].queues.clone();
+    assert_eq!(queues.iter().map(|queue| (queue.lane, queue.sets)).collect::<Vec<_>>(), [(1, 3)]);
+    gate.open();
+    assert_eq!(sources(&recorder.sets.wait_for(4)), [1, 2, 3, 4]);
+}
+
+#[test]
+fn lanes_have_threads_of_their_own_with_their_priorities() {
+    let server = fair_orb();
+    let current = server.real_time().current().unwrap();
+    let lanes = [EventLane::new(FAST).priority(900), EventLane::new(SLOW)];
+    let channel = EventChannel::builder().lanes(lanes).serve(&server).unwrap();
+    let seen = Inbox::new();
+    let in_push = {
+        let seen = Arc::clone(&seen);
+        move || {
+            let name = std::thread::current().name().unwrap_or_default().to_owned();
+            seen.add((name, current.the_priority().ok()));
+        }
+    };
+    let recorder = Arc::new(Recorder { in_push: Box::new(in_push), ..Recorder::new() });
+    connect_consumer(&server, channel.reference(), &both(), &recorder);
+    let supplier = supplier(channel.reference(), &[(A, FAST), (B, SLOW)]).unwrap();
+    supplier.push(&[event(A, 1)]).unwrap();
+    seen.wait_for(1);
+    supplier.push(&[event(B, 1)]).unwrap();
+    let proxy = channel.statistics().consumers[0].proxy;
+    let expected = [(format!("events/s{proxy}l0"), Some(900)), (format!("events/s{proxy}l1"), None)];
+    assert_eq!(seen.wait_for(2), expected);
+    let reactive = EventChannel::builder().name("reactive").serve(&server).unwrap();
+    connect_consumer(&server, reactive.reference(), &both(), &recorder);
+    self::supplier(reactive.reference(), &[]).unwrap().push(&[event(A, 1)]).unwrap();
+    let own = std::thread::current().name().unwrap().to_owned();
+    assert_eq!(seen.wait_for(3)[2], (own, None));
+}
+
+/// Returns an ORB whose threads keep the ordinary class at each CORBA priority.
+fn fair_orb() -> Orb {
+    let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
+    let orb = Orb::builder().real_time(rt).listen("tcp:127.0.0.1:0").build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    orb
+}
+
+#[test]
+fn lanes_that_do_not_exist_are_refused() {
+    let scene = Scene::with(two_lanes().name("flight"));
+    let is_bad = |exception: &corelane::SystemException| exception.kind() == Kind::BadParam;
+    let recorder = Arc::new(Recorder::new());
+    let refused = connect_in_lane(&scene.server, scene.channel.reference(), &recorder, 7).unwrap_err();
+    assert!(matches!(&refused, ConnectPushConsumerError::System(exception) if is_bad(exception)), "{refused:?}");
+    let refused = supplier(scene.channel.reference(), &[(A, 0), (B, 7)]).unwrap_err();
+    assert!(matches!(&refused, ConnectPushSupplierError::System(exception) if is_bad(exception)), "{refused:?}");
+    // A channel without lanes does not read the numbers.
+    let plain = EventChannel::builder().name("plain").serve(&scene.server).unwrap();
+    connect_in_lane(&scene.server, plain.reference(), &recorder, 7).unwrap();
+    supplier(plain.reference(), &[(A, 7)]).unwrap();
+    let serve = |lanes: Vec<EventLane>| EventChannel::builder().name("wrong").lanes(lanes).serve(&scene.server);
+    for wrong in [vec![EventLane::new(0)], vec![EventLane::new(1); 2], (1..18).map(EventLane::new).collect()] {
+        assert!(serve(wrong).is_err_and(|exception| is_bad(&exception)));
+    }
+    assert_eq!(serve(vec![EventLane::new(1).priority(-1)]).unwrap_err().kind(), Kind::BadParam);
+}
+
+/// A consumer in a thread of its own that waits at a gate in each push, with a short queue.
+fn stuck(
+    builder: EventChannelBuilder,
+    set: &DependencySet,
+    max_sets: usize,
+) -> (Scene, Arc<Gate>, Arc<Recorder>, ProxyPushConsumerRef) {
+    let queue = QueueLimits { max_sets, ..QueueLimits::default() };
+    let scene = Scene::with(builder.queue(queue));
+    let gate = Gate::new();
+    let at_gate = Arc::clone(&gate);
+    let recorder = Arc::new(Recorder { in_push: Box::new(move || at_gate.pass()), ..Recorder::new() });
+    connect_consumer(&scene.server, scene.channel.reference(), set, &recorder);
+    let supplier = supplier(scene.channel.reference(), &[(A, FAST), (B, SLOW)]).unwrap();
+    supplier.push(&[event(A, 1)]).unwrap();
+    recorder.sets.wait_for(1);
+    (scene, gate, recorder, supplier)
+}
+
+#[test]
+fn gap_event_tells_a_consumer_that_asks_for_it_what_it_has_missed() {
+    let set = DependencySet::new().disjunction(2).event(A, ANY).event(EventType::GAP, ANY);
+    let (scene, gate, recorder, supplier) = stuck(two_lanes(), &set, 2);
+    for source in 2..=5 {
+        supplier.push(&[event(A, source)]).unwrap();
+    }
+    gate.open();
+    let sets = recorder.sets.wait_for(4);
+    assert_eq!(types(&sets), [[A.0], [EventType::GAP.0], [A.0], [A.0]]);
+    assert_eq!(sources(&sets), [1, 0, 4, 5]);
+    let gap: Gap = sets[1][0].data.any_value.extract().unwrap();
+    assert_eq!(gap, Gap { queue_full: 2, ..Gap::default() });
+    wait_until(|| scene.channel.statistics().total().in_flight == 0);
+    let consumer = &scene.channel.statistics().consumers[0];
+    assert_eq!((consumer.counts.routed, consumer.counts.delivered), (6, 4));
+    assert_eq!(consumer.drops_by_type.iter().map(|(it, drops)| (*it, drops.queue_full)).collect::<Vec<_>>(), [(A, 2)]);
+}
+
+#[test]
+fn consumer_with_a_full_queue_is_disconnected_if_configured() {
+    let builder = two_lanes().overflow(OverflowPolicy::Disconnect);
+    let (scene, gate, recorder, supplier) = stuck(builder, &DependencySet::new().event(A, ANY), 2);
+    supplier.push(&[event(A, 2), event(A, 3)]).unwrap();
+    assert_eq!(scene.channel.statistics().consumers.len(), 1);
+    supplier.push(&[event(A, 4), event(A, 5)]).unwrap();
+    assert_eq!(scene.channel.statistics().consumers, []);
+    gate.open();
+    assert_eq!(recorder.disconnects.wait_for(1), ["push consumer"]);
+    wait_until(|| scene.channel.statistics().total().in_flight == 0);
+    let departed = scene.channel.statistics().departed;
+    assert_eq!((departed.routed, departed.delivered), (4, 1));
+    assert_eq!((departed.dropped.queue_full, departed.dropped.disconnected), (1, 2));
+    assert_eq!(sources(&recorder.sets.all()), [1]);
+}
+
+#[test]
+fn event_that_has_outlived_its_lifetime_is_dropped_and_counted() {
+    let builder = two_lanes().lifetime_of(B, Duration::ZERO);
+    let (scene, gate, recorder, supplier) = stuck(builder, &both(), 8);
+    let values = scene.channel.cos_reference().for_consumers().unwrap().unwrap();
+    let puller = values.obtain_pull_supplier().unwrap().unwrap();
+    puller.connect_pull_consumer(None).unwrap();
+    supplier.push(&[event(B, 2), event(A, 3), event(B, 4)]).unwrap();
+    gate.open();
+    assert_eq!(sources(&recorder.sets.wait_for(2)), [1, 3]);
+    assert_eq!((puller.try_pull().unwrap().1, puller.try_pull().unwrap().1), (true, false));
+    wait_until(|| scene.channel.statistics().total().dropped.expired == 4);
+    for consumer in scene.channel.statistics().consumers {
+        assert_eq!(consumer.drops_by_type.iter().map(|(it, drops)| (*it, drops.expired)).collect::<Vec<_>>(), [(B, 2)]);
+        assert!(consumer.counts.is_balanced());
+    }
+}
+
+#[test]
+fn least_urgent_event_is_dropped_from_a_full_queue() {
+    let queue = QueueLimits { max_sets: 3, ..QueueLimits::default() };
+    let scene = Scene::with(two_lanes().queue(queue).overflow(OverflowPolicy::DropLeastUrgent));
+    let gate = Gate::new();
+    let at_gate = Arc::clone(&gate);
+    let recorder = Arc::new(Recorder { in_push: Box::new(move || at_gate.pass()), ..Recorder::new() });
+    connect_in_lane(&scene.server, scene.channel.reference(), &recorder, FAST).unwrap();
+    let supplier = supplier(scene.channel.reference(), &[(A, FAST), (B, SLOW)]).unwrap();
+    supplier.push(&[event(A, 1)]).unwrap();
+    recorder.sets.wait_for(1);
+    supplier.push(&[event(A, 2), event(B, 3), event(B, 4), event(A, 5), event(A, 6), event(B, 7)]).unwrap();
+    gate.open();
+    assert_eq!(sources(&recorder.sets.wait_for(4)), [1, 2, 5, 6]);
+}
+
+#[test]
+fn supplier_of_values_is_in_the_lane_of_their_type() {
+    let fast = EventLane::new(FAST).event_type(EventType(30));
+    let scene = Scene::with(
+        EventChannel::builder().lanes([fast, EventLane::new(SLOW)]).cos_events(EventType(30), EventSource(1)),
+    );
+    let puller =
+        scene.channel.cos_reference().for_consumers().unwrap().unwrap().obtain_pull_supplier().unwrap().unwrap();
+    puller.connect_pull_consumer(None).unwrap();
+    supplier(scene.channel.reference(), &[]).unwrap().push(&[event(A, 1)]).unwrap();
+    connect_cos_supplier(scene.channel.cos_reference()).push(&Any::new(&7_i32).unwrap()).unwrap();
+    let queues = scene.channel.statistics().consumers[0].queues.clone();
+    assert_eq!(queues.iter().map(|queue| (queue.lane, queue.sets)).collect::<Vec<_>>(), [(0, 1), (1, 1)]);
+    // The most urgent event is pulled first.
+    assert_eq!(puller.try_pull().unwrap().0.extract::<i32>(), Ok(7));
+}

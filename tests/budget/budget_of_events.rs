@@ -1,0 +1,134 @@
+//! The budget of an event channel: allocations, locks and hand-offs of an event in steady state.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use corelane::{Dispatch, Orb, PoolConfig, SystemException};
+use corelane_services::events::rtec_event_channel_admin::{
+    ConsumerQOS, Dependency, EventChannelRef, ProxyPushConsumerRef, SupplierQOS,
+};
+use corelane_services::events::rtec_event_comm::{Event, EventHeader, PushConsumer, PushConsumerRef};
+use corelane_services::events::{EventChannel, EventLane, RtecEventData};
+use corelane_sys::counters::{self, Counters};
+// Links the allocator that counts.
+use corelane_tests as _;
+
+const EVENTS: u64 = 500;
+
+/// A consumer that counts events, and keeps the counts of the thread that calls it.
+#[derive(Default)]
+struct Counting {
+    events: AtomicU64,
+    allocations: AtomicU64,
+    orb_locks: AtomicU64,
+}
+
+impl PushConsumer for Counting {
+    fn push(&self, data: &[Event]) -> Result<(), SystemException> {
+        let counts = counters::snapshot();
+        self.allocations.store(counts.allocations, Ordering::Relaxed);
+        self.orb_locks.store(counts.orb_locks, Ordering::Relaxed);
+        self.events.fetch_add(data.len() as u64, Ordering::Release);
+        Ok(())
+    }
+
+    fn disconnect_push_consumer(&self) -> Result<(), SystemException> {
+        Ok(())
+    }
+}
+
+fn orb() -> Orb {
+    let pool = PoolConfig::default().dispatch(Dispatch::Reactive);
+    let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    orb
+}
+
+/// Connects a consumer of every event that is an object of `orb`, and returns it.
+fn connect(orb: &Orb, channel: &EventChannelRef) -> Arc<Counting> {
+    let counting = Arc::new(Counting::default());
+    let consumer = orb.root_poa().activate(&Counting::servant_of(Arc::clone(&counting))).unwrap();
+    let proxy = channel.for_consumers().unwrap().unwrap().obtain_push_supplier().unwrap().unwrap();
+    let qos = ConsumerQOS { dependencies: vec![Dependency { event: event(0), rt_info: 0 }], is_gateway: false };
+    proxy.connect_push_consumer(Some(&PushConsumerRef::unchecked_narrow(&consumer)), &qos).unwrap();
+    counting
+}
+
+fn event(octets: usize) -> Event {
+    let header = EventHeader { r#type: 0, source: 0, ..EventHeader::default() };
+    Event { header, data: RtecEventData { payload: vec![7; octets].into(), ..RtecEventData::default() } }
+}
+
+fn supplier(channel: &EventChannelRef) -> ProxyPushConsumerRef {
+    let proxy = channel.for_suppliers().unwrap().unwrap().obtain_push_consumer().unwrap().unwrap();
+    proxy.connect_push_supplier(None, &SupplierQOS::default()).unwrap();
+    proxy
+}
+
+/// Pushes events one at a time, each when the channel has delivered the event before. Returns the
+/// counts of the pushes.
+fn push(channel: &EventChannel, supplier: &ProxyPushConsumerRef, event: &Event, count: u64) -> Counters {
+    let mut sum = Counters::default();
+    for _ in 0..count {
+        let before = counters::snapshot();
+        supplier.push(std::slice::from_ref(event)).unwrap();
+        let cost = counters::snapshot() - before;
+        sum.allocations += cost.allocations;
+        sum.orb_locks += cost.orb_locks;
+        sum.handoffs += cost.handoffs;
+        while channel.statistics().total().queued + channel.statistics().total().in_flight > 0 {
+            std::thread::yield_now();
+        }
+    }
+    sum
+}
+
+/// Measures the allocations, the locks of the ORB, and the hand-offs of the supplier's thread.
+fn supplier_cost(channel: &EventChannel, event: &Event) -> [u64; 3] {
+    let supplier = supplier(channel.reference());
+    push(channel, &supplier, event, 50);
+    let cost = push(channel, &supplier, event, EVENTS);
+    [cost.allocations, cost.orb_locks, cost.handoffs]
+}
+
+#[test]
+fn reactive_dispatch_allocates_nothing_and_hands_nothing_over() {
+    let server = orb();
+    let channel = EventChannel::builder().serve(&server).unwrap();
+    let consumers = [connect(&server, channel.reference()), connect(&server, channel.reference())];
+    assert_eq!(supplier_cost(&channel, &event(0)), [0, 0, 0]);
+    // A short payload is copied once into the channel, and once for each consumer of the process.
+    assert_eq!(supplier_cost(&channel, &event(16)), [3 * EVENTS, 0, 0]);
+    for consumer in consumers {
+        assert_eq!(consumer.events.load(Ordering::Acquire), 2 * (EVENTS + 50));
+    }
+}
+
+#[test]
+fn lanes_allocate_nothing_and_hand_an_event_over_once() {
+    let server = orb();
+    let lanes = [EventLane::new(1), EventLane::new(2)];
+    let channel = EventChannel::builder().lanes(lanes).serve(&server).unwrap();
+    let consumer = connect(&server, channel.reference());
+    let supplier = supplier(channel.reference());
+    push(&channel, &supplier, &event(0), 50);
+    let counts = || [consumer.allocations.load(Ordering::Relaxed), consumer.orb_locks.load(Ordering::Relaxed)];
+    let before = counts();
+    let cost = push(&channel, &supplier, &event(0), EVENTS);
+    assert_eq!([cost.allocations, cost.orb_locks, cost.handoffs], [0, 0, EVENTS]);
+    // The consumer's thread neither allocates nor takes a lock of the ORB.
+    assert_eq!(counts(), before);
+    assert_eq!(consumer.events.load(Ordering::Acquire), EVENTS + 50);
+}
+
+#[test]
+fn supplier_of_a_consumer_in_another_process_allocates_nothing() {
+    let (server, other) = (orb(), orb());
+    let channel = EventChannel::builder().serve(&server).unwrap();
+    let remote = other.string_to_reference(&channel.reference().to_string()).unwrap();
+    let consumer = connect(&other, &remote);
+    assert_eq!(supplier_cost(&channel, &event(0)), [0, 0, EVENTS]);
+    while consumer.events.load(Ordering::Acquire) < EVENTS + 50 {
+        std::thread::yield_now();
+    }
+}
