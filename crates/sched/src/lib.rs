@@ -15,6 +15,8 @@
 //! | [`simulation`] | periodic tasks in virtual time: the oracle of the analysis |
 //! | [`generate`] | random task sets for experiments |
 //! | [`quantity`] | times and fractions as text |
+//! | [`release`] | releases of a periodic task: which missed releases get a job |
+//! | [`distribution`] | a distribution of times in a fixed amount of memory |
 //! | [`random`] | the pseudo-random numbers of generator and simulator |
 //! | `task_file` | task files in TOML, and in the JSON of rt-app (feature `task-file`) |
 //!
@@ -32,6 +34,7 @@
 pub mod allocation;
 pub mod analysis;
 pub mod bands;
+pub mod distribution;
 pub mod generate;
 pub mod lane_choice;
 pub mod mapping;
@@ -40,6 +43,7 @@ pub mod overload;
 pub mod priority;
 pub mod quantity;
 pub mod random;
+pub mod release;
 pub mod selection;
 pub mod simulation;
 pub mod task;
