@@ -5,6 +5,7 @@
 //!   priority of the lane.
 //! * `policies` has the real-time policies of POAs and references. `poa` has the real-time state of
 //!   one POA, and decides which lane runs its requests.
+//! * `periodic` has the periodic tasks of clients.
 //! * `current` has `RTCORBA::Current`, and `mutex` has `RTCORBA::Mutex`.
 //!
 //! # Invariants
@@ -25,6 +26,7 @@ mod current;
 mod mutex;
 mod object_priorities;
 mod overrun;
+mod periodic;
 pub(crate) mod poa;
 pub(crate) mod policies;
 pub(crate) mod pool;
@@ -43,7 +45,9 @@ pub use config::{
 pub use core_config::{CorePoolConfig, CorePoolCounts, TaskBinder, TaskBinding};
 #[cfg(feature = "core-pool")]
 pub use core_pool::CorePool;
+pub use corelane_sched::distribution::TimeDistribution;
 pub use corelane_sched::overload::BufferBounds;
+pub use corelane_sched::release::OverrunRule;
 pub use corelane_sched::{
     ConsecutiveMapping, DirectMapping, DscpTable, LinearMapping, NativePriority, NativeRange, NetworkPriorityMapping,
     Priority, PriorityBand, PriorityMapping, PriorityModel, PriorityTransform,
@@ -53,6 +57,7 @@ pub use corelane_sys::thread::{CpuSet, Reservation, Scheduling, ThreadInfo, Tid}
 pub use current::RtCurrent;
 pub use mutex::{RtMutex, RtMutexGuard};
 pub(crate) use overrun::{OverrunMonitor, start_cpu_monitor};
+pub use periodic::{PeriodicJob, PeriodicOverrun, PeriodicTask, PeriodicTaskBuilder, PeriodicTaskStatistics};
 pub use policies::RtPolicies;
 pub use pool::InvalidThreadpool;
 pub use protocol::{Protocol, TcpProperties, UnixProperties};

@@ -20,9 +20,10 @@
 //!
 //! The module has a pure core ([`books`], `memory`, `transition`), which knows neither clocks nor
 //! sockets. `admission` shares this core between threads; `dispatch` lets task references and the
-//! core pool follow it; `servants` knows the ORB.
+//! core pool follow it; `servants` knows the ORB. `admitted` is the side of the client.
 
 mod admission;
+mod admitted;
 pub mod books;
 mod clients;
 #[cfg(test)]
@@ -53,6 +54,7 @@ use self::books::{Books, BooksLimits};
 use self::dispatch::{TaskDispatch, TaskKeys};
 use self::servants::{TaskLocator, TasksServant};
 
+pub use self::admitted::{AdmittedPeriodicTask, AdmittedTask, admit_task};
 pub use self::clients::ClientIdentityInterceptor;
 pub use self::idl::cores as protocol;
 pub use self::memory::MemoryBooks;
