@@ -42,7 +42,7 @@ pub use config::{
     UnmatchedPriority,
 };
 #[cfg(feature = "core-pool")]
-pub use core_config::{CorePoolConfig, CorePoolCounts, TaskBinder, TaskBinding};
+pub use core_config::{CoreJob, CorePoolConfig, CorePoolCounts, JobBatch, TaskBinder, TaskBinding, TaskMeasurement};
 #[cfg(feature = "core-pool")]
 pub use core_pool::CorePool;
 pub use corelane_sched::distribution::TimeDistribution;

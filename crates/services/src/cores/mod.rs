@@ -31,6 +31,7 @@ mod conformance;
 mod dispatch;
 mod idl;
 mod memory;
+mod monitoring;
 mod servants;
 #[cfg(test)]
 mod simulation;
@@ -164,7 +165,8 @@ fn serve_in(
     let served = (|| -> Result<AdmissionService, SystemException> {
         let id = ObjectId::from(ADMISSION_OBJECT_KEY.as_bytes());
         let own = poa.create_reference_with_id(&id, protocol::TasksRef::REPOSITORY_ID)?;
-        let servant = TasksServant { admission, poa: tasks.clone(), own: [own.clone(), of_task] };
+        let (poa_of_tasks, own_references) = (tasks.clone(), [own.clone(), of_task]);
+        let servant = TasksServant { admission, poa: poa_of_tasks, pool: pool.clone(), own: own_references };
         poa.activate_object_with_id(&id, &protocol::Tasks::servant(servant))?;
         orb.bind_key(ADMISSION_OBJECT_KEY, &own)?;
         tasks.manager().activate()?;
