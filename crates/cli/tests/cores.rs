@@ -257,3 +257,69 @@ fn server_admits_tasks_until_its_core_is_full() {
     let unreachable = cores(&["snapshot", "--at", "corbaloc::1.2@127.0.0.1:1/CorelaneTasks"], "");
     assert_eq!(status(&unreachable), 1);
 }
+
+#[test]
+fn top_and_report_show_the_jobs_of_a_task() {
+    let folder = folder("report");
+    let page = folder.join("report.html");
+    let server = AdmissionServer::start("1");
+    let at = ["--at", &server.at];
+    let file = "[[task]]\nname = 'a<b>'\nexecution = '60ms'\nperiod = '100ms'\n";
+    let admitted = cores(&["admit", "-", "--json", "--target", &server.at, at[0], at[1]], file);
+    assert_eq!(status(&admitted), 0, "{}", text(&admitted));
+    let target = json(&admitted)["tasks"][0]["target"].as_str().expect("a task reference").to_owned();
+    let before = cores(&["top", "--once", at[0], at[1]], "");
+    assert_eq!(status(&before), 0, "{}", text(&before));
+    let row = |output: &Output| text(output).lines().find(|line| line.starts_with("a<b>")).expect("a row").to_owned();
+    assert!(row(&before).ends_with("100.000   100.000    60.000           -        -     0  -"), "{}", text(&before));
+    let ask = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
+        let output = command
+            .args(["ping", "--count", "2", "--interval", "0.001", &target])
+            .output()
+            .expect("the program starts");
+        assert!(output.status.success(), "{}", text(&output));
+    };
+    // The requests may all come before or after the recording, so the test tries again.
+    let mut found = String::new();
+    for _ in 0..100 {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
+        command.args(["cores", "report", &page.to_string_lossy(), "--for", "200ms", at[0], at[1]]);
+        let mut reporting = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+        while reporting.try_wait().expect("a child").is_none() {
+            ask();
+        }
+        let output = reporting.wait_with_output().expect("the program ends by itself");
+        assert_eq!(status(&output), 0);
+        found = text(&output);
+        if !found.starts_with("0 jobs") {
+            break;
+        }
+    }
+    assert!(!found.starts_with("0 jobs") && found.contains(" jobs of 1 tasks in "), "{found}");
+    let html = fs::read_to_string(&page).expect("a page");
+    assert!(html.contains("<td>a&lt;b&gt;</td><td>0</td>") && html.contains(">core 0<"), "{html}");
+    assert!(!html.contains("a<b>") && html.matches("<svg").count() >= 2 && html.ends_with("</body></html>\n"));
+    ask();
+    let shown = json(&cores(&["top", "--once", "--json", at[0], at[1]], ""));
+    let measured = &shown["tasks"][0]["measured"];
+    assert!(measured["jobs"].as_u64() > Some(0) && measured["longest_ns"].as_u64() > Some(0), "{shown}");
+    assert!(shown["pool"]["bound"].as_u64() > Some(0), "{shown}");
+}
+
+#[test]
+fn top_prints_views_until_it_is_terminated() {
+    let server = AdmissionServer::start("2");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
+    command.args(["cores", "top", "--refresh", "50ms", "--at", &server.at]);
+    let mut process = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+    let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+    // The second view has the share of each core that jobs have used.
+    for share in ["-", "0.000"] {
+        let line = lines.by_ref().map(|line| line.expect("UTF-8")).find(|line| line.starts_with("1 ")).expect("a view");
+        assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["1", "0.000", "0.950", share, "0"]);
+    }
+    let id = process.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());
+    assert!(process.wait().expect("a child").success());
+}

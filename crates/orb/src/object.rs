@@ -143,6 +143,15 @@ impl ObjectRef {
         Ok(ObjectRef { callee: self.callee.with_binding(binding), ..self.clone() })
     }
 
+    /// Returns a reference to the same object whose calls have connections of their own. The other
+    /// policies are those of this reference.
+    pub(crate) fn with_private_connection(&self) -> Self {
+        let wider = &self.client().config().client_policies;
+        let own = ClientPolicies { private: true, ..self.binding().own_policies().clone() };
+        let binding = Arc::new(Binding::new(self.ior().clone(), own, wider));
+        ObjectRef { callee: self.callee.with_binding(binding), ..self.clone() }
+    }
+
     /// Returns a copy whose calls `canceller` can cancel.
     #[must_use]
     pub fn with_canceller(&self, canceller: &Canceller) -> Self {

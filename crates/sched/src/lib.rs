@@ -13,6 +13,7 @@
 pub mod allocation;
 pub mod analysis;
 pub mod bands;
+pub mod distribution;
 pub mod generate;
 pub mod lane_choice;
 pub mod mapping;
@@ -21,6 +22,7 @@ pub mod overload;
 pub mod priority;
 pub mod quantity;
 pub mod random;
+pub mod release;
 pub mod selection;
 pub mod simulation;
 pub mod task;

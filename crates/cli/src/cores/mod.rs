@@ -5,7 +5,9 @@ mod analyse;
 mod generate;
 mod picture;
 mod remote;
+mod report;
 mod simulate;
+mod top;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -31,6 +33,8 @@ usage: corelane cores analyse FILE [--cores N] [--discipline NAME] [--json] [--s
        corelane cores admit FILE [--at REFERENCE] [--target REFERENCE] [--lease TIME] [--json]
        corelane cores withdraw TASK TOKEN [--at REFERENCE]
        corelane cores snapshot [--at REFERENCE] [--json]
+       corelane cores top [--at REFERENCE] [--refresh TIME | --once [--json]]
+       corelane cores report FILE [--at REFERENCE] [--for TIME]
 
 Decides whether periodic tasks keep their deadlines. FILE is a task file in TOML, or the JSON of rt-app; `-` is the standard
 input (docs/task-allocation.md). `serve` admits the tasks of clients until SIGTERM or SIGINT, and runs their requests on the
@@ -43,6 +47,8 @@ cores of their tasks. Without the permission to do so, its promises are advisory
   admit             ask a server to admit the tasks of a file; prints a number and a token for each
   withdraw          end a task of a server
   snapshot          print the tasks and the cores of a server
+  top               show the tasks and cores of a server again and again: the promised bounds beside the measured times
+  report            record the jobs of a server, and write a page of HTML with a Gantt chart of its cores into FILE
 
   --cores N         the machine has N cores (what the file says; else as many as the pinned tasks need)
   --discipline NAME fixed-priority, liu-layland or earliest-deadline-first (what the file says; else fixed-priority)
@@ -50,7 +56,9 @@ cores of their tasks. Without the permission to do so, its promises are advisory
   --svg FILE        draw response times, or the schedule, into this file
   --rt-app FILE     write the allocation for rt-app into this file
   --global          let every task run on every core, instead of the core that the allocation gives it
-  --for TIME        simulate this long (ten times the longest period)
+  --for TIME        simulate this long (ten times the longest period); report: record this long (2s)
+  --refresh TIME    the pause between two views (1s)
+  --once            print one view and end
   --seed N          simulate: arrivals vary within the jitter; generate: another set (0)
   --lose CORE@TIME  the core stops at this time, such as 1@250ms
   --util U          the sum of the tasks' utilizations, such as 1.6
@@ -68,6 +76,8 @@ Times are written as 250us, 3ms or 1s.
 Exit status: 0 all deadlines are kept, 1 a deadline can be missed, or the file or the server cannot be used, 2 wrong usage.
 ";
 
+/// Shortest pause between two views of `top`, because each view costs the server a request.
+const MIN_REFRESH: Nanos = 50_000_000;
 /// Maximum number of tasks that `generate` makes.
 const MAX_GENERATED: usize = 1_000;
 
@@ -81,6 +91,8 @@ enum CoresCommand {
     Admit,
     Withdraw,
     Snapshot,
+    Top,
+    Report,
 }
 
 /// Arguments of all subcommands.
@@ -103,6 +115,8 @@ struct CoresArguments {
     at: Option<String>,
     target: Option<String>,
     lease: Option<Nanos>,
+    refresh: Option<Nanos>,
+    is_once: bool,
     /// Id and token of the task to withdraw.
     task: Option<(TaskId, [u8; 16])>,
 }
@@ -125,7 +139,9 @@ pub(crate) fn command() -> Command {
     let withdraw = withdraw.args([arguments::positional("TOKEN"), at()]);
     let snapshot = arguments::command("snapshot", USAGE).args([at(), flag("json")]);
     let simulate = simulate.arg(option("lose", "CORE@TIME"));
-    let commands = [analyse, simulate, generate, serve, admit, withdraw, snapshot];
+    let top = arguments::command("top", USAGE).args([at(), option("refresh", "TIME"), flag("once"), flag("json")]);
+    let report = arguments::command("report", USAGE).arg(file()).args([at(), option("for", "TIME")]);
+    let commands = [analyse, simulate, generate, serve, admit, withdraw, snapshot, top, report];
     arguments::with_descriptions(arguments::command("cores", USAGE).subcommands(commands), USAGE)
 }
 
@@ -143,6 +159,8 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
         CoresCommand::Admit => remote::admit(&arguments, out),
         CoresCommand::Withdraw => remote::withdraw(&arguments),
         CoresCommand::Snapshot => remote::snapshot(&arguments, out),
+        CoresCommand::Top => top::run(&arguments, out),
+        CoresCommand::Report => report::run(&arguments, out),
     };
     match outcome {
         Ok(true) => DONE,
@@ -169,6 +187,8 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
         "admit" => CoresCommand::Admit,
         "withdraw" => CoresCommand::Withdraw,
         "snapshot" => CoresCommand::Snapshot,
+        "top" => CoresCommand::Top,
+        "report" => CoresCommand::Report,
         _ => CoresCommand::Generate,
     };
     // An option that the subcommand does not have is treated as absent.
@@ -199,6 +219,8 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
         at: text("at"),
         target: text("target"),
         lease: text("lease").map(|text| time("--lease", &text)).transpose()?,
+        refresh: text("refresh").map(|text| time("--refresh", &text)).transpose()?,
+        is_once: flag("once"),
         task: text("TASK").zip(text("TOKEN")).and_then(|(task, token)| remote::task_and_token(&task, &token)),
     };
     match action {
@@ -211,6 +233,14 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
         }
         CoresCommand::Analyse | CoresCommand::Simulate | CoresCommand::Admit if arguments.file.is_none() => {
             Err("no task file is given".to_owned())
+        }
+        CoresCommand::Report if arguments.file.is_none() => Err("no file for the report is given".to_owned()),
+        CoresCommand::Top if arguments.is_json && !arguments.is_once => Err("`--json` needs `--once`".to_owned()),
+        CoresCommand::Top if arguments.is_once && arguments.refresh.is_some() => {
+            Err("`--once` and `--refresh` exclude each other".to_owned())
+        }
+        CoresCommand::Top if arguments.refresh.is_some_and(|pause| pause < MIN_REFRESH) => {
+            Err("`--refresh` needs at least 50ms".to_owned())
         }
         _ => Ok((action, arguments)),
     }
@@ -348,6 +378,12 @@ mod tests {
             "withdraw 1",
             "withdraw 1 00",
             "snapshot f",
+            "top --json",
+            "top --once --refresh 1s",
+            "top --refresh 10ms",
+            "top f",
+            "report",
+            "report f --json",
         ] {
             assert!(matches!(parsed(wrong), Err(Some(_))), "{wrong}");
         }

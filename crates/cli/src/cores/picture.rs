@@ -18,6 +18,8 @@ const BAR: usize = 13;
 const HEAD: usize = 34;
 /// Maximum number of rectangles in a schedule, so that a browser can display it.
 const MAX_RECTANGLES: usize = 20_000;
+/// Number of colours whose meanings a chart names.
+const NAMED_COLOURS: usize = 8;
 /// Maximum number of tasks in a picture.
 const MAX_ROWS: usize = 500;
 
@@ -58,39 +60,94 @@ pub(super) fn responses(bars: &[ResponseBar<'_>]) -> String {
 
 /// Draws the times at which each task ran, with one row for each task and one colour for each core.
 pub(super) fn schedule(names: &[&str], cores: usize, duration: Nanos, outcome: &SimulationOutcome) -> String {
-    let rows = names.len().min(MAX_ROWS);
-    let mut svg = open(rows, &format!("Schedule of {} ms", milliseconds(duration)));
-    for (core, x) in (0..cores.min(8)).zip((0_u64..).step_by(80)) {
-        rectangle(&mut svg, NAMES as u64 + 300 + x, 8, 12, colour(core));
-        text(&mut svg, NAMES as u64 + 316 + x, 19, "start", &format!("core {core}"));
+    let rows = names.iter().zip(&outcome.tasks);
+    let rows =
+        rows.map(|(name, observed)| GanttRow { name: (*name).to_owned(), note: format!("{} missed", observed.missed) });
+    let bars = outcome.execution_intervals.iter().map(|interval| GanttBar {
+        row: interval.task,
+        colour: interval.core,
+        from: interval.from,
+        until: interval.until,
+    });
+    gantt(&GanttChart {
+        title: format!("Schedule of {} ms", milliseconds(duration)),
+        colours: (0..cores).map(|core| format!("core {core}")).collect(),
+        rows: rows.collect(),
+        bars: bars.collect(),
+        from: 0,
+        until: duration,
+    })
+}
+
+/// A row of a Gantt chart, with a note behind its bars.
+pub(super) struct GanttRow {
+    pub(super) name: String,
+    pub(super) note: String,
+}
+
+/// A span of time in a row of a Gantt chart.
+#[derive(Clone, Copy)]
+pub(super) struct GanttBar {
+    pub(super) row: usize,
+    pub(super) colour: usize,
+    pub(super) from: Nanos,
+    pub(super) until: Nanos,
+}
+
+/// A Gantt chart of the times `from` to `until`.
+pub(super) struct GanttChart {
+    pub(super) title: String,
+    /// The meanings of the colours, of which the chart names the first eight.
+    pub(super) colours: Vec<String>,
+    pub(super) rows: Vec<GanttRow>,
+    /// A later bar covers an earlier one. Bars outside of the chart's time are left out.
+    pub(super) bars: Vec<GanttBar>,
+    pub(super) from: Nanos,
+    pub(super) until: Nanos,
+}
+
+/// Draws a Gantt chart, with at most `MAX_ROWS` rows and `MAX_RECTANGLES` bars.
+pub(super) fn gantt(chart: &GanttChart) -> String {
+    let rows = chart.rows.len().min(MAX_ROWS);
+    let mut svg = open(rows, &chart.title);
+    for (number, (x, name)) in (0_u64..).step_by(85).zip(chart.colours.iter().take(NAMED_COLOURS)).enumerate() {
+        rectangle(&mut svg, NAMES as u64 + 250 + x, 8, 12, colour(number));
+        text(&mut svg, NAMES as u64 + 266 + x, 19, "start", &cut(name, 9));
     }
-    for (row, (name, observed)) in names.iter().zip(&outcome.tasks).take(rows).enumerate() {
+    for (row, GanttRow { name, note }) in chart.rows.iter().take(rows).enumerate() {
         let y = HEAD + row * ROW;
         text(&mut svg, NAMES as u64 - 8, y + BAR - 2, "end", &short(name));
-        let missed = format!("{} missed", observed.missed);
-        text(&mut svg, NAMES as u64 + BARS + 8, y + BAR - 2, "start", &missed);
+        text(&mut svg, NAMES as u64 + BARS + 8, y + BAR - 2, "start", note);
     }
+    let duration = chart.until.saturating_sub(chart.from);
     let place = |at: Nanos| {
-        let place = u128::from(at) * u128::from(BARS * 100) / u128::from(duration.max(1));
+        let since = at.clamp(chart.from, chart.until) - chart.from;
+        let place = u128::from(since) * u128::from(BARS * 100) / u128::from(duration.max(1));
         u64::try_from(place).unwrap_or(BARS * 100)
     };
-    let drawn = outcome.execution_intervals.iter().filter(|interval| interval.task < rows).take(MAX_RECTANGLES);
-    for interval in drawn {
-        let (from, until) = (place(interval.from), place(interval.until).max(place(interval.from) + 20));
-        let y = HEAD + interval.task * ROW;
+    let is_shown = |bar: &&GanttBar| bar.row < rows && bar.from < chart.until && bar.until >= chart.from;
+    for bar in chart.bars.iter().filter(is_shown).take(MAX_RECTANGLES) {
+        let (from, until) = (place(bar.from), place(bar.until).max(place(bar.from) + 20));
+        let y = HEAD + bar.row * ROW;
         let _ = writeln!(
             svg,
             "<rect x=\"{}\" y=\"{y}\" width=\"{}\" height=\"{BAR}\" fill=\"{}\"/>",
             hundredths(NAMES as u64 * 100 + from),
             hundredths(until - from),
-            colour(interval.core)
+            colour(bar.colour)
         );
+    }
+    // The time from the left edge, at five places.
+    for quarter in 0..=4 {
+        let (x, at) = (NAMES as u64 + BARS * quarter / 4, u128::from(duration) * u128::from(quarter) / 4);
+        let at = u64::try_from(at).unwrap_or(Nanos::MAX);
+        text(&mut svg, x, HEAD + rows * ROW + 12, "middle", &format!("{} ms", milliseconds(at)));
     }
     close(svg)
 }
 
 fn open(rows: usize, title: &str) -> String {
-    let (width, height) = (NAMES as u64 + BARS + 190, HEAD + rows * ROW + 10);
+    let (width, height) = (NAMES as u64 + BARS + 190, HEAD + rows * ROW + 20);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
          font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n"
@@ -116,7 +173,11 @@ fn text(svg: &mut String, x: u64, y: usize, anchor: &str, text: &str) {
 
 /// Cuts a name to the width of its column.
 fn short(name: &str) -> String {
-    match name.char_indices().nth(18) {
+    cut(name, 18)
+}
+
+fn cut(name: &str, most: usize) -> String {
+    match name.char_indices().nth(most) {
         Some((end, _)) => format!("{}...", &name[..end]),
         None => name.to_owned(),
     }
@@ -144,6 +205,36 @@ mod tests {
         assert!(svg.contains("&lt;a&amp;b&gt; (core 1)"), "{svg}");
         assert!(svg.contains("a name of more tha... (core 1)"), "{svg}");
         assert!(!svg.contains("<a&"), "{svg}");
+    }
+
+    #[test]
+    fn bars_outside_of_the_time_of_a_gantt_chart_are_cut_or_left_out() {
+        let bar = |row, from, until| GanttBar { row, colour: row, from, until };
+        let rows = ["a", "b"].map(|name| GanttRow { name: name.to_owned(), note: "<note>".to_owned() });
+        let chart = GanttChart {
+            title: "T".to_owned(),
+            colours: vec!["one".to_owned(), "a long name of a colour".to_owned()],
+            rows: rows.into(),
+            bars: vec![
+                bar(0, 0, 150),
+                bar(1, 120, 140),
+                bar(1, 190, 500),
+                bar(0, 0, 99),
+                bar(0, 200, 300),
+                bar(2, 100, 200),
+            ],
+            from: 100,
+            until: 200,
+        };
+        let svg = gantt(&chart);
+        let spans: Vec<&str> = svg.lines().filter(|line| line.contains(".00\" y=")).collect();
+        assert_eq!(spans.len(), 3, "{svg}");
+        let place = |x: u64, width: u64| format!("<rect x=\"{x}.00\" y=\"{}\" width=\"{width}.00\"", HEAD);
+        assert!(spans[0].starts_with(&place(NAMES as u64, BARS / 2)), "{}", spans[0]);
+        let second = |x: u64, width: u64| format!("<rect x=\"{x}.00\" y=\"{}\" width=\"{width}.00\"", HEAD + ROW);
+        assert!(spans[1].starts_with(&second(NAMES as u64 + BARS / 5, BARS / 5)), "{}", spans[1]);
+        assert!(spans[2].starts_with(&second(NAMES as u64 + BARS * 9 / 10, BARS / 10)), "{}", spans[2]);
+        assert!(svg.contains("&lt;note&gt;") && svg.contains(">a long na...<"), "{svg}");
     }
 
     #[test]

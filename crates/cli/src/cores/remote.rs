@@ -3,7 +3,6 @@
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use corelane::rt::{CorePool, CorePoolConfig};
 use corelane::{Endpoint, ObjectRef, Orb, SystemException, SystemExceptionKind as Kind};
@@ -12,7 +11,9 @@ use corelane_sched::task::{Criticality, Nanos, TaskId, Utilization};
 use corelane_sched::task_file::NamedTask;
 use corelane_services::cores::protocol::tasks::AdmitError;
 use corelane_services::cores::protocol::{self, Promise, Rejected, TaskSpec, TaskState, TaskTiming, TasksRef};
-use corelane_services::cores::{ADMISSION_OBJECT_KEY, AdmissionConfig, AdmissionService, ClientIdentityInterceptor};
+use corelane_services::cores::{
+    ADMISSION_OBJECT_KEY, AdmissionConfig, AdmissionService, ClientIdentityInterceptor, admit_task,
+};
 use corelane_sys::{poll, signal};
 use serde_json::{Value as Json, json};
 
@@ -27,9 +28,6 @@ const DEFAULT_AT: &str = "corbaloc::1.2@127.0.0.1:2810/CorelaneTasks";
 /// Default lease of `admit`. It is long, because the command ends at once and no client renews the
 /// lease.
 const DEFAULT_LEASE: Nanos = 3_600_000_000_000;
-/// Pause between two requests for a pending decision. `MAX_QUESTIONS` is the number of requests.
-const PAUSE: Duration = Duration::from_millis(10);
-const MAX_QUESTIONS: usize = 1_000;
 /// Maximum number of connections of tasks that `serve` binds to threads, on a machine with few
 /// cores.
 const MAX_BOUND: u32 = 64;
@@ -77,7 +75,7 @@ fn advisory_reason(service: &AdmissionService, discipline: Discipline) -> Option
 }
 
 /// Returns the admission object of `--at`, or of the default address.
-fn object(orb: &Orb, arguments: &CoresArguments) -> Result<TasksRef, String> {
+pub(super) fn object(orb: &Orb, arguments: &CoresArguments) -> Result<TasksRef, String> {
     let at = arguments.at.as_deref().unwrap_or(DEFAULT_AT);
     let object = naming::object_of_word(orb, at)?.ok_or("the reference is nil")?;
     Ok(TasksRef::unchecked_narrow(&object))
@@ -85,12 +83,13 @@ fn object(orb: &Orb, arguments: &CoresArguments) -> Result<TasksRef, String> {
 
 /// Explains a system exception to the user. An exception that came over the network contains no
 /// explanation.
-fn explain(exception: &SystemException) -> String {
+pub(super) fn explain(exception: &SystemException) -> String {
     let reason = match exception.kind() {
         Kind::BadParam => "a field is out of range, or the target is not an object of this server",
         Kind::NoPermission => "the token does not belong to this task",
         Kind::ObjectNotExist => "the task, the target or the admission object does not exist",
         Kind::NoResources => "the server does not have this core, or no room for further tasks",
+        Kind::BadInvOrder => "the server has no core pool",
         Kind::Transient => "the server cannot be reached, or there are too many decisions or tasks of this client",
         _ => return exception.to_string(),
     };
@@ -157,22 +156,14 @@ fn spec(named: &NamedTask, target: Option<ObjectRef>, lease: Nanos) -> Result<Ta
     })
 }
 
-/// Requests the admission of a task. If the decision is pending, asks for the decision until it is
-/// known.
+/// Requests the admission of a task, and waits for the decision.
 fn admit_one(tasks: &TasksRef, spec: &TaskSpec) -> AdmitOutcome {
-    let mut outcome = tasks.admit(spec);
-    for _ in 0..MAX_QUESTIONS {
-        outcome = match outcome {
-            Ok(promise) => return AdmitOutcome::Promised(promise),
-            Err(AdmitError::Rejected(rejected)) => return AdmitOutcome::Rejected(rejected),
-            Err(AdmitError::System(exception)) => return AdmitOutcome::Failed(explain(&exception)),
-            Err(AdmitError::Pending(pending)) => {
-                std::thread::sleep(PAUSE);
-                tasks.outcome(pending.task, &pending.token)
-            }
-        };
+    match admit_task(tasks, spec) {
+        Ok(promise) => AdmitOutcome::Promised(promise),
+        Err(AdmitError::Rejected(rejected)) => AdmitOutcome::Rejected(rejected),
+        Err(AdmitError::Pending(_)) => AdmitOutcome::Failed("the server does not decide".to_owned()),
+        Err(AdmitError::System(exception)) => AdmitOutcome::Failed(explain(&exception)),
     }
-    AdmitOutcome::Failed("the server does not decide".to_owned())
 }
 
 fn write_admitted(out: &mut dyn Write, rows: &[(&NamedTask, AdmitOutcome)]) -> io::Result<()> {
@@ -249,7 +240,7 @@ pub(super) fn snapshot(arguments: &CoresArguments, out: &mut dyn Write) -> Resul
     let snapshot = object(&orb, arguments)?.snapshot().map_err(|exception| explain(&exception))?;
     // Ignore errors: the reader may have closed the pipe.
     let _ = if arguments.is_json {
-        out.write_all(json_text(&snapshot_json(&snapshot)).as_bytes())
+        out.write_all(json_text(&snapshot_json(&snapshot.0, &snapshot.1, &snapshot.2)).as_bytes())
     } else {
         write_snapshot(out, &snapshot)
     };
@@ -258,7 +249,7 @@ pub(super) fn snapshot(arguments: &CoresArguments, out: &mut dyn Write) -> Resul
 
 type Snapshot = (protocol::TaskRecords, protocol::CoreRecords, protocol::Counts);
 
-fn state_name(state: TaskState) -> &'static str {
+pub(super) fn state_name(state: TaskState) -> &'static str {
     match state {
         TaskState::Reserved => "reserved",
         TaskState::Promised => "promised",
@@ -296,7 +287,11 @@ fn write_snapshot(out: &mut dyn Write, (tasks, cores, counts): &Snapshot) -> io:
     )
 }
 
-fn snapshot_json((tasks, cores, counts): &Snapshot) -> Json {
+pub(super) fn snapshot_json(
+    tasks: &[protocol::TaskRecord],
+    cores: &[protocol::CoreRecord],
+    counts: &protocol::Counts,
+) -> Json {
     let task = |task: &protocol::TaskRecord| {
         json!({
             "name": task.name,

@@ -1,5 +1,7 @@
 //! The configuration of core pools, and the tasks that a core pool serves.
 
+use std::time::Duration;
+
 use crate::server::config::ConnectionLimits;
 
 /// A task of a core pool, with the core and the priority at which its requests run.
@@ -51,6 +53,9 @@ pub struct CorePoolConfig {
     pub listen: Vec<String>,
     /// Limits on connections. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
+    /// Maximum number of records of jobs ([`CorePool::record_jobs`](super::CorePool::record_jobs)),
+    /// about 56 bytes each. Default: 65,536.
+    pub max_recorded_jobs: u32,
 }
 
 impl Default for CorePoolConfig {
@@ -64,6 +69,7 @@ impl Default for CorePoolConfig {
             thread_stack_size: 1 << 20,
             listen: Vec::new(),
             connection_limits: ConnectionLimits::default(),
+            max_recorded_jobs: 65_536,
         }
     }
 }
@@ -75,6 +81,7 @@ setters!(CorePoolConfig {
     best_effort_threads: u32,
     thread_stack_size: usize,
     connection_limits: ConnectionLimits,
+    max_recorded_jobs: u32,
 });
 
 impl CorePoolConfig {
@@ -120,4 +127,54 @@ pub struct CorePoolCounts {
     pub foreign: u64,
     /// Number of connections that are bound now.
     pub bound_now: u64,
+}
+
+/// The times of a task's jobs at the server since the task was admitted. A job is a request that
+/// threads of the pool ran for the task.
+///
+/// A time lasts from the moment at which the task's thread has read the request until the reply is
+/// written. It includes the time in which more urgent threads had the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskMeasurement {
+    /// The task's number.
+    pub task: u64,
+    /// Number of jobs that have ended.
+    pub jobs: u64,
+    /// The shortest time; zero if no job has ended.
+    pub shortest: Duration,
+    /// The mean time, rounded down; zero if no job has ended.
+    pub mean: Duration,
+    /// The longest time; zero if no job has ended.
+    pub longest: Duration,
+}
+
+/// The record of a job of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CoreJob {
+    /// The number of the record. Records are numbered in the order in which the jobs end.
+    pub number: u64,
+    /// The task's number.
+    pub task: u64,
+    /// The core on which the job began.
+    pub core: usize,
+    /// The start of the job in nanoseconds of the machine's monotonic clock.
+    pub started_at: u64,
+    /// The end of the job in nanoseconds of the machine's monotonic clock.
+    pub ended_at: u64,
+    /// The processor time of the job. The rest of the time between start and end belonged to other
+    /// threads, or the job waited.
+    pub processor_time: Duration,
+}
+
+/// Records of jobs, as [`CorePool::recorded_jobs`](super::CorePool::recorded_jobs) returns them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobBatch {
+    /// The records in the order of their numbers. If the first number is higher than the number that
+    /// the caller asked for, newer records have replaced the records between them.
+    pub jobs: Vec<CoreJob>,
+    /// The number with which the caller gets the next batch.
+    pub next: u64,
 }

@@ -1,13 +1,15 @@
 //! Core pools: thread pools that serve the connections of tasks on the tasks' cores.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use corelane_sched::Priority;
 use corelane_sched::overload::OverloadRules;
+use corelane_sys::clock::Monotonic;
 use corelane_sys::thread::{self, CpuSet, Scheduling};
 
 use super::config::UnmatchedPriority;
-use super::core_config::{CorePoolConfig, CorePoolCounts, TaskBinder, TaskBinding};
+use super::core_config::{CorePoolConfig, CorePoolCounts, JobBatch, TaskBinder, TaskBinding, TaskMeasurement};
 use super::pool::{self, MAX_THREADS, bad_param, no_resources};
 use crate::adapter::ObjectAdapter;
 use crate::exception::SystemException;
@@ -77,6 +79,33 @@ impl CorePool {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.counts())).unwrap_or_default()
     }
 
+    /// Returns the measured times of all tasks of the pool, in the order of their numbers. The list is
+    /// empty after the end of the pool.
+    #[must_use]
+    pub fn measurements(&self) -> Vec<TaskMeasurement> {
+        self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.measurements())).unwrap_or_default()
+    }
+
+    /// Records each job that begins within `span` from now. Requests of several callers add up: the
+    /// latest end counts.
+    ///
+    /// The pool keeps the last [`max_recorded_jobs`](CorePoolConfig::max_recorded_jobs) records,
+    /// whose memory the first call of this method allocates. A recorded job costs two more system
+    /// calls and a lock.
+    pub fn record_jobs(&self, span: Duration) {
+        if let Some(lane) = self.lane.upgrade()
+            && let Some(threads) = lane.core_pool()
+        {
+            threads.record_jobs_until(Monotonic::now() + span);
+        }
+    }
+
+    /// Returns the recorded jobs whose numbers are at least `from`, at most `most` of them.
+    #[must_use]
+    pub fn recorded_jobs(&self, from: u64, most: usize) -> JobBatch {
+        self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.recorded_jobs(from, most))).unwrap_or_default()
+    }
+
     /// Returns the reason why the promises of the pool are advisory: the kernel has refused a core or
     /// a priority to one of its threads, or the ORB's threads are in the ordinary class. Returns
     /// `None` otherwise.
@@ -124,7 +153,7 @@ pub(crate) fn create(
         cores: None,
         static_threads: config.best_effort_threads,
         overload_rules: OverloadRules { dynamic_threads: 0, borrowing: false, buffering: None },
-        idle_thread_timeout: std::time::Duration::ZERO,
+        idle_thread_timeout: Duration::ZERO,
     };
     let listeners = pool::open_listeners(adapter, &config.listen, &role)?;
     let best_effort_threads = count(config.best_effort_threads);
@@ -140,6 +169,7 @@ pub(crate) fn create(
         max_threads: count(config.max_threads),
         best_effort_threads,
         class: adapter.config().rt.scheduling,
+        max_recorded_jobs: count(config.max_recorded_jobs),
     };
     let threads = CorePoolThreads::new(settings, binder);
     let lane = Lane::of_core_pool(lane_config, listeners, adapter.config().drain_timeout, role, threads)

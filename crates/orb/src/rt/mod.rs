@@ -15,6 +15,7 @@ mod current;
 mod mutex;
 mod object_priorities;
 mod overrun;
+mod periodic;
 pub(crate) mod poa;
 pub(crate) mod policies;
 pub(crate) mod pool;
@@ -30,10 +31,12 @@ pub use config::{
     UnmatchedPriority,
 };
 #[cfg(feature = "core-pool")]
-pub use core_config::{CorePoolConfig, CorePoolCounts, TaskBinder, TaskBinding};
+pub use core_config::{CoreJob, CorePoolConfig, CorePoolCounts, JobBatch, TaskBinder, TaskBinding, TaskMeasurement};
 #[cfg(feature = "core-pool")]
 pub use core_pool::CorePool;
+pub use corelane_sched::distribution::TimeDistribution;
 pub use corelane_sched::overload::BufferBounds;
+pub use corelane_sched::release::OverrunRule;
 pub use corelane_sched::{
     ConsecutiveMapping, DirectMapping, DscpTable, LinearMapping, NativePriority, NativeRange, NetworkPriorityMapping,
     Priority, PriorityBand, PriorityMapping, PriorityModel, PriorityTransform,
@@ -43,6 +46,7 @@ pub use corelane_sys::thread::{CpuSet, Reservation, Scheduling, ThreadInfo, Tid}
 pub use current::RtCurrent;
 pub use mutex::{RtMutex, RtMutexGuard};
 pub(crate) use overrun::{OverrunMonitor, start_cpu_monitor};
+pub use periodic::{PeriodicJob, PeriodicOverrun, PeriodicTask, PeriodicTaskBuilder, PeriodicTaskStatistics};
 pub use policies::RtPolicies;
 pub use pool::InvalidThreadpool;
 pub use protocol::{Protocol, TcpProperties, UnixProperties};

@@ -20,9 +20,10 @@
 //!
 //! The module has a pure core ([`books`], `memory`, `transition`), which knows neither clocks nor
 //! sockets. `admission` shares this core between threads; `dispatch` lets task references and the
-//! core pool follow it; `servants` knows the ORB.
+//! core pool follow it; `servants` knows the ORB. `admitted` is the side of the client.
 
 mod admission;
+mod admitted;
 pub mod books;
 mod clients;
 #[cfg(test)]
@@ -30,6 +31,7 @@ mod conformance;
 mod dispatch;
 mod idl;
 mod memory;
+mod monitoring;
 mod servants;
 #[cfg(test)]
 mod simulation;
@@ -53,6 +55,7 @@ use self::books::{Books, BooksLimits};
 use self::dispatch::{TaskDispatch, TaskKeys};
 use self::servants::{TaskLocator, TasksServant};
 
+pub use self::admitted::{AdmittedPeriodicTask, AdmittedTask, admit_task};
 pub use self::clients::ClientIdentityInterceptor;
 pub use self::idl::cores as protocol;
 pub use self::memory::MemoryBooks;
@@ -162,7 +165,8 @@ fn serve_in(
     let served = (|| -> Result<AdmissionService, SystemException> {
         let id = ObjectId::from(ADMISSION_OBJECT_KEY.as_bytes());
         let own = poa.create_reference_with_id(&id, protocol::TasksRef::REPOSITORY_ID)?;
-        let servant = TasksServant { admission, poa: tasks.clone(), own: [own.clone(), of_task] };
+        let (poa_of_tasks, own_references) = (tasks.clone(), [own.clone(), of_task]);
+        let servant = TasksServant { admission, poa: poa_of_tasks, pool: pool.clone(), own: own_references };
         poa.activate_object_with_id(&id, &protocol::Tasks::servant(servant))?;
         orb.bind_key(ADMISSION_OBJECT_KEY, &own)?;
         tasks.manager().activate()?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::poa::{Cookie, ObjectId, Poa, ServantLocator, ServantManagerError, ServantResult};
+use corelane::rt::CorePool;
 use corelane::{Completion, ObjectRef, Servant, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::allocation::{AdmissionTest, Rejection};
 use corelane_sched::task::{CoreId, Criticality, Nanos, TaskId, Timing};
@@ -15,14 +16,21 @@ use super::books::{
 use super::clients;
 use super::idl::cores as idl;
 use super::idl::cores::tasks::{AdmitError, ReserveError};
+use super::monitoring;
 
 /// The time-out of the call that checks that a target exists.
 const TARGET_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum number of records of jobs in a reply.
+const MAX_BATCH: u32 = 1_000;
+/// The longest span for which a client can have jobs recorded.
+const MAX_RECORDING: Nanos = 3_600_000_000_000;
 
 pub(super) struct TasksServant {
     pub(super) admission: Arc<SharedBooks>,
     /// The POA of task references.
     pub(super) poa: Poa,
+    /// The core pool that runs the requests of tasks, if there is one.
+    pub(super) pool: Option<CorePool>,
     /// The references of the admission object and of a task. Targets must have one of their
     /// addresses, because they must be objects of this server.
     pub(super) own: [ObjectRef; 2],
@@ -155,6 +163,26 @@ impl TasksServant {
     ) -> Result<Vec<idl::Promise>, SystemException> {
         promises.iter().map(|promise| self.promise(state, promise, token, now)).collect()
     }
+
+    fn reported_snapshot(&self) -> (idl::TaskRecords, idl::CoreRecords, idl::Counts) {
+        let (snapshot, now) = self.admission.with(|state, _, now| (state.books.snapshot(now), now));
+        let tasks = snapshot.tasks.into_iter().map(|record| reported_task(record, now)).collect();
+        let core = |core: &books::CoreUse| idl::CoreRecord {
+            core: core.core.core,
+            capacity: core.capacity.0,
+            used: core.used.0,
+        };
+        let counts = snapshot.counts;
+        let counts = idl::Counts {
+            promised: counts.promised,
+            rejected: counts.rejected,
+            over_rate: counts.over_rate,
+            over_quota: counts.over_quota,
+            leases_ended: counts.leases_ended,
+            reservations_lapsed: counts.reservations_lapsed,
+        };
+        (tasks, snapshot.cores.iter().map(core).collect(), counts)
+    }
 }
 
 impl idl::Tasks for TasksServant {
@@ -269,23 +297,23 @@ impl idl::Tasks for TasksServant {
     }
 
     fn snapshot(&self) -> Result<(idl::TaskRecords, idl::CoreRecords, idl::Counts), SystemException> {
-        let (snapshot, now) = self.admission.with(|state, _, now| (state.books.snapshot(now), now));
-        let tasks = snapshot.tasks.into_iter().map(|record| reported_task(record, now)).collect();
-        let core = |core: &books::CoreUse| idl::CoreRecord {
-            core: core.core.core,
-            capacity: core.capacity.0,
-            used: core.used.0,
-        };
-        let counts = snapshot.counts;
-        let counts = idl::Counts {
-            promised: counts.promised,
-            rejected: counts.rejected,
-            over_rate: counts.over_rate,
-            over_quota: counts.over_quota,
-            leases_ended: counts.leases_ended,
-            reservations_lapsed: counts.reservations_lapsed,
-        };
-        Ok((tasks, snapshot.cores.iter().map(core).collect(), counts))
+        Ok(self.reported_snapshot())
+    }
+
+    fn monitor(&self) -> Result<(idl::TaskRecords, idl::CoreRecords, idl::Counts, idl::Measurements), SystemException> {
+        let (tasks, cores, counts) = self.reported_snapshot();
+        Ok((tasks, cores, counts, monitoring::measurements(self.pool.as_ref())))
+    }
+
+    fn record_jobs(&self, span: u64) -> Result<u64, SystemException> {
+        let pool = self.pool.as_ref().ok_or_else(|| system(Kind::BadInvOrder, "the server has no core pool"))?;
+        let span = span.min(MAX_RECORDING);
+        pool.record_jobs(Duration::from_nanos(span));
+        Ok(span)
+    }
+
+    fn recorded_jobs(&self, first: u64, most: u32) -> Result<(u64, idl::JobRecords), SystemException> {
+        Ok(monitoring::recorded_jobs(self.pool.as_ref(), first, most.min(MAX_BATCH)))
     }
 }
 

@@ -14,6 +14,7 @@
 //! Invariant: the read lock of a connection belongs to one thread at any time, so each message is
 //! read once, and in the order of its arrival.
 
+mod job_log;
 mod roster;
 
 use std::io;
@@ -24,17 +25,20 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corelane_net::Wait;
+use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder, Tid};
 use corelane_sys::{counters, poll};
+use corelane_wire::giop::MessageKind;
 
+use self::job_log::{JobLog, JobStart, TaskMeter, TaskMeters};
 use self::roster::{BindDecision, Duty, Roster, ThreadNumber};
 use crate::event::Event;
 use crate::nested_wait::{self, NestedWaitHook};
 use crate::orb_context::OrbContext;
 use crate::rt::config::SchedulingClass;
-use crate::rt::core_config::{CorePoolCounts, TaskBinder, TaskBinding};
+use crate::rt::core_config::{CorePoolCounts, JobBatch, TaskBinder, TaskBinding, TaskMeasurement};
 use crate::server::architecture::{Architecture, MessagePlacement};
 use crate::server::connection::{Connection, ReadCause, WaitingRequest};
 use crate::server::handler::RequestHandler;
@@ -60,6 +64,7 @@ pub(crate) struct CorePoolSettings {
     pub(crate) max_threads: usize,
     pub(crate) best_effort_threads: usize,
     pub(crate) class: SchedulingClass,
+    pub(crate) max_recorded_jobs: usize,
 }
 
 /// The threads of a core pool.
@@ -76,10 +81,12 @@ struct SharedPool {
     settings: CorePoolSettings,
     binder: Arc<dyn TaskBinder>,
     state: PiMutex<PoolState>,
+    jobs: JobLog,
 }
 
 struct PoolState {
     roster: Roster,
+    meters: TaskMeters,
     /// The threads in the order of their numbers.
     seats: Vec<Seat>,
     handles: Vec<JoinHandle<()>>,
@@ -142,6 +149,7 @@ impl CorePoolThreads {
     pub(crate) fn new(settings: CorePoolSettings, binder: Arc<dyn TaskBinder>) -> Self {
         let state = PoolState {
             roster: Roster::new(settings.max_threads),
+            meters: TaskMeters::default(),
             seats: Vec::new(),
             handles: Vec::new(),
             refusal: (settings.class == SchedulingClass::Fair)
@@ -149,7 +157,8 @@ impl CorePoolThreads {
             is_refusal_reported: false,
         };
         let state = PiMutex::new("core pool", LockScope::Lane, state);
-        CorePoolThreads(Arc::new(SharedPool { settings, binder, state }))
+        let jobs = JobLog::new(settings.max_recorded_jobs);
+        CorePoolThreads(Arc::new(SharedPool { settings, binder, state, jobs }))
     }
 
     /// Replaces the set of tasks. Bound threads take their new cores and priorities at once. Threads
@@ -157,6 +166,7 @@ impl CorePoolThreads {
     pub(crate) fn set_tasks(&self, tasks: &[TaskBinding]) {
         let pool = &*self.0;
         let mut state = pool.state.lock();
+        state.meters.set_tasks(tasks);
         for number in state.roster.set_tasks(tasks) {
             pool.place(&mut state, number);
             if let Some(seat) = state.seats.get(number) {
@@ -167,6 +177,18 @@ impl CorePoolThreads {
 
     pub(crate) fn counts(&self) -> CorePoolCounts {
         self.0.state.lock().roster.counts()
+    }
+
+    pub(crate) fn measurements(&self) -> Vec<TaskMeasurement> {
+        self.0.state.lock().meters.measurements()
+    }
+
+    pub(crate) fn record_jobs_until(&self, until: Monotonic) {
+        self.0.jobs.record_until(until);
+    }
+
+    pub(crate) fn recorded_jobs(&self, from: u64, most: usize) -> JobBatch {
+        self.0.jobs.recorded(from, most)
     }
 
     /// Returns the reason why promises are advisory; `None` if the kernel has refused nothing.
@@ -337,6 +359,24 @@ impl SharedPool {
         self.place(&mut state, number);
     }
 
+    /// Returns the meter of the task that a thread serves.
+    fn meter(&self, number: ThreadNumber) -> Option<Arc<TaskMeter>> {
+        let state = self.state.lock();
+        let Duty::Serve(binding) = state.roster.duty(number) else { return None };
+        state.meters.get(binding.task)
+    }
+
+    /// Begins a job if a message is a request of a task.
+    fn begin_job(&self, meter: Option<&TaskMeter>, kind: MessageKind) -> Option<JobStart> {
+        (meter.is_some() && kind == MessageKind::Request).then(|| self.jobs.begin())
+    }
+
+    fn end_job(&self, meter: Option<&TaskMeter>, start: Option<JobStart>) {
+        if let (Some(meter), Some(start)) = (meter, start) {
+            self.jobs.end(meter, start);
+        }
+    }
+
     /// Records the core and the priority of the calling thread's task in the thread's context.
     /// Returns false if the thread must give its connection up.
     fn take_duty<S: Architecture<S>>(&self, lane: &Lane<S>, context: &OrbContext, number: ThreadNumber) -> bool {
@@ -462,7 +502,10 @@ fn run_thread<S: Architecture<S>, H: RequestHandler>(
         };
         let Some(key) = key else {
             pool.take_duty(lane, handler.context(), number);
+            let meter = pool.meter(number);
+            let job = pool.begin_job(meter.as_deref(), message.parts().0.kind);
             lane.run_waiting(handler, &mut worker, waiting, message);
+            pool.end_job(meter.as_deref(), job);
             pool.finish(number);
             continue;
         };
@@ -489,13 +532,16 @@ fn serve<S: Architecture<S>, H: RequestHandler>(
 ) {
     let BoundConnection { lane, handler, connection, .. } = &**bound;
     let context = handler.context();
-    let mut duty = DutyWatch { pool, mailbox, number, seen: mailbox.changes.load(Ordering::Acquire), keeps: true };
+    let seen = mailbox.changes.load(Ordering::Acquire);
+    let mut duty = DutyWatch { pool, mailbox, number, seen, keeps: true, meter: None };
     duty.take(lane, context);
     nested_wait::install_dedicated(Rc::<BoundConnection<S, H>>::clone(bound));
     // The thread never waits in a write, so only the time-out of reading matters.
     let write_timeout = lane.config.connection_limits.write_timeout;
     duty.keeps &= connection.stream.set_coarse_timeouts(CHECK_INTERVAL, write_timeout).is_ok();
+    let job = duty.begin_job(message.parts().0.kind);
     let mut step = bound.run_first(worker, waiting, message);
+    duty.end_job(job);
     loop {
         match step {
             Step::GoesOn => {}
@@ -531,6 +577,8 @@ struct DutyWatch<'p> {
     seen: u32,
     /// False if the thread must give its connection up.
     keeps: bool,
+    /// The meter of the thread's task.
+    meter: Option<Arc<TaskMeter>>,
 }
 
 impl DutyWatch<'_> {
@@ -547,8 +595,19 @@ impl DutyWatch<'_> {
     #[cold]
     fn take<S: Architecture<S>>(&mut self, lane: &Lane<S>, context: &OrbContext) {
         self.keeps &= self.pool.take_duty(lane, context, self.number);
+        self.meter = self.pool.meter(self.number);
         // A change of the tasks reports no refusal itself, because its caller may hold locks.
         self.pool.report_refusal(context, &lane.config.name);
+    }
+
+    #[inline]
+    fn begin_job(&self, kind: MessageKind) -> Option<JobStart> {
+        self.pool.begin_job(self.meter.as_deref(), kind)
+    }
+
+    #[inline]
+    fn end_job(&self, job: Option<JobStart>) {
+        self.pool.end_job(self.meter.as_deref(), job);
     }
 }
 
@@ -611,6 +670,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         connection.record_message(lane.idle_tracker.now());
         let Some(held) = lane.guard_connection(connection) else { return Step::Ended };
         let (header, octets) = message.as_ref().map_or_else(|| worker.in_place(), Message::parts);
+        let kind = header.kind;
         if let Some(named) = object_key(header, octets, &context.config().limits)
             && *named != **key
         {
@@ -620,12 +680,14 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         }
         // The task may have changed while the thread waited for the message.
         duty.check(lane, context);
+        let job = duty.begin_job(kind);
         // The lane's threads may run other messages of the connection at this time, so this thread
         // must not wait for the peer while it holds the output lock.
         let goes_on = match message {
             None => worker.dispatch_in_place(handler, connection, Wait::Now),
             Some(message) => worker.dispatch(handler, connection, message, Wait::Now, Duration::ZERO),
         };
+        duty.end_job(job);
         drop(held);
         if goes_on { Step::GoesOn } else { Step::Failed }
     }

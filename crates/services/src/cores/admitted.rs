@@ -1,0 +1,257 @@
+//! The client's side of admission: a task that stays admitted while the program holds it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use corelane::rt::{PeriodicJob, PeriodicTask, PeriodicTaskBuilder, PeriodicTaskStatistics};
+use corelane::{Completion, Reference, SystemException, SystemExceptionKind as Kind};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::event_count::EventCount;
+use corelane_sys::thread::{JoinHandle, Scheduling, ThreadBuilder};
+
+use super::idl::cores::tasks::AdmitError;
+use super::idl::cores::{Promise, TaskSpec, TaskTiming, TasksRef};
+
+/// Pause between two requests for a pending decision. `MAX_QUESTIONS` is the number of requests.
+const PAUSE: Duration = Duration::from_millis(10);
+const MAX_QUESTIONS: u32 = 1_000;
+/// Time-out of the call that withdraws a task when its handle is dropped.
+const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(1);
+/// Shortest pause between two renewals of a lease.
+const MIN_RENEWAL_PERIOD: Duration = Duration::from_millis(1);
+/// Shortest time-out of a renewal.
+const MIN_RENEWAL_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Requests the admission of a task, and waits for a pending decision for at most 10 s.
+///
+/// # Errors
+/// The errors of `admit`, except Pending. TIMEOUT if the server has not decided by the end of the
+/// wait; the request is then withdrawn.
+pub fn admit_task(tasks: &TasksRef, spec: &TaskSpec) -> Result<Promise, AdmitError> {
+    let mut outcome = tasks.admit(spec);
+    let mut questions = 0;
+    while let Err(AdmitError::Pending(pending)) = &outcome {
+        if questions == MAX_QUESTIONS {
+            tasks.withdraw(pending.task, &pending.token)?;
+            let exception = SystemException::new(Kind::Timeout, 0, Completion::No);
+            return Err(exception.because("the server has not decided about the task").into());
+        }
+        questions += 1;
+        std::thread::sleep(PAUSE);
+        outcome = tasks.outcome(pending.task, &pending.token);
+    }
+    outcome
+}
+
+/// A task of this program that a server has admitted, with the reference that leads to its object.
+///
+/// A thread of the ordinary class renews the lease. Dropping the handle withdraws the task. If the
+/// server cannot be reached then, the task ends with its lease.
+pub struct AdmittedTask<R> {
+    promise: Promise,
+    reference: R,
+    timing: TaskTiming,
+    name: String,
+    /// The earliest release of the first job.
+    starts_at: Monotonic,
+    lease: Arc<Lease>,
+    /// `None` after the thread has been joined.
+    renewing: Option<JoinHandle<()>>,
+}
+
+impl<R> fmt::Debug for AdmittedTask<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("AdmittedTask");
+        shown.field("name", &self.name).field("task", &self.promise.task).finish_non_exhaustive()
+    }
+}
+
+/// The lease of a task, which a thread renews.
+struct Lease {
+    tasks: TasksRef,
+    task: u64,
+    token: [u8; 16],
+    /// Length of the lease that the program asked for, in nanoseconds; 0 for the server's default.
+    requested: u64,
+    must_stop: AtomicBool,
+    /// Notified when `must_stop` is set.
+    stop: EventCount,
+    /// Set by the thread after the server has said that the task does not exist any more.
+    has_lapsed: AtomicBool,
+}
+
+impl Lease {
+    /// Renews the lease three times in its length, until the program drops the task.
+    fn keep(&self, mut length: Duration) {
+        let must_stop = || self.must_stop.load(Ordering::Acquire).then_some(());
+        loop {
+            let period = (length / 3).max(MIN_RENEWAL_PERIOD);
+            if self.stop.wait(Some(Monotonic::now() + period), must_stop).is_some() {
+                return;
+            }
+            match self.tasks.with_timeout(period.max(MIN_RENEWAL_TIMEOUT)).renew(self.task, &self.token, self.requested)
+            {
+                Ok(renewed) => length = Duration::from_nanos(renewed),
+                Err(exception) if matches!(exception.kind(), Kind::ObjectNotExist | Kind::NoPermission) => {
+                    self.has_lapsed.store(true, Ordering::Release);
+                    return;
+                }
+                // The next renewal may succeed within the lease.
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+impl<R: Reference + Send + 'static> AdmittedTask<R> {
+    /// Requests the admission of a task whose requests call `target`, and waits for the decision
+    /// ([`admit_task`]). `target` replaces the target in `spec`.
+    ///
+    /// # Errors
+    /// The errors of [`admit_task`]. NO_RESOURCES if the process has no thread for the renewal of
+    /// the lease; the task is then withdrawn.
+    pub fn admit(tasks: &TasksRef, target: &R, spec: &TaskSpec) -> Result<Self, AdmitError> {
+        let spec = TaskSpec { target: Some(target.as_object().clone()), ..spec.clone() };
+        let promise = admit_task(tasks, &spec)?;
+        let starts_at = Monotonic::now() + Duration::from_nanos(promise.start);
+        let lease = Arc::new(Lease {
+            tasks: tasks.clone(),
+            task: promise.task,
+            token: promise.token,
+            requested: spec.lease,
+            must_stop: AtomicBool::new(false),
+            stop: EventCount::new("cores lease"),
+            has_lapsed: AtomicBool::new(false),
+        });
+        let reference = match &promise.target {
+            Some(object) => R::from_object(object.clone()),
+            // A server without a reference for the task serves the requests to the object itself.
+            None => target.clone(),
+        };
+        let (keeper, length) = (Arc::clone(&lease), Duration::from_nanos(promise.lease));
+        let (timing, name) = (spec.timing, spec.name);
+        let mut admitted = AdmittedTask { promise, reference, timing, name, starts_at, lease, renewing: None };
+        // A renewal in a real-time class could delay the jobs.
+        let thread = ThreadBuilder::new().name("cores/lease").stack_size(256 * 1024).scheduling(Scheduling::Other);
+        let thread = thread
+            .spawn(move || keeper.keep(length))
+            .map_err(|error| SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string()))?;
+        admitted.renewing = Some(thread);
+        Ok(admitted)
+    }
+
+    /// Returns the task reference. Its requests belong to the task.
+    #[must_use]
+    pub fn reference(&self) -> &R {
+        &self.reference
+    }
+
+    /// Returns the server's promise, as the server gave it at the admission.
+    #[must_use]
+    pub fn promise(&self) -> &Promise {
+        &self.promise
+    }
+
+    /// Returns true if the server has ended the task, for example because its lease ended while the
+    /// server could not be reached. Requests to the task reference then raise TRANSIENT.
+    #[must_use]
+    pub fn has_lapsed(&self) -> bool {
+        self.lease.has_lapsed.load(Ordering::Acquire)
+    }
+
+    /// Returns options of a periodic task with the name, the period and the deadline of this task.
+    /// The first release is not before the promise begins.
+    pub fn periodic(&self) -> PeriodicTaskBuilder {
+        let TaskTiming { period, deadline, .. } = self.timing;
+        let deadline = if deadline == 0 { period } else { deadline };
+        PeriodicTaskBuilder::new(Duration::from_nanos(period))
+            .name(self.name.clone())
+            .deadline(Duration::from_nanos(deadline))
+            .start_delay(self.starts_at.remaining())
+    }
+
+    /// Starts a periodic task that calls the task reference. `builder` comes from
+    /// [`periodic`](Self::periodic).
+    ///
+    /// # Errors
+    /// The errors of [`PeriodicTaskBuilder::start`]. The task is then withdrawn.
+    pub fn start<F>(self, builder: PeriodicTaskBuilder, job: F) -> Result<AdmittedPeriodicTask<R>, SystemException>
+    where
+        F: FnMut(&R, &PeriodicJob) -> Result<(), SystemException> + Send + 'static,
+    {
+        let task = builder.start(&self.reference, job)?;
+        Ok(AdmittedPeriodicTask { task, admitted: self })
+    }
+
+    /// Withdraws the task.
+    ///
+    /// # Errors
+    /// The errors of the call: OBJECT_NOT_EXIST if the task has ended already.
+    pub fn withdraw(mut self) -> Result<(), SystemException> {
+        self.end_renewal();
+        self.lease.tasks.withdraw(self.lease.task, &self.lease.token)
+    }
+}
+
+impl<R> AdmittedTask<R> {
+    /// Ends the thread that renews the lease. Returns false if it had ended before.
+    fn end_renewal(&mut self) -> bool {
+        let Some(renewing) = self.renewing.take() else { return false };
+        self.lease.must_stop.store(true, Ordering::Release);
+        self.lease.stop.notify_all();
+        // An error means that the thread panicked. The panic hook has reported the panic.
+        let _ = renewing.join();
+        true
+    }
+}
+
+impl<R> Drop for AdmittedTask<R> {
+    fn drop(&mut self) {
+        if self.end_renewal() || !self.lease.must_stop.load(Ordering::Acquire) {
+            // If the call fails, the task ends with its lease.
+            let _ = self.lease.tasks.with_timeout(WITHDRAW_TIMEOUT).withdraw(self.lease.task, &self.lease.token);
+        }
+    }
+}
+
+/// A running periodic task that a server has admitted. Dropping it stops the task, and then
+/// withdraws it.
+pub struct AdmittedPeriodicTask<R> {
+    // The fields are dropped in this order.
+    task: PeriodicTask,
+    admitted: AdmittedTask<R>,
+}
+
+impl<R> fmt::Debug for AdmittedPeriodicTask<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdmittedPeriodicTask").field("admitted", &self.admitted).finish_non_exhaustive()
+    }
+}
+
+impl<R: Reference + Send + 'static> AdmittedPeriodicTask<R> {
+    /// Returns the running task.
+    #[must_use]
+    pub fn task(&self) -> &PeriodicTask {
+        &self.task
+    }
+
+    /// Returns the admitted task.
+    #[must_use]
+    pub fn admitted(&self) -> &AdmittedTask<R> {
+        &self.admitted
+    }
+
+    /// Stops the task ([`PeriodicTask::stop`]), withdraws it, and returns the statistics. The
+    /// withdrawal is that of a drop, so its failure is not reported.
+    pub fn stop(self) -> PeriodicTaskStatistics {
+        self.task.stop()
+    }
+
+    /// Waits for the end of a task with a maximum number of jobs ([`PeriodicTask::wait`]), withdraws
+    /// it, and returns the statistics.
+    pub fn wait(self) -> PeriodicTaskStatistics {
+        self.task.wait()
+    }
+}

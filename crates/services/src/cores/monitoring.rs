@@ -1,0 +1,57 @@
+//! The measurements of a core pool, as the admission object reports them.
+
+use std::time::Duration;
+
+use corelane::rt::{CoreJob, CorePool, TaskMeasurement};
+
+use super::idl::cores as idl;
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn reported_times(measured: &TaskMeasurement) -> idl::TaskMeasurement {
+    idl::TaskMeasurement {
+        task: measured.task,
+        jobs: measured.jobs,
+        shortest: nanos(measured.shortest),
+        mean: nanos(measured.mean),
+        longest: nanos(measured.longest),
+    }
+}
+
+/// Returns the measurements of the pool. Without a pool all are empty or 0.
+pub(super) fn measurements(pool: Option<&CorePool>) -> idl::Measurements {
+    let counts = pool.map(CorePool::counts).unwrap_or_default();
+    idl::Measurements {
+        has_pool: pool.is_some(),
+        advisory_reason: pool.and_then(CorePool::advisory_reason).unwrap_or_default(),
+        tasks: pool.map(CorePool::measurements).unwrap_or_default().iter().map(reported_times).collect(),
+        counts: idl::PoolCounts {
+            bound: counts.bound,
+            bound_now: counts.bound_now,
+            borrowed: counts.borrowed,
+            spawned: counts.spawned,
+            moved: counts.moved,
+            not_bound: counts.not_bound,
+            handed_over: counts.handed_over,
+            without_task: counts.foreign,
+        },
+    }
+}
+
+/// Returns up to `most` records of jobs from the number `first` on, and the number of the next
+/// batch.
+pub(super) fn recorded_jobs(pool: Option<&CorePool>, first: u64, most: u32) -> (u64, idl::JobRecords) {
+    let Some(pool) = pool else { return (first, Vec::new()) };
+    let batch = pool.recorded_jobs(first, usize::try_from(most).unwrap_or(usize::MAX));
+    let record = |job: &CoreJob| idl::JobRecord {
+        number: job.number,
+        task: job.task,
+        core: u32::try_from(job.core).unwrap_or(u32::MAX),
+        start: job.started_at,
+        finish: job.ended_at,
+        processor_time: nanos(job.processor_time),
+    };
+    (batch.next, batch.jobs.iter().map(record).collect())
+}
