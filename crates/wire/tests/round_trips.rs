@@ -1,3 +1,5 @@
+//! Round trips of values and messages.
+
 use corelane_wire::connection::{FragmentPlan, Framer, FramingStep};
 use corelane_wire::giop::{
     self, Header, MessageKind, Reply, ReplyStatus, Request, RequestHeader, ResponseExpected, ServiceContext, Target,
