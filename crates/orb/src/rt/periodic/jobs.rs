@@ -200,7 +200,7 @@ mod tests {
             jobs.push((job.number(), job.skipped()));
             clock.now.set(clock.now.get() + left.next().unwrap());
             // Jobs with odd numbers fail.
-            job.number() % 2 == 0
+            job.number().is_multiple_of(2)
         };
         run_jobs(&plan(lengths.len() as u64), clock, &statistics, &mut job, overrun_rule);
         let statistics = statistics.lock().clone();
