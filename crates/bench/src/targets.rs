@@ -3,6 +3,8 @@
 //!
 //! This module judges figures and measures nothing. A missed goal is not a failure of the run.
 
+pub(crate) mod cores;
+
 use crate::harness::{Figure, FigureLabel, Ratio};
 use crate::placement::CoreChoice;
 use crate::testbed::NEVER_POLLS;

@@ -36,6 +36,7 @@
 //! | [`process`] | fork detection and properties of the process |
 //! | [`signal`] | termination requests through a descriptor |
 //! | [`thread`] | creating threads; scheduling classes, priorities and cores |
+//! | `thread_signal` | signals from one thread to another; feature `bench` |
 //!
 //! | `io/` | content |
 //! |---|---|
@@ -66,8 +67,8 @@
 //!
 //! # Features
 //! * `testing`: functions for tests of other crates.
-//! * `bench`: modules that only benchmarks use: `semaphore`, `ring::bare`, `ring::bare_stream` and
-//!   `ptrace_counter`.
+//! * `bench`: modules that only benchmarks use: `semaphore`, `thread_signal`, `ring::bare`,
+//!   `ring::bare_stream` and `ptrace_counter`.
 
 // clippy.toml disallows these types and functions in all other crates, which use this crate's
 // wrappers.
@@ -95,4 +96,6 @@ pub use observe::{clock, counters, guarantees, probe, usage};
 pub use sync::semaphore;
 use sync::shim;
 pub use sync::{event_count, hash_index, lock, mpsc, pending_lock, rcu_cell, slab, wake_flag};
+#[cfg(any(test, feature = "bench"))]
+pub use thread_folder::thread_signal;
 pub use thread_folder::{burst, cpu_budget, idle_threads, process, signal, thread};

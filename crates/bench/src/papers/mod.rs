@@ -5,6 +5,7 @@
 //! costs of Corelane.
 
 pub(crate) mod architectures;
+pub(crate) mod cores;
 pub(crate) mod cpu;
 pub(crate) mod mt;
 pub(crate) mod os;
