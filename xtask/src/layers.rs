@@ -23,7 +23,7 @@ const LAYERS: &[Layer] = &[
     Layer { folder: "orb", below: &["net", "wire", "sys", "sched"], generates: false },
     Layer { folder: "config", below: &["orb", "net", "wire"], generates: false },
     Layer { folder: "services", below: &["orb", "wire", "sys", "sched"], generates: true },
-    Layer { folder: "bench", below: &["orb", "services", "net", "rio", "sys", "wire"], generates: true },
+    Layer { folder: "bench", below: &["orb", "services", "net", "rio", "sched", "sys", "wire"], generates: true },
     Layer {
         folder: "cli",
         below: &["wire", "sched", "idl", "sys", "net", "rio", "orb", "config", "services", "bench", "sniff"],

@@ -12,7 +12,7 @@ use crate::harness::Progress;
 use crate::idle::IdleStateLock;
 use crate::options::BenchOptions;
 use crate::page::{self, Outputs};
-use crate::papers::{architectures, cpu, mt, os, protocol, stages, switch};
+use crate::papers::{architectures, cores, cpu, mt, os, protocol, stages, switch};
 use crate::plan;
 use crate::report::{Report, STANDARD_OUTPUT};
 
@@ -142,6 +142,46 @@ const BENCHMARKS: &[Benchmark] = &[
         run: protocol::protocol,
     },
     Benchmark {
+        name: "cores-acceptance",
+        about: "random tasks that admission accepts on 2 to 128 cores, beside other allocators and an exhaustive search",
+        run: cores::acceptance::acceptance,
+    },
+    Benchmark {
+        name: "cores-decide",
+        about: "time of an admission decision, from stored analysis and without, and of the search for moves",
+        run: cores::decide::decide,
+    },
+    Benchmark {
+        name: "cores-clock",
+        about: "round trips between two cores by signal, futex and spin; offset between their clocks",
+        run: cores::clock::clock,
+    },
+    Benchmark {
+        name: "cores-migration",
+        about: "time to move a thread to another core: itself, a running thread, a sleeping thread",
+        run: cores::migration::migration,
+    },
+    Benchmark {
+        name: "cores-path",
+        about: "calls of tasks that a core pool serves on their core, moves of its threads, rejected admissions",
+        run: cores::path::path,
+    },
+    Benchmark {
+        name: "cores-misses",
+        about: "deadline misses of periodic clients by utilization and balance factor: a core pool, lanes, omniORB, simulation",
+        run: cores::misses::misses,
+    },
+    Benchmark {
+        name: "cores-balance",
+        about: "the kernel's load balancer while all tasks are bound to one core",
+        run: cores::balance::balance,
+    },
+    Benchmark {
+        name: "cores-isolation",
+        about: "calls of a task beside a task that overruns, a flooding client, and requests without a task",
+        run: cores::isolation::isolation,
+    },
+    Benchmark {
         name: "counts",
         about: "system calls, locks, futex calls, atomic operations, allocations and hand-offs of a call, on both sides",
         run: counts::counts,
@@ -195,7 +235,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
     let chosen = match choose(&verb, &options.names) {
         Ok(Selection::List) => {
             for benchmark in BENCHMARKS {
-                let _ = writeln!(out, "{:<14} {}", benchmark.name, benchmark.about);
+                let _ = writeln!(out, "{:<16} {}", benchmark.name, benchmark.about);
             }
             return EXIT_SUCCESS;
         }

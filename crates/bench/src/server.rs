@@ -9,6 +9,7 @@ use crate::baseline::{BaselineTransport, StreamSpin, WaitStrategy, run_server};
 use crate::guards::naming;
 use crate::orb::keys::KeyLifetime;
 use crate::orb::{ServerArchitecture, caller, server};
+use crate::papers::cores;
 use crate::probed;
 
 pub use crate::launch::HIDDEN_MODE;
@@ -61,6 +62,8 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
             server::serve_many_objects(number(count, 10_000_000)?, KeyLifetime::from_name(keys)?, architecture)
         }
         ["nested", depth, keys] => server::serve_nested_poa(number(depth, 1000)? - 1, KeyLifetime::from_name(keys)?),
+        ["admission", cores, pool] => cores::server::serve_admission(cores, pool),
+        ["core-pool", cores, tasks] => cores::server::serve_core_pool(cores, number(tasks, 1000)?),
         ["naming", place, durability] => naming::serve(place, durability),
         ["operations", count] => server::serve_operations(number(count, 1000)?),
         _ => Err(Failure::new(format!("this mode is for `corelane bench` itself; it does not know {words:?}"))),

@@ -2,6 +2,8 @@
 //!
 //! A missed goal is not a failure of the run.
 
+pub(crate) mod cores;
+
 use crate::harness::{Figure, FigureLabel, Ratio};
 use crate::placement::CoreChoice;
 use crate::testbed::NEVER_POLLS;

@@ -12,8 +12,8 @@
 //!
 //! # Features
 //! * `testing`: functions for tests of other crates.
-//! * `bench`: modules that only benchmarks use: `semaphore`, `ring::bare`, `ring::bare_stream` and
-//!   `ptrace_counter`.
+//! * `bench`: modules that only benchmarks use: `semaphore`, `thread_signal`, `ring::bare`,
+//!   `ring::bare_stream` and `ptrace_counter`.
 
 // `clippy.toml` bans the types and functions that this crate wraps.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
@@ -40,4 +40,6 @@ pub use observe::{clock, counters, guarantees, probe, usage};
 pub use sync::semaphore;
 use sync::shim;
 pub use sync::{event_count, hash_index, lock, mpsc, pending_lock, rcu_cell, slab, wake_flag};
+#[cfg(any(test, feature = "bench"))]
+pub use thread_folder::thread_signal;
 pub use thread_folder::{burst, cpu_budget, idle_threads, process, signal, thread};

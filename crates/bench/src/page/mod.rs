@@ -170,6 +170,48 @@ const CHAPTERS: &[Chapter] = &[
         architecture.",
     },
     Chapter {
+        bench: "cores-clock",
+        title: "Clocks of two cores",
+        about: "Threads on two cores wake each other by signal, futex and spin. The offset between their clocks is known to \
+        half of the shortest round trip.",
+    },
+    Chapter {
+        bench: "cores-balance",
+        title: "Load balancing by the kernel",
+        about: "The work of the kernel's load balancer while all tasks are bound to one core, so that it can move none.",
+    },
+    Chapter {
+        bench: "cores-migration",
+        title: "Migration between cores",
+        about: "The time to move a thread to another core: a thread that moves itself, a running thread and a sleeping \
+        thread that a manager moves.",
+    },
+    Chapter {
+        bench: "cores-path",
+        title: "Calls of tasks",
+        about: "Calls that a core pool serves on the core of their task, and decisions about tasks with their messages.",
+    },
+    Chapter {
+        bench: "cores-misses",
+        title: "Deadline misses",
+        about: "Random sets of periodic clients by utilization and balance factor, and the sets with a deadline miss.",
+    },
+    Chapter {
+        bench: "cores-acceptance",
+        title: "Acceptance of tasks",
+        about: "Random sets of tasks, equal for all allocators, and the part of them that each accepts.",
+    },
+    Chapter {
+        bench: "cores-decide",
+        title: "Time of an admission decision",
+        about: "Decisions about one task, from the stored analysis of the cores and without it, and with a search for moves.",
+    },
+    Chapter {
+        bench: "cores-isolation",
+        title: "Isolation of tasks",
+        about: "A task beside another task that overruns, a client that floods, and requests without a task.",
+    },
+    Chapter {
         bench: "naming",
         title: "The name server",
         about: "Resolving names beside a plain call and omniNames, changes beside the syncs of the disk, and a context \

@@ -18,6 +18,9 @@ pub(crate) const FIRST: &str = "OS support for Real-time CORBA ORBs (1999), TAO 
 pub(crate) const SECOND: &str = "COTS operating systems for Real-time CORBA (2001), TAO 1.2, Pentium III 866 MHz";
 /// Schmidt: Real-time Middleware for Distributed and Embedded Systems, 1999.
 pub(crate) const SLIDES: &str = "Real-time middleware (slides, 1999), TAO";
+/// Zhang, Gill, Lu: Real-Time Performance and Middleware for Multiprocessor and Multicore Linux
+/// Platforms, 2009.
+pub(crate) const MC_ORB: &str = "Multicore Linux platforms (MC-ORB), dual-core Pentium IV 3.4 GHz, Linux 2.6.17";
 
 const NO_NUMBERS: &str = "no numbers in the text";
 
@@ -189,6 +192,87 @@ pub(crate) const TABLES: &[PaperTable] = &[
             &["QNX", "the largest for TAO"],
             &["Linux", "the largest for ACE"],
             &["No numbers in the text."],
+        ],
+    },
+    PaperTable {
+        bench: "cores-acceptance",
+        title: "Accepted tasks at a utilization of 1.6 on two cores, by balance factor",
+        columns: &["admission test", "0.1", "0.2", "0.3", "0.5"],
+        rows: &[&[MC_ORB], &["Liu-Layland bound, exhaustive search", "94.97 %", "95.36 %", "96.44 %", "95.09 %"]],
+    },
+    PaperTable {
+        bench: "cores-decide",
+        title: "Decision about a request, in the times of table III: no times of the decision alone",
+        columns: &["decision", "minimum", "mean", "maximum"],
+        rows: &[
+            &[MC_ORB],
+            &["re-allocation of all threads, with their migration", "222 us", "235 us", "289 us"],
+            &["rejection, with the request's way through the ORB", "39 us", "50 us", "107 us"],
+        ],
+    },
+    PaperTable {
+        bench: "cores-clock",
+        title: "Figures 1 to 4: round trips by signal and clock offset (2y - x - z), microseconds",
+        columns: &["what", "core", "mean", "standard deviation", "maximum"],
+        rows: &[
+            &[MC_ORB],
+            &["round trip", "0", "20.715", "4.141", "-"],
+            &["round trip", "1", "20.716", "4.138", "-"],
+            &["offset", "0", "1.295", "2.228", "26.645"],
+            &["offset", "1", "1.294", "2.091", "26.335"],
+        ],
+    },
+    PaperTable {
+        bench: "cores-migration",
+        title: "Table II: migration one way, microseconds",
+        columns: &["migration", "core", "minimum", "mean", "maximum"],
+        rows: &[
+            &[MC_ORB],
+            &["self", "0", "16.58", "22.394", "40.352"],
+            &["self", "1", "16.765", "22.418", "44.988"],
+            &["running thread", "0", "18.289", "24.211", "32.653"],
+            &["running thread", "1", "18.078", "23.785", "35.475"],
+            &["sleeping thread", "0", "4.676", "5.207", "9.523"],
+            &["sleeping thread", "1", "4.892", "5.894", "7.714"],
+        ],
+    },
+    PaperTable {
+        bench: "cores-balance",
+        title: "Table I: load balancing between cores in 5 minutes, all tasks bound to one core",
+        columns: &["tasks", "utilization", "imbalances", "min ns", "mean ns", "max ns", "total us"],
+        rows: &[
+            &[MC_ORB],
+            &["10", "0.6", "211", "405", "983", "1899", "207"],
+            &["30", "0.6", "210", "566", "1178", "2120", "247"],
+            &["10", "1.0", "588", "536", "854", "1463", "509"],
+            &["30", "1.0", "596", "671", "1124", "2069", "670"],
+        ],
+    },
+    PaperTable {
+        bench: "cores-path",
+        title: "Table III: overhead from the receipt of a request to the notice of its thread, or to its rejection",
+        columns: &["scenario", "minimum", "mean", "maximum"],
+        rows: &[
+            &[MC_ORB],
+            &["task on the manager's core", "43 us", "55 us", "109 us"],
+            &["task on the other core", "42 us", "58 us", "111 us"],
+            &["thread moved from the other core", "50 us", "64 us", "121 us"],
+            &["running tasks re-allocated", "222 us", "235 us", "289 us"],
+            &["task rejected", "39 us", "50 us", "107 us"],
+        ],
+    },
+    PaperTable {
+        bench: "cores-misses",
+        title: "Table IV: fraction of workloads with a deadline miss, without rejection, by balance factor",
+        columns: &["utilization, ORB", "0.1", "0.2", "0.3", "0.5"],
+        rows: &[
+            &[MC_ORB],
+            &["1.4, nORB", "0.4", "0", "0", "0"],
+            &["1.4, MC-ORB*", "0", "0", "0", "0"],
+            &["1.5, nORB", "0.8", "0.3", "0.1", "0.1"],
+            &["1.5, MC-ORB*", "0", "0.1", "0.1", "0"],
+            &["1.6, nORB", "1", "0.5", "0.1", "0.1"],
+            &["1.6, MC-ORB*", "0.3", "0.5", "0.4", "0.3"],
         ],
     },
 ];

@@ -8,3 +8,5 @@ pub mod process;
 mod scheduling;
 pub mod signal;
 pub mod thread;
+#[cfg(any(test, feature = "bench"))]
+pub mod thread_signal;

@@ -1,0 +1,405 @@
+//! The benchmark `cores-path`: the way of a request of a task through the server (table III of the
+//! MC-ORB paper).
+//!
+//! The calls return an octet. A bound task has a connection whose only reader is a thread on the
+//! task's core. The requests of a second task on this connection are handed over to a sleeping
+//! thread of their task's core, or to one that the pool borrows from another core. One thread for
+//! each connection, and a lane with one thread, are measured in the same group.
+//!
+//! Two other numbers are not times of calls: the time of a change by which bound threads move to
+//! another core, and the time of an admission that is rejected.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use corelane::Orb;
+use corelane_sched::allocation::{Machine, TaskSet, admit};
+use corelane_sched::task::{Task, TaskId, Timing};
+use corelane_services::cores::protocol::tasks::AdmitError;
+use corelane_services::cores::protocol::{Criticality, TaskSpec, TaskTiming, TasksRef};
+use corelane_sys::clock;
+use corelane_sys::thread::Scheduling;
+
+use super::{core_pair, label, server};
+use crate::Failure;
+use crate::address::LOOPBACK;
+use crate::baseline::BaselineTransport;
+use crate::harness::{
+    ComparedQuantity, Figure, FigureLabel, Group, MeasuredSubject, Progress, Ratio, RunLength, Variant,
+};
+use crate::launch::{start_echo, start_server_with_lanes};
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
+use crate::orb::client::{StubCalls, object, target};
+use crate::orb::{ServerArchitecture, client_orb};
+use crate::placement::{CoreChoice, Placement};
+use crate::report::Report;
+use crate::sample::{Samples, Summary, time_calls};
+use crate::service::RunningProgram;
+use crate::targets::cores::path as goals;
+use crate::testbed::require_fixed_priorities;
+use crate::value::SingleValue;
+
+const BENCH: &str = "cores-path";
+
+/// Maximum time in which a server must answer a line.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Native priority of the serving threads of all variants.
+const PRIORITY: u8 = 10;
+
+/// Number of threads that move together, as in the MC-ORB paper.
+const MOVED_THREADS: usize = 15;
+
+/// Names of the variants.
+const PER_CONNECTION: &str = "thread per connection";
+const LANE: &str = "a lane of 1 thread";
+const BOUND: &str = "bound task";
+const HANDED_OVER: &str = "second task on the connection";
+const BORROWED: &str = "second task, borrowed thread";
+
+/// Measures calls of tasks, moves of threads, and rejections.
+pub(crate) fn path(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    if !require_fixed_priorities(BENCH, report)? {
+        return Ok(());
+    }
+    let Some((client, other)) = core_pair(options) else {
+        return report.add_missing(BENCH, "Corelane", super::ONE_CORE);
+    };
+    for mode in ["a manager for every request", "leader/followers with affinity"] {
+        report.add_missing(BENCH, "other modes", &format!("{mode}: the core pool has no such mode"))?;
+    }
+    calls(client, client, other, options, report, progress)?;
+    calls(client, other, client, options, report, progress)?;
+    moves(client, other, options, report, progress)?;
+    rejections(client, options, report, progress)
+}
+
+/// Returns the core of a pool's threads and tasks as the server takes them: the task with this
+/// number, on this core.
+fn binding(task: usize, core: usize) -> String {
+    format!("{task}:{core}:{PRIORITY}")
+}
+
+/// Measures calls of a client on `client` to tasks on `served`. A borrowed thread comes from core
+/// `away`.
+fn calls(
+    client: usize,
+    served: usize,
+    away: usize,
+    options: &BenchOptions,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let place = if client == served { "same core" } else { "other core" };
+    progress.show(&format!("{BENCH}: {place}"));
+    let cores = if client == served { CoreChoice::Shared(client) } else { CoreChoice::Separate(client, served) };
+    let at_priority = Placement { cores, scheduling: Some(Scheduling::Fifo(PRIORITY)) };
+    // Lanes and core pools place their own threads.
+    let lane_placement = Placement { cores, scheduling: None };
+    let (plain, plain_reference) = start_echo(ServerArchitecture::PerConnection, LOOPBACK, &at_priority)?;
+    let mut laned = start_server_with_lanes(&[PRIORITY], BaselineTransport::Tcp, &lane_placement)?;
+    let laned_reference = laned.ask("references", PATIENCE)?;
+    let (mut bound, bound_references) =
+        server::start_core_pool(&[served.min(away), served.max(away)], 2, &Placement::default())?;
+    let (mut lending, lending_references) = server::start_core_pool(&[away], 2, &Placement::default())?;
+    for server in [&mut bound, &mut lending] {
+        server.ask(&format!("set {} {}", binding(1, served), binding(2, served)), PATIENCE)?;
+    }
+    let mut variants = Vec::new();
+    let mut add = |config: &str, calls: StubCalls, against: Vec<usize>| {
+        let label = FigureLabel { transport: "tcp", ..label(BENCH, "Corelane", place, config.to_owned()) };
+        variants.push(Variant { label, subject: Box::new(calls), against });
+    };
+    // Each variant has an ORB of its own, and so connections of its own.
+    let orbs = (0..5).map(|_| client_orb(0)).collect::<Result<Vec<_>, _>>()?;
+    let [for_plain, for_lane, for_bound, for_second, for_borrowed] = &orbs[..] else {
+        return Err(Failure::new("there are not enough ORBs"));
+    };
+    add(PER_CONNECTION, octets(for_plain, &plain_reference, &plain)?, Vec::new());
+    add(LANE, octets(for_lane, &laned_reference, &laned)?, vec![0]);
+    add(BOUND, octets(for_bound, &bound_references[0], &bound)?, vec![0, 1]);
+    add(HANDED_OVER, second_task(for_second, &bound_references, &bound)?, vec![2]);
+    add(BORROWED, second_task(for_borrowed, &lending_references, &lending)?, vec![2]);
+    let title = format!("{BENCH}, {place}: octet calls of a client on core {client} to tasks on core {served}");
+    let group = Group { title, compare: ComparedQuantity::Median, variants };
+    let placement = Placement { cores: CoreChoice::Shared(client), scheduling: options.placement.scheduling };
+    let figures = report.measure(group, &options.run_length, &placement, progress)?;
+    served_as_meant(&mut bound, &mut lending)?;
+    report.add_json_values(&format!("{BENCH}, {place}: goals"), &judged(&figures))
+}
+
+fn octets(orb: &Orb, reference: &str, server: &RunningProgram) -> Result<StubCalls, Failure> {
+    Ok(StubCalls { target: target(orb, reference)?, operation: MeasuredOperation::Octet, server: server.pid() })
+}
+
+/// Returns calls of the second task, on a connection that the first task's thread reads.
+fn second_task(orb: &Orb, references: &[String], server: &RunningProgram) -> Result<StubCalls, Failure> {
+    // Calls one after another share a connection, because both references have one endpoint.
+    target(orb, &references[0])?.echo_octet(1)?;
+    octets(orb, &references[1], server)
+}
+
+/// Checks that the pools have bound, handed over and borrowed threads as the variants say.
+fn served_as_meant(bound: &mut RunningProgram, lending: &mut RunningProgram) -> Result<(), Failure> {
+    for (server, borrows) in [(bound, false), (lending, true)] {
+        let text = server.ask("counts", PATIENCE)?;
+        let counts: Vec<u64> = text.split(' ').filter_map(|count| count.parse().ok()).collect();
+        let [bound, borrowed, handed_over, not_bound, _] = counts[..] else {
+            return Err(Failure::new(format!("not the counts of a pool: {text}")));
+        };
+        if bound == 0 || handed_over == 0 || not_bound > 0 || borrows && borrowed == 0 {
+            return Err(Failure::new(format!("the pool has not served as the variants say: {text}")));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the goals of the calls, as far as the run has their figures.
+fn judged(figures: &[Figure]) -> Vec<SingleValue> {
+    let of = |config: &str| figures.iter().find(|figure| figure.label.config == config);
+    let (Some(bound), Some(handed_over)) = (of(BOUND), of(HANDED_OVER)) else { return Vec::new() };
+    let value = |figure: &Figure, quantity: String, value, unit, bound| SingleValue {
+        label: figure.label.clone(),
+        quantity,
+        value,
+        unit,
+        bound,
+    };
+    let against = |ratio: &Ratio, at_most| {
+        value(bound, format!("median, against {}", ratio.with.config), ratio.ratio, "x", Some(at_most))
+    };
+    let bounds = [goals::MAX_TO_PER_CONNECTION, goals::MAX_TO_LANE];
+    let mut values: Vec<SingleValue> =
+        bound.ratios.iter().zip(bounds).map(|(ratio, at_most)| against(ratio, at_most)).collect();
+    let added = |figure: &Figure| figure.summary.mean_us - bound.summary.mean_us;
+    let is_same_core = bound.label.op == "same core";
+    let at_most = is_same_core.then_some(goals::MAX_HAND_OVER_US);
+    values.push(value(handed_over, "mean, added by the hand-over".to_owned(), added(handed_over), "us", at_most));
+    if let Some(borrowed) = of(BORROWED) {
+        values.push(value(borrowed, "mean, added by the hand-over".to_owned(), added(borrowed), "us", None));
+    }
+    values
+}
+
+/// Measures changes that move bound threads, which sleep between two requests, to another core.
+fn moves(
+    one: usize,
+    other: usize,
+    options: &BenchOptions,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    progress.show(&format!("{BENCH}: moves"));
+    let cores = [one.min(other), one.max(other)];
+    let (mut server, references) = server::start_core_pool(&cores, MOVED_THREADS, &Placement::default())?;
+    let bindings: Vec<String> = (1..=MOVED_THREADS).map(|task| binding(task, cores[task % 2])).collect();
+    server.ask(&format!("set {}", bindings.join(" ")), PATIENCE)?;
+    let mut orbs = Vec::with_capacity(MOVED_THREADS);
+    for reference in &references {
+        // Each ORB has a connection of its own.
+        let orb = client_orb(0)?;
+        target(&orb, reference)?.echo_octet(1)?;
+        orbs.push(orb);
+    }
+    let count = options.run_length.count.min(1_000);
+    let text = server.ask(&format!("move {},{} {count}", cores[0], cores[1]), PATIENCE)?;
+    let times: Vec<u64> = text.split(' ').filter_map(|time| time.parse().ok()).collect();
+    drop(orbs);
+    progress.clear();
+    let Some(summary) = Summary::of(&times, Duration::ZERO) else {
+        return Err(Failure::new(format!("the server has moved no threads: {text}")));
+    };
+    let label = label(BENCH, "Corelane", "re-allocation", format!("{MOVED_THREADS} bound threads move"));
+    let value = |quantity: &str, value, bound| SingleValue {
+        label: label.clone(),
+        quantity: quantity.to_owned(),
+        value,
+        unit: "us",
+        bound,
+    };
+    let values = [
+        value("mean", summary.mean_us, Some(goals::MAX_MOVES_US)),
+        value("minimum", summary.min_us, None),
+        value("p99", summary.p99_us, None),
+        value("maximum", summary.max_us, None),
+    ];
+    report.add_values(&format!("{BENCH}: a change of the pool's tasks that moves bound threads"), &values)
+}
+
+/// Admissions that the server rejects.
+struct RejectedAdmissions {
+    tasks: TasksRef,
+    spec: TaskSpec,
+    server: u32,
+}
+
+impl MeasuredSubject for RejectedAdmissions {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let once = || match self.tasks.admit(&self.spec) {
+            Err(AdmitError::Rejected(_)) => Ok(()),
+            other => Err(Failure::new(format!("the task was not rejected: {other:?}"))),
+        };
+        for _ in 0..warm_up {
+            once()?;
+        }
+        time_calls(count, into, once)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        Some(self.server)
+    }
+}
+
+/// A task of the server's machine and of this process's own decisions.
+fn spec(number: u64, execution_ms: u64) -> (TaskSpec, Task) {
+    let timing = Timing::new(execution_ms * 1_000_000, 100_000_000);
+    let spec = TaskSpec {
+        name: format!("task-{number}"),
+        target: None,
+        operation: String::new(),
+        timing: TaskTiming {
+            execution: timing.execution,
+            period: timing.period,
+            deadline: 0,
+            jitter: 0,
+            blocking: 0,
+            min_distance: 0,
+        },
+        importance: Criticality::Normal,
+        core: -1,
+        lease: 600_000_000_000,
+    };
+    (spec, Task { id: TaskId(number), timing, criticality: corelane_sched::task::Criticality::Normal, pinned: None })
+}
+
+/// Measures rejected admissions beside calls to another object of the server, and the decision alone
+/// in this process.
+fn rejections(
+    core: usize,
+    options: &BenchOptions,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    progress.show(&format!("{BENCH}: rejections"));
+    let placement = Placement { cores: CoreChoice::Shared(core), scheduling: Some(Scheduling::Fifo(PRIORITY)) };
+    let (server, admission, reference) = server::start_admission(&[0, 1], false, &placement)?;
+    let orb = client_orb(0)?;
+    let tasks = TasksRef::from_object(object(&orb, &admission)?);
+    let machine = Machine::with_cores(2).with_inline_bounds();
+    let mut set = TaskSet::for_machine(&machine);
+    for number in 0..2 {
+        let (spec, task) = spec(number, 60);
+        tasks.admit(&spec).map_err(|error| Failure::new(format!("{error:?}")))?;
+        set.apply(&admit(&set, &machine, &task).map_err(|rejection| Failure::new(rejection.to_string()))?);
+    }
+    let (spec, task) = spec(2, 50);
+    let label =
+        |config: &str| FigureLabel { transport: "tcp", ..label(BENCH, "Corelane", "rejection", config.to_owned()) };
+    let octets = octets(&orb, &reference, &server)?;
+    let rejected = RejectedAdmissions { tasks, spec, server: server.pid() };
+    let variants = vec![
+        Variant { label: label("octet call to the same server"), subject: Box::new(octets), against: Vec::new() },
+        Variant { label: label("rejected admission"), subject: Box::new(rejected), against: vec![0] },
+        Variant {
+            label: label("decision alone"),
+            subject: Box::new(Decision { machine, set, task }),
+            against: Vec::new(),
+        },
+    ];
+    let title = format!("{BENCH}: a rejected task, client and server on core {core}");
+    let group = Group { title, compare: ComparedQuantity::Median, variants };
+    let here = Placement { cores: CoreChoice::Shared(core), scheduling: options.placement.scheduling };
+    let length = RunLength { count: options.run_length.count.min(5_000), ..options.run_length };
+    let figures = report.measure(group, &length, &here, progress)?;
+    if let [octets, rejected, decision] = &figures[..] {
+        let added = rejected.summary.mean_us - octets.summary.mean_us - decision.summary.mean_us;
+        let value = SingleValue {
+            label: rejected.label.clone(),
+            quantity: "mean, added to an octet call and the decision".to_owned(),
+            value: added,
+            unit: "us",
+            bound: Some(goals::MAX_REJECTION_US),
+        };
+        report.add_json_values(&format!("{BENCH}, rejection: goals"), &[value])?;
+    }
+    Ok(())
+}
+
+/// The decision about a task that does not fit.
+struct Decision {
+    machine: Machine,
+    set: TaskSet,
+    task: Task,
+}
+
+impl MeasuredSubject for Decision {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let once = || {
+            black_box(admit(&self.set, &self.machine, &self.task).is_ok());
+            Ok::<(), Failure>(())
+        };
+        let began = clock::now();
+        for _ in 0..warm_up {
+            once()?;
+        }
+        time_calls(count, into, once).map(|_| began.elapsed())
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::Cost;
+
+    fn figure(config: &str, nanoseconds: u64, ratios: &[(&str, f64)]) -> Figure {
+        let label = |config: &str| label(BENCH, "Corelane", "same core", config.to_owned());
+        let ratio = |(config, ratio): &(&str, f64)| Ratio {
+            with: label(config),
+            p50_us: 1.0,
+            ratio: *ratio,
+            range: (0.0, 9.0),
+        };
+        Figure {
+            label: label(config),
+            summary: Summary::of(&[nanoseconds], Duration::from_secs(1)).unwrap(),
+            medians_us: Vec::new(),
+            cdf_us: Vec::new(),
+            ratios: ratios.iter().map(ratio).collect(),
+            cost: Cost::default(),
+            calls: 1,
+        }
+    }
+
+    #[test]
+    fn goals_compare_a_bound_task_with_its_baselines() {
+        let figures = [
+            figure(BOUND, 9_000, &[(PER_CONNECTION, 0.99), (LANE, 0.98)]),
+            figure(HANDED_OVER, 14_000, &[]),
+            figure(BORROWED, 20_000, &[]),
+        ];
+        let values: Vec<(f64, Option<f64>)> = judged(&figures).iter().map(|value| (value.value, value.bound)).collect();
+        let expected = [
+            (0.99, Some(goals::MAX_TO_PER_CONNECTION)),
+            (0.98, Some(goals::MAX_TO_LANE)),
+            (5.0, Some(goals::MAX_HAND_OVER_US)),
+            (11.0, None),
+        ];
+        assert_eq!(values, expected);
+        assert!(judged(&figures[..1]).is_empty());
+    }
+
+    #[test]
+    fn the_rejected_task_fits_on_no_core() {
+        let machine = Machine::with_cores(2);
+        let mut set = TaskSet::for_machine(&machine);
+        for number in 0..2 {
+            set.apply(&admit(&set, &machine, &spec(number, 60).1).unwrap());
+        }
+        assert!(admit(&set, &machine, &spec(2, 50).1).is_err());
+    }
+}

@@ -1,0 +1,203 @@
+//! Servers of tasks, each in a process of its own.
+//!
+//! A server with an admission object prints the references of this object and of a target. Its
+//! target computes.
+//!
+//! A server with a core pool alone answers lines of its standard input:
+//!
+//! | line | answer |
+//! |---|---|
+//! | `set TASK:CORE:PRIORITY ...` | `set`, after the pool has these tasks |
+//! | `move CORES N` | the nanoseconds of each of N changes that move all tasks to the next of the cores |
+//! | `counts` | bound, borrowed, handed over, not bound, moved: counts of the pool |
+
+use std::sync::Arc;
+
+use corelane::poa::{IdAssignment, ObjectId, PoaPolicies};
+use corelane::rt::{CorePool, CorePoolConfig, PriorityModel, RtPolicies, TaskBinder, TaskBinding};
+use corelane::{Orb, OrbBuilder};
+use corelane_sched::allocation::Machine;
+use corelane_services::cores::books::BooksLimits;
+use corelane_services::cores::{AdmissionConfig, MemoryBooks};
+use corelane_sys::clock;
+
+use crate::Failure;
+use crate::address::LOOPBACK;
+use crate::launch::start;
+use crate::orb::generated::cubit::CountedTarget;
+use crate::orb::limits;
+use crate::orb::servant::Echo;
+use crate::placement::Placement;
+use crate::service::{RunningProgram, serve_lines};
+
+/// Threads for each core of a pool, as in the MC-ORB paper.
+const THREADS_PER_CORE: u32 = 15;
+
+/// Prefix of the object ids of tasks, before the number of the task.
+const TASK: &[u8] = b"task-";
+
+/// Names the task of an object key by the number at its end.
+struct ByName;
+
+impl TaskBinder for ByName {
+    fn task_of(&self, object_key: &[u8]) -> Option<u64> {
+        let at = object_key.windows(TASK.len()).rposition(|octets| octets == TASK)?;
+        std::str::from_utf8(&object_key[at + TASK.len()..]).ok()?.parse().ok()
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::new(error.to_string())
+}
+
+fn builder() -> OrbBuilder {
+    Orb::builder().limits(limits()).listen(LOOPBACK)
+}
+
+/// Starts a server with an admission object for these cores. If `has_pool` is true, a core pool runs
+/// the requests of tasks. Returns the references of the admission object and of the target.
+pub(super) fn start_admission(
+    cores: &[usize],
+    has_pool: bool,
+    placement: &Placement,
+) -> Result<(RunningProgram, String, String), Failure> {
+    let pool = if has_pool { "pool" } else { "no-pool" };
+    let (server, line) = start("Corelane's server of tasks", &["admission", &joined(cores), pool], placement)?;
+    let references = line.split_once(' ').ok_or_else(|| Failure::new("the server prints no references"))?;
+    Ok((server, references.0.to_owned(), references.1.to_owned()))
+}
+
+/// Starts a server with the objects of `tasks` tasks, and a core pool with threads on these cores.
+/// Returns the references of the objects.
+pub(super) fn start_core_pool(
+    cores: &[usize],
+    tasks: usize,
+    placement: &Placement,
+) -> Result<(RunningProgram, Vec<String>), Failure> {
+    let words = ["core-pool", &joined(cores), &tasks.to_string()];
+    let (server, line) = start("Corelane's server with a core pool", &words, placement)?;
+    Ok((server, line.split(' ').map(str::to_owned).collect()))
+}
+
+fn joined(cores: &[usize]) -> String {
+    cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Parses a list of cores.
+fn parsed(cores: &str) -> Result<Vec<usize>, Failure> {
+    let all: Result<Vec<usize>, _> = cores.split(',').map(str::parse).collect();
+    all.map_err(|_| Failure::new(format!("`{cores}` is not a list of cores")))
+}
+
+/// Serves an admission object, as [`start_admission`] says.
+pub(crate) fn serve_admission(cores: &str, pool: &str) -> Result<(), Failure> {
+    let cores = parsed(cores)?;
+    let mut machine = Machine::with_cores(u32::try_from(cores.len()).unwrap_or(u32::MAX));
+    for (core, &number) in machine.cores.iter_mut().zip(&cores) {
+        core.id.core = u32::try_from(number).map_err(failed)?;
+    }
+    // A benchmark asks more often than the default limits permit.
+    let limits = BooksLimits { max_decisions_per_second: 1_000_000, ..BooksLimits::default() };
+    let mut config = AdmissionConfig::with_books(MemoryBooks::new(machine, limits));
+    if pool == "pool" {
+        config = config.core_pool(CorePoolConfig::default().cores(cores).threads_per_core(THREADS_PER_CORE));
+    }
+    let orb = builder().build().map_err(failed)?;
+    let admission = config.serve(&orb).map_err(failed)?;
+    let root = orb.root_poa();
+    let target = root.activate(&CountedTarget::servant(Echo)).map_err(failed)?;
+    root.manager().activate().map_err(failed)?;
+    println!("ready {} {target}", admission.reference().as_object());
+    serve_lines(|_| None).map_err(failed)
+}
+
+/// Serves the objects of tasks in a core pool, as [`start_core_pool`] says.
+pub(crate) fn serve_core_pool(cores: &str, tasks: usize) -> Result<(), Failure> {
+    let orb = builder().build().map_err(failed)?;
+    let config = CorePoolConfig::default().cores(parsed(cores)?).threads_per_core(THREADS_PER_CORE);
+    let pool = orb.real_time().create_core_pool(&config, Arc::new(ByName)).map_err(failed)?;
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ClientPropagated, 0)),
+        threadpool: Some(pool.id()),
+        ..RtPolicies::default()
+    };
+    let root = orb.root_poa();
+    let ids = PoaPolicies { id_assignment: IdAssignment::User, ..PoaPolicies::default() };
+    let poa = root.create_rt_poa("tasks", Some(root.manager()), ids, &policies).map_err(failed)?;
+    let mut references = Vec::with_capacity(tasks);
+    for number in 1..=tasks {
+        let id = ObjectId::from(format!("task-{number}").as_str());
+        poa.activate_object_with_id(&id, &CountedTarget::servant(Echo)).map_err(failed)?;
+        references.push(poa.id_to_reference(&id).map_err(failed)?.to_string());
+    }
+    root.manager().activate().map_err(failed)?;
+    println!("ready {}", references.join(" "));
+    let mut bindings = Vec::new();
+    serve_lines(|line| Some(answer(&pool, &mut bindings, line).unwrap_or_else(|failure| format!("error {failure}"))))
+        .map_err(failed)
+}
+
+fn answer(pool: &CorePool, bindings: &mut Vec<TaskBinding>, line: &str) -> Result<String, Failure> {
+    let mut words = line.split(' ');
+    match (words.next(), words.next(), words.next()) {
+        (Some("set"), ..) => {
+            *bindings = line.split(' ').skip(1).map(binding).collect::<Result<_, _>>()?;
+            pool.set_tasks(bindings)?;
+            Ok("set".to_owned())
+        }
+        (Some("move"), Some(cores), Some(count)) => {
+            let (cores, count) = (parsed(cores)?, count.parse::<usize>().map_err(failed)?);
+            let mut times = Vec::with_capacity(count);
+            for _ in 0..count {
+                bindings.iter_mut().for_each(|binding| binding.core = next_core(&cores, binding.core));
+                let began = clock::now();
+                pool.set_tasks(bindings)?;
+                times.push(began.elapsed().as_nanos().to_string());
+                // The moved threads reach their sleep again.
+                std::thread::sleep(std::time::Duration::from_micros(500));
+            }
+            Ok(times.join(" "))
+        }
+        (Some("counts"), ..) => {
+            let counts = pool.counts();
+            let all = [counts.bound, counts.borrowed, counts.handed_over, counts.not_bound, counts.moved];
+            Ok(all.map(|count| count.to_string()).join(" "))
+        }
+        _ => Err(Failure::new(format!("not understood: {line}"))),
+    }
+}
+
+/// Parses a task with its core and its priority, such as `1:0:98`.
+fn binding(word: &str) -> Result<TaskBinding, Failure> {
+    let parts: Vec<&str> = word.split(':').collect();
+    let wrong = || Failure::new(format!("`{word}` is not a task with its core and priority"));
+    let [task, core, priority] = parts[..] else { return Err(wrong()) };
+    match (task.parse(), core.parse(), priority.parse()) {
+        (Ok(task), Ok(core), Ok(priority)) => Ok(TaskBinding { task, core, priority }),
+        _ => Err(wrong()),
+    }
+}
+
+/// Returns the core after `core` in the list, which begins again after its end.
+fn next_core(cores: &[usize], core: usize) -> usize {
+    let place = cores.iter().position(|&other| other == core).map_or(0, |place| place + 1);
+    cores.get(place).or_else(|| cores.first()).copied().unwrap_or(core)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_keys_are_parsed() {
+        assert_eq!(binding("3:1:98").unwrap(), TaskBinding { task: 3, core: 1, priority: 98 });
+        for word in ["", "3:1", "3:1:98:2", "3:x:98"] {
+            assert!(binding(word).is_err(), "{word}");
+        }
+        assert_eq!(parsed("0,3").unwrap(), [0, 3]);
+        assert!(parsed("0,").is_err());
+        assert_eq!(joined(&[0, 3]), "0,3");
+        assert_eq!((ByName.task_of(b"poa/task-12"), ByName.task_of(b"plain")), (Some(12), None));
+        assert_eq!([0, 3, 9].map(|core| next_core(&[0, 3], core)), [3, 0, 0]);
+    }
+}
