@@ -38,6 +38,7 @@ type OverrunHandler = Box<dyn FnMut(&PeriodicOverrun) -> OverrunRule + Send>;
 /// use corelane::Orb;
 /// use corelane::rt::{OverrunRule, PeriodicTaskBuilder};
 /// let orb = Orb::builder().listen("tcp:127.0.0.1:0").build()?;
+/// # orb.root_poa().manager().activate()?;
 /// # let object = orb.root_poa().create_reference("IDL:corelane.test/Sensor:1.0")?;
 /// let task = PeriodicTaskBuilder::new(Duration::from_millis(5))
 ///     .name("sensor")
