@@ -69,10 +69,10 @@ fn omniorb_calls_every_dispatch_architecture() {
     }
 }
 
-/// The server publishes a task reference. Its core pool serves the connections of clients that know
-/// nothing of tasks.
+/// The server publishes the references of two tasks. Its core pool serves the connections of clients
+/// that know nothing of tasks: each task has a connection, on the core of the task.
 #[test]
-fn clients_of_every_orb_call_a_task_reference() {
+fn clients_of_every_orb_call_two_task_references() {
     for client in [OmniOrb, JacOrb, Corelane] {
         prove(client, "-task", &["--task"], ALONE);
     }

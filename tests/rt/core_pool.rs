@@ -532,6 +532,38 @@ fn core_that_the_machine_lacks_makes_promises_advisory() {
 }
 
 #[test]
+fn reference_at_an_endpoint_of_a_task_has_a_connection_of_its_own() {
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("ends").cores([0, 1]).task_endpoints(2));
+    scene.set(&[task(1, 0, 40), task(2, 1, 30)]);
+    let endpoints = [(); 2].map(|()| scene.pool.take_endpoint().unwrap());
+    assert!(scene.pool.take_endpoint().is_none());
+    let client = Orb::new().unwrap();
+    let objects = [("task-1", &endpoints[0]), ("task-2", &endpoints[1])].map(|(id, endpoint)| {
+        let object = scene.poa.create_reference_at(&ObjectId::from(id.as_bytes()), "", endpoint).unwrap();
+        client.string_to_object(&object.to_string()).unwrap().unwrap()
+    });
+    for round in 0..20 {
+        let by = [0, 1].map(|at| step(&objects[at], &STEP, 2 * round + at as u32).unwrap());
+        assert_eq!(by.each_ref().map(|by| (by.core, by.native, by.handed_over)), [(0, 40, false), (1, 30, false)]);
+    }
+    let counts = scene.pool.counts();
+    assert_eq!((counts.bound, counts.handed_over), (2, 0), "{counts:?}");
+    // An endpoint that is given back is taken again. Endpoints belong to one pool.
+    let [first, second] = endpoints;
+    let addresses = first.addresses().to_vec();
+    drop(first);
+    let again = scene.pool.take_endpoint().unwrap();
+    assert_eq!(again.addresses(), addresses);
+    assert_ne!(again.addresses(), second.addresses());
+    let other = CorePoolConfig::default().name("other").cores([0]);
+    let other = scene.orb.real_time().create_core_pool(&other, Arc::new(ByName)).unwrap();
+    let foreign = other.take_endpoint().unwrap();
+    assert!(scene.poa.create_reference_at(&ObjectId::from(&b"task-1"[..]), "", &foreign).is_err());
+    scene.orb.real_time().destroy_threadpool(other.id()).unwrap();
+    assert!(other.take_endpoint().is_none());
+}
+
+#[test]
 fn settings_out_of_range_are_refused() {
     let orb = fair_orb();
     let create = |config: CorePoolConfig| orb.real_time().create_core_pool(&config, Arc::new(ByName));

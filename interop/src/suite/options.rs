@@ -149,8 +149,8 @@ pub struct ServerOptions {
     pub life_seconds: u64,
     /// True if the server ends when its standard input ends.
     pub until_eof: bool,
-    /// `--task`: the server admits a task that calls its object, and publishes the task reference.
-    /// A core pool serves the task.
+    /// `--task`: the server admits two tasks that call its objects, and publishes the task
+    /// references. A core pool serves the tasks.
     pub task: bool,
     /// The configuration of the server's ORB.
     pub orb_options: OrbOptions,

@@ -49,6 +49,10 @@ pub struct CorePoolConfig {
     /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). If the list is empty, the pool listens on
     /// the host of each address of the ORB, at a free port. Default: empty.
     pub listen: Vec<String>,
+    /// Number of [`TaskEndpoint`](super::TaskEndpoint)s that the pool opens at its creation. Each
+    /// listens beside every address of the pool: at a free TCP port of the same host, or at the path
+    /// with a suffix. Default: 16.
+    pub task_endpoints: u32,
     /// Limits on connections. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
 }
@@ -63,6 +67,7 @@ impl Default for CorePoolConfig {
             best_effort_threads: 4,
             thread_stack_size: 1 << 20,
             listen: Vec::new(),
+            task_endpoints: 16,
             connection_limits: ConnectionLimits::default(),
         }
     }
@@ -74,6 +79,7 @@ setters!(CorePoolConfig {
     max_threads: u32,
     best_effort_threads: u32,
     thread_stack_size: usize,
+    task_endpoints: u32,
     connection_limits: ConnectionLimits,
 });
 

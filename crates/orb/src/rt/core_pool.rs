@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use corelane_net::{Endpoint, Listener};
 use corelane_sched::Priority;
 use corelane_sched::overload::OverloadRules;
 use corelane_sys::thread::{self, CpuSet, Scheduling};
@@ -9,6 +10,7 @@ use corelane_sys::thread::{self, CpuSet, Scheduling};
 use super::config::UnmatchedPriority;
 use super::core_config::{CorePoolConfig, CorePoolCounts, TaskBinder, TaskBinding};
 use super::pool::{self, MAX_THREADS, bad_param, no_resources};
+use super::task_endpoint::{TaskEndpoint, TaskEndpoints};
 use crate::adapter::ObjectAdapter;
 use crate::exception::SystemException;
 use crate::server::config::{Dispatch, PoolConfig};
@@ -34,6 +36,7 @@ use crate::thread_context::ThreadpoolId;
 pub struct CorePool {
     id: ThreadpoolId,
     lane: Weak<Lane>,
+    endpoints: Arc<TaskEndpoints>,
 }
 
 impl CorePool {
@@ -69,6 +72,16 @@ impl CorePool {
             threads.set_tasks(tasks);
         }
         Ok(())
+    }
+
+    /// Takes an endpoint for the references of one task
+    /// ([`Poa::create_reference_at`](crate::poa::Poa::create_reference_at)). The drop of the endpoint
+    /// gives it back. Returns the endpoint that has been free the longest; `None` if all are taken,
+    /// and after the end of the pool.
+    #[must_use]
+    pub fn take_endpoint(&self) -> Option<TaskEndpoint> {
+        self.lane.upgrade().filter(|lane| !lane.is_closing())?;
+        self.endpoints.take()
     }
 
     /// Returns counts of the pool's decisions. All are 0 after the end of the pool.
@@ -111,8 +124,11 @@ pub(crate) fn create(
     if cores.len().saturating_mul(count(config.threads_per_core)) > count(config.max_threads) {
         return Err(bad_param("a core pool must not start with more threads than its maximum"));
     }
+    if config.task_endpoints > MAX_THREADS {
+        return Err(bad_param(format!("a core pool can have at most {MAX_THREADS} endpoints of tasks")));
+    }
     let id = pool::begin_pool(adapter)?;
-    let role = LaneRole {
+    let mut role = LaneRole {
         pool: id.number(),
         index: 0,
         priority: Priority::MIN,
@@ -124,9 +140,13 @@ pub(crate) fn create(
         cores: None,
         static_threads: config.best_effort_threads,
         overload_rules: OverloadRules { dynamic_threads: 0, borrowing: false, buffering: None },
+        task_listeners: 0,
         idle_thread_timeout: std::time::Duration::ZERO,
     };
-    let listeners = pool::open_listeners(adapter, &config.listen, &role)?;
+    let mut listeners = pool::open_listeners(adapter, &config.listen, &role)?;
+    let shared = listeners.len();
+    let of_tasks = open_task_endpoints(adapter, &mut listeners, config.task_endpoints)?;
+    role.task_listeners = listeners.len() - shared;
     let best_effort_threads = count(config.best_effort_threads);
     let lane_config = PoolConfig::default()
         .name(config.name.clone())
@@ -147,7 +167,27 @@ pub(crate) fn create(
     if let Some(threads) = lane.core_pool() {
         threads.report_refusal(adapter, &lane.config.name);
     }
-    let handle = CorePool { id, lane: Arc::downgrade(&lane) };
+    let endpoints = Arc::new(TaskEndpoints::new(id, of_tasks));
+    let handle = CorePool { id, lane: Arc::downgrade(&lane), endpoints };
     pool::start_pool(adapter, id, vec![lane], Box::default(), UnmatchedPriority::Refuse)?;
     Ok(handle)
+}
+
+/// Opens `count` endpoints of tasks, each with an address beside every listener of the pool. Adds
+/// their listeners to `listeners`, and returns the addresses of each endpoint.
+fn open_task_endpoints(
+    adapter: &Arc<ObjectAdapter>,
+    listeners: &mut Vec<Box<dyn Listener>>,
+    count: u32,
+) -> Result<Vec<Vec<Endpoint>>, SystemException> {
+    let shared: Vec<Endpoint> = listeners.iter().map(|listener| listener.local_endpoint().clone()).collect();
+    let mut open = |of: &Endpoint, number: u32| {
+        let endpoint = pool::sibling_endpoint(of, &format!("-t{number}"));
+        let listener = adapter.transports().listen(&endpoint);
+        let listener = listener.map_err(|error| no_resources(format!("cannot listen at {endpoint}: {error}")))?;
+        let address = listener.local_endpoint().clone();
+        listeners.push(listener);
+        Ok(address)
+    };
+    (0..count).map(|number| shared.iter().map(|of| open(of, number)).collect()).collect()
 }

@@ -30,6 +30,8 @@ pub(crate) mod policies;
 pub(crate) mod pool;
 pub(crate) mod protocol;
 pub(crate) mod registry;
+#[cfg(feature = "core-pool")]
+mod task_endpoint;
 mod thread_priority;
 
 use std::sync::{Arc, Weak};
@@ -56,6 +58,8 @@ pub(crate) use overrun::{OverrunMonitor, start_cpu_monitor};
 pub use policies::RtPolicies;
 pub use pool::InvalidThreadpool;
 pub use protocol::{Protocol, TcpProperties, UnixProperties};
+#[cfg(feature = "core-pool")]
+pub use task_endpoint::TaskEndpoint;
 pub(crate) use thread_priority::{CallerPriority, UpcallPriority, caller_priority};
 
 use corelane_wire::exception::minor;

@@ -197,9 +197,10 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     /// Returns the addresses at which the lane listens. A configured port 0 is replaced by the port
-    /// that the kernel chose.
+    /// that the kernel chose. The addresses of single tasks are left out.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
-        self.endpoints.iter()
+        let of_tasks = self.role.as_ref().map_or(0, |role| role.task_listeners);
+        self.endpoints.iter().take(self.endpoints.len().saturating_sub(of_tasks))
     }
 
     /// Claims socket properties for accepted connections, as a POA's ServerProtocolPolicy asks.

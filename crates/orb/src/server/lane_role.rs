@@ -31,6 +31,9 @@ pub(crate) struct LaneRole {
     pub(crate) static_threads: u32,
     /// The rules for requests that arrive while all threads of the lane are busy.
     pub(crate) overload_rules: OverloadRules,
+    /// Number of listeners, at the end of the lane's list, whose addresses are not the lane's own:
+    /// only references of single tasks have them.
+    pub(crate) task_listeners: usize,
     /// Time without work after which a dynamic thread ends.
     pub(crate) idle_thread_timeout: Duration,
 }

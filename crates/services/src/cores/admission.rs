@@ -1,5 +1,5 @@
-//! The books of a server, shared by its threads, with the targets of task references. After each
-//! change of the books, task references and the core pool follow.
+//! The books of a server, shared by its threads, with the targets and endpoints of task references.
+//! After each change of the books, task references and the core pool follow.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::ObjectRef;
+use corelane::rt::TaskEndpoint;
 use corelane_sched::task::{Nanos, TaskId};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Condvar, LockScope, Mutex};
@@ -24,6 +25,9 @@ pub(super) struct AdmissionState {
     pub(super) books: Box<dyn Books>,
     /// The targets of the tasks that have not ended.
     pub(super) targets: HashMap<TaskId, ObjectRef>,
+    /// The endpoints of the tasks that have not ended; `None` if all endpoints were taken when the
+    /// task got its reference.
+    pub(super) endpoints: HashMap<TaskId, Option<TaskEndpoint>>,
     /// Task references and the core pool; `None` until the server has them.
     dispatch: Option<TaskDispatch>,
     /// Number of the last token.
@@ -37,6 +41,7 @@ impl AdmissionState {
         let ended = self.books.take_ended_tasks(now);
         for task in &ended {
             self.targets.remove(task);
+            self.endpoints.remove(task);
         }
         !ended.is_empty()
     }
@@ -96,7 +101,14 @@ pub(super) struct SharedBooks {
 
 impl SharedBooks {
     pub(super) fn new(books: Box<dyn Books>) -> io::Result<Self> {
-        let state = AdmissionState { books, targets: HashMap::new(), dispatch: None, last_token: 0, is_ending: false };
+        let state = AdmissionState {
+            books,
+            targets: HashMap::new(),
+            endpoints: HashMap::new(),
+            dispatch: None,
+            last_token: 0,
+            is_ending: false,
+        };
         let shared = Arc::new(SharedAdmission {
             state: Mutex::new("cores admission", LockScope::Orb, state),
             pending: Condvar::new(),

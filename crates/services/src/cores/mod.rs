@@ -91,8 +91,9 @@ impl AdmissionConfig {
         AdmissionConfig { books: Box::new(books), core_pool: None }
     }
 
-    /// Runs the requests of tasks on their cores, by a core pool with these settings. Task
-    /// references then have the addresses of the pool. The machine's cores must be cores of this
+    /// Runs the requests of tasks on their cores, by a core pool with these settings. Each task
+    /// reference then has an address of its own ([`CorePoolConfig::task_endpoints`]), or the
+    /// addresses of the pool if all endpoints are taken. The machine's cores must be cores of this
     /// computer, and its discipline one of fixed priorities.
     #[must_use]
     pub fn core_pool(mut self, config: CorePoolConfig) -> Self {
@@ -162,7 +163,7 @@ fn serve_in(
     let served = (|| -> Result<AdmissionService, SystemException> {
         let id = ObjectId::from(ADMISSION_OBJECT_KEY.as_bytes());
         let own = poa.create_reference_with_id(&id, protocol::TasksRef::REPOSITORY_ID)?;
-        let servant = TasksServant { admission, poa: tasks.clone(), own: [own.clone(), of_task] };
+        let servant = TasksServant { admission, poa: tasks.clone(), own: [own.clone(), of_task], pool: pool.clone() };
         poa.activate_object_with_id(&id, &protocol::Tasks::servant(servant))?;
         orb.bind_key(ADMISSION_OBJECT_KEY, &own)?;
         tasks.manager().activate()?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::poa::{Cookie, ObjectId, Poa, ServantLocator, ServantManagerError, ServantResult};
+use corelane::rt::CorePool;
 use corelane::{Completion, ObjectRef, Servant, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::allocation::{AdmissionTest, Rejection};
 use corelane_sched::task::{CoreId, Criticality, Nanos, TaskId, Timing};
@@ -26,6 +27,8 @@ pub(super) struct TasksServant {
     /// The references of the admission object and of a task. Targets must have one of their
     /// addresses, because they must be objects of this server.
     pub(super) own: [ObjectRef; 2],
+    /// The core pool, from which tasks get their endpoints.
+    pub(super) pool: Option<CorePool>,
 }
 
 fn system(kind: Kind, why: impl Into<String>) -> SystemException {
@@ -109,11 +112,12 @@ impl TasksServant {
                 own.any(|own| own.tag == profile.tag && own.address == profile.address)
             })
         };
-        if !of_server(target) {
-            return Err(system(Kind::BadParam, "target: the object does not belong to this server"));
-        }
+        // The reference of a task may have an address that no other reference has.
         if self.poa.reference_to_id(target).is_ok() {
             return Err(system(Kind::BadParam, "target: the reference names a task already"));
+        }
+        if !of_server(target) {
+            return Err(system(Kind::BadParam, "target: the object does not belong to this server"));
         }
         if target.with_timeout(TARGET_TIMEOUT).non_existent()? {
             return Err(system(Kind::ObjectNotExist, "target: the object does not exist"));
@@ -123,7 +127,7 @@ impl TasksServant {
 
     fn promise(
         &self,
-        state: &AdmissionState,
+        state: &mut AdmissionState,
         promise: &books::Promise,
         token: Token,
         now: Nanos,
@@ -131,7 +135,13 @@ impl TasksServant {
         let target = match state.targets.get(&promise.task) {
             Some(target) => {
                 let id = ObjectId::from(&self.admission.secrets.object_id(promise.task)[..]);
-                Some(self.poa.create_reference_with_id(&id, target.type_id())?)
+                // All references of a task have the same address.
+                let take = || self.pool.as_ref().and_then(CorePool::take_endpoint);
+                let reference = match state.endpoints.entry(promise.task).or_insert_with(take) {
+                    Some(endpoint) => self.poa.create_reference_at(&id, target.type_id(), endpoint)?,
+                    None => self.poa.create_reference_with_id(&id, target.type_id())?,
+                };
+                Some(reference)
             }
             None => None,
         };
@@ -148,7 +158,7 @@ impl TasksServant {
 
     fn promises(
         &self,
-        state: &AdmissionState,
+        state: &mut AdmissionState,
         promises: &[books::Promise],
         token: Token,
         now: Nanos,
