@@ -8,7 +8,9 @@ use corelane::{Endpoint, ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemEx
 use corelane_sched::allocation::Machine;
 use corelane_services::cores::books::BooksLimits;
 use corelane_services::cores::protocol::tasks::{AdmitError, ReserveError};
-use corelane_services::cores::protocol::{AdmissionTest, Criticality, Promise, TaskSpec, TaskState, TaskTiming, TasksRef};
+use corelane_services::cores::protocol::{
+    AdmissionTest, Criticality, Promise, TaskSpec, TaskState, TaskTiming, TasksRef,
+};
 use corelane_services::cores::{AdmissionConfig, ClientIdentityInterceptor, MemoryBooks};
 use corelane_services::naming::NamingConfig;
 use corelane_services::naming::cos_naming::NamingContextExtRef;
