@@ -3,15 +3,21 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use corelane::mapping::Operation;
 use corelane::poa::{IdAssignment, ObjectId, Poa, PoaPolicies};
 use corelane::rt::{
-    CorePool, CorePoolConfig, PriorityModel, RtConfig, RtPolicies, SchedulingClass, TaskBinder, TaskBinding, served_by,
+    CorePool, CorePoolConfig, JobOverrunAction, PriorityModel, RtConfig, RtPolicies, SchedulingClass, TaskBinder,
+    TaskBinding, TaskRules, is_job_over_budget, served_by,
 };
-use corelane::{Event, ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException};
+use corelane::{
+    Completion, Event, ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind,
+    minor,
+};
 use corelane_sys::lock::{LockScope, Mutex};
-use corelane_sys::thread::{Scheduling, list_threads};
+use corelane_sys::thread::{Scheduling, list_threads, scheduling};
+use corelane_sys::usage::thread_time;
 use corelane_tests::real_time::{RawClient, fair_orb, fifo_orb, wait_until};
 
 /// Number of changes of the set of tasks under calls.
@@ -71,6 +77,9 @@ struct Stepper(Arc<State>);
 static STEP: Operation = Operation::new("step");
 static HOLD: Operation = Operation::new("hold");
 static NOTE: Operation = Operation::new("note");
+static DEMOTED: Operation = Operation::new("demoted");
+static OVER: Operation = Operation::new("over");
+static REST: Operation = Operation::new("rest");
 
 impl Skeleton for Stepper {
     fn repository_ids(&self) -> &'static [&'static str] {
@@ -79,7 +88,7 @@ impl Skeleton for Stepper {
 
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
         let state = &self.0;
-        if !matches!(operation, b"step" | b"note" | b"hold" | b"pass") {
+        if !matches!(operation, b"step" | b"note" | b"hold" | b"pass" | b"demoted" | b"over" | b"rest") {
             return Err(SystemException::bad_operation());
         }
         let number = call.arguments().read_u32()?;
@@ -92,6 +101,9 @@ impl Skeleton for Stepper {
                 let other = state.other.get().expect("the test has set the other object");
                 step(other, &STEP, number)?;
             }
+            b"demoted" => spin_until(|| scheduling(None).unwrap() == Scheduling::Other),
+            b"over" => spin_until(is_job_over_budget),
+            b"rest" => std::thread::sleep(Duration::from_millis(number.into())),
             _ => {}
         }
         state.steps.0.lock().push(number);
@@ -112,6 +124,12 @@ impl Skeleton for Stepper {
         reply.write_latin1_str(&by.thread)?;
         Ok(())
     }
+}
+
+/// Uses processor time until `done` returns true. The limit of 2 s ends a test that fails.
+fn spin_until(done: impl Fn() -> bool) {
+    let end = thread_time() + Duration::from_secs(2);
+    while !done() && thread_time() < end {}
 }
 
 fn step(object: &ObjectRef, operation: &Operation<'_>, number: u32) -> Result<Served, SystemException> {
@@ -171,7 +189,7 @@ impl Scene {
 }
 
 fn task(task: u64, core: usize, priority: u8) -> TaskBinding {
-    TaskBinding { task, core, priority }
+    TaskBinding::new(task, core, priority)
 }
 
 /// Returns the cores and the scheduling of the pool's bound threads in the kernel.
@@ -561,6 +579,72 @@ fn reference_at_an_endpoint_of_a_task_has_a_connection_of_its_own() {
     assert!(scene.poa.create_reference_at(&ObjectId::from(&b"task-1"[..]), "", &foreign).is_err());
     scene.orb.real_time().destroy_threadpool(other.id()).unwrap();
     assert!(other.take_endpoint().is_none());
+}
+
+/// A scene that records the events of jobs that exceed their budgets.
+fn scene_with_overruns(name: &str) -> (Scene, Arc<Mutex<Vec<(u64, JobOverrunAction)>>>) {
+    let events = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
+    let seen = Arc::clone(&events);
+    let observe = move |event: &Event| {
+        if let Event::JobOverBudget { task, budget, used, action } = event {
+            assert!(used >= budget, "{event}");
+            seen.lock().push((*task, *action));
+        }
+    };
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").on_event(observe).build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    (Scene::new(orb, CorePoolConfig::default().name(name).cores([0])), events)
+}
+
+fn budget(microseconds: u64, action: JobOverrunAction) -> TaskRules {
+    TaskRules::default().budget(Duration::from_micros(microseconds), action)
+}
+
+#[test]
+fn job_over_its_budget_is_demoted_until_its_end() {
+    let (scene, events) = scene_with_overruns("demoted");
+    scene.set(&[task(1, 0, 40).rules(budget(3_000, JobOverrunAction::Demote)), task(2, 0, 30)]);
+    let client = Orb::new().unwrap();
+    let [one, two] = ["task-1", "task-2"].map(|id| scene.object(&client, id));
+    // The first job binds the connection, the second one is read by the bound thread.
+    for number in 0..2 {
+        assert_eq!(step(&one, &DEMOTED, number).unwrap().native, 0);
+        assert_eq!(step(&one, &STEP, number).unwrap().native, 40);
+        let counts = scene.pool.counts();
+        assert_eq!(
+            (counts.over_budget, counts.demoted, counts.stopped),
+            (u64::from(number) + 1, u64::from(number) + 1, 0)
+        );
+    }
+    // A job that waits does not use its budget, and the other task has none.
+    step(&one, &REST, 20).unwrap();
+    scene.set(&[task(1, 0, 40), task(2, 0, 30).rules(budget(3_000, JobOverrunAction::Demote))]);
+    assert_eq!(step(&one, &STEP, 0).unwrap().native, 40);
+    // The thread that runs a handed-over job has the budget of the job's task.
+    assert_eq!(step(&two, &DEMOTED, 2).unwrap().native, 0);
+    let counts = scene.pool.counts();
+    assert_eq!((counts.over_budget, counts.demoted, counts.handed_over, counts.moved), (3, 3, 1, 0));
+    assert_eq!(*events.lock(), [1, 1, 2].map(|task| (task, JobOverrunAction::Demote)));
+}
+
+#[test]
+fn job_over_its_budget_is_stopped_or_only_reported() {
+    let (scene, events) = scene_with_overruns("stopped");
+    scene.set(&[task(1, 0, 40).rules(budget(1_000, JobOverrunAction::Stop))]);
+    let client = Orb::new().unwrap();
+    let object = scene.object(&client, "task-1");
+    let stopped = step(&object, &OVER, 0).unwrap_err();
+    assert_eq!(
+        (stopped.kind(), stopped.minor(), stopped.completed()),
+        (Kind::Timeout, minor::OVERRUN, Completion::Yes)
+    );
+    assert_eq!(step(&object, &STEP, 1).unwrap().native, 40);
+    assert_eq!((scene.pool.counts().over_budget, scene.pool.counts().stopped), (1, 1));
+    scene.set(&[task(1, 0, 40).rules(budget(1_000, JobOverrunAction::Report))]);
+    assert_eq!(step(&object, &OVER, 2).unwrap().native, 40);
+    let counts = scene.pool.counts();
+    assert_eq!((counts.over_budget, counts.stopped, counts.bound, counts.moved), (2, 1, 1, 0));
+    assert_eq!(*events.lock(), [(1, JobOverrunAction::Stop), (1, JobOverrunAction::Report)]);
 }
 
 #[test]

@@ -63,6 +63,12 @@ impl ChargedOperation {
         ChargedOperation { started_at: thread_time(), uncharged_before: UNCHARGED_TIME.get() }
     }
 
+    /// Returns the thread's processor time at the beginning of the operation.
+    #[cfg(feature = "core-pool")]
+    pub(crate) fn started_at(&self) -> Duration {
+        self.started_at
+    }
+
     /// Returns the processor time that the operation has used.
     pub(crate) fn used(&self) -> Duration {
         let uncharged = UNCHARGED_TIME.get().saturating_sub(self.uncharged_before);
@@ -118,6 +124,14 @@ impl BudgetScope {
             resume_budget(outer, Duration::ZERO);
             None
         }
+    }
+}
+
+#[cfg(feature = "core-pool")]
+impl BudgetScope {
+    /// Stops the budget. Returns true if the thread was lowered.
+    pub(crate) fn stop(&mut self) -> bool {
+        matches!(stop_budget(), BudgetOutcome::Exhausted(_))
     }
 }
 

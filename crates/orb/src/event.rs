@@ -219,6 +219,19 @@ pub enum Event {
         /// The task's number.
         task: u64,
     },
+    /// A request of a task used more processor time than the budget of the task
+    /// ([`TaskRules::budget`](field@crate::rt::TaskRules::budget)). Reported when the request has ended.
+    #[cfg(feature = "core-pool")]
+    JobOverBudget {
+        /// The task's number.
+        task: u64,
+        /// The budget.
+        budget: Duration,
+        /// The processor time that the request used.
+        used: Duration,
+        /// What happened to the request when its budget was used up.
+        action: crate::rt::JobOverrunAction,
+    },
     /// A thread of the ORB ended early.
     ThreadFailed {
         /// The thread's name and the reason.
@@ -322,6 +335,13 @@ impl fmt::Display for Event {
             Event::TaskNotBound { peer, task } => {
                 write!(f, "a request of {peer} ran without the core of task {task}: the core pool has no free thread")
             }
+            #[cfg(feature = "core-pool")]
+            Event::JobOverBudget { task, budget, used, action } => {
+                write!(
+                    f,
+                    "a request of task {task} used {used:?} of processor time, and its budget is {budget:?}: {action:?}"
+                )
+            }
             Event::ThreadFailed { message } => write!(f, "a thread ended: {}", text::message(message)),
         }
     }
@@ -353,7 +373,7 @@ impl Event {
             | Event::ExecutionTimeOverrun { .. }
             | Event::ThreadFailed { .. } => None,
             #[cfg(feature = "core-pool")]
-            Event::TasksAdvisory { .. } => None,
+            Event::TasksAdvisory { .. } | Event::JobOverBudget { .. } => None,
         }
     }
 }
@@ -612,7 +632,7 @@ impl Events {
             | Event::ThreadFailed { .. } => None,
             // The pool counts its requests (`rt::CorePoolCounts`).
             #[cfg(feature = "core-pool")]
-            Event::TasksAdvisory { .. } | Event::TaskNotBound { .. } => None,
+            Event::TasksAdvisory { .. } | Event::TaskNotBound { .. } | Event::JobOverBudget { .. } => None,
         };
         if let Some(counter) = counter {
             counter.fetch_add(1, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use corelane_sched::allocation::Machine;
 use corelane_services::cores::books::BooksLimits;
 use corelane_services::cores::protocol::tasks::{AdmitError, ReserveError};
 use corelane_services::cores::protocol::{
-    AdmissionTest, Criticality, Promise, TaskSpec, TaskState, TaskTiming, TasksRef,
+    AdmissionTest, Criticality, JobOverrun, Promise, TaskSpec, TaskState, TaskTiming, TasksRef,
 };
 use corelane_services::cores::{AdmissionConfig, ClientIdentityInterceptor, MemoryBooks};
 use corelane_services::naming::NamingConfig;
@@ -54,6 +54,7 @@ fn task(name: &str, execution: u64, period: u64) -> TaskSpec {
         importance: Criticality::Normal,
         core: -1,
         lease: 0,
+        overrun: JobOverrun::Report,
     }
 }
 

@@ -22,7 +22,7 @@ use corelane::{ObjectRef, Orb};
 use corelane_interop::suite::options::ServerOptions;
 use corelane_interop::suite::servants::{self, SuiteServant};
 use corelane_sched::allocation::Machine;
-use corelane_services::cores::protocol::{Criticality, TaskSpec, TaskTiming};
+use corelane_services::cores::protocol::{Criticality, JobOverrun, TaskSpec, TaskTiming};
 use corelane_services::cores::{AdmissionConfig, AdmissionService};
 
 fn main() -> ExitCode {
@@ -130,6 +130,7 @@ fn admit(service: &AdmissionService, name: &str, core: i32, target: &ObjectRef) 
         importance: Criticality::Normal,
         core,
         lease: 3_600_000_000_000,
+        overrun: JobOverrun::Report,
     };
     let promise = service.reference().admit(&task).map_err(|error| format!("{error:?}"))?;
     Ok(promise.target.ok_or("the task has no reference")?)

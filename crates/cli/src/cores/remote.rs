@@ -154,6 +154,7 @@ fn spec(named: &NamedTask, target: Option<ObjectRef>, lease: Nanos) -> Result<Ta
         importance,
         core,
         lease,
+        overrun: protocol::JobOverrun::Report,
     })
 }
 

@@ -1,5 +1,7 @@
 //! The configuration of core pools, and the tasks that a core pool serves.
 
+use std::time::Duration;
+
 use crate::server::config::ConnectionLimits;
 
 /// A task of a core pool, with the core and the priority at which its requests run.
@@ -12,6 +14,60 @@ pub struct TaskBinding {
     /// The native priority, 1 to 99. A thread in the ordinary class
     /// ([`SchedulingClass::Fair`](super::SchedulingClass::Fair)) ignores it.
     pub priority: u8,
+    /// The bounds that the task's requests must keep.
+    pub rules: TaskRules,
+}
+
+impl TaskBinding {
+    /// Creates the binding of a task without [`rules`](field@Self::rules).
+    #[must_use]
+    pub fn new(task: u64, core: usize, priority: u8) -> Self {
+        TaskBinding { task, core, priority, rules: TaskRules::default() }
+    }
+
+    /// Sets [`rules`](field@Self::rules).
+    #[must_use]
+    pub fn rules(mut self, rules: TaskRules) -> Self {
+        self.rules = rules;
+        self
+    }
+}
+
+/// The bounds that the requests of a task must keep. By default there are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub struct TaskRules {
+    /// The processor time that each job may use, from the reading of its request until the reply is sent.
+    /// `None` for no bound. Time during which the job waits or is preempted does not count.
+    pub budget: Option<Duration>,
+    /// What happens to a job that has used its budget. Default: [`JobOverrunAction::Report`].
+    pub overrun: JobOverrunAction,
+}
+
+impl TaskRules {
+    /// Sets [`budget`](field@Self::budget) and [`overrun`](field@Self::overrun).
+    #[must_use]
+    pub fn budget(mut self, time: Duration, overrun: JobOverrunAction) -> Self {
+        (self.budget, self.overrun) = (Some(time), overrun);
+        self
+    }
+}
+
+/// What happens to a job that has used the processor time of its budget. In every case the pool
+/// counts the job and reports [`Event::JobOverBudget`](crate::Event::JobOverBudget) at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum JobOverrunAction {
+    /// The job runs on.
+    #[default]
+    Report,
+    /// The rest of the job runs in the ordinary class, below all tasks. If the ORB's threads are in
+    /// the ordinary class, the job runs on.
+    Demote,
+    /// As [`Demote`](Self::Demote), and the job's client gets TIMEOUT
+    /// ([`minor::OVERRUN`](crate::minor::OVERRUN)) in place of the results. A running servant is not
+    /// interrupted; it can ask [`is_job_over_budget`](super::is_job_over_budget) and return.
+    Stop,
 }
 
 /// Tells a core pool which object keys name a task.
@@ -124,6 +180,13 @@ pub struct CorePoolCounts {
     /// Requests without a task that arrived on the connection of a task. Threads without a task ran
     /// them.
     pub foreign: u64,
+    /// Jobs that used more processor time than the budget of their task
+    /// ([`TaskRules::budget`](field@TaskRules::budget)).
+    pub over_budget: u64,
+    /// Jobs that were demoted when they had used their budget, stopped jobs included.
+    pub demoted: u64,
+    /// Jobs whose clients got TIMEOUT because the jobs had used their budgets.
+    pub stopped: u64,
     /// Number of connections that are bound now.
     pub bound_now: u64,
 }

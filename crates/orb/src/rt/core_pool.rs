@@ -7,8 +7,9 @@ use corelane_sched::Priority;
 use corelane_sched::overload::OverloadRules;
 use corelane_sys::thread::{self, CpuSet, Scheduling};
 
-use super::config::UnmatchedPriority;
+use super::config::{SchedulingClass, UnmatchedPriority};
 use super::core_config::{CorePoolConfig, CorePoolCounts, TaskBinder, TaskBinding};
+use super::overrun;
 use super::pool::{self, MAX_THREADS, bad_param, no_resources};
 use super::task_endpoint::{TaskEndpoint, TaskEndpoints};
 use crate::adapter::ObjectAdapter;
@@ -161,6 +162,11 @@ pub(crate) fn create(
         best_effort_threads,
         class: adapter.config().rt.scheduling,
     };
+    if settings.class != SchedulingClass::Fair {
+        // Jobs that use up their budgets are demoted.
+        overrun::ensure_cpu_monitor(adapter)
+            .map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
+    }
     let threads = CorePoolThreads::new(settings, binder);
     let lane = Lane::of_core_pool(lane_config, listeners, adapter.config().drain_timeout, role, threads)
         .map_err(|error| no_resources(error.to_string()))?;

@@ -42,7 +42,7 @@ pub use config::{
     UnmatchedPriority,
 };
 #[cfg(feature = "core-pool")]
-pub use core_config::{CorePoolConfig, CorePoolCounts, TaskBinder, TaskBinding};
+pub use core_config::{CorePoolConfig, CorePoolCounts, JobOverrunAction, TaskBinder, TaskBinding, TaskRules};
 #[cfg(feature = "core-pool")]
 pub use core_pool::CorePool;
 pub use corelane_sched::overload::BufferBounds;
@@ -60,6 +60,9 @@ pub use pool::InvalidThreadpool;
 pub use protocol::{Protocol, TcpProperties, UnixProperties};
 #[cfg(feature = "core-pool")]
 pub use task_endpoint::TaskEndpoint;
+
+#[cfg(feature = "core-pool")]
+pub use crate::job_budget::is_job_over_budget;
 pub(crate) use thread_priority::{CallerPriority, UpcallPriority, caller_priority};
 
 use corelane_wire::exception::minor;

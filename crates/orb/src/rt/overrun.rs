@@ -45,6 +45,17 @@ pub(crate) fn start_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
     if !matches!(rt.overruns, OverrunAction::LowerPriority(_)) || rt.scheduling == SchedulingClass::Fair {
         return Ok(());
     }
+    ensure_cpu_monitor(orb)
+}
+
+/// Starts the thread that lowers priorities at the end of budgets, unless it runs.
+///
+/// # Errors
+/// If the kernel refuses to start a thread.
+pub(super) fn ensure_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
+    if orb.cpu_monitor().is_some() {
+        return Ok(());
+    }
     const NAME: &str = "orb/overrun";
     // The monitor's thread gets the highest fixed priority that the kernel permits to this process.
     // If the kernel permits none, the threads of lanes have no fixed priority that could be

@@ -23,6 +23,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use corelane::rt::JobOverrunAction;
 use corelane_sched::allocation::{Machine, Move, Plan, Rejection, TaskSet};
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, TimingError, Utilization};
 
@@ -71,6 +72,8 @@ pub struct TaskRequest {
     /// The time for which the promise holds unless the client renews it. 0 means
     /// [`BooksLimits::default_lease`].
     pub lease: Nanos,
+    /// What happens to a job that has used the execution time of `timing`.
+    pub overrun: JobOverrunAction,
 }
 
 /// The bounds of the books.
@@ -227,6 +230,8 @@ pub struct TaskRecord {
     pub name: String,
     /// The operation that the task's requests call; empty for all operations.
     pub operation: String,
+    /// What happens to a job that has used the task's execution time.
+    pub overrun: JobOverrunAction,
     /// The client that asked for the task.
     pub client: ClientName,
     /// The task's state.

@@ -1,5 +1,6 @@
 //! The suite that every implementation of [`Books`] passes.
 
+use corelane::rt::JobOverrunAction;
 use corelane_sched::allocation::{AdmissionTest, Machine};
 use corelane_sched::task::{CoreId, Criticality, Nanos, Timing, TimingField, Utilization};
 
@@ -24,6 +25,7 @@ fn request(execution: Nanos, period: Nanos) -> TaskRequest {
         criticality: Criticality::Normal,
         pinned: None,
         lease: 0,
+        overrun: JobOverrunAction::Report,
     }
 }
 

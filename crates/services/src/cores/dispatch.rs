@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use corelane::ObjectRef;
 use corelane::poa::{ObjectId, Poa};
-use corelane::rt::{CorePool, TaskBinder, TaskBinding};
+use corelane::rt::{CorePool, TaskBinder, TaskBinding, TaskRules};
 use corelane_sched::task::TaskId;
 
 use super::books::{Snapshot, TaskState};
@@ -55,7 +56,8 @@ impl TaskDispatch {
         let binding = |record: &super::books::TaskRecord| {
             let core = usize::try_from(record.core?.core).ok()?;
             let priority = HIGHEST_PRIORITY.saturating_sub(record.level).max(1);
-            Some(TaskBinding { task: record.task.id.0, core, priority: u8::try_from(priority).ok()? })
+            let rules = TaskRules::default().budget(Duration::from_nanos(record.task.timing.execution), record.overrun);
+            Some(TaskBinding::new(record.task.id.0, core, u8::try_from(priority).ok()?).rules(rules))
         };
         let bindings: Vec<TaskBinding> = promised().filter_map(binding).collect();
         // A core whose number the kernel cannot have is refused, and its tasks stay unbound.

@@ -560,6 +560,7 @@ impl Books for MemoryBooks {
                 task: entry.task(*task),
                 name: entry.request.name.clone(),
                 operation: entry.request.operation.clone(),
+                overrun: entry.request.overrun,
                 client: entry.client.clone(),
                 state,
                 core: entry.core,

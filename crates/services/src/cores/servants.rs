@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::poa::{Cookie, ObjectId, Poa, ServantLocator, ServantManagerError, ServantResult};
-use corelane::rt::CorePool;
+use corelane::rt::{CorePool, JobOverrunAction};
 use corelane::{Completion, ObjectRef, Servant, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::allocation::{AdmissionTest, Rejection};
 use corelane_sched::task::{CoreId, Criticality, Nanos, TaskId, Timing};
@@ -81,7 +81,12 @@ fn request(task: &idl::TaskSpec) -> Result<TaskRequest, SystemException> {
         idl::Criticality::High => Criticality::High,
     };
     let (name, operation) = (task.name.clone(), task.operation.clone());
-    Ok(TaskRequest { name, operation, timing: timing(&task.timing), criticality, pinned, lease: task.lease })
+    let overrun = match task.overrun {
+        idl::JobOverrun::Report => JobOverrunAction::Report,
+        idl::JobOverrun::Demote => JobOverrunAction::Demote,
+        idl::JobOverrun::Stop => JobOverrunAction::Stop,
+    };
+    Ok(TaskRequest { name, operation, timing: timing(&task.timing), criticality, pinned, lease: task.lease, overrun })
 }
 
 fn rejected(name: &str, rejection: &Rejection) -> idl::Rejected {

@@ -1,9 +1,16 @@
 //! CPU budgets: a running thread that has used up its budget of processor time loses its priority.
 //!
-//! Each budget has a kernel timer over the processor clock of its thread ([`CpuBudget`]). The timer
-//! signals the thread of a [`CpuBudgetMonitor`], and only this thread waits for the signal. No
-//! handler is installed, and no thread is interrupted. The kernel checks processor clocks at its
-//! clock ticks, so a thread is lowered up to a tick (1 to 10 ms) late, and never early.
+//! Each budget has a high-resolution kernel timer ([`CpuBudget`]), which signals the thread of a
+//! [`CpuBudgetMonitor`]. Only this thread waits for the signal: no handler is installed, and no
+//! thread is interrupted. The timer runs on the monotonic clock, because the kernel checks timers
+//! over processor clocks only at its clock ticks (1 to 10 ms). It is set to the earliest time at
+//! which the budget can be used up. The monitor then reads the processor clock of the budget's
+//! thread. If a part of the budget is left, because the thread waited or was preempted, the timer is
+//! set to what is left, and to [`MIN_CHECK_INTERVAL`] if less is left. A thread is lowered at most this interval and
+//! the wake-up of the monitor's thread late, and never early.
+//!
+//! A thread that waits during its budget costs a wake-up of the monitor each time that the rest of
+//! the budget passes.
 //!
 //! Invariant: the monitor lowers a thread only under the lock of the thread's budget, and the
 //! thread takes this lock to end the budget. So the monitor never lowers a thread after the
@@ -20,6 +27,9 @@ use crate::lock::{LockScope, PiMutex};
 use crate::syscall;
 use crate::thread::{JoinHandle, Scheduling, ThreadBuilder, Tid, current_tid, set_scheduling};
 use crate::usage::{clock_time, thread_time};
+
+/// The shortest time between two checks of one budget.
+pub const MIN_CHECK_INTERVAL: Duration = Duration::from_micros(100);
 
 /// Returns the signal that the timers send. It goes to the monitor's thread alone, which blocks it,
 /// so other users of the signal number are not disturbed.
@@ -48,7 +58,36 @@ struct CpuMonitorShared {
 struct CpuBudgetState {
     owner: Tid,
     clock: libc::clockid_t,
+    timer: Timer,
     inner: PiMutex<Inner>,
+}
+
+/// A kernel timer, which any thread of the process may set.
+#[derive(Debug)]
+struct Timer(libc::timer_t);
+
+// SAFETY: the value names a timer of the process. The C library and the kernel permit every thread
+// to set the timer, and no code follows the value as a pointer.
+unsafe impl Send for Timer {}
+// SAFETY: as above.
+unsafe impl Sync for Timer {}
+
+impl Timer {
+    /// Makes the timer expire once after `time`. A time of zero stops the timer.
+    fn set(&self, time: Duration) {
+        let none = timespec(Duration::ZERO);
+        let setting = libc::itimerspec { it_interval: none, it_value: timespec(time) };
+        // SAFETY: the timer lives until the drop of this value, `setting` is only read, and the old
+        // setting is not requested. So the call cannot fail.
+        let _ = syscall::once(|| unsafe { libc::timer_settime(self.0, 0, &setting, std::ptr::null_mut()) });
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        // SAFETY: the timer is this value's, and no code uses it afterwards.
+        let _ = syscall::once(|| unsafe { libc::timer_delete(self.0) });
+    }
 }
 
 #[derive(Debug, Default)]
@@ -138,17 +177,18 @@ impl Drop for CpuBudgetMonitor {
 impl CpuBudgetState {
     fn expire(&self) {
         let mut inner = self.inner.lock();
+        let Some((until, to)) = inner.armed else { return };
         // The signal may be late and belong to an earlier setting of the timer, so the clock
         // decides.
-        if let Some((until, to)) = inner.armed
-            && clock_time(self.clock) >= until
-        {
-            inner.armed = None;
-            // This thread holds the budget's lock, so the owner has not ended the budget. The
-            // kernel permits a lower priority to every thread.
-            if set_scheduling(Some(self.owner), to).is_ok() {
-                inner.lowered = Some(to);
-            }
+        let left = until.saturating_sub(clock_time(self.clock));
+        if !left.is_zero() {
+            return self.timer.set(left.max(MIN_CHECK_INTERVAL));
+        }
+        inner.armed = None;
+        // This thread holds the budget's lock, so the owner has not ended the budget. The kernel
+        // permits a lower priority to every thread.
+        if set_scheduling(Some(self.owner), to).is_ok() {
+            inner.lowered = Some(to);
         }
     }
 }
@@ -156,7 +196,6 @@ impl CpuBudgetState {
 /// Processor time that a thread may use before a [`CpuBudgetMonitor`] lowers its priority.
 #[derive(Debug)]
 pub struct CpuBudget {
-    timer: libc::timer_t,
     state: Arc<CpuBudgetState>,
     /// Makes the budget neither `Send` nor `Sync`: the clock belongs to its thread.
     here: PhantomData<*const ()>,
@@ -186,8 +225,6 @@ impl CpuBudget {
         if failed != 0 {
             return Err(io::Error::from_raw_os_error(failed));
         }
-        let inner = PiMutex::new("CPU budget", LockScope::Connection, Inner::default());
-        let state = Arc::new(CpuBudgetState { owner: current_tid(), clock, inner });
         let mut budgets = monitor.shared.budgets.lock();
         let number = budgets.iter().position(|other| other.strong_count() == 0).unwrap_or(budgets.len());
         // SAFETY: the structure is integers and an address that is never followed, for which zeroes
@@ -199,12 +236,14 @@ impl CpuBudget {
         event.sigev_notify_thread_id = monitor.shared.tid.wait().as_raw();
         let mut timer: libc::timer_t = std::ptr::null_mut();
         // SAFETY: the call reads `event`, which is filled, and writes `timer`. Both outlive the call.
-        syscall::once(|| unsafe { libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &mut event, &mut timer) })?;
+        syscall::once(|| unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer) })?;
+        let inner = PiMutex::new("CPU budget", LockScope::Connection, Inner::default());
+        let state = Arc::new(CpuBudgetState { owner: current_tid(), clock, timer: Timer(timer), inner });
         match budgets.get_mut(number) {
             Some(vacant) => *vacant = Arc::downgrade(&state),
             None => budgets.push(Arc::downgrade(&state)),
         }
-        Ok(CpuBudget { timer, state, here: PhantomData })
+        Ok(CpuBudget { state, here: PhantomData })
     }
 
     /// Starts a budget of `time` for the calling thread. When the budget is used up, the thread
@@ -212,7 +251,7 @@ impl CpuBudget {
     pub fn restart(&mut self, time: Duration, then: Scheduling) {
         *self.state.inner.lock() = Inner { armed: Some((thread_time() + time, then)), lowered: None };
         // A time of zero would stop the timer.
-        self.set_timer(time.max(Duration::from_nanos(1)));
+        self.state.timer.set(time.max(Duration::from_nanos(1)));
     }
 
     /// Ends the budget. After the call the monitor does not lower the thread.
@@ -221,27 +260,18 @@ impl CpuBudget {
         match (armed, lowered) {
             (_, Some(to)) => BudgetOutcome::Exhausted(to),
             (Some((until, then)), None) => {
-                self.set_timer(Duration::ZERO);
+                self.state.timer.set(Duration::ZERO);
                 BudgetOutcome::Unused(until.saturating_sub(thread_time()), then)
             }
             (None, None) => BudgetOutcome::NotStarted,
         }
     }
-
-    fn set_timer(&self, time: Duration) {
-        let none = timespec(Duration::ZERO);
-        let setting = libc::itimerspec { it_interval: none, it_value: timespec(time) };
-        // SAFETY: the timer is this budget's, `setting` is only read, and the old setting is not
-        // requested. So the call cannot fail.
-        let _ = syscall::once(|| unsafe { libc::timer_settime(self.timer, 0, &setting, std::ptr::null_mut()) });
-    }
 }
 
 impl Drop for CpuBudget {
     fn drop(&mut self) {
+        // The monitor may hold the state for a moment longer.
         *self.state.inner.lock() = Inner::default();
-        // SAFETY: the timer is this budget's, and no code uses it afterwards.
-        let _ = syscall::once(|| unsafe { libc::timer_delete(self.timer) });
     }
 }
 
@@ -280,6 +310,12 @@ mod tests {
             );
             spin(Duration::from_millis(60), || false);
             assert_eq!(scheduling(None).unwrap(), Scheduling::Fifo(5));
+            // A budget of which a part is left after a wait is checked again.
+            budget.restart(time, Scheduling::Fifo(2));
+            std::thread::sleep(3 * time);
+            let used = spin(Duration::from_secs(2), is_low);
+            assert!(is_low() && used + Duration::from_millis(1) > time, "{used:?}");
+            assert_eq!(budget.stop(), BudgetOutcome::Exhausted(Scheduling::Fifo(2)));
         };
         ThreadBuilder::new().scheduling(Scheduling::Fifo(5)).spawn(body).unwrap().join().unwrap();
     }

@@ -31,10 +31,11 @@ use corelane_sys::{counters, poll};
 
 use self::roster::{BindDecision, Duty, Roster, ThreadNumber};
 use crate::event::Event;
+use crate::job_budget::JobBudget;
 use crate::nested_wait::{self, NestedWaitHook};
 use crate::orb_context::OrbContext;
 use crate::rt::config::SchedulingClass;
-use crate::rt::core_config::{CorePoolCounts, TaskBinder, TaskBinding};
+use crate::rt::core_config::{CorePoolCounts, JobOverrunAction, TaskBinder, TaskBinding, TaskRules};
 use crate::server::architecture::{Architecture, MessagePlacement};
 use crate::server::connection::{Connection, ReadCause, WaitingRequest};
 use crate::server::handler::RequestHandler;
@@ -316,6 +317,35 @@ impl SharedPool {
         }
     }
 
+    /// Runs a job of a task on the calling thread, within the task's budget.
+    #[inline]
+    fn run_job<R>(&self, context: &OrbContext, task: Option<TaskBinding>, job: impl FnOnce() -> R) -> R {
+        match task {
+            Some(TaskBinding { task, rules: TaskRules { budget: Some(budget), overrun, .. }, .. }) => {
+                self.run_with_budget(context, (task, budget, overrun), job)
+            }
+            _ => job(),
+        }
+    }
+
+    #[cold]
+    fn run_with_budget<R>(
+        &self,
+        context: &OrbContext,
+        (task, budget, action): (u64, Duration, JobOverrunAction),
+        job: impl FnOnce() -> R,
+    ) -> R {
+        let monitor = context.cpu_monitor().filter(|_| action != JobOverrunAction::Report);
+        let monitor = monitor.map(|monitor| (context.stamp(), monitor));
+        let running = JobBudget::begin(budget, monitor, action == JobOverrunAction::Stop);
+        let result = job();
+        if let Some(overrun) = running.end() {
+            self.state.lock().roster.count_overrun(overrun);
+            context.events().report(&Event::JobOverBudget { task, budget, used: overrun.used, action });
+        }
+        result
+    }
+
     /// Records that a thread runs, and gives the thread its core.
     fn enter(&self, number: ThreadNumber) {
         let scheduling = thread_context::current_scheduling().unwrap_or(Scheduling::Other);
@@ -338,8 +368,13 @@ impl SharedPool {
     }
 
     /// Records the core and the priority of the calling thread's task in the thread's context.
-    /// Returns false if the thread must give its connection up.
-    fn take_duty<S: Architecture<S>>(&self, lane: &Lane<S>, context: &OrbContext, number: ThreadNumber) -> bool {
+    /// Returns `None` if the thread must give its connection up.
+    fn take_duty<S: Architecture<S>>(
+        &self,
+        lane: &Lane<S>,
+        context: &OrbContext,
+        number: ThreadNumber,
+    ) -> Option<TaskBinding> {
         let state = self.state.lock();
         let native = state.seats.get(number).map(|seat| seat.scheduling);
         let identity = lane.identity(context.stamp());
@@ -352,11 +387,11 @@ impl SharedPool {
                 // If the priority changed during an overrunning operation, the end of the operation
                 // has restored the earlier priority. A refusal has been recorded before.
                 let _ = native.map(|native| thread::set_scheduling(None, native));
-                true
+                Some(binding)
             }
             Duty::GiveUp | Duty::Sleep => {
                 thread_context::enter_lane(identity, native);
-                false
+                None
             }
         }
     }
@@ -461,8 +496,8 @@ fn run_thread<S: Architecture<S>, H: RequestHandler>(
             continue;
         };
         let Some(key) = key else {
-            pool.take_duty(lane, handler.context(), number);
-            lane.run_waiting(handler, &mut worker, waiting, message);
+            let task = pool.take_duty(lane, handler.context(), number);
+            pool.run_job(handler.context(), task, || lane.run_waiting(handler, &mut worker, waiting, message));
             pool.finish(number);
             continue;
         };
@@ -489,13 +524,14 @@ fn serve<S: Architecture<S>, H: RequestHandler>(
 ) {
     let BoundConnection { lane, handler, connection, .. } = &**bound;
     let context = handler.context();
-    let mut duty = DutyWatch { pool, mailbox, number, seen: mailbox.changes.load(Ordering::Acquire), keeps: true };
+    let seen = mailbox.changes.load(Ordering::Acquire);
+    let mut duty = DutyWatch { pool, mailbox, number, seen, keeps: true, task: None };
     duty.take(lane, context);
     nested_wait::install_dedicated(Rc::<BoundConnection<S, H>>::clone(bound));
     // The thread never waits in a write, so only the time-out of reading matters.
     let write_timeout = lane.config.connection_limits.write_timeout;
     duty.keeps &= connection.stream.set_coarse_timeouts(CHECK_INTERVAL, write_timeout).is_ok();
-    let mut step = bound.run_first(worker, waiting, message);
+    let mut step = pool.run_job(context, duty.task, || bound.run_first(worker, waiting, message));
     loop {
         match step {
             Step::GoesOn => {}
@@ -531,6 +567,8 @@ struct DutyWatch<'p> {
     seen: u32,
     /// False if the thread must give its connection up.
     keeps: bool,
+    /// The task whose connection the thread serves.
+    task: Option<TaskBinding>,
 }
 
 impl DutyWatch<'_> {
@@ -546,7 +584,8 @@ impl DutyWatch<'_> {
 
     #[cold]
     fn take<S: Architecture<S>>(&mut self, lane: &Lane<S>, context: &OrbContext) {
-        self.keeps &= self.pool.take_duty(lane, context, self.number);
+        self.task = self.pool.take_duty(lane, context, self.number);
+        self.keeps &= self.task.is_some();
         // A change of the tasks reports no refusal itself, because its caller may hold locks.
         self.pool.report_refusal(context, &lane.config.name);
     }
@@ -622,10 +661,10 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         duty.check(lane, context);
         // The lane's threads may run other messages of the connection at this time, so this thread
         // must not wait for the peer while it holds the output lock.
-        let goes_on = match message {
+        let goes_on = duty.pool.run_job(context, duty.task, || match message {
             None => worker.dispatch_in_place(handler, connection, Wait::Now),
             Some(message) => worker.dispatch(handler, connection, message, Wait::Now, Duration::ZERO),
-        };
+        });
         drop(held);
         if goes_on { Step::GoesOn } else { Step::Failed }
     }
