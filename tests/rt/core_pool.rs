@@ -18,7 +18,7 @@ use corelane::{
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{Scheduling, list_threads, scheduling};
 use corelane_sys::usage::thread_time;
-use corelane_tests::real_time::{RawClient, fair_orb, fifo_orb, wait_until};
+use corelane_tests::real_time::{RawClient, RawReply, fair_orb, fifo_orb, wait_until};
 
 /// Number of changes of the set of tasks under calls.
 const MOVES: u64 = 1_000;
@@ -78,6 +78,7 @@ static STEP: Operation = Operation::new("step");
 static HOLD: Operation = Operation::new("hold");
 static NOTE: Operation = Operation::new("note");
 static DEMOTED: Operation = Operation::new("demoted");
+static LOW: Operation = Operation::new("low");
 static OVER: Operation = Operation::new("over");
 static REST: Operation = Operation::new("rest");
 
@@ -88,7 +89,7 @@ impl Skeleton for Stepper {
 
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
         let state = &self.0;
-        if !matches!(operation, b"step" | b"note" | b"hold" | b"pass" | b"demoted" | b"over" | b"rest") {
+        if !matches!(operation, b"step" | b"note" | b"hold" | b"pass" | b"demoted" | b"low" | b"over" | b"rest") {
             return Err(SystemException::bad_operation());
         }
         let number = call.arguments().read_u32()?;
@@ -102,6 +103,11 @@ impl Skeleton for Stepper {
                 step(other, &STEP, number)?;
             }
             b"demoted" => spin_until(|| scheduling(None).unwrap() == Scheduling::Other),
+            b"low" => {
+                spin_until(|| scheduling(None).unwrap() == Scheduling::Other);
+                state.held.fetch_add(1, Ordering::SeqCst);
+                wait_until(|| state.open.load(Ordering::SeqCst));
+            }
             b"over" => spin_until(is_job_over_budget),
             b"rest" => std::thread::sleep(Duration::from_millis(number.into())),
             _ => {}
@@ -287,6 +293,39 @@ fn thread_sleeps_again_when_its_task_ends() {
     assert_eq!(*scene.state.steps.0.lock(), [0, 1, 2]);
     assert_eq!((scene.pool.counts().unbound_by_task_end, scene.pool.counts().bound), (1, 2));
     assert_eq!(scene.orb.event_counts().connections_opened, 1);
+}
+
+#[test]
+fn bound_thread_of_a_silent_client_sleeps_until_its_task_ends() {
+    for carrier in ["tcp", "shm"] {
+        let path = std::env::temp_dir().join(format!("corelane-core-pool-silent-{}", std::process::id()));
+        let address = if carrier == "tcp" { "tcp:127.0.0.1:0".to_owned() } else { format!("shm:{}", path.display()) };
+        let config = CorePoolConfig::default().name("silent").cores([0]).listen(address);
+        let scene = Scene::new(fifo_orb(), config);
+        let client = Orb::new().unwrap();
+        let object = scene.object(&client, "task-1");
+        scene.set(&[task(1, 0, 40)]);
+        let by = step(&object, &STEP, 0).unwrap();
+        let tid = list_threads().unwrap().iter().find(|thread| thread.name == by.thread).unwrap().tid.as_raw();
+        let switches = || {
+            let status = std::fs::read_to_string(format!("/proc/self/task/{tid}/status")).unwrap();
+            let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).unwrap();
+            line.split_whitespace().last().unwrap().parse::<u64>().unwrap()
+        };
+        // At first the thread waits for the connection alone, for at most 100 ms.
+        let is_asleep = || {
+            let before = switches();
+            std::thread::sleep(Duration::from_millis(300));
+            switches() == before
+        };
+        assert!((0..20).any(|_| is_asleep()), "{carrier}: the thread wakes up without a reason");
+        assert_eq!(step(&object, &STEP, 1).unwrap(), by, "{carrier}");
+        assert!((0..20).any(|_| is_asleep()), "{carrier}: the thread wakes up without a reason");
+        scene.set(&[]);
+        wait_until(|| scene.pool.counts().bound_now == 0);
+        assert_eq!(step(&object, &STEP, 2).unwrap().native, 0, "{carrier}");
+        assert_eq!(*scene.state.steps.0.lock(), [0, 1, 2], "{carrier}");
+    }
 }
 
 #[test]
@@ -628,6 +667,23 @@ fn job_over_its_budget_is_demoted_until_its_end() {
 }
 
 #[test]
+fn demoted_job_stays_low_when_the_priority_of_its_task_changes() {
+    let (scene, _) = scene_with_overruns("stays");
+    let rules = budget(3_000, JobOverrunAction::Demote);
+    scene.set(&[task(1, 0, 40).rules(rules)]);
+    let client = Orb::new().unwrap();
+    let object = scene.object(&client, "task-1");
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| step(&object, &LOW, 0).unwrap());
+        wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
+        scene.set(&[task(1, 0, 50).rules(rules)]);
+        scene.state.open.store(true, Ordering::SeqCst);
+        assert_eq!(call.join().unwrap().native, 0);
+    });
+    assert_eq!(step(&object, &STEP, 1).unwrap().native, 50);
+}
+
+#[test]
 fn job_over_its_budget_is_stopped_or_only_reported() {
     let (scene, events) = scene_with_overruns("stopped");
     scene.set(&[task(1, 0, 40).rules(budget(1_000, JobOverrunAction::Stop))]);
@@ -645,6 +701,80 @@ fn job_over_its_budget_is_stopped_or_only_reported() {
     let counts = scene.pool.counts();
     assert_eq!((counts.over_budget, counts.stopped, counts.bound, counts.moved), (2, 1, 1, 0));
     assert_eq!(*events.lock(), [(1, JobOverrunAction::Stop), (1, JobOverrunAction::Report)]);
+}
+
+/// A rate that permits one request in an hour.
+fn hourly() -> TaskRules {
+    TaskRules::default().rate(Duration::from_secs(3_600), Duration::ZERO)
+}
+
+#[test]
+fn one_request_above_the_rate_waits_and_others_are_refused() {
+    let told = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
+    let seen = Arc::clone(&told);
+    let observe = move |event: &Event| {
+        if let Event::TaskRateExceeded { task, is_oneway, .. } = event {
+            seen.lock().push((*task, *is_oneway));
+        }
+    };
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").on_event(observe).build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    let scene = Scene::new(orb, CorePoolConfig::default().name("rate").cores([0]));
+    scene.set(&[task(1, 0, 40).rules(hourly())]);
+    let client = Orb::new().unwrap();
+    let object = scene.object(&client, "task-1");
+    let mut raw = RawClient::for_object(&object);
+    let sent = [0, 1, 2, 3].map(|number| raw.send("step", None, Some(number)));
+    assert_eq!(raw.receive_reply_id(), sent[0]);
+    for refused in &sent[2..] {
+        let (id, _, reply) = raw.receive_reply();
+        assert_eq!(id, *refused);
+        assert!(matches!(reply, RawReply::Raised(Kind::Transient, code) if code == minor::TASK_RATE), "{reply:?}");
+    }
+    // Requests on another connection of the task, which has no thread yet, count as well.
+    let exception = step(&object, &STEP, 4).unwrap_err();
+    assert_eq!((exception.kind(), exception.minor()), (Kind::Transient, minor::TASK_RATE));
+    let note = |encoder: &mut corelane::Encoder| {
+        encoder.write_u32(5);
+        Ok(())
+    };
+    object.send_oneway(&NOTE, &note).unwrap();
+    wait_until(|| scene.pool.counts().dropped == 1);
+    // A request without a task does not wait on the connection of the task.
+    raw.set_target(&scene.object(&client, "plain"));
+    assert_eq!(raw.send("step", None, Some(6)), raw.receive_reply_id());
+    // With another rate, the request that waits runs.
+    scene.set(&[task(1, 0, 40)]);
+    assert_eq!(raw.receive_reply_id(), sent[1]);
+    assert_eq!(*scene.state.steps.0.lock(), [0, 6, 1]);
+    let counts = scene.pool.counts();
+    assert_eq!((counts.delayed, counts.refused, counts.dropped), (1, 3, 1), "{counts:?}");
+    assert_eq!(*told.lock(), [(1, false), (1, false), (1, false), (1, true)]);
+}
+
+#[test]
+fn rate_bounds_a_handed_over_task_and_paces_a_client_that_waits_for_replies() {
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("paced").cores([0]));
+    let distance = Duration::from_millis(20);
+    let paced = TaskRules::default().rate(distance, Duration::ZERO);
+    scene.set(&[task(1, 0, 40).rules(paced), task(2, 0, 30).rules(hourly())]);
+    let client = Orb::new().unwrap();
+    let [one, two] = ["task-1", "task-2"].map(|id| scene.object(&client, id));
+    let begun = std::time::Instant::now();
+    for number in 0..5 {
+        assert_eq!(step(&one, &STEP, number).unwrap().native, 40);
+    }
+    assert!(begun.elapsed() >= 4 * distance);
+    // The other task shares the connection.
+    assert_eq!(step(&two, &STEP, 5).unwrap().native, 30);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| step(&two, &STEP, 6).unwrap());
+        wait_until(|| scene.pool.counts().handed_over == 2);
+        scene.set(&[task(1, 0, 40), task(2, 0, 20)]);
+        assert_eq!(waiting.join().unwrap().native, 20);
+    });
+    assert_eq!(*scene.state.steps.0.lock(), (0..7).collect::<Vec<_>>());
+    assert_eq!((scene.pool.counts().refused, scene.pool.counts().dropped), (0, 0));
 }
 
 #[test]

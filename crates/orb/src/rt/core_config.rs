@@ -42,6 +42,14 @@ pub struct TaskRules {
     pub budget: Option<Duration>,
     /// What happens to a job that has used its budget. Default: [`JobOverrunAction::Report`].
     pub overrun: JobOverrunAction,
+    /// The shortest time between two requests of the task; `None` for no bound. One request that
+    /// arrives earlier waits until this time has passed. While it waits, clients of further two-way
+    /// calls get TRANSIENT ([`minor::TASK_RATE`](crate::minor::TASK_RATE)), and further oneways are
+    /// dropped. The pool counts them and reports
+    /// [`Event::TaskRateExceeded`](crate::Event::TaskRateExceeded).
+    pub min_distance: Option<Duration>,
+    /// The time by which a request may arrive early. Default: 0.
+    pub jitter: Duration,
 }
 
 impl TaskRules {
@@ -49,6 +57,13 @@ impl TaskRules {
     #[must_use]
     pub fn budget(mut self, time: Duration, overrun: JobOverrunAction) -> Self {
         (self.budget, self.overrun) = (Some(time), overrun);
+        self
+    }
+
+    /// Sets [`min_distance`](field@Self::min_distance) and [`jitter`](field@Self::jitter).
+    #[must_use]
+    pub fn rate(mut self, min_distance: Duration, jitter: Duration) -> Self {
+        (self.min_distance, self.jitter) = (Some(min_distance), jitter);
         self
     }
 }
@@ -187,6 +202,13 @@ pub struct CorePoolCounts {
     pub demoted: u64,
     /// Jobs whose clients got TIMEOUT because the jobs had used their budgets.
     pub stopped: u64,
+    /// Requests above the rate of their task ([`TaskRules::min_distance`](field@TaskRules::min_distance))
+    /// that waited.
+    pub delayed: u64,
+    /// Two-way calls above the rate of their task, whose clients got TRANSIENT.
+    pub refused: u64,
+    /// Oneways above the rate of their task, which were dropped.
+    pub dropped: u64,
     /// Number of connections that are bound now.
     pub bound_now: u64,
 }

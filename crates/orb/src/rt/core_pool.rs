@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use corelane_net::{Endpoint, Listener};
 use corelane_sched::Priority;
 use corelane_sched::overload::OverloadRules;
+use corelane_sys::cpu_budget::CpuBudgetMonitor;
 use corelane_sys::thread::{self, CpuSet, Scheduling};
 
 use super::config::{SchedulingClass, UnmatchedPriority};
@@ -13,6 +14,7 @@ use super::overrun;
 use super::pool::{self, MAX_THREADS, bad_param, no_resources};
 use super::task_endpoint::{TaskEndpoint, TaskEndpoints};
 use crate::adapter::ObjectAdapter;
+use crate::event::Event;
 use crate::exception::SystemException;
 use crate::server::config::{Dispatch, PoolConfig};
 use crate::server::lane_role::LaneRole;
@@ -38,6 +40,7 @@ pub struct CorePool {
     id: ThreadpoolId,
     lane: Weak<Lane>,
     endpoints: Arc<TaskEndpoints>,
+    orb: Weak<ObjectAdapter>,
 }
 
 impl CorePool {
@@ -67,11 +70,7 @@ impl CorePool {
                 return Err(bad_param(why));
             }
         }
-        if let Some(lane) = self.lane.upgrade()
-            && let Some(threads) = lane.core_pool()
-        {
-            threads.set_tasks(tasks);
-        }
+        self.with_threads(|threads| threads.set_tasks(tasks));
         Ok(())
     }
 
@@ -83,6 +82,45 @@ impl CorePool {
     pub fn take_endpoint(&self) -> Option<TaskEndpoint> {
         self.lane.upgrade().filter(|lane| !lane.is_closing())?;
         self.endpoints.take()
+    }
+
+    /// Puts no thread on a core until [`return_core`](Self::return_core), because the kernel lets no
+    /// thread of the process run on it. The caller then passes the new set of tasks to
+    /// [`set_tasks`](Self::set_tasks).
+    pub fn lose_core(&self, core: usize) {
+        self.with_threads(|threads| threads.lose_core(core));
+    }
+
+    /// Puts the threads of a lost core back on it, because threads of the process can run on it
+    /// again. The caller then passes the new set of tasks to [`set_tasks`](Self::set_tasks).
+    pub fn return_core(&self, core: usize) {
+        self.with_threads(|threads| threads.return_core(core));
+    }
+
+    /// Reports [`Event::CoreLost`](crate::Event::CoreLost): other cores run `moved` tasks of the core, and
+    /// `demoted` tasks have no core. The caller holds no lock that the ORB's observer may need.
+    pub fn report_lost_core(&self, core: usize, moved: usize, demoted: usize) {
+        self.report(&|pool| Event::CoreLost { pool, core, moved, demoted });
+    }
+
+    /// Reports [`Event::CoreReturned`](crate::Event::CoreReturned): the core runs `restored` tasks again. The
+    /// caller holds no lock that the ORB's observer may need.
+    pub fn report_returned_core(&self, core: usize, restored: usize) {
+        self.report(&|pool| Event::CoreReturned { pool, core, restored });
+    }
+
+    fn with_threads(&self, work: impl FnOnce(&CorePoolThreads)) {
+        if let Some(lane) = self.lane.upgrade()
+            && let Some(threads) = lane.core_pool()
+        {
+            work(threads);
+        }
+    }
+
+    fn report(&self, event: &dyn Fn(String) -> Event) {
+        if let (Some(orb), Some(lane)) = (self.orb.upgrade(), self.lane.upgrade()) {
+            orb.events().report(&event(lane.config.name.clone()));
+        }
     }
 
     /// Returns counts of the pool's decisions. All are 0 after the end of the pool.
@@ -167,14 +205,14 @@ pub(crate) fn create(
         overrun::ensure_cpu_monitor(adapter)
             .map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
     }
-    let threads = CorePoolThreads::new(settings, binder);
+    let threads = CorePoolThreads::new(settings, binder, adapter.cpu_monitor().map(CpuBudgetMonitor::budgets));
     let lane = Lane::of_core_pool(lane_config, listeners, adapter.config().drain_timeout, role, threads)
         .map_err(|error| no_resources(error.to_string()))?;
     if let Some(threads) = lane.core_pool() {
         threads.report_refusal(adapter, &lane.config.name);
     }
     let endpoints = Arc::new(TaskEndpoints::new(id, of_tasks));
-    let handle = CorePool { id, lane: Arc::downgrade(&lane), endpoints };
+    let handle = CorePool { id, lane: Arc::downgrade(&lane), endpoints, orb: Arc::downgrade(adapter) };
     pool::start_pool(adapter, id, vec![lane], Box::default(), UnmatchedPriority::Refuse)?;
     Ok(handle)
 }

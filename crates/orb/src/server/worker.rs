@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use corelane_net::Wait;
 use corelane_wire::connection::{Framer, FramingStep};
+use corelane_wire::exception::minor;
 use corelane_wire::giop::{Header, MessageKind};
 use corelane_wire::{Endian, Limits, Scratch, Version};
 
@@ -368,6 +369,19 @@ impl Worker {
         )
     }
 
+    /// Rejects a message with TRANSIENT and this minor code.
+    #[cold]
+    pub(crate) fn reject<H: RequestHandler>(
+        &mut self,
+        handler: &Arc<H>,
+        connection: &Connection,
+        message: &Message,
+        minor: u32,
+    ) {
+        let (header, octets) = message.parts();
+        handler.reject(connection, (header, octets), minor, &mut self.memory);
+    }
+
     /// Rejects a message with TRANSIENT 1, because the lane has no room for it (CORBA 3.0.3,
     /// section 4.12.4).
     #[cold]
@@ -377,8 +391,7 @@ impl Worker {
         connection: &Connection,
         message: &Message,
     ) {
-        let (header, octets) = message.parts();
-        handler.reject_overloaded(connection, header, octets, &mut self.memory);
+        self.reject(handler, connection, message, minor::transient::DISCARDED);
     }
 
     /// Passes the message [in place](ReadResult::InPlace) to the handler. Returns false if the

@@ -121,6 +121,33 @@ impl CpuBudgetMonitor {
         })?;
         Ok(CpuBudgetMonitor { shared, thread: Some(thread) })
     }
+
+    /// Returns a handle to the budgets of this monitor, which other threads may keep.
+    #[must_use]
+    pub fn budgets(&self) -> CpuBudgets {
+        CpuBudgets(Arc::clone(&self.shared))
+    }
+}
+
+/// The budgets of a [`CpuBudgetMonitor`].
+#[derive(Clone, Debug)]
+pub struct CpuBudgets(Arc<CpuMonitorShared>);
+
+impl CpuBudgets {
+    /// Sets the scheduling of a thread, unless its budget is used up: the thread then keeps the lower
+    /// scheduling, and the caller sets the scheduling again when the budget has ended.
+    ///
+    /// # Errors
+    /// If the kernel refuses the scheduling.
+    pub fn set_scheduling(&self, thread: Tid, to: Scheduling) -> io::Result<()> {
+        let own = self.0.budgets.lock().iter().filter_map(Weak::upgrade).find(|budget| budget.owner == thread);
+        // Under this lock the monitor does not lower the thread.
+        let inner = own.as_ref().map(|budget| budget.inner.lock());
+        if inner.as_ref().is_some_and(|inner| inner.lowered.is_some()) {
+            return Ok(());
+        }
+        set_scheduling(Some(thread), to)
+    }
 }
 
 fn block_signal() -> libc::sigset_t {

@@ -263,6 +263,17 @@ impl Roster {
         self.counts.foreign += 1;
     }
 
+    /// Counts a request that arrived too early and waits.
+    pub(super) fn count_delayed(&mut self) {
+        self.counts.delayed += 1;
+    }
+
+    /// Counts a request above the rate of its task.
+    pub(super) fn count_refused(&mut self, is_oneway: bool) {
+        let count = if is_oneway { &mut self.counts.dropped } else { &mut self.counts.refused };
+        *count += 1;
+    }
+
     /// Counts a job that used more than its budget.
     pub(super) fn count_overrun(&mut self, overrun: JobOverrun) {
         self.counts.over_budget += 1;
