@@ -265,6 +265,7 @@ fn state_name(state: TaskState) -> &'static str {
         TaskState::Promised => "promised",
         TaskState::Ending => "ending",
         TaskState::Undecided => "undecided",
+        TaskState::Demoted => "demoted",
     }
 }
 

@@ -19,7 +19,7 @@
 //! core pool the promises are advisory.
 //!
 //! The module has a pure core ([`books`], `memory`, `transition`), which knows neither clocks nor
-//! sockets. `admission` shares this core between threads; `dispatch` lets task references and the
+//! sockets. `admission` shares this core between threads; `core_watch` notices lost cores; `dispatch` lets task references and the
 //! core pool follow it; `servants` knows the ORB.
 
 mod admission;
@@ -27,6 +27,7 @@ pub mod books;
 mod clients;
 #[cfg(test)]
 mod conformance;
+mod core_watch;
 mod dispatch;
 mod idl;
 mod memory;
@@ -68,6 +69,7 @@ const OBJECT_POA: &str = "CorelaneAdmission";
 pub struct AdmissionConfig {
     books: Box<dyn Books>,
     core_pool: Option<CorePoolConfig>,
+    enforces_rates: bool,
 }
 
 impl fmt::Debug for AdmissionConfig {
@@ -88,7 +90,7 @@ impl AdmissionConfig {
     /// limits.
     #[must_use]
     pub fn with_books(books: impl Books + 'static) -> Self {
-        AdmissionConfig { books: Box::new(books), core_pool: None }
+        AdmissionConfig { books: Box::new(books), core_pool: None, enforces_rates: false }
     }
 
     /// Runs the requests of tasks on their cores, by a core pool with these settings. Each task
@@ -98,6 +100,15 @@ impl AdmissionConfig {
     #[must_use]
     pub fn core_pool(mut self, config: CorePoolConfig) -> Self {
         self.core_pool = Some(config);
+        self
+    }
+
+    /// Bounds the requests of each task to the rate at which the task was admitted, its period and
+    /// jitter ([`TaskRules::min_distance`](field@corelane::rt::TaskRules::min_distance)). Needs a
+    /// [core pool](Self::core_pool). By default requests above the rate run as they arrive.
+    #[must_use]
+    pub fn enforce_rates(mut self, enforces: bool) -> Self {
+        self.enforces_rates = enforces;
         self
     }
 
@@ -120,6 +131,7 @@ impl AdmissionConfig {
             request_processing: RequestProcessing::ServantManager,
             ..PoaPolicies::default()
         };
+        let enforces_rates = self.enforces_rates;
         let keys = Arc::new(TaskKeys::new(admission.secrets.clone()));
         let pool = match &self.core_pool {
             Some(config) => Some(orb.real_time().create_core_pool(config, Arc::<TaskKeys>::clone(&keys))?),
@@ -128,7 +140,8 @@ impl AdmissionConfig {
         let real_time = RtPolicies { threadpool: pool.as_ref().map(CorePool::id), ..RtPolicies::default() };
         let tasks = root.create_rt_poa(TASK_POA, None, task_policies, &real_time);
         let served = tasks.map_err(SystemException::from).and_then(|tasks| {
-            let served = serve_in(orb, &root, &tasks, admission, &keys, pool.clone());
+            let dispatch = TaskDispatch::new(admission.secrets.clone(), tasks.clone(), pool.clone(), enforces_rates);
+            let served = serve_in(orb, &root, &tasks, admission, &keys, dispatch);
             if served.is_err() {
                 // Destroying a POA fails only after the ORB's shutdown.
                 let _ = tasks.destroy(false, true);
@@ -149,13 +162,14 @@ fn serve_in(
     tasks: &Poa,
     admission: Arc<SharedBooks>,
     keys: &TaskKeys,
-    pool: Option<CorePool>,
+    dispatch: TaskDispatch,
 ) -> Result<AdmissionService, SystemException> {
     // The number 0 belongs to no task.
     let example = admission.secrets.object_id(TaskId(0));
     let of_task = tasks.create_reference_with_id(&ObjectId::from(&example[..]), "")?;
     keys.learn(&of_task, &example);
-    admission.set_dispatch(TaskDispatch::new(admission.secrets.clone(), tasks.clone(), pool.clone()));
+    let pool = dispatch.pool().cloned();
+    admission.set_dispatch(dispatch);
     tasks.set_servant_manager(ServantManager::Locator(Arc::new(TaskLocator(Arc::clone(&admission)))))?;
     let policies =
         PoaPolicies { lifespan: Lifespan::Persistent, id_assignment: IdAssignment::User, ..PoaPolicies::default() };

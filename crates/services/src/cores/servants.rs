@@ -42,7 +42,7 @@ impl From<BooksRefusal> for SystemException {
             BooksRefusal::RateExceeded(_)
             | BooksRefusal::TaskQuotaExceeded(_)
             | BooksRefusal::UtilizationQuotaExceeded(_) => Kind::Transient,
-            BooksRefusal::Full(_) | BooksRefusal::NoSuchCore(..) => Kind::NoResources,
+            BooksRefusal::Full(_) | BooksRefusal::NoSuchCore(..) | BooksRefusal::CoreLost => Kind::NoResources,
             BooksRefusal::NotFound => Kind::ObjectNotExist,
             BooksRefusal::WrongToken => Kind::NoPermission,
             BooksRefusal::NotAdmittedYet => Kind::BadInvOrder,
@@ -308,6 +308,7 @@ fn reported_task(record: books::TaskRecord, now: Nanos) -> idl::TaskRecord {
     let (state, end) = match record.state {
         TaskState::Reserved(end) => (idl::TaskState::Reserved, end),
         TaskState::Promised(end) => (idl::TaskState::Promised, end),
+        TaskState::Demoted(end) => (idl::TaskState::Demoted, end),
         TaskState::Ending(end) => (idl::TaskState::Ending, end),
         TaskState::Pending => (idl::TaskState::Undecided, now),
     };
@@ -341,7 +342,10 @@ impl ServantLocator for TaskLocator {
         let task = self.0.secrets.task(id.as_octets()).ok_or_else(ServantManagerError::no_such_object)?;
         match self.0.target(task) {
             Some(target) => Err(ServantManagerError::Forward(target)),
-            None => Err(system(Kind::Transient, "the task has ended").into()),
+            None => {
+                let ended = SystemException::new(Kind::Transient, corelane::minor::TASK_ENDED, Completion::No);
+                Err(ended.because("the task has ended").into())
+            }
         }
     }
 
