@@ -69,8 +69,8 @@ fn omniorb_calls_every_dispatch_architecture() {
     }
 }
 
-/// The server publishes the references of two tasks. Its core pool serves the connections of clients
-/// that know nothing of tasks: each task has a connection, on the core of the task.
+/// The server publishes the references of two tasks. Its core pool serves the connections of
+/// clients that know nothing of tasks: each task has a connection, on the core of the task.
 #[test]
 fn clients_of_every_orb_call_two_task_references() {
     for client in [OmniOrb, JacOrb, Corelane] {

@@ -220,7 +220,8 @@ pub enum Event {
         task: u64,
     },
     /// A request of a task used more processor time than the budget of the task
-    /// ([`TaskRules::budget`](field@crate::rt::TaskRules::budget)). Reported when the request has ended.
+    /// ([`TaskRules::budget`](field@crate::rt::TaskRules::budget)). Reported when the request has
+    /// ended.
     #[cfg(feature = "core-pool")]
     JobOverBudget {
         /// The task's number.
@@ -233,8 +234,8 @@ pub enum Event {
         action: crate::rt::JobOverrunAction,
     },
     /// A request arrived above the rate of its task
-    /// ([`TaskRules::min_distance`](field@crate::rt::TaskRules::min_distance)) while another early request
-    /// waited, so it was refused.
+    /// ([`TaskRules::min_distance`](field@crate::rt::TaskRules::min_distance)) while another early
+    /// request waited, so it was refused.
     #[cfg(feature = "core-pool")]
     TaskRateExceeded {
         /// The client.
@@ -244,8 +245,8 @@ pub enum Event {
         /// True for a oneway, which was dropped. Otherwise the client got TRANSIENT.
         is_oneway: bool,
     },
-    /// The kernel lets no thread of the process run on a core any more, because a cpuset lost the core
-    /// or it went offline.
+    /// The kernel lets no thread of the process run on a core any more, because a cpuset lost the
+    /// core or it went offline.
     #[cfg(feature = "core-pool")]
     CoreLost {
         /// The name of the core pool.
@@ -254,7 +255,8 @@ pub enum Event {
         core: usize,
         /// Number of the core's tasks that other cores run now.
         moved: usize,
-        /// Number of the core's tasks for which no other core has room. Their requests are best effort.
+        /// Number of the core's tasks for which no other core has room. Their requests are best
+        /// effort.
         demoted: usize,
     },
     /// Threads of the process can run on a lost core again.

@@ -78,8 +78,8 @@ pub(crate) fn stop() {
 }
 
 /// Returns true if the calling thread runs a job of a core pool's task that has used up its budget
-/// ([`TaskRules::budget`](field@crate::rt::TaskRules::budget)). A long operation asks this now and then, and returns
-/// early. Costs a system call if the job has a budget.
+/// ([`TaskRules::budget`](field@crate::rt::TaskRules::budget)). A long operation asks this now and
+/// then, and returns early. Costs a system call if the job has a budget.
 #[must_use]
 pub fn is_job_over_budget() -> bool {
     let used = || corelane_sys::usage::thread_time().saturating_sub(BEGUN_AT.get());

@@ -292,8 +292,8 @@ impl SuiteServant {
         Self { watch: Watch(Box::new(watch)), ..self }
     }
 
-    /// Replaces the object of type Bench, whose operation `nothing` runs `watch`. `publish` gets the
-    /// reference of the new object, and returns the reference that clients get.
+    /// Replaces the object of type Bench, whose operation `nothing` runs `watch`. `publish` gets
+    /// the reference of the new object, and returns the reference that clients get.
     ///
     /// # Errors
     ///

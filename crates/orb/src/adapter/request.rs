@@ -328,8 +328,7 @@ pub(super) fn effective_priority(adapter: &ObjectAdapter, connection: &Connectio
         .map(Priority::get)
 }
 
-/// Rejects a Request or LocateRequest with TRANSIENT 1, because the lane has no room to queue it.
-/// Ignores all other messages.
+/// Rejects a Request or LocateRequest with TRANSIENT and the code `minor`. Ignores all other messages.
 #[cold]
 pub(super) fn reject(
     adapter: &ObjectAdapter,

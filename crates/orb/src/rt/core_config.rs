@@ -37,8 +37,8 @@ impl TaskBinding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct TaskRules {
-    /// The processor time that each job may use, from the reading of its request until the reply is sent.
-    /// `None` for no bound. Time during which the job waits or is preempted does not count.
+    /// The processor time that each job may use, from the reading of its request until the reply is
+    /// sent. `None` for no bound. Time during which the job waits or is preempted does not count.
     pub budget: Option<Duration>,
     /// What happens to a job that has used its budget. Default: [`JobOverrunAction::Report`].
     pub overrun: JobOverrunAction,
@@ -80,8 +80,8 @@ pub enum JobOverrunAction {
     /// the ordinary class, the job runs on.
     Demote,
     /// As [`Demote`](Self::Demote), and the job's client gets TIMEOUT
-    /// ([`minor::OVERRUN`](crate::minor::OVERRUN)) in place of the results. A running servant is not
-    /// interrupted; it can ask [`is_job_over_budget`](super::is_job_over_budget) and return.
+    /// ([`minor::OVERRUN`](crate::minor::OVERRUN)) in place of the results. A running servant is
+    /// not interrupted; it can ask [`is_job_over_budget`](super::is_job_over_budget) and return.
     Stop,
 }
 
@@ -121,8 +121,8 @@ pub struct CorePoolConfig {
     /// the host of each address of the ORB, at a free port. Default: empty.
     pub listen: Vec<String>,
     /// Number of [`TaskEndpoint`](super::TaskEndpoint)s that the pool opens at its creation. Each
-    /// listens beside every address of the pool: at a free TCP port of the same host, or at the path
-    /// with a suffix. Default: 16.
+    /// listens beside every address of the pool: at a free TCP port of the same host, or at the
+    /// path with a suffix. Default: 16.
     pub task_endpoints: u32,
     /// Limits on connections. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
@@ -202,8 +202,8 @@ pub struct CorePoolCounts {
     pub demoted: u64,
     /// Jobs whose clients got TIMEOUT because the jobs had used their budgets.
     pub stopped: u64,
-    /// Requests above the rate of their task ([`TaskRules::min_distance`](field@TaskRules::min_distance))
-    /// that waited.
+    /// Requests above the rate of their task
+    /// ([`TaskRules::min_distance`](field@TaskRules::min_distance)) that waited.
     pub delayed: u64,
     /// Two-way calls above the rate of their task, whose clients got TRANSIENT.
     pub refused: u64,

@@ -75,17 +75,17 @@ impl CorePool {
     }
 
     /// Takes an endpoint for the references of one task
-    /// ([`Poa::create_reference_at`](crate::poa::Poa::create_reference_at)). The drop of the endpoint
-    /// gives it back. Returns the endpoint that has been free the longest; `None` if all are taken,
-    /// and after the end of the pool.
+    /// ([`Poa::create_reference_at`](crate::poa::Poa::create_reference_at)). The drop of the
+    /// endpoint gives it back. Returns the endpoint that has been free the longest; `None` if all
+    /// are taken, and after the end of the pool.
     #[must_use]
     pub fn take_endpoint(&self) -> Option<TaskEndpoint> {
         self.lane.upgrade().filter(|lane| !lane.is_closing())?;
         self.endpoints.take()
     }
 
-    /// Puts no thread on a core until [`return_core`](Self::return_core), because the kernel lets no
-    /// thread of the process run on it. The caller then passes the new set of tasks to
+    /// Puts no thread on a core until [`return_core`](Self::return_core), because the kernel lets
+    /// no thread of the process run on it. The caller then passes the new set of tasks to
     /// [`set_tasks`](Self::set_tasks).
     pub fn lose_core(&self, core: usize) {
         self.with_threads(|threads| threads.lose_core(core));
@@ -97,14 +97,15 @@ impl CorePool {
         self.with_threads(|threads| threads.return_core(core));
     }
 
-    /// Reports [`Event::CoreLost`](crate::Event::CoreLost): other cores run `moved` tasks of the core, and
-    /// `demoted` tasks have no core. The caller holds no lock that the ORB's observer may need.
+    /// Reports [`Event::CoreLost`](crate::Event::CoreLost): other cores run `moved` tasks of the
+    /// core, and `demoted` tasks have no core. The caller holds no lock that the ORB's observer may
+    /// need.
     pub fn report_lost_core(&self, core: usize, moved: usize, demoted: usize) {
         self.report(&|pool| Event::CoreLost { pool, core, moved, demoted });
     }
 
-    /// Reports [`Event::CoreReturned`](crate::Event::CoreReturned): the core runs `restored` tasks again. The
-    /// caller holds no lock that the ORB's observer may need.
+    /// Reports [`Event::CoreReturned`](crate::Event::CoreReturned): the core runs `restored` tasks
+    /// again. The caller holds no lock that the ORB's observer may need.
     pub fn report_returned_core(&self, core: usize, restored: usize) {
         self.report(&|pool| Event::CoreReturned { pool, core, restored });
     }

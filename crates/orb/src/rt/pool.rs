@@ -313,9 +313,9 @@ fn open_lane(
     Lane::new(pool, listeners, adapter.config().drain_timeout, Some(role), overload).map_err(failed)
 }
 
-/// Returns an address at which a lane without configured addresses, or a task, listens. It is derived
-/// from the address `endpoint` of the ORB or lane: a free port of its host, or its path with a
-/// suffix.
+/// Returns an address at which a lane without configured addresses, or a task, listens. It is
+/// derived from the address `endpoint` of the ORB or lane: a free port of its host, or its path
+/// with a suffix.
 pub(super) fn sibling_endpoint(endpoint: &Endpoint, suffix: &str) -> Endpoint {
     let mut sibling = endpoint.clone();
     match &mut sibling {

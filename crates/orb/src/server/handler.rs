@@ -41,8 +41,9 @@ pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
         waited: Duration,
     ) -> bool;
 
-    /// Rejects a message with TRANSIENT and the code `minor`. `message` is its header and its bytes.
-    /// Does not block: bytes that the transport does not accept at once wait in the send queue.
+    /// Rejects a message with TRANSIENT and the code `minor`. `message` is its header and its
+    /// bytes. Does not block: bytes that the transport does not accept at once wait in the send
+    /// queue.
     fn reject(&self, connection: &Connection, message: (&Header, &[u8]), minor: u32, memory: &mut RequestMemory);
 
     /// Returns the CORBA priority at which a request will run, by which a queue orders it. `None`

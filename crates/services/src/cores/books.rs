@@ -17,10 +17,10 @@
 //! promised <---> demoted                              its core is lost, and no other has room
 //! ```
 //!
-//! Invariant: while no core is lost, at every instant each core meets the deadlines of all jobs that may run on it. A task
-//! that ends keeps its share of the core until the deadline of its last job. A task that moves
-//! keeps its share of the old core until the deadline of its last job there. A promise that needs
-//! such a share begins when the share is free: [`Promise::starts_at`].
+//! Invariant: while no core is lost, at every instant each core meets the deadlines of all jobs
+//! that may run on it. A task that ends keeps its share of the core until the deadline of its last
+//! job. A task that moves keeps its share of the old core until the deadline of its last job there.
+//! A promise that needs such a share begins when the share is free: [`Promise::starts_at`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -430,10 +430,10 @@ pub trait Books: Send {
     /// decision stays pending for another search, up to a maximum number of searches.
     fn apply_decision(&mut self, decided: CompletedDecision, now: Nanos);
 
-    /// Sets the cores of the machine that cannot run tasks at present. Tasks of a lost core move, the
-    /// most critical first, to cores that have room for them beside the tasks there. The other tasks
-    /// are demoted. When the core returns, its tasks return to it. A caller repeats the call now and
-    /// then, so that demoted tasks get cores on which room has become free.
+    /// Sets the cores of the machine that cannot run tasks at present. Tasks of a lost core move,
+    /// the most critical first, to cores that have room for them beside the tasks there. The other
+    /// tasks are demoted. When the core returns, its tasks return to it. A caller repeats the call
+    /// now and then, so that demoted tasks get cores on which room has become free.
     ///
     /// A job that runs at the time of the loss may miss its deadline.
     fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange;

@@ -170,8 +170,8 @@ fn tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make: &MakeBooks) {
     let restored = CoreChange { restored: vec![low.task], ..CoreChange::default() };
     assert_eq!(books.set_lost_cores(&[core(1)], now), restored);
     assert_eq!(cores(&mut *books, now), [Some(core(0)), None, Some(core(0))]);
-    // The core returns, and its tasks with it. The moved tasks keep their shares of core 0 until the
-    // deadlines of their last jobs there.
+    // The core returns, and its tasks with it. The moved tasks keep their shares of core 0 until
+    // the deadlines of their last jobs there.
     let change = books.set_lost_cores(&[], now);
     let expected = CoreChange {
         returned: vec![core(1)],

@@ -1,8 +1,8 @@
 //! The cores that the kernel lets this process use.
 //!
 //! A core can be taken from a process while it runs: a cpuset loses it, or it goes offline. The
-//! kernel then moves the threads that are pinned to it to other cores, and reports nothing. It shows
-//! in the affinity mask of a thread that may run on all cores.
+//! kernel then moves the threads that are pinned to it to other cores, and reports nothing. It
+//! shows in the affinity mask of a thread that may run on all cores.
 
 use corelane_sched::task::CoreId;
 use corelane_sys::thread::{self, CpuSet};

@@ -19,8 +19,8 @@
 //! core pool the promises are advisory.
 //!
 //! The module has a pure core ([`books`], `memory`, `transition`), which knows neither clocks nor
-//! sockets. `admission` shares this core between threads; `core_watch` notices lost cores; `dispatch` lets task references and the
-//! core pool follow it; `servants` knows the ORB.
+//! sockets. `admission` shares this core between threads; `core_watch` notices lost cores;
+//! `dispatch` lets task references and the core pool follow it; `servants` knows the ORB.
 
 mod admission;
 pub mod books;

@@ -5,9 +5,9 @@
 //! thread is interrupted. The timer runs on the monotonic clock, because the kernel checks timers
 //! over processor clocks only at its clock ticks (1 to 10 ms). It is set to the earliest time at
 //! which the budget can be used up. The monitor then reads the processor clock of the budget's
-//! thread. If a part of the budget is left, because the thread waited or was preempted, the timer is
-//! set to what is left, and to [`MIN_CHECK_INTERVAL`] if less is left. A thread is lowered at most this interval and
-//! the wake-up of the monitor's thread late, and never early.
+//! thread. If a part of the budget is left, because the thread waited or was preempted, the timer
+//! is set to what is left, and to [`MIN_CHECK_INTERVAL`] if less is left. A thread is lowered at
+//! most this interval and the wake-up of the monitor's thread late, and never early.
 //!
 //! A thread that waits during its budget costs a wake-up of the monitor each time that the rest of
 //! the budget passes.
@@ -134,8 +134,8 @@ impl CpuBudgetMonitor {
 pub struct CpuBudgets(Arc<CpuMonitorShared>);
 
 impl CpuBudgets {
-    /// Sets the scheduling of a thread, unless its budget is used up: the thread then keeps the lower
-    /// scheduling, and the caller sets the scheduling again when the budget has ended.
+    /// Sets the scheduling of a thread, unless its budget is used up: the thread then keeps the
+    /// lower scheduling, and the caller sets the scheduling again when the budget has ended.
     ///
     /// # Errors
     /// If the kernel refuses the scheduling.

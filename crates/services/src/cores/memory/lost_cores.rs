@@ -3,8 +3,8 @@
 //!
 //! A task that loses its core remembers it as its home. It moves to a core that has room for it
 //! beside the tasks there, the most critical task first; no other task moves. If there is no such
-//! core, it is demoted: it has no core, and its requests are best effort. A demoted task gets a core
-//! as soon as one has room. When its home returns, each task goes back there.
+//! core, it is demoted: it has no core, and its requests are best effort. A demoted task gets a
+//! core as soon as one has room. When its home returns, each task goes back there.
 
 use std::cmp::Reverse;
 
@@ -35,8 +35,8 @@ impl MemoryBooks {
         change
     }
 
-    /// Takes the tasks of lost cores, and the shares of ended and moved tasks there, out of the set.
-    /// Returns the tasks.
+    /// Takes the tasks of lost cores, and the shares of ended and moved tasks there, out of the
+    /// set. Returns the tasks.
     fn leave_lost_cores(&mut self, lost: &[CoreId]) -> Vec<TaskId> {
         let gone: Vec<TaskId> =
             self.set.iter().filter(|(_, core)| lost.contains(core)).map(|(task, _)| task.id).collect();
@@ -92,8 +92,8 @@ impl MemoryBooks {
         }
     }
 
-    /// Gives tasks without a core a core that has room for them, and cancels reserved chains of which
-    /// a stage has none. `displaced` are the tasks that have lost their core now.
+    /// Gives tasks without a core a core that has room for them, and cancels reserved chains of
+    /// which a stage has none. `displaced` are the tasks that have lost their core now.
     fn place_homeless(&mut self, displaced: &[TaskId], change: &mut CoreChange) {
         for id in self.by_criticality(|_, core| core.is_none()) {
             let Some(entry) = self.entries.get(&id) else { continue };
@@ -114,8 +114,8 @@ impl MemoryBooks {
         }
     }
 
-    /// Places a task beside the other tasks of a core, as `asked` permits, and adds it to the set as
-    /// `task`. Returns false if no core has room.
+    /// Places a task beside the other tasks of a core, as `asked` permits, and adds it to the set
+    /// as `task`. Returns false if no core has room.
     fn place_beside(&mut self, asked: &Task, task: Task) -> bool {
         let machine = Machine { max_allocation_step: AllocationStep::Direct, ..self.inline.clone() };
         let mut set = self.set.clone();

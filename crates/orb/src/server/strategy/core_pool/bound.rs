@@ -88,9 +88,10 @@ struct DutyWatch<'p> {
     keeps: bool,
     /// The task whose connection the thread serves.
     task: Option<ServedTask>,
-    /// True after a wait of at least [`CHECK_INTERVAL`]. The thread then waits for the connection and
-    /// for its mailbox, which costs one more system call for each message, and no wake-up while the
-    /// client is silent. Otherwise it waits for the connection alone, and at most for this interval.
+    /// True after a wait of at least [`CHECK_INTERVAL`]. The thread then waits for the connection
+    /// and for its mailbox, which costs one more system call for each message, and no wake-up while
+    /// the client is silent. Otherwise it waits for the connection alone, and at most for this
+    /// interval.
     waits_in_poll: bool,
     /// True if a complete message may be in a buffer, so that the descriptor does not report it.
     may_have_input: bool,
@@ -152,8 +153,8 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         if goes_on { Step::GoesOn } else { Step::Failed }
     }
 
-    /// Waits for the next message and runs it. Returns without a message after the check interval, or
-    /// if another thread has changed the duty of this thread.
+    /// Waits for the next message and runs it. Returns without a message after the check interval,
+    /// or if another thread has changed the duty of this thread.
     fn serve_next(&self, duty: &mut DutyWatch<'_>, worker: &mut Worker) -> Step {
         let BoundConnection { lane, handler, connection, key } = self;
         let context = handler.context();
@@ -212,8 +213,8 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         self.run(duty, worker, message, held)
     }
 
-    /// Runs a message of the connection's task. The message is in `message`, or else in the buffer of
-    /// `worker`.
+    /// Runs a message of the connection's task. The message is in `message`, or else in the buffer
+    /// of `worker`.
     #[inline]
     fn run(
         &self,
@@ -276,8 +277,8 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         Ok(Some(read))
     }
 
-    /// Waits until the connection may have input, another thread has changed the duty of this thread,
-    /// or `until` has passed. Returns true if the connection may have input.
+    /// Waits until the connection may have input, another thread has changed the duty of this
+    /// thread, or `until` has passed. Returns true if the connection may have input.
     #[cold]
     fn wait_for_input(&self, mailbox: &Mailbox, until: Option<Monotonic>) -> bool {
         let stream = &self.connection.stream;
@@ -296,9 +297,9 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
     }
 
     /// Waits until the request that arrived too early may run, and refuses further requests of the
-    /// task meanwhile. A change of the task's rate ends the wait. Requests that arrive during the wait
-    /// are read in the ordinary class, so that a flood of them takes no time from tasks. Returns the
-    /// next step if the connection has ended.
+    /// task meanwhile. A change of the task's rate ends the wait. Requests that arrive during the
+    /// wait are read in the ordinary class, so that a flood of them takes no time from tasks.
+    /// Returns the next step if the connection has ended.
     #[cold]
     fn wait_for_turn(&self, duty: &mut DutyWatch<'_>, worker: &mut Worker, until: Monotonic) -> Option<Step> {
         let rate = duty.rate();
@@ -395,7 +396,8 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
     /// Takes the connection back from the lane's threads after a nested call. Returns false if one
     /// of them reads it now, or if it is retired.
     fn reclaim(&self) -> bool {
-        // A draining connection needs its events. With the guard it cannot begin to drain meanwhile.
+        // A draining connection needs its events. With the guard it cannot begin to drain
+        // meanwhile.
         let Some(_served) = self.lane.guard_connection(&self.connection) else { return false };
         let Some(turn) = self.connection.read_state.try_enter() else { return false };
         turn.keep();

@@ -9,8 +9,8 @@
 //! threads read the connection, because a callback may arrive on it. A message of a task on a
 //! connection that has another thread is handed over to a thread of its task's core.
 //!
-//! [`Roster`] decides which thread serves which connection, and [`RateGuard`] which requests of a task
-//! wait or are refused.
+//! [`Roster`] decides which thread serves which connection, and [`RateGuard`] which requests of a
+//! task wait or are refused.
 //!
 //! Invariant: the read lock of a connection belongs to one thread at any time, so each message is
 //! read once, and in the order of its arrival.
@@ -271,7 +271,8 @@ impl SharedPool {
             }
         }
         if seat.scheduling != scheduling {
-            // A demoted job keeps its low priority until its end, when its thread takes its duty again.
+            // A demoted job keeps its low priority until its end, when its thread takes its duty
+            // again.
             let set = match &self.budgets {
                 Some(budgets) => budgets.set_scheduling(tid, scheduling),
                 None => thread::set_scheduling(Some(tid), scheduling),
@@ -405,8 +406,8 @@ impl SharedPool {
         }
     }
 
-    /// Refuses a request above the rate of its task: the client of a two-way call gets TRANSIENT, and
-    /// a oneway is dropped.
+    /// Refuses a request above the rate of its task: the client of a two-way call gets TRANSIENT,
+    /// and a oneway is dropped.
     #[cold]
     fn refuse<H: RequestHandler>(
         &self,

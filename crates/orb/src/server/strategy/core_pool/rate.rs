@@ -1,9 +1,9 @@
 //! The rate of a task's requests: one request above the rate waits, and further ones are refused.
 //! Pure: time is an argument.
 //!
-//! A request may arrive `distance` after the request before it, and up to the task's jitter earlier.
-//! An early request waits until its arrival time, and the next arrival time then moves on by
-//! `distance`. While a request waits, other early requests are refused.
+//! A request may arrive `distance` after the request before it, and up to the task's jitter
+//! earlier. An early request waits until its arrival time, and the next arrival time then moves on
+//! by `distance`. While a request waits, other early requests are refused.
 //!
 //! Invariants: in any time `t` at most `1 + (t + jitter) / distance` requests begin. At most one
 //! request of a task waits.
