@@ -15,7 +15,7 @@ use corelane_wire::giop::MessageKind;
 
 use super::rate::{RateGuard, RateVerdict};
 use super::roster::ThreadNumber;
-use super::{Admission, Assignment, CHECK_INTERVAL, Mailbox, ServedTask, SharedPool, TaskThread, unwatch};
+use super::{Assignment, CHECK_INTERVAL, Mailbox, RateAdmission, ServedTask, SharedPool, TaskThread, unwatch};
 use crate::clock;
 use crate::nested_wait::{self, NestedWaitHook};
 use crate::orb_context::OrbContext;
@@ -368,11 +368,11 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         let waiting = self.connection.add_waiting_request(Duration::ZERO);
         let admission = task.map(|task| (task, pool.admit(task, message.parts().0)));
         match admission {
-            Some((task, Admission::Refused)) => {
+            Some((task, RateAdmission::Refused)) => {
                 drop(waiting);
                 pool.refuse(&self.handler, worker, &self.connection, &message, task);
             }
-            Some((task, Admission::Runs { not_before, rate })) => {
+            Some((task, RateAdmission::Runs { not_before, rate })) => {
                 match pool.choose_thread(&self.lane, &self.handler, &self.connection, task, false) {
                     TaskThread::Connection(mailbox) | TaskThread::Message(mailbox) => {
                         mailbox.assign(Assignment { waiting, message, key: None, not_before });

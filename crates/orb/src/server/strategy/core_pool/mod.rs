@@ -145,7 +145,7 @@ struct ServedTask {
 }
 
 /// The decision whether the rate of a task permits a message.
-enum Admission {
+enum RateAdmission {
     /// The message runs, at once or at the time `not_before`. In the second case the rate waits for
     /// [`RateGuard::end_wait`].
     Runs { not_before: Option<Monotonic>, rate: Option<Arc<RateGuard>> },
@@ -391,18 +391,18 @@ impl SharedPool {
     }
 
     /// Decides whether the rate of a task permits a message with this header.
-    fn admit(&self, task: u64, header: &Header) -> Admission {
+    fn admit(&self, task: u64, header: &Header) -> RateAdmission {
         let rate = self.state.lock().rates.get(&task).cloned();
         let Some(rate) = rate.filter(|_| header.kind == MessageKind::Request) else {
-            return Admission::Runs { not_before: None, rate: None };
+            return RateAdmission::Runs { not_before: None, rate: None };
         };
         match rate.arrive(self.now()) {
-            RateVerdict::Run => Admission::Runs { not_before: None, rate: None },
+            RateVerdict::Run => RateAdmission::Runs { not_before: None, rate: None },
             RateVerdict::WaitUntil(at) => {
                 self.state.lock().roster.count_delayed();
-                Admission::Runs { not_before: Some(self.started_at + at), rate: Some(rate) }
+                RateAdmission::Runs { not_before: Some(self.started_at + at), rate: Some(rate) }
             }
-            RateVerdict::Refuse => Admission::Refused,
+            RateVerdict::Refuse => RateAdmission::Refused,
         }
     }
 
@@ -541,8 +541,8 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         };
         let (header, _) = detached.as_ref().map_or_else(|| worker.in_place(), Message::parts);
         let (not_before, rate) = match self.0.admit(task, header) {
-            Admission::Runs { not_before, rate } => (not_before, rate),
-            Admission::Refused => {
+            RateAdmission::Runs { not_before, rate } => (not_before, rate),
+            RateAdmission::Refused => {
                 let message = detached.take().unwrap_or_else(|| worker.detach());
                 self.0.refuse(handler, worker, connection, &message, task);
                 connection.read_state.release();
