@@ -45,6 +45,8 @@ mod fragment;
 pub mod fuzz;
 mod interceptor;
 mod invocation;
+#[cfg(feature = "core-pool")]
+mod job_budget;
 mod listen_address;
 mod local;
 mod long_double;

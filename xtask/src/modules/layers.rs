@@ -69,6 +69,7 @@ pub(super) const ORB: &[Layer] = &[
             "fault.rs",
             "fragment.rs",
             "interceptor.rs",
+            "job_budget.rs",
             "listen_address.rs",
             "memory.rs",
             "minor.rs",
