@@ -620,8 +620,11 @@ fn reference_at_an_endpoint_of_a_task_has_a_connection_of_its_own() {
     assert!(other.take_endpoint().is_none());
 }
 
+/// The tasks of jobs that exceeded their budgets, and what was done.
+type Overruns = Arc<Mutex<Vec<(u64, JobOverrunAction)>>>;
+
 /// A scene that records the events of jobs that exceed their budgets.
-fn scene_with_overruns(name: &str) -> (Scene, Arc<Mutex<Vec<(u64, JobOverrunAction)>>>) {
+fn scene_with_overruns(name: &str) -> (Scene, Overruns) {
     let events = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
     let seen = Arc::clone(&events);
     let observe = move |event: &Event| {
