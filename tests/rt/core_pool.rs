@@ -664,6 +664,8 @@ fn job_over_its_budget_is_demoted_until_its_end() {
     assert_eq!(step(&one, &STEP, 0).unwrap().native, 40);
     // The thread that runs a handed-over job has the budget of the job's task.
     assert_eq!(step(&two, &DEMOTED, 2).unwrap().native, 0);
+    // The thread counts and reports the job after the reply.
+    wait_until(|| events.lock().len() == 3);
     let counts = scene.pool.counts();
     assert_eq!((counts.over_budget, counts.demoted, counts.handed_over, counts.moved), (3, 3, 1, 0));
     assert_eq!(*events.lock(), [1, 1, 2].map(|task| (task, JobOverrunAction::Demote)));
@@ -701,6 +703,8 @@ fn job_over_its_budget_is_stopped_or_only_reported() {
     assert_eq!((scene.pool.counts().over_budget, scene.pool.counts().stopped), (1, 1));
     scene.set(&[task(1, 0, 40).rules(budget(1_000, JobOverrunAction::Report))]);
     assert_eq!(step(&object, &OVER, 2).unwrap().native, 40);
+    // The thread counts and reports the job after the reply.
+    wait_until(|| events.lock().len() == 2);
     let counts = scene.pool.counts();
     assert_eq!((counts.over_budget, counts.stopped, counts.bound, counts.moved), (2, 1, 1, 0));
     assert_eq!(*events.lock(), [(1, JobOverrunAction::Stop), (1, JobOverrunAction::Report)]);

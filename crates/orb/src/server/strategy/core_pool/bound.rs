@@ -312,7 +312,8 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
             _ => false,
         };
         while ended.is_none() && duty.keeps && has_rate(duty) && !until.is_past() {
-            if self.wait_for_input(duty.mailbox, Some(until)) {
+            // Requests that arrived with the waiting one are in the buffer.
+            if std::mem::take(&mut duty.may_have_input) || self.wait_for_input(duty.mailbox, Some(until)) {
                 // The kernel permits a lower priority to every thread.
                 let _ = thread_context::set_scheduling(Scheduling::Other);
                 is_lowered = true;
