@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use corelane_net::IoClass;
 use corelane_sched::Priority;
 use corelane_sched::overload::OverloadRules;
 use corelane_sys::thread::{self, CpuSet, Scheduling};
@@ -126,7 +127,7 @@ pub(crate) fn create(
         overload_rules: OverloadRules { dynamic_threads: 0, borrowing: false, buffering: None },
         idle_thread_timeout: std::time::Duration::ZERO,
     };
-    let listeners = pool::open_listeners(adapter, &config.listen, &role)?;
+    let listeners = pool::open_listeners(adapter, &config.listen, &role, IoClass::BestEffort)?;
     let best_effort_threads = count(config.best_effort_threads);
     let lane_config = PoolConfig::default()
         .name(config.name.clone())
