@@ -43,6 +43,7 @@
 //! | [`deferred_close`] | closing descriptors whose last close may sleep |
 //! | [`epoll`] | readiness of many descriptors |
 //! | [`eventfd`] | a descriptor that wakes a blocked thread |
+//! | [`interface`] | network interfaces: index, state, offloads |
 //! | [`poll`] | waiting for a few descriptors until a precise deadline |
 //! | [`socket`] | stream sockets: addresses, options, transfers, passed descriptors |
 //!
@@ -84,7 +85,7 @@ mod memory_folder;
 mod thread_folder;
 
 use io::syscall;
-pub use io::{bpf, deferred_close, epoll, eventfd, poll, socket};
+pub use io::{bpf, deferred_close, epoll, eventfd, interface, poll, socket};
 pub use memory_folder::{alloc, buffer, erased, memory, ring};
 #[cfg(all(not(loom), feature = "testing"))]
 pub use observe::older_kernel;
