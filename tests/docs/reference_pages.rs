@@ -18,7 +18,7 @@ const PAGE: &str = include_str!("../../docs/options.md");
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
 
 /// The sections of docs/options.md: the type, its file, and the form of its options.
-const SECTIONS: [(&str, &str, Options); 18] = [
+const SECTIONS: [(&str, &str, Options); 19] = [
     ("OrbBuilder", "crates/orb/src/orb/builder.rs", Options::Methods),
     ("CallPolicies", "crates/orb/src/policy.rs", Options::Fields),
     ("OnewayBatch", "crates/orb/src/config.rs", Options::Fields),
@@ -37,6 +37,7 @@ const SECTIONS: [(&str, &str, Options); 18] = [
     ("TcpProperties", "crates/orb/src/rt/protocol.rs", Options::Fields),
     ("UnixProperties", "crates/orb/src/rt/protocol.rs", Options::Fields),
     ("SharedMemory", "crates/net/src/shared_memory/mod.rs", Options::Methods),
+    ("RioConfig", "crates/rio/src/config.rs", Options::Fields),
 ];
 
 #[derive(Clone, Copy)]

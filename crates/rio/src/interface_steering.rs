@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use corelane_sys::bpf::{AttachMode, XdpLink};
+use corelane_sys::bpf::{AttachMode, LoadedProgram, XdpLink};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{self, Scheduling};
 use corelane_sys::{interface, process};
@@ -45,6 +45,11 @@ impl InterfaceSteering {
         })
     }
 
+    /// Returns the loaded program.
+    pub(crate) fn program(&self) -> &LoadedProgram {
+        self.program.program()
+    }
+
     /// Attaches the program to the interface. Has no effect if it is attached.
     pub(crate) fn attach(&self, name: &str, mode: AttachMode) -> io::Result<()> {
         let mut link = self.link.lock();
@@ -67,6 +72,18 @@ impl InterfaceSteering {
     /// Returns the frame counts of a stream.
     pub(crate) fn counts(&self, stream: StreamId) -> Result<StreamCounts, SteeringError> {
         self.program.counts(stream)
+    }
+
+    /// Returns the frame counts of all streams together, without best effort.
+    pub(crate) fn total_counts(&self) -> Result<StreamCounts, SteeringError> {
+        let mut total = StreamCounts::default();
+        for stream in (1..STREAMS).map(StreamId) {
+            let StreamCounts { in_context, queued, missed } = self.program.counts(stream)?;
+            total.in_context += in_context;
+            total.queued += queued;
+            total.missed += missed;
+        }
+        Ok(total)
     }
 
     /// Adds a stream whose frames a kernel thread processes on `core`, with the scheduling of the
@@ -198,5 +215,58 @@ impl Drop for SteeredConnection {
             // An error leaves an entry for a connection that has ended.
             let _ = self.port.steering.program.remove_connection(&self.key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corelane_sys::bpf::unavailable_reason;
+
+    use super::*;
+
+    /// Fails if the kernel thread of a stream does not get the lane's scheduling, or outlives the
+    /// stream.
+    #[test]
+    fn the_kernel_thread_of_a_stream_has_the_priority_of_the_lane() {
+        if let Some(refusal) = unavailable_reason() {
+            return println!("not run: {refusal}");
+        }
+        let steering = Arc::new(InterfaceSteering::load().unwrap());
+        let (stream, lack) = steering.open_stream(0, Some(Scheduling::Fifo(3)), 64).unwrap();
+        assert_eq!(lack, None);
+        let name = steering.program.thread_name(stream.id, 0).unwrap();
+        let thread = thread::find_kernel_thread(&name).unwrap().unwrap();
+        assert_eq!(thread::scheduling(Some(thread)).unwrap(), Scheduling::Fifo(3));
+        let (other, lack) = steering.open_stream(0, None, 64).unwrap();
+        assert_eq!((other.id, lack), (StreamId(2), None));
+        let other = thread::find_kernel_thread(&steering.program.thread_name(other.id, 0).unwrap()).unwrap();
+        assert_eq!(thread::scheduling(other).unwrap(), Scheduling::Other);
+        drop(stream);
+        // The kernel ends the thread after a grace period.
+        let deadline = corelane_sys::clock::now() + std::time::Duration::from_secs(30);
+        while thread::find_kernel_thread(&name).unwrap().is_some() {
+            assert!(!deadline.is_past(), "{name} has not ended");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn ports_and_streams_are_given_back() {
+        if let Some(refusal) = unavailable_reason() {
+            return println!("not run: {refusal}");
+        }
+        let steering = Arc::new(InterfaceSteering::load().unwrap());
+        let (stream, _) = steering.open_stream(0, None, 64).unwrap();
+        let ends = ("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
+        let connection = stream.add_connection(ends.0, ends.1).unwrap().unwrap();
+        let port = steering.open_port(6).unwrap();
+        assert_eq!(steering.ports.lock().get(&6), Some(&2));
+        drop(connection);
+        assert_eq!(steering.ports.lock().get(&6), Some(&1));
+        assert!(!steering.program.remove_connection(&ConnectionKey::new(ends.0, ends.1).unwrap()).unwrap());
+        drop(port);
+        assert_eq!(steering.ports.lock().get(&6), None);
+        drop(stream);
+        assert_eq!(steering.open_stream(0, None, 64).unwrap().0.id, StreamId(1));
     }
 }

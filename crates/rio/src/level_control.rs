@@ -45,6 +45,7 @@ struct State {
 /// The feature level of a transport.
 pub(crate) struct LevelControl {
     config: RioConfig,
+    requested: FeatureLevel,
     state: PiMutex<State>,
     changed: PiCondvar,
 }
@@ -59,7 +60,7 @@ impl LevelControl {
         let controller = FeatureController::new(requested, ControllerTiming::default(), Monotonic::now().as_nanos());
         let state = State { controller, steering: None, failure: None, is_stopping: false };
         let state = PiMutex::new("feature level", LockScope::Orb, state);
-        let control = Self { config, state, changed: PiCondvar::new() };
+        let control = Self { config, requested, state, changed: PiCondvar::new() };
         control.run_due();
         control
     }
@@ -81,6 +82,14 @@ impl LevelControl {
     /// Returns the program with its tables; `None` if it was never loaded.
     pub(crate) fn steering(&self) -> Option<Arc<InterfaceSteering>> {
         self.state.lock().steering.clone()
+    }
+
+    /// Raises the level as far as the machine permits, or lowers it to plain TCP. The streams keep
+    /// their connections and their entries in the tables.
+    pub(crate) fn set_active(&self, is_active: bool) {
+        let requested = if is_active { self.requested } else { FeatureLevel::PlainTcp };
+        self.state.lock().controller.set_requested(requested);
+        self.run_due();
     }
 
     /// Starts the thread that notices changes of the machine, if the transport sorts frames.

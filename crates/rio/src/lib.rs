@@ -13,6 +13,7 @@
 //! | [`frame`] | parsing of frames that may belong to a stream: Ethernet, VLAN, IPv4, IPv6, TCP | yes |
 //! | [`memory`] | the maximum number of bytes that a stream occupies | yes |
 //! | [`feature_level`] | the features in use, and their changes while the system runs | yes |
+//! | [`examination`] | the features that an interface has, and why not more | no |
 //! | [`steering`] | a frame's stream and queue: tables, XDP program, kernel maps | except maps |
 //! | `transport`, `connection` | [`RioTransport`]: TCP whose connections are streams | no |
 //! | `byte_budget` | the bytes that the connections of a stream receive in each period | no |
@@ -34,6 +35,7 @@ pub mod budget;
 mod byte_budget;
 mod config;
 mod connection;
+pub mod examination;
 pub mod feature_level;
 pub mod frame;
 #[cfg(feature = "fuzzing")]

@@ -33,7 +33,8 @@ const STREAM_PRIORITY: u8 = 6;
 /// class [`IoClass::BestEffort`] are those of [`Tcp`].
 ///
 /// The transport uses the highest [`FeatureLevel`] that the machine permits. A level needs no
-/// change of the program, and the sockets are the same at each level.
+/// change of the program, and the sockets are the same at each level. When the last ORB that uses
+/// the transport has ended, the level falls to [`FeatureLevel::PlainTcp`] until another ORB begins.
 ///
 /// # Examples
 /// ```
@@ -150,6 +151,13 @@ impl RioTransport {
     pub fn streams(&self) -> Vec<StreamStatus> {
         let streams: Vec<Arc<StreamState>> = self.streams.lock().iter().filter_map(Weak::upgrade).collect();
         streams.iter().map(|stream| stream.status()).collect()
+    }
+
+    /// Returns the frame counts of all streams together, including streams that have ended. `None` if
+    /// the steering program was never loaded.
+    #[must_use]
+    pub fn frame_counts(&self) -> Option<StreamCounts> {
+        self.levels.steering()?.total_counts().ok()
     }
 
     /// Returns the properties of a stream's sockets: buffers have fixed sizes.
@@ -297,6 +305,7 @@ impl Transport for RioTransport {
         let mut orbs = self.orbs.lock();
         orbs.count += 1;
         if orbs.count == 1 {
+            self.levels.set_active(true);
             orbs.thread = self.levels.start_thread();
         }
         self.tcp.attach_orb();
@@ -306,13 +315,17 @@ impl Transport for RioTransport {
         self.tcp.detach_orb();
         let mut orbs = self.orbs.lock();
         orbs.count = orbs.count.saturating_sub(1);
-        if orbs.count == 0
-            && let Some(thread) = orbs.thread.take()
-        {
+        if orbs.count > 0 {
+            return;
+        }
+        if let Some(thread) = orbs.thread.take() {
             self.levels.stop_thread();
             // `join` fails if the thread panicked. The panic has been reported.
             let _ = thread.join();
         }
+        // References keep the transport of an ORB that has ended. The interface must not stay
+        // occupied until the last reference is dropped.
+        self.levels.set_active(false);
     }
 }
 
@@ -410,7 +423,10 @@ impl Listener for RioListener {
     fn accept(&self) -> io::Result<Box<dyn Stream>> {
         let inner = self.inner.accept()?;
         match &self.stream {
-            Some(stream) => stream.adopt(inner),
+            // The error concerns this connection only, so the caller accepts the next one.
+            Some(stream) => {
+                stream.adopt(inner).map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))
+            }
             None => {
                 pace(&*inner, self.rate)?;
                 Ok(inner)
