@@ -25,14 +25,12 @@ fn main() {
         .derive("serde::Deserialize")
         .derive("PartialOrd")
         .compile("idl/derived.idl");
-    // The tests of the IDL compiler use these files, too.
     corelane_idl::Builder::new().idl_4().compile("../crates/idl/tests/accepted/values.idl");
     corelane_idl::Builder::new().compile("../crates/idl/tests/accepted/names.idl");
     accepted(Path::new("../crates/idl/tests/accepted"));
     rust_mapping(Path::new("../docs/rust-mapping.md"));
 }
 
-/// Compiles every IDL file of a folder, and writes a file with one module for each.
 fn accepted(folder: &Path) {
     println!("cargo:rerun-if-changed={}", folder.display());
     let output = PathBuf::from(env::var_os("OUT_DIR").unwrap()).join("accepted");
@@ -51,10 +49,7 @@ fn accepted(folder: &Path) {
     fs::write(output.join("all.rs"), modules).unwrap();
 }
 
-/// Writes each Rust example of the page to a file named after its section, and a list of these
-/// files.
-///
-/// The IDL examples of the page become one module.
+/// Writes each Rust example of the page to a file, and the IDL examples to one module.
 fn rust_mapping(page: &Path) {
     println!("cargo:rerun-if-changed={}", page.display());
     let folder = PathBuf::from(env::var_os("OUT_DIR").unwrap()).join("rust_mapping");
@@ -76,7 +71,7 @@ fn rust_mapping(page: &Path) {
             "rust" => {
                 number += 1;
                 let name = format!("{section}_{number}");
-                // `include!` takes several statements only inside a block.
+                // `include!` takes several statements inside a block.
                 let statements = piece.lines().any(|line| line.starts_with("let "));
                 let code = if statements { format!("{{\n{piece}}}\n") } else { piece };
                 fs::write(folder.join(&name).with_extension("rs"), code).unwrap();

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Numbers of operations of the generated interfaces. Must equal the list in src/orb/wide.rs.
+/// This list must equal the list in src/orb/wide.rs.
 const WIDTHS: [usize; 4] = [1, 10, 100, 1000];
 
 fn main() {
@@ -17,7 +17,6 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
 }
 
-/// Returns IDL interfaces whose operations take and return nothing.
 fn wide_idl() -> String {
     let mut text = String::from("#pragma prefix \"corelane\"\nmodule Wide {\n");
     for width in WIDTHS {
@@ -31,7 +30,6 @@ fn wide_idl() -> String {
     text
 }
 
-/// Returns Rust code that implements all interfaces for one servant type.
 fn wide_servants() -> String {
     let mut text = String::new();
     for width in WIDTHS {

@@ -1,9 +1,6 @@
 //! The fuzz targets: functions over bytes that must return soon and without a panic for any input.
 //!
-//! `cargo xtask fuzz` runs each target under an engine that searches for new paths through the code
-//! (the programs in `engine/`). Without the engine, `tests/replay.rs` runs the targets on the
-//! committed inputs in `corpus/`, `regressions/` and `seeds/`. docs/fuzzing.md describes how to use
-//! and add targets.
+//! docs/fuzzing.md describes how to use and add targets.
 #![forbid(unsafe_code)]
 
 mod generated;
@@ -52,7 +49,7 @@ pub const TARGETS: &[Target] = &[
 ];
 
 /// Panics for one in four thousand million inputs. `cargo xtask fuzz --prove` runs this target to
-/// show that coverage guides the engine. Without guidance, the search would take hours.
+/// show that coverage guides the engine.
 ///
 /// # Panics
 ///

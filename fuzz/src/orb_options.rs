@@ -8,8 +8,6 @@ mod imported;
 
 use imported::{ForeignOrb, ImportTarget, Imported, takes_value};
 
-/// Maximum length in bytes of an option in a message: 60 characters of up to 4 bytes, and three
-/// dots.
 const MAX_SHOWN: usize = 60 * 4 + 3;
 
 /// Converts a text. The first octet selects the ORB, whether the text is a file or a list of words,

@@ -10,7 +10,6 @@ use v::{B, C, D, E, N, S, T};
 
 corelane::include_idl!("valuetypes");
 
-/// Small limits, so that short inputs reach them.
 static LIMITS: Limits =
     Limits { max_nesting: 24, max_values: 48, max_repository_ids: 4, max_repository_id_length: 24, ..Limits::DEFAULT };
 

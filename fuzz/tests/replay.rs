@@ -7,14 +7,12 @@ use std::time::{Duration, Instant};
 
 use corelane_fuzz::{TARGETS, planted};
 
-/// Maximum time for one input: a hundred times the time of the slowest input on an idle machine.
 const LONGEST: Duration = Duration::from_secs(10);
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the files in `folder`; none if the folder does not exist.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();

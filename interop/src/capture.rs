@@ -1,4 +1,4 @@
-//! Captures the traffic of a run. Wireshark's dissector then checks every message on the wire.
+//! Captures the traffic of a run, which Wireshark's dissector checks.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 use crate::process;
 use crate::report::FailedCheck;
 
-/// Two ports of the loopback interface. All connections of a run use one of these ports, so that no
-/// other traffic is captured.
+/// The two loopback ports of a run, to which the capture is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
     /// The port on which the server listens.
@@ -24,8 +23,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Returns two free ports. They are outside of the range from which the kernel assigns ports,
-    /// so that they are still free when the servers start.
+    /// Returns two free ports. The kernel does not assign ports of this range to other programs.
     ///
     /// # Errors
     ///
@@ -35,17 +33,16 @@ impl Ports {
     }
 }
 
-/// Number of ports to try, from `LOWEST` on.
 const PORTS: u32 = 20_000;
 
-/// The lowest port, below Linux's ephemeral ports, which begin at 32,768.
+/// Linux's ephemeral ports begin at 32,768.
 const LOWEST: u32 = 12_000;
 
 fn free_port() -> Result<u16, String> {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let mut trouble = String::new();
     for _ in 0..100 {
-        // Each process begins at another port, so that tests can run at the same time.
+        // Tests can run at the same time.
         let next = system::id().wrapping_mul(101).wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed)) % PORTS;
         let port = u16::try_from(LOWEST + next).map_err(|error| error.to_string())?;
         let _nothing_starts = process::nothing_starts();
@@ -84,9 +81,8 @@ pub struct CapturedMessage {
 /// The dissector's verdict about a capture.
 #[derive(Debug, PartialEq, Eq)]
 pub enum CaptureVerdict {
-    /// The capture gives no reliable verdict. Packets were dropped before capture, or a packet that
-    /// seems malformed ends where the receiver's window was full. The packet may then end inside a
-    /// message header, which misleads the dissector.
+    /// The capture gives no reliable verdict. Packets were dropped before capture, or a packet that seems malformed
+    /// ends where the receiver's window was full.
     Incomplete,
     /// All packets were captured.
     Complete {
@@ -107,7 +103,7 @@ pub struct Capture {
     folder: PathBuf,
 }
 
-/// The columns that tshark prints. The summary is the last column, because it may contain tabs.
+/// The summary is the last column, because it may contain tabs.
 const COLUMNS: [&str; 10] = [
     "frame.number",
     "tcp.srcport",
@@ -126,7 +122,7 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// tshark is missing, or the user may not capture. The text contains its output.
+    /// tshark is missing, or the user may not capture.
     pub fn start(folder: &Path, ports: Ports) -> Result<Self, String> {
         let file = folder.join("traffic.pcapng");
         match fs::remove_file(&file) {
@@ -135,7 +131,7 @@ impl Capture {
         }
         let log = folder.join("dumpcap.log");
         let output = fs::File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
-        // dumpcap is the program with which tshark captures. Its buffer is 128 MiB here.
+        // dumpcap is the program with which tshark captures; its buffer is 128 MiB.
         let mut command = Command::new("dumpcap");
         command.args(["-q", "-i", "lo", "-B", "128", "-a", "duration:300"]);
         command.arg("-f").arg(format!("tcp port {} or tcp port {}", ports.server, ports.client));
@@ -170,15 +166,13 @@ impl Capture {
             return Ok(CaptureVerdict::Incomplete);
         }
         let mut command = Command::new("tshark");
-        // By default, the dissector ignores messages above ten million octets, and chooses the
-        // protocol by port number.
         command.args(["-o", "giop.max_message_size:100000000", "-o", "tcp.try_heuristic_first:TRUE"]);
-        // Packets are captured out of order if their sender moves to another core.
+        // A sender that moves to another core makes the capture unordered.
         command.args(["-o", "tcp.reassemble_out_of_order:TRUE"]);
         command.args(preferences.iter().flat_map(|preference| ["-o", preference]));
         command.arg("-r").arg(&self.file).args(["-Y", "giop || _ws.malformed", "-T", "fields"]);
         command.args(COLUMNS.iter().flat_map(|column| ["-e", column]));
-        // tshark warns about root on its standard error, which is not part of the result.
+        // tshark warns about root on its standard error.
         let finished = process::run_with_separate_errors(command, "tshark", &self.folder, Duration::from_secs(120))?;
         if !finished.status.success() {
             return Err(format!("tshark ended with {}\n{}", finished.status, finished.output));
@@ -186,9 +180,7 @@ impl Capture {
         read(&finished.output, self.ports, &self.file)
     }
 
-    /// Tells dumpcap to write its data and end.
     fn stop(&mut self) -> Result<(), String> {
-        // The kernel delivers captured packets within a quarter of a second.
         thread::sleep(Duration::from_millis(400));
         let mut command = Command::new("sh");
         command.args(["-c", "kill -INT $0"]).arg(self.child.id().to_string());
@@ -200,7 +192,6 @@ impl Capture {
     }
 
     fn end(&mut self) {
-        // If `wait` has already returned for this child, the kill has no effect.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -212,14 +203,12 @@ impl Drop for Capture {
     }
 }
 
-/// Returns the number of dropped packets, from the end of dumpcap's output `said`.
 fn dropped(said: &str) -> Result<u64, String> {
     let counts = said.lines().find(|line| line.starts_with("Packets received/dropped on interface"));
     let dropped = counts.and_then(|line| line.split_once(" (pcap:")?.0.rsplit('/').next()?.parse().ok());
     dropped.ok_or_else(|| format!("dumpcap does not say whether it dropped packets:\n{said}"))
 }
 
-/// Parses tshark's output, one line for each packet.
 fn read(lines: &str, ports: Ports, file: &Path) -> Result<CaptureVerdict, String> {
     let mut malformed: Vec<FailedCheck> = Vec::new();
     let mut messages = Vec::new();
@@ -241,7 +230,6 @@ fn read(lines: &str, ports: Ports, file: &Path) -> Result<CaptureVerdict, String
         let from = if source == ports.server || target == ports.client { Side::Server } else { Side::Client };
         let is_callback = source == ports.client || target == ports.client;
         for ((minor, kind), size) in minors.split(',').zip(kinds.split(',')).zip(sizes.split(',')) {
-            // A packet with only an error has no values in these columns.
             if !minor.is_empty() {
                 let (minor, kind, size) = (number(minor)?, number(kind)?, number(size)?);
                 messages.push(CapturedMessage { from, is_callback, giop_minor: minor, message_type: kind, size });
@@ -256,7 +244,7 @@ fn number<N: FromStr>(text: &str) -> Result<N, String> {
     text.parse().map_err(|_| format!("tshark printed `{text}` where a number is expected"))
 }
 
-/// Returns the message type in the dissector's summary, such as "GIOP 1.2 Fragment, s=8 id=5".
+/// For example "GIOP 1.2 Fragment, s=8 id=5".
 fn kind(summary: &str) -> &str {
     let Some((_, rest)) = summary.split_once("GIOP 1.") else { return "packet" };
     let word = rest.split([' ', ',', '\t']).nth(1).unwrap_or_default();
@@ -328,8 +316,7 @@ mod tests {
         assert_ne!(ports.server, ports.client);
     }
 
-    /// Checks that a port can be bound after the probe. A program that starts at that moment could
-    /// have a copy of the probe's socket.
+    /// A program that starts at that moment could have a copy of the probe's socket.
     #[test]
     fn free_port_can_be_bound_while_programs_are_started() {
         thread::scope(|scope| {

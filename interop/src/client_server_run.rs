@@ -11,10 +11,8 @@ use crate::process::{self, Server};
 use crate::report::Report;
 use crate::skips::Skips;
 
-/// Maximum time for all checks of a client, which take a few seconds on an idle machine.
 const LIFE: Duration = Duration::from_secs(180);
 
-/// Maximum number of runs until a capture is complete.
 const CAPTURES: usize = 5;
 
 /// Determines if Wireshark's dissector checks the traffic of a run.
@@ -50,13 +48,12 @@ pub enum CorbalocVersion {
     Giop12,
 }
 
-/// Runs all checks of `client` against `server` and returns the report. `folder` is for files of
-/// the run.
+/// Runs all checks of `client` against `server` and returns the report. `folder` is for files of the run.
 ///
 /// # Errors
 ///
-/// A peer is missing or does not start; the server does not end when the last check calls its
-/// shutdown operation; a check fails that interop/skips does not list; or a listed check passes.
+/// A peer is missing or does not start or end, a check fails that interop/skips does not list, or a listed check
+/// passes.
 pub fn run(folder: &Path, server: Orb, client: Orb, variant: Variant, traffic: TrafficCheck) -> Result<Report, String> {
     run_with(folder, server, client, variant, traffic, ExtraOptions::default())
 }
@@ -110,8 +107,7 @@ impl Run<'_> {
             else {
                 continue;
             };
-            // Each check makes at least one request, so fewer messages than checks mean that the
-            // capture did not see the run's traffic.
+            // Each check makes at least one request.
             if messages.len() < report.passed.len() {
                 return Err(format!("the dissector recognised only {} messages of GIOP", messages.len()));
             }
@@ -126,14 +122,13 @@ impl Run<'_> {
         let ExtraOptions { server, client, corbaloc, .. } = self.extra;
         let mut expected = ExpectedTraffic::of_run((self.server, server), (self.client, client), self.variant)?;
         if corbaloc == Some(CorbalocVersion::Absent) {
-            // The client also calls references that the server returns, in the version of these
-            // references.
+            // The client calls references that the server returns in the version of these references.
             expected.call_versions.insert(0);
         }
         Ok(expected)
     }
 
-    /// Runs the client. Returns its report and the output of the server.
+    /// Returns the client's report and the server's output.
     fn calls(&self, files: &Path, ports: Ports, options: &[&str]) -> Result<(Report, String), String> {
         let mut command = self.peers.server_command(self.server, self.variant, ports.server);
         command.args(self.extra.server);
@@ -146,7 +141,7 @@ impl Run<'_> {
                 command.arg(format!("corbaloc:iiop:1.2@127.0.0.1:{}/Interop", ports.server))
             }
         };
-        // A later option overrides an earlier one, so the options that leave out checks come last.
+        // A later option overrides an earlier option.
         command.arg("--shutdown").args(self.extra.client).args(options);
         let finished = process::run(command, "client", files, LIFE)?;
         let report = Report::parse(&finished.output)

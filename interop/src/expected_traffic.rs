@@ -1,6 +1,5 @@
-//! The expected GIOP version and fragments of a run's messages, and their comparison with the
-//! messages on the wire. Without the comparison, a program could ignore an option unnoticed,
-//! because the calls succeed anyway.
+//! The expected GIOP version and fragments of a run's messages, because the calls of a program that ignores an option
+//! succeed.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +7,11 @@ use crate::capture::{CapturedMessage, Side};
 use crate::peers::{Orb, Variant};
 use crate::report::FailedCheck;
 
-/// Minimum number of fragments in a run in which one side must send fragments.
 const LEAST_FRAGMENTS: usize = 50;
 
-/// Size of a message header in octets.
 const HEADER: u32 = 12;
 
-/// Types of messages whose version is checked. Messages that end a connection may have another
-/// version.
+/// Messages that end a connection may have another version.
 const OF_CALLS: [u8; 5] = [REQUEST, 1, 3, 4, FRAGMENT];
 const REQUEST: u8 = 0;
 const FRAGMENT: u8 = 7;
@@ -34,8 +30,7 @@ pub enum ExpectedFragments {
 /// The expected GIOP versions and fragments of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectedTraffic {
-    /// The minor versions x of GIOP 1.x of requests to the server and their replies. Each of these
-    /// versions must occur, and no other.
+    /// The minor versions x of GIOP 1.x of requests to the server and their replies, each of which must occur.
     pub call_versions: BTreeSet<u8>,
     /// The minor version of requests to the client and their replies.
     pub callback_version: u8,
@@ -96,10 +91,8 @@ impl ExpectedTraffic {
     }
 }
 
-/// Returns the minor version that a caller uses if it supports GIOP 1.`own` and the reference names
-/// GIOP 1.`published`.
 fn spoken(caller: Orb, own: u8, published: u8) -> u8 {
-    // JacORB uses the version that the reference names.
+    // JacORB uses the version of the reference.
     if caller == Orb::JacOrb { published } else { published.min(own) }
 }
 
@@ -155,8 +148,7 @@ mod tests {
         assert_eq!(checks(&asked, &calls(2, 1)), ["wire-version"]);
         assert_eq!(checks(&asked, &calls(1, 2)), ["wire-version-back"]);
         assert_eq!(checks(&asked, &[]), ["wire-version", "wire-version-back"]);
-        // JacORB's client calls in the version of the server's profile. Callbacks to the client
-        // have the version that the client publishes.
+        // JacORB's client calls in the version of the server's profile.
         let jacorb = ExpectedTraffic::of_run(corelane, (Orb::JacOrb, &[]), Variant::GIOP_1_1).unwrap();
         assert_eq!(checks(&jacorb, &calls(2, 1)), [""; 0]);
     }

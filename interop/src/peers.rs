@@ -16,8 +16,7 @@ pub enum Orb {
     OmniOrb,
     /// JacORB, in Java.
     JacOrb,
-    /// GlassFish ORB, in Java. Its programs are JacORB's programs, with code that JacORB's IDL
-    /// compiler generates.
+    /// GlassFish ORB, in Java.
     GlassFish,
     /// Corelane: the programs of this package.
     Corelane,
@@ -82,12 +81,11 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Builds all peers below `folder` that are not up to date. Later calls in the process return
-    /// the result of the first call.
+    /// Builds all peers below `folder` that are not up to date.
     ///
     /// # Errors
     ///
-    /// A tool or library is missing, or a peer does not build. The text contains the output.
+    /// A tool or library is missing, or a peer does not build.
     pub fn build(folder: &Path) -> Result<&'static Self, String> {
         static PEERS: OnceLock<Result<Peers, String>> = OnceLock::new();
         let built = PEERS.get_or_init(|| {
@@ -167,16 +165,14 @@ impl Peers {
     }
 
     fn glassfish(&self, class: &str, variant: Variant, minor: u8, port: u16) -> Command {
-        // The code sets are ISO 8859-1 and UTF-8 in the order of preference. The first one is the
-        // native set.
+        // The code sets are ISO 8859-1 and UTF-8 in the order of preference.
         let sets =
             if variant.characters == Characters::Unicode { "0x05010001,0x00010001" } else { "0x00010001,0x05010001" };
         let mut settings = vec![
             format!("-Dcom.sun.corba.ee.codeset.charsets={sets}"),
             format!("-Dcom.sun.corba.ee.ORBServerPort={port}"),
             format!("-Dcom.sun.corba.ee.giop.ORBGIOPVersion=1.{minor}"),
-            // Without this property GlassFish's management library fails on newer Java virtual
-            // machines.
+            // GlassFish's management library fails on newer Java virtual machines.
             "-Dorg.glassfish.gmbal.no.multipleUpperBoundsException=true".to_owned(),
         ];
         if variant != Variant::SMALL_MESSAGES {
@@ -188,8 +184,7 @@ impl Peers {
     fn java(&self, orb: Orb, settings: &[String], class: &str) -> Command {
         let built = self.built.join(orb.name());
         let mut command = Command::new("java");
-        // These options make the virtual machine start fast, because the programs spend most of
-        // their time in the start.
+        // The programs spend most of their time in the start of the virtual machine.
         command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
         command.arg("-cp").arg(format!("{0}/classes:{0}/lib/*", built.display()));
         command.args(settings).arg(class);
@@ -197,12 +192,11 @@ impl Peers {
     }
 }
 
-/// Builds omniORB's program for event channels below `folder` if it is not up to date, and returns
-/// the command without its mode. Later calls in the process do not build the program again.
+/// Builds omniORB's program for event channels below `folder` if necessary, and returns the command without its mode.
 ///
 /// # Errors
 ///
-/// A tool or library is missing, or the program does not build. The text contains the output.
+/// A tool or library is missing, or the program does not build.
 pub fn omniorb_events(folder: &Path) -> Result<Command, String> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let program = BUILT.get_or_init(|| {
@@ -214,8 +208,7 @@ pub fn omniorb_events(folder: &Path) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Returns the folder of this package's programs: the folder of the running program or, for a test,
-/// its parent.
+/// The folder of the running program or, for a test, its parent.
 fn programs() -> Result<PathBuf, String> {
     let this = std::env::current_exe().map_err(|error| format!("looking for this package's programs: {error}"))?;
     let found = this.ancestors().skip(1).take(2).find(|folder| folder.join("corelane-interop-server").exists());
@@ -230,9 +223,8 @@ fn make(orb: Orb, folder: &Path, target: &str) -> Result<(), String> {
     let mut command = Command::new("make");
     command.arg("-C").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(orb.name()));
     command.arg(target).arg(format!("OUT={}", out.display()));
-    // The other ORBs in Java use the code that JacORB's IDL compiler generates.
     command.arg(format!("JACORB={}", folder.join(Orb::JacOrb.name()).display()));
-    // Ten minutes, because the first build on a new machine fetches ORBs from Maven Central.
+    // The first build on a new machine fetches ORBs from Maven Central.
     let hint = "\n`cargo xtask test` installs what the peers need, or names it";
     let finished = process::run(command, "make", out, Duration::from_secs(600)).map_err(|trouble| trouble + hint)?;
     if finished.status.success() {

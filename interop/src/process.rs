@@ -1,9 +1,5 @@
-//! Programs with a bounded life: servers that are started and stopped, and clients that run to
-//! their end.
-//!
-//! A program ends at the latest with its handle. A server stops when its standard input, a pipe,
-//! ends. A program that still runs after that is killed by its process id. The output of a program
-//! goes to a file, so that a failure can show the output and no pipe fills up.
+//! Programs with a bounded life, whose output goes to files. A server stops when its standard input ends, and a program
+//! that runs after that is killed.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,14 +9,11 @@ use std::time::{Duration, Instant};
 
 use corelane_sys::lock::{LockScope, Mutex, MutexGuard};
 
-/// Interval between checks while waiting.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Maximum time until a server is ready. A Java virtual machine starts slowly when the cores are
-/// busy.
+/// A Java virtual machine starts slowly when the cores are busy.
 const START: Duration = Duration::from_secs(60);
 
-/// Maximum time from the order to stop to the end of a program.
 const END: Duration = Duration::from_secs(15);
 
 /// A server process that has published its reference.
@@ -38,8 +31,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The program is missing, ends early or publishes no reference in time. The text contains its
-    /// output.
+    /// The program is missing, ends early or publishes no reference in time.
     pub fn start(mut command: Command, folder: &Path) -> Result<Self, String> {
         let reference = folder.join("server.ior");
         let log = folder.join("server.log");
@@ -79,7 +71,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The server does not end in time or ends without success. The text contains its output.
+    /// The server does not end in time or ends without success.
     pub fn wait_for_exit(mut self) -> Result<(), String> {
         match wait(&mut self.child, END)? {
             Some(status) if status.success() => Ok(()),
@@ -99,8 +91,6 @@ impl Drop for Server {
         if matches!(wait(&mut self.child, END), Ok(Some(_))) {
             return;
         }
-        // The process id is valid until `wait` returns. If the child has already ended, the kill
-        // has no effect.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -119,7 +109,7 @@ pub struct ProgramOutput {
 ///
 /// # Errors
 ///
-/// The program is missing or did not end in time. The text contains its output.
+/// The program is missing or did not end in time.
 pub fn run(command: Command, name: &str, folder: &Path, life: Duration) -> Result<ProgramOutput, String> {
     let log = folder.join(format!("{name}.log"));
     run_into(command, name, &log, &log, life)
@@ -158,22 +148,19 @@ fn run_into(
     Err(format!("the {name} did not end in {life:?} and was killed\n{}", read(log)))
 }
 
-/// Prevents programs from being started while the guard lives. A new process has copies of all
-/// descriptors until it executes its program, even of descriptors that exec closes. A port that was
-/// closed may therefore still be in use.
+/// A new process has copies of all descriptors until it executes its program. A closed port may therefore be in use.
 pub(crate) fn nothing_starts() -> MutexGuard<'static, ()> {
     static STARTING: Mutex<()> = Mutex::new("programs that are being started", LockScope::Orb, ());
     STARTING.lock()
 }
 
-/// Starts a program. When the function returns, the new process has executed the program.
+/// The new process has executed the program when this function returns.
 pub(crate) fn begin(command: &mut Command) -> Result<Child, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let _one_at_a_time = nothing_starts();
     command.spawn().map_err(|error| format!("`{program}` could not be started: {error}"))
 }
 
-/// Starts a program whose output goes to the two files, which may be the same.
 fn spawn(mut command: Command, log: &Path, errors: &Path) -> Result<Child, String> {
     let shown = |error| format!("{}: {error}", log.display());
     let file = File::create(log).map_err(shown)?;
@@ -181,7 +168,7 @@ fn spawn(mut command: Command, log: &Path, errors: &Path) -> Result<Child, Strin
     begin(command.stdout(file).stderr(second))
 }
 
-/// Waits for a child to end within `life`. Returns its status, or `None` if it still runs.
+/// Returns the child's status, or `None` if the child still runs after `life`.
 pub(crate) fn wait(child: &mut Child, life: Duration) -> Result<Option<ExitStatus>, String> {
     let deadline = Instant::now() + life;
     loop {
@@ -200,7 +187,6 @@ fn remove(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Returns the text of a log, even if a peer printed invalid UTF-8.
 fn read(path: &Path) -> String {
     fs::read(path).map_or_else(|error| error.to_string(), |octets| String::from_utf8_lossy(&octets).into_owned())
 }
@@ -223,8 +209,6 @@ mod tests {
 
     #[test]
     fn start_waits_until_the_server_is_ready_and_drop_ends_the_server() {
-        // The shell script behaves as Corelane's servers do: it writes a reference, and runs until
-        // its standard input ends.
         let server = Server::start(shell("sleep 0.1; echo up; echo IOR:00 >\"$2\"; cat"), &folder("server")).unwrap();
         assert_eq!(fs::read_to_string(server.reference()).unwrap(), "IOR:00\n");
         assert_eq!(server.output(), "up\n");

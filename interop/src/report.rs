@@ -46,8 +46,7 @@ impl Report {
     }
 }
 
-/// Returns the name of a check, usually one word. "big octets 1000" and "thread 3" are names of
-/// several words.
+/// "big octets 1000" and "thread 3" are names of several words.
 fn check_name(rest: &str) -> &str {
     let words = match rest.split(' ').next() {
         Some("big") => 3,

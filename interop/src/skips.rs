@@ -1,19 +1,16 @@
-//! The list of known failures, each with its reason. A listed check that passes is an error too, so
-//! that the list stays correct.
+//! The list of known failures, each with its reason. A listed check that passes is an error.
 
 use crate::client_server_run::TrafficCheck;
 use crate::report::Report;
 
-/// The list, read at compile time.
 const LIST: &str = include_str!("../skips");
 
-/// The prefix of an entry with an option for the client instead of a check.
+/// The prefix of an entry with an option for the client.
 const OPTION: &str = "--";
 
-/// The prefix of an entry with a preference for the dissector instead of a check.
+/// The prefix of an entry with a preference for the dissector.
 const PREFERENCE: &str = "dissector ";
 
-/// One line of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Skip {
     server: String,
@@ -70,9 +67,7 @@ impl Skips {
         self.all.iter().filter_map(|skip| skip.check.strip_prefix(PREFERENCE)).collect()
     }
 
-    /// Returns all differences between the report and the list: failures that the list does not
-    /// have, and listed checks that did not fail. Lines about malformed messages count only if the
-    /// traffic was dissected.
+    /// Returns the failures that the list does not have, and the listed checks that did not fail.
     pub fn differences(&self, report: &Report, traffic: TrafficCheck) -> Vec<String> {
         let counts = |skip: &&Skip| {
             ![OPTION, PREFERENCE].iter().any(|start| skip.check.starts_with(start))
@@ -110,7 +105,6 @@ fn parse(line: &str) -> Result<Skip, String> {
     })
 }
 
-/// Returns true if a text equals the pattern, or begins with the part before its `*`.
 fn matches(pattern: &str, text: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == text, |start| text.starts_with(start))
 }

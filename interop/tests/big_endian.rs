@@ -1,6 +1,5 @@
-//! A big-endian peer, built from Corelane's encoder on plain sockets. The peer is a client of
-//! Corelane's server and a server for Corelane's client. JacORB is also a big-endian peer, but
-//! sends only octets that its own code encodes.
+//! A big-endian peer, built from Corelane's encoder on plain sockets. The peer is a client of Corelane's server and a
+//! server for Corelane's client.
 
 use std::fmt::Debug;
 use std::io::{Read, Write};
@@ -158,7 +157,6 @@ macro_rules! every_echo {
     };
 }
 
-/// Returns the echo operations that interop/skips leaves out.
 fn left_out(server: &str, client: &str, version: Version) -> Vec<String> {
     let skips = Skips::for_pair(server, client, &format!("giop-1.{}", version.minor)).unwrap();
     skips.client_options().into_iter().map(str::to_owned).collect()
@@ -168,7 +166,7 @@ fn is_wide(operation: &str) -> bool {
     ["wchar", "wstring", "wide"].iter().any(|word| operation.contains(word))
 }
 
-/// Reads a whole message from a socket. Returns `None` at the end of the connection.
+/// Returns `None` at the end of the connection.
 fn receive(socket: &mut TcpStream) -> Option<(Header, Vec<u8>)> {
     let mut message = vec![0; Header::LEN];
     socket.read_exact(&mut message).ok()?;
@@ -186,15 +184,13 @@ fn big_endian(version: Version, code_sets: CodeSets) -> Encoder<'static> {
     e
 }
 
-// ---- The peer as a client
-
 struct RawClient {
     socket: TcpStream,
     key: Vec<u8>,
     version: Version,
     code_sets: CodeSets,
     next_id: u32,
-    /// Maximum size of the fragments of requests in octets; `None` if requests are not fragmented.
+    /// `None` if requests are not fragmented.
     fragment: Option<usize>,
 }
 
@@ -253,16 +249,14 @@ impl RawClient {
     }
 }
 
-/// Splits a big-endian message of GIOP 1.2 into fragments with bodies of at most `size` octets, a
-/// multiple of 8.
+/// The bodies have at most `size` octets, a multiple of 8.
 fn fragmented(message: &[u8], size: usize, id: u32) -> Vec<u8> {
     let mut rest = &message[Header::LEN..];
     let mut all = Vec::new();
     let mut kind = message[7];
     let mut first = true;
     while first || !rest.is_empty() {
-        // The first part ends at a multiple of 8 from the start of the message. Each later part has
-        // a body whose size is a multiple of 8.
+        // Each part ends at a multiple of 8 octets.
         let room = if first { size - 4 } else { size };
         let (now, later) = rest.split_at(room.min(rest.len()));
         let id_octets: &[u8] = if first { &[] } else { &id.to_be_bytes() };
@@ -274,7 +268,6 @@ fn fragmented(message: &[u8], size: usize, id: u32) -> Vec<u8> {
         all.extend(id_octets);
         all.extend(now);
         rest = later;
-        // The number is the message type Fragment.
         kind = 7;
         first = false;
     }
@@ -318,9 +311,7 @@ fn corelane_serves_a_big_endian_client_that_sends_fragments() {
     }
 }
 
-// ---- The peer as a server
-
-/// Answers an echo operation: decodes the arguments `a` and `b`, and encodes `a`, `a`, `b`.
+/// The arguments are `a` and `b`, the results `a`, `a`, `b`.
 fn answer<T: Cdr>(arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Result<(), CdrError> {
     let (a, b) = (T::decode(arguments)?, T::decode(arguments)?);
     assert_eq!(arguments.remaining(), 0);
@@ -390,8 +381,7 @@ fn serve_connection(mut socket: TcpStream, fragment: Option<usize>) {
     }
 }
 
-/// Starts a server thread that runs until the test program ends, and returns its reference. The
-/// server sends replies in fragments of at most `fragment` octets.
+/// The server sends replies in fragments of at most `fragment` octets, until the test program ends.
 fn raw_server(version: Version, fragment: Option<usize>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

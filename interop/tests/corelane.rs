@@ -7,7 +7,6 @@ use corelane_interop::client_server_run::{self, ExtraOptions, TrafficCheck};
 use corelane_interop::peers::Orb::{self, Corelane, GlassFish, JacOrb, OmniOrb};
 use corelane_interop::peers::Variant;
 
-/// Minimum number of checks of a client, even if all optional checks are left out.
 const LEAST: usize = 100;
 
 fn prove(server: Orb, client: Orb, variant: Variant, traffic: TrafficCheck, extra: ExtraOptions<'_>) {
@@ -84,7 +83,7 @@ pairs! {
 
 const NOTHING: ExtraOptions<'_> = ExtraOptions { name: "", server: &[], client: &[], corbaloc: None };
 
-/// Options for replies in fragments of 256 octets, which split most replies of the suite.
+/// Most replies of the suite exceed 256 octets.
 const FRAGMENTS: ExtraOptions<'_> = ExtraOptions { name: "-fragments", server: &["--fragment", "256"], ..NOTHING };
 
 #[test]
@@ -97,14 +96,12 @@ fn jacorb_reads_fragmented_replies_of_corelane() {
     prove(Corelane, JacOrb, Variant::GIOP_1_2, TrafficCheck::Dissected, FRAGMENTS);
 }
 
-/// Checks that GlassFish reads large replies in fragments. It refuses unfragmented messages above
-/// 256,000 octets.
+/// GlassFish refuses unfragmented messages above 256,000 octets.
 #[test]
 fn glassfish_reads_fragmented_replies_of_corelane_without_a_setting() {
     prove(Corelane, GlassFish, Variant::SMALL_MESSAGES, TrafficCheck::Dissected, FRAGMENTS);
 }
 
-/// Options for fragmented requests. Replies are not fragmented.
 const FRAGMENTED_REQUESTS: ExtraOptions<'_> =
     ExtraOptions { name: "-fragments", client: &["--fragment", "256"], ..NOTHING };
 
@@ -130,7 +127,7 @@ fn two_corelane_programs_exchange_fragments() {
     prove(Corelane, Corelane, Variant::GIOP_1_2, TrafficCheck::Dissected, both);
 }
 
-/// Options for messages of ten million octets. omniORB sends them in fragments of its buffer size.
+/// omniORB sends messages of ten million octets in fragments of its buffer size.
 const LARGE: ExtraOptions<'_> =
     ExtraOptions { name: "-large", client: &["--big", "10000000", "--rounds", "2"], ..NOTHING };
 

@@ -1,7 +1,6 @@
 //! Every dispatch architecture of Corelane's server with concurrent callers of another ORB.
 //!
-//! Eight threads of JacORB share one connection. They call operations that take 50 ms, operations
-//! with results, and callbacks nested six deep in both directions.
+//! Eight threads of JacORB share one connection for slow operations and nested callbacks.
 
 use std::path::Path;
 
@@ -26,8 +25,7 @@ fn prove(client: Orb, name: &str, server: &[&str], more: &[&str]) {
     }
 }
 
-/// Client options for a server with one thread. Such a server cannot run the operation `meet` for
-/// several callers at the same time, so the client does not check it.
+/// A server with one thread cannot run `meet` for several callers at the same time.
 const ALONE: &[&str] = &["--meet", "0"];
 
 #[test]
@@ -69,8 +67,7 @@ fn omniorb_calls_every_dispatch_architecture() {
     }
 }
 
-/// The server publishes a task reference. Its core pool serves the connections of clients that know
-/// nothing of tasks.
+/// The core pool serves the connections of clients that know nothing of tasks.
 #[test]
 fn clients_of_every_orb_call_a_task_reference() {
     for client in [OmniOrb, JacOrb, Corelane] {

@@ -11,14 +11,12 @@ use corelane_services::events::rtec_event_channel_admin::SupplierQOS;
 use corelane_services::events::rtec_event_comm::{Event, EventHeader};
 use corelane_services::events::{EventChannel, RtecEventData};
 
-/// Returns the command of omniORB's program, without its mode.
 fn omniorb() -> Command {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop").join("peers");
     fs::create_dir_all(&folder).unwrap();
     peers::omniorb_events(&folder).unwrap_or_else(|trouble| panic!("{trouble}"))
 }
 
-/// A channel of Corelane, and the URL of its plain key.
 struct Ours {
     _orb: Orb,
     channel: EventChannel,
@@ -34,7 +32,6 @@ impl Ours {
     }
 }
 
-/// A program of omniORB that works on a channel.
 struct Peer {
     process: Child,
     output: BufReader<ChildStdout>,
@@ -55,7 +52,6 @@ impl Peer {
         line.trim_end().to_owned()
     }
 
-    /// Returns the remaining lines, once the program has ended.
     fn rest(mut self) -> Vec<String> {
         let lines: Vec<String> = self.output.by_ref().lines().map(Result::unwrap).collect();
         assert!(self.process.wait().unwrap().success(), "{lines:?}");
@@ -81,7 +77,7 @@ fn omniorb_pushes_consumes_and_pulls_through_corelanes_channel() {
     let supplier = supplier.obtain_push_consumer().unwrap().unwrap();
     supplier.connect_push_supplier(None).unwrap();
     supplier.push(&Any::new(&"from Corelane".to_owned()).unwrap()).unwrap();
-    // An event of TAO's service without a value arrives whole, as a structure.
+    // TAO's service sends an event without a value as a structure.
     let supplier = ours.channel.reference().for_suppliers().unwrap().unwrap();
     let supplier = supplier.obtain_push_consumer().unwrap().unwrap();
     supplier.connect_push_supplier(None, &SupplierQOS::default()).unwrap();

@@ -1,5 +1,4 @@
-//! The Naming Services of Corelane and omniORB: `nameclt` with Corelane's name server, Corelane's
-//! client with omniNames, and each name server with a context of the other one.
+//! The Naming Services of Corelane and omniORB, with `nameclt`, Corelane's client and nested contexts.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -19,9 +18,7 @@ use corelane_services::naming::cos_naming::{
 };
 use corelane_services::naming::{NamingConfig, name};
 
-/// Corelane's name server.
 struct Ours {
-    /// The ORB, whose drop ends the server.
     _orb: Orb,
     port: u16,
 }
@@ -36,7 +33,6 @@ impl Ours {
     }
 }
 
-/// omniNames in a separate process.
 struct OmniNames {
     process: Child,
     port: u16,
@@ -47,7 +43,7 @@ impl OmniNames {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("omninames").join(test);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
-        // omniNames cannot report its port, so the test passes a port that was free just before.
+        // omniNames cannot report its port.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new("omniNames");
         command.args(["-start", &port.to_string(), "-logdir"]).arg(&folder);
@@ -90,7 +86,6 @@ fn n(text: &str) -> Vec<NameComponent> {
     if text.is_empty() { Vec::new() } else { name::to_name(text).unwrap() }
 }
 
-/// Runs `nameclt` and returns its output, including the first line of errors.
 fn nameclt(service: &str, words: &[&str]) -> String {
     let mut command = Command::new("nameclt");
     command.arg("-ORBInitRef").arg(format!("NameService={service}")).arg("-advanced").args(words);
@@ -102,7 +97,7 @@ fn nameclt(service: &str, words: &[&str]) -> String {
 #[test]
 fn every_operation_of_nameclt_works_on_corelanes_name_server() {
     let ours = Ours::start();
-    // The second service address is a corbaloc URL without a version, which means GIOP 1.0.
+    // A corbaloc URL without a version means GIOP 1.0.
     for (number, service) in [url(ours.port), url(ours.port).replace("1.2@", "")].iter().enumerate() {
         let path = |rest: &str| format!("top{number}{rest}");
         let run = |words: &[&str]| nameclt(service, words);
@@ -133,7 +128,6 @@ fn every_operation_of_nameclt_works_on_corelanes_name_server() {
         assert_eq!(run(&["remove_context", &path("/a.ctx")]), "");
         assert_eq!(run(&["list", &path("")]), "");
     }
-    // nameclt gets the bindings that do not fit into its first list from an iterator.
     let client = Orb::new().unwrap();
     let root = root(&client, ours.port);
     let many = root.bind_new_context(&n("many")).unwrap().unwrap();
@@ -143,8 +137,7 @@ fn every_operation_of_nameclt_works_on_corelanes_name_server() {
     assert_eq!(nameclt(&url(ours.port), &["list", "many"]).lines().count(), 300);
 }
 
-/// The servant of an object that is not a context. The object must exist, because omniNames asks
-/// each object in the middle of a name if it is a context.
+/// omniNames asks each object in the middle of a name if it is a context, so the object must exist.
 struct Plain;
 
 impl BindingIterator for Plain {
@@ -161,10 +154,7 @@ impl BindingIterator for Plain {
     }
 }
 
-/// Checks every exception with its contents, in the order of the IDL.
-///
-/// `checks_kinds` is false for omniNames, whose `rebind` and `rebind_context` replace bindings of
-/// the other kind, although the specification forbids it.
+/// `checks_kinds` is false for omniNames, whose `rebind` and `rebind_context` replace bindings of the other kind.
 fn exceptions(client: &Orb, port: u16, checks_kinds: bool) {
     let root = root(client, port);
     let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
@@ -247,8 +237,7 @@ fn names_resolve_through_both_servers() {
     assert_eq!(nameclt(&url(ours.port), &["resolve", "theirs/c"]), "resolve: CannotProceed exception");
 }
 
-/// Returns the path of the program `corelane`, which belongs to another package. Cargo builds it if
-/// it is not up to date.
+/// The program belongs to another package, so Cargo builds it.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -260,7 +249,6 @@ fn program() -> &'static Path {
     })
 }
 
-/// Runs a command of `corelane naming` and returns its output.
 fn naming(command: &str, port: u16, words: &[&str]) -> String {
     let mut run = Command::new(program());
     let output = run.args(["naming", command, "--at", &url(port)]).args(words).output().unwrap();
@@ -296,10 +284,9 @@ fn commands_of_corelane_naming_work_on_omninames() {
 
     let imported = naming("import", ours.port, &["--from", &url(port)]);
     assert_eq!(imported, "701 objects and 2 contexts are bound, 0 were already\n");
-    // The two servers list names in different orders, so the test sorts the lines.
+    // The two servers list names in different orders.
     assert!(sorted(&naming("tree", ours.port, &[])) == sorted(&tree));
     assert_eq!(naming("resolve", ours.port, &["shop/o699"]), naming("resolve", port, &["again/o699"]));
-    // Copies the names back into another context of omniNames.
     naming("new", port, &["copy"]);
     let imported = naming("import", port, &["--from", &url(ours.port), "--jobs", "4", "copy"]);
     assert_eq!(imported, "701 objects and 2 contexts are bound, 0 were already\n");

@@ -1,6 +1,4 @@
-//! Compares the repository ids and constants of Corelane's IDL compiler with the ids and constants
-//! of omniidl, for the files of Debian's package `omniorb-idl` and for the compiler's own examples
-//! of legal IDL.
+//! Compares the repository ids and constants of Corelane's IDL compiler with those of omniidl.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,7 +12,6 @@ use corelane_idl::source::Span;
 
 const FOLDERS: [&str; 2] = ["/usr/share/idl/omniORB", "/usr/share/idl/omniORB/COS"];
 
-/// Legal files that omniidl refuses or interprets differently, with the reasons.
 const DIFFERENT: &[(&str, &str)] = &[
     ("poa", "the module is the ORB's own here, and empty"),
     ("CosTSPortability", "omniidl has no `CORBA::Environment`"),
@@ -28,8 +25,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("typeprefix_of_a_file", "omniidl has no `typeprefix`"),
 ];
 
-/// Every repository id, with the values of the constants that have this id, or `None` for another
-/// definition.
+/// Every repository id with the values of its constants, or `None` for another definition.
 type Meaning = BTreeMap<String, BTreeSet<Option<String>>>;
 
 fn add(meaning: &mut Meaning, id: &str, value: Option<String>) {
@@ -65,13 +61,11 @@ fn ours(file: &Path, include: &[PathBuf]) -> Result<Meaning, String> {
     Ok(meaning)
 }
 
-/// Returns a value in the format of `corelane_ids.py`, which writes a text as the numbers of its
-/// characters.
+/// `corelane_ids.py` writes a text as the numbers of its characters.
 fn shown(value: &ConstantValue) -> String {
     match value {
         ConstantValue::Integer(number) => number.to_string(),
         ConstantValue::Float(number) => format!("{number:?}"),
-        // omniidl computes constants of type long double as doubles.
         ConstantValue::LongDouble(number) => format!("{:?}", number.to_double()),
         ConstantValue::Fixed(digits, scale) => {
             let (sign, digits) = (if *digits < 0 { "-" } else { "" }, digits.unsigned_abs().to_string());
@@ -89,7 +83,6 @@ fn shown(value: &ConstantValue) -> String {
     }
 }
 
-/// Returns omniidl's interpretation of a file, or the messages if omniidl refuses the file.
 fn theirs(file: &Path, include: &[PathBuf]) -> Result<Meaning, String> {
     let back_end = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/omniorb");
     let mut omniidl = Command::new("omniidl");
@@ -109,7 +102,6 @@ fn theirs(file: &Path, include: &[PathBuf]) -> Result<Meaning, String> {
     Ok(meaning)
 }
 
-/// Converts Python's `1e+30` and `1e-05` to Rust's `1e30` and `1e-5`.
 fn number(text: &str) -> String {
     match text.parse::<f64>() {
         Ok(number) if text.contains('e') || text.contains("inf") => format!("{number:?}"),
@@ -125,8 +117,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the number of files that both compilers accept and the number of constants that agree,
-/// without the files of `DIFFERENT`.
+/// The numbers of files that both compilers accept and of constants that agree.
 fn compare(files: &[PathBuf], include: &[PathBuf]) -> (usize, usize) {
     let (mut both, mut constants, mut wrong) = (0, 0, Vec::new());
     for file in files {

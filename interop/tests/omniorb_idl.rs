@@ -1,8 +1,5 @@
-//! Every IDL file of Debian's package `omniorb-idl`, including the OMG's services, becomes Rust
-//! that compiles without a warning.
-//!
-//! `cargo clippy` checks all code as one crate. The output of a file contains the output of the
-//! files that it includes, so the included files are not checked again.
+//! Every IDL file of Debian's package `omniorb-idl`, including the OMG's services, becomes Rust that compiles without a
+//! warning.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,9 +11,8 @@ use corelane_idl::compile::{Compilation, CompileOptions};
 
 const FOLDERS: [&str; 2] = ["/usr/share/idl/omniORB", "/usr/share/idl/omniORB/COS"];
 
-/// Files without a Rust mapping, with the reasons.
 const REFUSED: [(&str, &str); 1] = [
-    // The file uses `CORBA::Environment`, which exists only in the C mapping.
+    // `CORBA::Environment` exists in the C mapping.
     ("CosTSPortability", "a native type has no Rust mapping yet"),
 ];
 
@@ -32,7 +28,6 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// Returns the Rust code of an IDL file, or the compiler's messages.
 fn compiled(file: &Path) -> Result<String, String> {
     let security = ["Security", "SECIOP", "SSLIOP", "NRService"];
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("idl/policies");
@@ -48,13 +43,11 @@ fn stem(file: &Path) -> &str {
     file.file_stem().and_then(|stem| stem.to_str()).unwrap()
 }
 
-/// Returns the top-level items of generated code, without the line that names the IDL file.
 fn items(rust: &str) -> HashSet<&str> {
     let behind_title = rust.split_once('\n').map_or("", |(_, rest)| rest);
     behind_title.split("\n}\n").map(str::trim).collect()
 }
 
-/// Removes files of which another file contains all items.
 fn distinct(mut made: Vec<(String, String)>) -> Vec<(String, String)> {
     made.sort_by_key(|(name, rust)| (std::cmp::Reverse(rust.len()), name.clone()));
     let mut kept: Vec<(String, String)> = Vec::new();
@@ -90,8 +83,6 @@ fn every_file_becomes_rust_that_compiles() {
     check(&all);
 }
 
-/// Returns the code of the compiler's own tests, which have every construct and names that may
-/// violate lints.
 fn own() -> Vec<(String, String)> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let accepted = fs::read_dir(here.join("crates/idl/tests/accepted")).unwrap().map(|entry| entry.unwrap().path());
@@ -107,7 +98,6 @@ fn own() -> Vec<(String, String)> {
     made.collect()
 }
 
-/// Runs `cargo clippy` on a crate that has each of these modules.
 fn check(modules: &[(String, String)]) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("omniorb-idl");

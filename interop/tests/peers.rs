@@ -1,5 +1,4 @@
-//! The peers against each other. A failure here is a fault of the peers or of the test programs for
-//! them, not of Corelane.
+//! The peers against each other. A failure is a fault of the peers or of their test programs.
 
 use std::path::Path;
 
@@ -7,7 +6,6 @@ use corelane_interop::client_server_run::{self, TrafficCheck};
 use corelane_interop::peers::Orb::{self, JacOrb, OmniOrb};
 use corelane_interop::peers::Variant;
 
-/// Minimum number of checks of a client, even if all optional checks are left out.
 const LEAST: usize = 100;
 
 fn prove(server: Orb, client: Orb, variant: Variant, traffic: TrafficCheck) {

@@ -1,6 +1,5 @@
-//! Clients without Real-time CORBA call objects of real-time POAs. Every check of the suite must
-//! pass. Requests must run at the server-declared or the default priority, on SCHED_FIFO threads of
-//! the lane with this priority.
+//! Clients without Real-time CORBA call objects of real-time POAs. Requests must run at the server-declared or the
+//! default priority, on SCHED_FIFO threads of the lane with this priority.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,10 +25,10 @@ use corelane_sys::bpf::{self, AttachMode};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::process as own_process;
 
-/// CORBA priorities whose native priorities are 2 and 50 by the default mapping.
+/// The native priorities are 2 and 50 by the default mapping.
 const LOW: i16 = 335;
 const HIGH: i16 = 16384;
-/// Number of threads of each pool, enough for callbacks nested six deep.
+/// Enough for callbacks nested six deep.
 const THREADS: u32 = 12;
 
 fn lanes(orb: &Orb) -> ThreadpoolId {
@@ -43,8 +42,7 @@ fn no_lanes(orb: &Orb) -> ThreadpoolId {
     orb.real_time().create_threadpool(&config).unwrap()
 }
 
-/// Runs the client's checks against an object in this pool. Returns the native priorities and the
-/// lanes of its requests.
+/// Returns the native priorities and the lanes of the requests.
 fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityModel>) -> BTreeSet<(u8, usize)> {
     served_by_orb(client, Orb::builder(), client.name(), pool, model)
 }
@@ -94,8 +92,7 @@ fn served_by_orb(
 }
 
 fn at_every_model(client: Peer) {
-    // The client may use the endpoint of any lane in the reference. The result does not depend on
-    // its choice.
+    // The client may use the endpoint of any lane in the reference.
     for model in [PriorityModel::ServerDeclared, PriorityModel::ClientPropagated] {
         assert_eq!(served(client, lanes, Some(model)), BTreeSet::from([(50, 1)]), "lanes, {model:?}");
         assert_eq!(served(client, no_lanes, Some(model)), BTreeSet::from([(50, 0)]), "no lanes, {model:?}");

@@ -1,6 +1,4 @@
-//! Objects that clients reach in other ways than by the published reference: plain keys in corbaloc
-//! URLs, forwards, other addressing modes, Unix sockets. The tests also cover oneways that wait for
-//! the server.
+//! Objects that clients reach by plain keys, forwards, other addressing modes and Unix sockets; oneways that wait.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -38,8 +36,6 @@ fn peers() -> &'static Peers {
     Peers::build(&folder("peers")).unwrap_or_else(|trouble| panic!("{trouble}"))
 }
 
-/// Runs a client, which finally ends the server, and compares its report with the skips of the
-/// pair.
 fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, skips: &Skips) {
     client.arg(reference).args(["--shutdown", "--big", "10000", "--rounds", "3"]);
     client.args(skips.client_options());
@@ -51,10 +47,7 @@ fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, s
     server.wait_for_exit().unwrap();
 }
 
-// ---- corbaloc
-
-/// Runs the checks with the plain key "Interop", and checks the messages on the wire. The URL of
-/// the first run has GIOP 1.2. The URL of the second run has no version, which means GIOP 1.0.
+/// The URL has GIOP 1.2 or no version, which means GIOP 1.0.
 fn by_corbaloc(server: Peer, client: Peer) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     for (name, version) in [("-1.2", CorbalocVersion::Giop12), ("", CorbalocVersion::Absent)] {
@@ -84,9 +77,7 @@ fn corelane_reaches_plain_keys_of_all_servers() {
     }
 }
 
-// ---- Unix sockets
-
-/// Returns a path for a Unix socket. A socket's address has room for at most 107 octets.
+/// A socket's address has room for at most 107 octets.
 fn socket(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("corelane-{}-{name}", std::process::id()));
     let _ = fs::remove_file(&path);
@@ -116,15 +107,11 @@ fn omniorb_calls_corelane_over_a_unix_socket() {
     let skips = Skips::for_pair("corelane", "omniorb", "unix").unwrap();
     let mut client = Command::new(folder.join("../peers/omniorb/client"));
     peers();
-    // The client's endpoint is for callbacks. Without the transport rule, omniORB does not use Unix
-    // sockets of other ORBs.
+    // omniORB does not use Unix sockets of other ORBs without this rule.
     client.args(["-ORBendPoint", "giop:unix:", "-ORBclientTransportRule", "* unix,tcp"]);
     judged(client, &reference, &folder, running, &skips);
 }
 
-// ---- A server in this process that answers in unusual ways -------------------------------------
-
-/// Starts the suite, served by Corelane in this process.
 fn suite() -> (Orb, SuiteRef) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let poa = orb.root_poa();
@@ -143,8 +130,7 @@ fn receive(socket: &mut TcpStream) -> Option<(Header, Vec<u8>)> {
     Some((header, message))
 }
 
-/// Starts a server of one connection whose replies `answer` writes. The server ends with the
-/// connection and returns the number of messages.
+/// Returns the number of messages at the end of the connection.
 fn odd_server(
     mut answer: impl FnMut(usize, &Header, &[u8], &mut Encoder<'_>) + Send + 'static,
 ) -> (String, JoinHandle<usize>) {
@@ -189,8 +175,7 @@ fn corelane_changes_to_the_addressing_mode_that_a_server_needs() {
         let orb = Orb::new().unwrap();
         let suite: SuiteRef = orb.string_to_reference(&reference).unwrap();
         assert_eq!(suite.take_notes().unwrap(), (42, 43), "{wanted:?}");
-        // The client may remember the addressing mode or learn it again. The second call must
-        // succeed in both cases.
+        // The client may remember the addressing mode or learn it again.
         assert_eq!(suite.take_notes().unwrap(), (42, 43), "{wanted:?}");
         orb.shutdown(true).unwrap();
         assert!(server.join().unwrap() >= 3);
@@ -274,8 +259,6 @@ fn corelane_follows_forwards_of_requests_and_locate_requests() {
     orb.shutdown(true).unwrap();
 }
 
-// ---- Oneways
-
 #[test]
 fn oneways_that_wait_for_the_server_work_with_every_server() {
     for server in [Corelane, OmniOrb, JacOrb] {
@@ -293,7 +276,6 @@ fn oneways_that_wait_for_the_server_work_with_every_server() {
             let (seen, name) = (suite.await_notes(50, 10_000).unwrap(), server.name());
             assert_eq!((seen, suite.take_notes().unwrap()), (50, (50, 100)), "{scope:?} at {name}");
             if scope == SyncScope::Target {
-                // With this synchronization scope, a oneway has run when its call returns.
                 scoped.note(7, "y").unwrap();
                 assert_eq!(suite.take_notes().unwrap(), (1, 7), "{name}");
             }

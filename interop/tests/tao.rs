@@ -1,13 +1,8 @@
-//! Priorities in calls to and from a running TAO: `cargo xtask interop --tao PREFIX` runs these
-//! tests with an installed TAO.
+//! Priorities in calls to and from a running TAO: `cargo xtask interop --tao PREFIX` runs these tests with an installed
+//! TAO.
 //!
-//! No distribution has packages of TAO, so the tests are ignored without an installation. Recorded
-//! bytes of a real TAO are tested everywhere (tests/rt/tao_vectors.rs).
-//!
-//! Both sides use native priorities of SCHED_FIFO, and each side calls the other at each priority.
-//! The tests cover lanes at three priorities, pools without lanes, client-propagated and
-//! server-declared priorities, bands, nested calls back to the client, and a killed server. TAO's
-//! server also passes the whole suite, except for the list in interop/skips.
+//! The tests are ignored without an installation of TAO. Recorded bytes of a real TAO are tested everywhere
+//! (tests/rt/tao_vectors.rs).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,16 +22,14 @@ use corelane_interop::report::Report;
 use corelane_interop::skips::Skips;
 use corelane_interop::tao::lanes::{Asked, AskedRef};
 
-/// The priorities of the lanes. The first one is the default.
+/// The priorities of the lanes; the first is the default.
 const PRIORITIES: [i16; 3] = [10, 20, 30];
 
-/// One band around each lane's priority.
 const BANDS: [(i16, i16); 3] = [(5, 15), (16, 25), (26, 35)];
 
-/// Maximum run time of TAO's client.
 const LIFE: Duration = Duration::from_secs(60);
 
-/// Maximum build time of TAO's programs. TAO's IDL compiler generates much code for the suite.
+/// TAO's IDL compiler generates much code for the suite.
 const BUILD: Duration = Duration::from_secs(1800);
 
 fn folder(name: &str) -> PathBuf {
@@ -49,8 +42,7 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/tao")
 }
 
-/// Returns the folder of TAO's programs. The first call builds them with the installation that
-/// CORELANE_TAO names.
+/// The first call builds TAO's programs with the installation that CORELANE_TAO names.
 fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     PROGRAMS.get_or_init(|| {
@@ -69,13 +61,12 @@ fn tao(words: &[&str]) -> Command {
     let mut command = Command::new(programs().join("peer"));
     command.args(words).args(PRIORITIES.map(|priority| priority.to_string()));
     command.arg("-ORBSvcConf").arg(sources().join("svc.conf"));
-    // Every lane needs an endpoint of its own, which TAO does not derive from the ORB's endpoint.
+    // TAO does not derive a lane's endpoint from the ORB's endpoint.
     command.args(["-ORBListenEndpoints", "iiop://127.0.0.1:0"]);
     command.args(["-ORBLaneListenEndpoints", "*:*", "iiop://127.0.0.1:0"]);
     command
 }
 
-/// TAO's server, and the references of its objects.
 struct TaoServer {
     server: Server,
     references: Vec<String>,
@@ -148,7 +139,7 @@ fn here(orb: &Orb) -> corelane::Servant {
     Asked::servant(Here(orb.real_time().current().unwrap()))
 }
 
-/// Runs TAO's client. Returns the result for each priority.
+/// Returns the result for each priority.
 fn called(name: &str, words: &[&str], reference: &str) -> Vec<String> {
     let called = process::run(tao(&[&["--call", reference], words].concat()), "client", &folder(name), LIFE).unwrap();
     assert!(called.status.success(), "{}", called.output);
@@ -303,7 +294,6 @@ live! {
         }
     }
 
-    /// Checks requests of TAO's client, which uses the endpoint of a lane and does not bind a band.
     fn requests_of_tao_run_in_corelanes_lanes_with_bands() {
         let orb = client();
         let poa = poa(&orb, PriorityModel::ClientPropagated, lanes(&orb), Some(BANDS.to_vec()));
@@ -321,8 +311,6 @@ live! {
         orb.shutdown(true).unwrap();
     }
 
-    /// Checks requests of TAO's client for references with bands. The client uses the lane that
-    /// lies in the band of its priority.
     fn requests_of_tao_at_the_edges_of_bands_run_in_corelanes_lanes() {
         let orb = client();
         let poa = poa(&orb, PriorityModel::ClientPropagated, lanes(&orb), Some(BANDS.to_vec()));
@@ -333,8 +321,7 @@ live! {
         orb.shutdown(true).unwrap();
     }
 
-    /// Checks TAO's client for references without bands. The client refuses a priority that no lane
-    /// has, before it sends a request.
+    /// The client refuses a priority that no lane has, before it sends a request.
     fn client_of_tao_refuses_priorities_that_no_lane_has() {
         let orb = client();
         let poa = poa(&orb, PriorityModel::ClientPropagated, lanes(&orb), None);

@@ -1,7 +1,4 @@
 //! Values, fixed-point numbers and abstract interfaces with omniORB and JacORB, in both directions.
-//!
-//! The tests cover random graphs with sharing and cycles, truncation, boxes, and parameters that
-//! may be objects or values.
 
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
@@ -36,9 +33,6 @@ fn peers() -> &'static Peers {
     Peers::build(&folder("peers")).unwrap_or_else(|trouble| panic!("{trouble}"))
 }
 
-// ---- values
-
-/// The implementation of `Note`, whose description is its text.
 struct MyNote(String);
 
 impl Described for MyNote {
@@ -53,7 +47,6 @@ impl NoteOperations for MyNote {
     }
 }
 
-/// The implementation of `Square`, which computes its area.
 struct MySquare(f64);
 
 impl Shape for MySquare {
@@ -68,8 +61,7 @@ impl SquareOperations for MySquare {
     }
 }
 
-/// The implementation of the custom value `Stamp`, whose marshalled form differs from the declared
-/// form.
+/// The marshalled form of the custom value differs from the declared form.
 struct MyStamp(Stamp);
 
 impl StampOperations for MyStamp {
@@ -103,7 +95,6 @@ fn register(orb: &Orb) {
     orb.value_factories().register_with(|note: Note| NoteOperations::implementation(MyNote(note.text)));
 }
 
-/// Returns a graph whose nodes have random references to each other, or nil references.
 fn graph(random: &mut Random) -> NodeRef {
     let graph = ValueGraph::new();
     let nodes: Vec<NodeRef> = (0..1 + random.below(12)).map(|_| graph.declare()).collect();
@@ -118,7 +109,6 @@ fn graph(random: &mut Random) -> NodeRef {
     graph.close(nodes[0].clone())
 }
 
-/// Describes the graph that is reachable from a node.
 fn form(start: Option<&NodeRef>) -> Vec<(i32, String, Option<usize>, Option<usize>)> {
     let mut met: Vec<NodeRef> = start.cloned().into_iter().collect();
     let mut form = Vec::new();
@@ -159,9 +149,7 @@ fn assert_extended(found: &BaseRef, expected: &Extended) {
     assert_eq!(form(found.graph.as_ref()), form(expected.graph.as_ref()));
 }
 
-// ---- Corelane calls
-
-/// Number of runs of each check. Each run has other values.
+/// Each run of a check has other values.
 const ROUNDS: u64 = 20;
 
 fn calls(peer: Peer) {
@@ -195,7 +183,6 @@ fn random(round: u64, only_labelled_discriminators: bool) -> Random {
 
 type Check = fn(&ValueSuiteRef, &mut Random);
 
-/// The checks, named after the operations that they call.
 const CHECKS: &[(&str, Check)] = &[
     ("echo_money(short)", |suite, random| money(suite, random, 1, 5)),
     ("echo_money", |suite, random| money(suite, random, 100_000_000, 999_999_999)),
@@ -289,7 +276,6 @@ const CHECKS: &[(&str, Check)] = &[
     ("repack", repacked),
 ];
 
-/// Checks a value in `any`, and in `any` in `any`, as result, inout and out parameter.
 fn in_any<T: Typed>(
     suite: &ValueSuiteRef,
     value: &T,
@@ -359,8 +345,7 @@ fn bases(suite: &ValueSuiteRef, random: &mut Random) {
     assert_eq!(suite.echo_base(None, None).unwrap(), (None, None, None));
 }
 
-/// Checks truncation: the peer does not know the value's type, and truncates the value to a type
-/// that it knows.
+/// The peer truncates the value to a type that it knows.
 fn truncated(suite: &ValueSuiteRef, random: &mut Random) {
     let (plain, more) = (base(random), extended(random));
     let further = Further {
@@ -403,7 +388,6 @@ fn assert_note(found: Option<DescribedRef>) {
     assert_eq!(value.implementation::<dyn Described>().unwrap().describe().unwrap(), "a note");
 }
 
-/// Returns a folder that has one node in five members.
 fn folder_of(random: &mut Random, more: &Extended) -> Folder {
     let node = graph(random);
     let chosen = match random.below(3) {
@@ -538,7 +522,6 @@ fn stamps(suite: &ValueSuiteRef, random: &mut Random) {
     assert_stamp(&result.unwrap(), &state);
 }
 
-/// Checks values and boxes in a structure, in `any` and in `any` in `any`.
 fn anys_of_folders(suite: &ValueSuiteRef, random: &mut Random) {
     let more = extended(random);
     let folder = folder_of(random, &more);
@@ -558,7 +541,6 @@ fn anys(suite: &ValueSuiteRef, random: &mut Random) {
         assert_eq!(form(found.extract::<Option<NodeRef>>().unwrap().as_ref()), form(Some(&node)));
     }
 
-    // The sequence has one value twice.
     let list: NodeSeq = vec![Some(node.clone()), None, Some(node.clone())];
     let any = Any::with_type(&TypeCode::from_description(&NODE_SEQ_TYPE), &list).unwrap();
     let (result, ..) = suite.echo_any(&any, &any).unwrap();
@@ -573,7 +555,6 @@ fn anys(suite: &ValueSuiteRef, random: &mut Random) {
     assert_eq!(out.type_code().id(), TypeCode::from_description(&NODE_TYPE).id());
 }
 
-/// Checks values of a derived type in `any`.
 fn anys_of_heirs(suite: &ValueSuiteRef, random: &mut Random) {
     let more = extended(random);
     let item: Option<BaseRef> = Some(ValueRef::new(more.clone()).widen());
@@ -584,7 +565,6 @@ fn anys_of_heirs(suite: &ValueSuiteRef, random: &mut Random) {
     }
 }
 
-/// Checks custom values in `any` and in `any` in `any`.
 fn anys_of_stamps(suite: &ValueSuiteRef, random: &mut Random) {
     let state = stamp_state(random);
     let any = Any::new(&Some(StampOperations::implementation(MyStamp(state.clone())).value())).unwrap();
@@ -599,8 +579,6 @@ fn repacked(suite: &ValueSuiteRef, random: &mut Random) {
     let any = suite.repack(&Any::new(&Some(node.clone())).unwrap()).unwrap();
     assert_eq!(form(any.extract::<Option<NodeRef>>().unwrap().as_ref()), form(Some(&node)));
 }
-
-// ---- Corelane serves
 
 struct MyThing;
 

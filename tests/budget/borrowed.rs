@@ -1,8 +1,4 @@
 //! Large sequences of octets and numbers are not copied between transport and application.
-//!
-//! The client's stream sends from the caller's memory, and the server's stream receives into the
-//! memory that the servant sees. A result is sent from the servant's memory, and received into the
-//! memory that the caller sees.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -20,13 +16,9 @@ corelane::include_idl!("large");
 use large::{Store, StoreRef};
 
 const LENGTH: usize = 16 << 20;
-/// Maximum number of bytes that arrive with a message's header, before the message's length is
-/// known.
-///
-/// The ORB copies these bytes to memory that has room for the whole message.
+/// Maximum number of bytes that arrive with a message's header, and that the ORB then copies.
 const WITH_THE_HEAD: usize = 16 << 10;
 
-/// An address range.
 type Place = Range<usize>;
 
 fn place<T>(elements: &[T]) -> Place {
@@ -34,7 +26,6 @@ fn place<T>(elements: &[T]) -> Place {
     octets.start.addr()..octets.end.addr()
 }
 
-/// The buffers that an ORB has passed to its streams.
 #[derive(Default)]
 struct Seen {
     received: Vec<Place>,
@@ -54,7 +45,6 @@ impl Log {
     }
 }
 
-/// A stream that records its buffers.
 struct Noted {
     inner: Box<dyn Stream>,
     log: Log,
@@ -74,7 +64,7 @@ impl Stream for Noted {
     }
 
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
-        // The lock is held while sending, so that the buffers are recorded when the bytes arrive.
+        // The buffers must be recorded when the bytes arrive.
         let mut log = self.log.0.lock();
         let count = self.inner.send_vectored(slices, wait)?;
         let mut left = count;
@@ -111,7 +101,6 @@ impl Stream for Noted {
     }
 }
 
-/// Counts the bytes of `whole` that lie in one of `places`.
 fn covered(whole: &Place, mut places: Vec<Place>) -> usize {
     places.sort_by_key(|place| place.start);
     let (mut octets, mut end) = (0, whole.start);
@@ -123,7 +112,6 @@ fn covered(whole: &Place, mut places: Vec<Place>) -> usize {
     octets
 }
 
-/// A servant that records the address of its argument or result.
 struct Noting {
     at: Arc<Mutex<Place>>,
     given: Octets,
@@ -146,7 +134,6 @@ impl Store for Noting {
     }
 }
 
-/// Returns a builder of an ORB whose streams record their buffers, and the record.
 fn noted(transport: Arc<dyn Transport>) -> (OrbBuilder, Log) {
     let log = Log::new();
     let noting = log.clone();
@@ -190,7 +177,7 @@ fn nothing_is_copied(carrier: &str, dispatch: Dispatch) {
             place(&numbers)
         }),
     ];
-    // Each call runs twice, because the first may enlarge a buffer that the second uses.
+    // The first call may enlarge a buffer that the second uses.
     for (what, call) in calls.into_iter().chain(calls) {
         let what = format!("{what} over {carrier}, {dispatch:?}");
         drop((clients.take(), servers.take()));

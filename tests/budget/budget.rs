@@ -19,14 +19,12 @@ use std::time::Duration;
 
 const CALLS: u64 = 500;
 
-/// Maximum number of measurements. A measurement that is disturbed is repeated.
+/// A measurement that is disturbed is repeated this number of times.
 const TRIES: usize = 20;
 
-/// The cost of one call for the client and for the serving thread, averaged over many calls.
 struct Cost {
     client: Each,
     server: Each,
-    /// Locks of every scope that the serving thread took.
     server_locks: u64,
 }
 
@@ -51,11 +49,9 @@ fn client(ior: &str) -> (Orb, ProbeRef) {
     (orb, ProbeRef::from_object(object))
 }
 
-/// Measures `CALLS` calls after warm-up. The server must have only one serving thread.
+/// The server must have one serving thread.
 ///
-/// While a client pauses, the hang-up monitor watches its connection again. The next call ends the
-/// monitoring under a lock of the ORB. A measurement in which this happened is repeated. A cost of
-/// every call, or of one call in some hundreds, remains visible.
+/// A measurement is repeated if the hang-up monitor watched the connection again while the client paused.
 fn measure(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     let mut cost = count(probe, &call);
     for _ in 1..TRIES {
@@ -71,7 +67,6 @@ fn count(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     for _ in 0..200 {
         call(probe);
     }
-    // The first request enlarges the server's reply buffer to its final size.
     probe.cost_so_far().unwrap();
     let before = probe.cost_so_far().unwrap();
     let here = counters::snapshot();
@@ -84,8 +79,7 @@ fn count(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     let server_locks = (after.locks - before.locks) * 1000 / (CALLS + 1);
     let client =
         [client.syscalls, client.allocations, client.lane_locks, client.orb_locks, client.handoffs, client.futex_calls];
-    // Between the two readings the server has run all calls, the second half of the first
-    // `cost_so_far`, and the first half of the second `cost_so_far`.
+    // Between the two readings the server has run all calls and two halves of `cost_so_far`.
     Cost {
         client: client.map(|all| all * 1000 / CALLS),
         server: server.map(|all| all * 1000 / (CALLS + 1)),
@@ -104,10 +98,7 @@ fn of(after: &Counts, before: &Counts) -> Each {
     ]
 }
 
-/// Checks that a call costs the client 2 system calls and the server `system_calls` system calls.
-/// The only other permitted cost is the server's lock of the connection's output.
-///
-/// The counts are for 1000 calls, so that a single further event in a measurement shows.
+/// The counts are for 1000 calls, so that a single further event shows.
 fn assert_costs(cost: &Cost, system_calls: u64, what: &str) {
     let all = "system calls, allocations, lane locks, ORB locks, hand-offs, futex calls";
     assert_eq!(cost.client, [2000, 0, 0, 0, 0, 0], "{what}: {all} of the client");
@@ -118,8 +109,7 @@ fn assert_costs(cost: &Cost, system_calls: u64, what: &str) {
     );
 }
 
-/// Measures calls with every kind of argument that needs no allocation. Each kind has a client ORB
-/// of its own.
+/// Each kind has a client ORB of its own.
 fn every_plain_argument(connect: impl Fn() -> (Orb, ProbeRef), assert: impl Fn(&Cost, &str)) {
     let longs: Vec<i32> = (0..1024).collect();
     let many: Vec<i32> = vec![1; 8192];
@@ -141,7 +131,6 @@ fn every_plain_argument(connect: impl Fn() -> (Orb, ProbeRef), assert: impl Fn(&
     }
 }
 
-/// Checks the costs of every plain argument over sockets.
 fn every_plain_argument_costs(server: &Server, system_calls: u64) {
     every_plain_argument(|| client(&server.ior), |cost, what| assert_costs(cost, system_calls, what));
 }
@@ -156,7 +145,6 @@ fn thread_per_connection_costs_two_system_calls() {
     every_plain_argument_costs(&serve(Dispatch::ThreadPerConnection { max_threads: 16 }), 2);
 }
 
-/// Takes every object for task 1.
 struct EveryObject;
 
 impl TaskBinder for EveryObject {
@@ -181,8 +169,7 @@ fn bound_connection_of_a_task_costs_two_system_calls() {
     assert_eq!((pool.counts().bound, pool.counts().not_bound), (7, 0));
 }
 
-/// Checks the client's cost of a oneway. The server's cost depends on the number of oneways that it
-/// reads at once.
+/// The server's cost depends on the number of oneways that it reads at once.
 #[test]
 fn a_oneway_costs_its_client_one_system_call() {
     let server = serve(Dispatch::ThreadPerConnection { max_threads: 16 });
@@ -204,18 +191,11 @@ fn a_unix_socket_has_the_same_costs_as_tcp() {
     every_plain_argument_costs(&serve_at(Dispatch::ThreadPerConnection { max_threads: 16 }), 2);
 }
 
-/// Checks that calls over shared memory make system calls only to wait and to wake, because no data
-/// goes through the kernel.
-///
-/// If the receiver sleeps, a message costs a system call of the receiver, which waits, and one of
-/// the sender, which wakes the receiver. A message that arrives before the receiver sleeps costs
-/// neither. A thread of a lane waits in `epoll_wait` for the bell, a socket beside the shared
-/// memory, which takes one system call at either end. A thread that waits for one ring waits in a
-/// futex call: the client for its reply, and the thread of a connection for its request.
+/// If the receiver sleeps, a message costs a system call of the receiver and one of the sender. A thread of a lane
+/// waits for the bell, a socket beside the shared memory, by one system call at either end.
 #[test]
 fn shared_memory_costs_only_the_system_calls_of_waiting() {
-    // With default polling, threads on two cores may find data before they sleep. Without polling
-    // they always sleep.
+    // Without polling the threads always sleep.
     for rings in [SharedMemory::default(), SharedMemory::default().max_spin(Duration::ZERO)] {
         let transports = || Transports::new(vec![Arc::new(rings.clone())]);
         for dispatch in [Dispatch::LeaderFollowers { threads: 1 }, Dispatch::ThreadPerConnection { max_threads: 16 }] {
@@ -237,15 +217,11 @@ fn assert_waits(cost: &Cost, dispatch: Dispatch, what: &str) {
     assert_eq!(server[1..5], [0, 0, 0, 0], "{what}: allocations, lane locks, ORB locks, hand-offs of the server");
     let [ring, wait] = [1000, 1000];
     // A late wake-up may end the next wait of a thread too early, so that the thread waits again.
-    // The sender must be preempted between two instructions for this, which happens at most a few
-    // times in a thousand calls.
     let stray = 50;
-    // A thread reads the bell once in 64 requests, under a lock of the connection.
     let tidied = 1000 / 64 + 1;
     let [most_of_server, locks] = match dispatch {
         Dispatch::ThreadPerConnection { .. } => {
-            // A thread that sleeps on a ring for the first time asks the kernel for its own
-            // priority, perhaps only after warm-up.
+            // A thread that sleeps on a ring for the first time asks the kernel for its priority.
             let once = 1000 / CALLS;
             assert!(client[0] <= once && server[0] <= once, "{what}: {} and {} system calls", client[0], server[0]);
             assert!(client[5] <= ring + wait + stray, "{what}: {} futex calls of the client", client[5]);
@@ -263,8 +239,7 @@ fn assert_waits(cost: &Cost, dispatch: Dispatch, what: &str) {
     assert!((1000..=locks).contains(&cost.server_locks), "{what}: {} locks of the server", cost.server_locks);
 }
 
-/// Checks that text in ISO 8859-1 costs no more than text in UTF-8: the server converts it to `str`
-/// in the thread's arena.
+/// The server converts ISO 8859-1 to `str` in the thread's arena.
 #[test]
 fn text_in_another_code_set_costs_no_more() {
     let latin = || sleeping().native_char_set(CharSet::Latin1);
@@ -280,8 +255,7 @@ fn text_in_another_code_set_costs_no_more() {
     }
 }
 
-/// Checks that numbers in the other byte order cost no more than numbers in the server's own byte
-/// order: the server swaps them in the thread's arena.
+/// The server swaps numbers in the thread's arena.
 #[test]
 fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
     let server = serve(Dispatch::LeaderFollowers { threads: 1 });
@@ -306,8 +280,7 @@ fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut call = || {
         stream.write_all(&request).unwrap();
-        // The reply message has a header, a reply header without contexts, and the sum, all in the
-        // server's own byte order.
+        // A header, a reply header without contexts, and the sum in the server's byte order.
         let mut reply = [0; 28];
         stream.read_exact(&mut reply).unwrap();
         assert_eq!(reply[24..], 523_776i32.to_ne_bytes());
@@ -320,8 +293,7 @@ fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
         of(&probe.cost_so_far().unwrap(), &before).map(|all| all * 1000 / (CALLS + 1))
     };
     let mut cost = measure();
-    // On a loaded machine the kernel sometimes delivers a request of 4 KiB in two pieces, which
-    // costs the server another wait and another read.
+    // The kernel sometimes delivers a request of 4 KiB in two pieces, which costs another wait and another read.
     for _ in 1..TRIES {
         if !(3001..4000).contains(&cost[SYSTEM_CALLS]) {
             break;
@@ -349,7 +321,6 @@ fn a_variable_result_costs_the_client_one_allocation() {
     assert_eq!(cost.client, [2000, 1000, 0, 0, 0, 0]);
 }
 
-/// Activates a probe in a real-time POA and returns its reference as text.
 fn in_pool(orb: &Orb, pool: ThreadpoolId, priority: i16) -> String {
     let policies = RtPolicies {
         priority_model: Some((PriorityModel::ServerDeclared, priority)),
@@ -362,7 +333,6 @@ fn in_pool(orb: &Orb, pool: ThreadpoolId, priority: i16) -> String {
     poa.activate(&Probe::servant(TestProbe::default())).unwrap().to_string()
 }
 
-/// Returns the server's cost of a call to the probe of `ior`.
 fn served_for(ior: &str) -> Each {
     let (_orb, probe) = client(ior);
     measure(&probe, |probe| assert_eq!(probe.cube_octet(3).unwrap(), 27)).server
@@ -388,8 +358,6 @@ fn thread_without_a_lane_takes_two_system_calls_for_another_priority_and_none_fo
     assert_eq!(served_for(&in_pool(&orb, pool, 16384)), [5000, 0, 0, 0, 0, 0]);
 }
 
-/// Checks that an object's priority is looked up without a lock, even while other objects are
-/// activated.
 #[test]
 fn an_object_with_a_priority_of_its_own_costs_no_more() {
     let orb = fifo_orb();

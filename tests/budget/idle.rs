@@ -1,5 +1,4 @@
-//! Ten thousand idle connections. The test has a process of its own, because its whole memory is
-//! measured.
+//! Ten thousand idle connections, in a process whose memory is measured.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -7,15 +6,12 @@ use std::time::Duration;
 use corelane::{Dispatch, Endpoint};
 use corelane_tests::{client, serve};
 
-/// Returns the resident memory of this process in KiB.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Checks that an idle connection costs the server at most 2 KiB, and that the server still answers
-/// calls.
 #[test]
 fn ten_thousand_idle_connections_are_held() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
@@ -26,8 +22,7 @@ fn ten_thousand_idle_connections_are_held() {
     assert!(most >= wanted + 1000, "the limit of open descriptors is {most}: this test needs 11,000 (ulimit -n)");
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let before = resident();
-    // Another process holds the clients' ends, because each process has its own limit of
-    // descriptors.
+    // Each process has its own limit of descriptors.
     let mut peer = Command::new(env!("CARGO_BIN_EXE_idle-peer"))
         .args([port.to_string(), wanted.to_string()])
         .stdin(Stdio::piped())
@@ -42,7 +37,6 @@ fn ten_thousand_idle_connections_are_held() {
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
     drop(peer.stdin.take());
     assert!(peer.wait().unwrap().success());
-    // The loop ends when the server has noticed the end of all connections.
     while server.orb.event_counts().connections_closed < wanted {
         std::thread::sleep(Duration::from_millis(1));
     }

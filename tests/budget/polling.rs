@@ -1,7 +1,4 @@
-//! Polling before sleeping: the system calls of idle servers and of servers that poll, and the
-//! number of threads that poll at the same time.
-//!
-//! The test has a process of its own, because all threads of the process are counted.
+//! Polling before sleeping: system calls, and the number of threads that poll, counted for the whole process.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,14 +8,12 @@ use corelane_net::spinning_thread_count;
 use corelane_sys::{counters, thread};
 use corelane_tests::{ProbeRef, Server, serve_with};
 
-/// A policy with the longest permitted time of polling. Threads sleep only if no data arrives for
-/// longer.
+/// The longest permitted time of polling.
 const ALWAYS: SpinPolicy = SpinPolicy::Always { max_spin: SpinPolicy::MAX_SPIN };
 
 const POLLING: [Dispatch; 3] =
     [Dispatch::Reactive, Dispatch::ThreadPerConnection { max_threads: 16 }, Dispatch::LeaderFollowers { threads: 4 }];
 
-/// Maximum time until an expected state is reached.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn serve(carrier: &str, dispatch: Dispatch, policy: Option<SpinPolicy>) -> Server {
@@ -36,7 +31,6 @@ fn connect(builder: OrbBuilder, server: &Server) -> (Orb, ProbeRef) {
     (orb, ProbeRef::from_object(object))
 }
 
-/// Runs all checks one after the other, because each of them counts the whole process.
 #[test]
 fn polling_is_counted_and_bounded() {
     if thread::online_cores() > 1 {
@@ -75,14 +69,13 @@ fn idle_servers_make_no_system_calls(carrier: &str, dispatch: Dispatch) {
     let server = serve(carrier, dispatch, None);
     let (_orb, probe) = connect(Orb::builder(), &server);
     (0..1000).for_each(|_| assert_eq!(probe.cube_long(3).unwrap(), 27));
-    // The ORBs monitor the connection again 100 ms after its last call.
+    // Monitoring resumes 100 ms after the connection's last call.
     let begun = Instant::now();
     loop {
         assert!(begun.elapsed() < PATIENCE, "{carrier}, {dispatch:?}: the server does not become idle");
         let before = counters::process_snapshot();
         std::thread::sleep(Duration::from_secs(1));
-        // Two ORBs run their maintenance once a second, which takes some system calls. A thread
-        // that polls makes 100,000 or more.
+        // A thread that polls makes 100,000 system calls or more, the maintenance of two ORBs a few.
         if (counters::process_snapshot() - before).syscalls <= 30 {
             break;
         }
@@ -91,7 +84,6 @@ fn idle_servers_make_no_system_calls(carrier: &str, dispatch: Dispatch) {
     assert_eq!(probe.cube_long(3).unwrap(), 27);
 }
 
-/// Checks that a server polls while its client sleeps between two calls.
 fn servers_that_poll_make_more_system_calls(dispatch: Dispatch) {
     let server = serve("tcp", dispatch, Some(ALWAYS));
     let (_orb, probe) = connect(Orb::builder().spin_policy(SpinPolicy::Never), &server);
@@ -103,14 +95,12 @@ fn servers_that_poll_make_more_system_calls(dispatch: Dispatch) {
             std::thread::sleep(Duration::from_millis(5));
             assert_eq!(probe.cube_long(3).unwrap(), 27);
         }
-        // Without polling, a call costs the server three system calls and the client two.
         if (counters::process_snapshot() - before).syscalls > 1000 {
             break;
         }
     }
 }
 
-/// Checks that two requests run at the same time, from one connection and from different ones.
 fn requests_arrive_while_a_thread_that_polled_is_in_an_upcall(dispatch: Dispatch) {
     if !matches!(dispatch, Dispatch::LeaderFollowers { .. }) {
         return;

@@ -1,6 +1,4 @@
 //! References with several addresses, of which some do not answer.
-//!
-//! The tests count the attempts at each address. No result depends on the speed of the machine.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -18,7 +16,6 @@ use corelane_sys::socket::{self, Address, SocketOptions};
 use corelane_tests::ProbeRef;
 use corelane_tests::scripted::{CLOSE_CONNECTION, ScriptedServer, message, serve, successful_reply};
 
-/// A listener whose backlog is full: the kernel accepts no further connection.
 struct Dead {
     address: SocketAddr,
     _held: (OwnedFd, Vec<std::net::TcpStream>),
@@ -42,14 +39,12 @@ impl Dead {
         }
     }
 
-    /// Checks that the address still does not answer.
     fn assert_dead(&self) {
         let late = std::net::TcpStream::connect_timeout(&self.address, Duration::from_millis(100));
         assert_eq!(late.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }
 
-/// A TCP transport that counts the connection attempts to each port.
 #[derive(Clone, Debug)]
 struct Counting(Arc<(Tcp, Mutex<HashMap<u16, usize>>)>);
 
@@ -93,14 +88,12 @@ fn live() -> ScriptedServer {
     serve(usize::MAX, |_, _| Ok(()))
 }
 
-/// Returns a client and its counting transport.
 fn client(policies: CallPolicies) -> (Orb, Counting) {
     let counting = Counting::new();
     let transports = Transports::new(vec![Arc::new(counting.clone())]);
     (Orb::builder().call_policies(policies).transports(transports).build().unwrap(), counting)
 }
 
-/// Makes a reference with a profile for each of the addresses.
 fn reference(orb: &Orb, addresses: &[SocketAddr]) -> ProbeRef {
     let addresses: Vec<String> = addresses.iter().map(|address| format!("iiop:1.2@{address}")).collect();
     let object = orb.string_to_object(&format!("corbaloc:{}/Key", addresses.join(","))).unwrap().unwrap();
@@ -142,8 +135,6 @@ fn a_dead_first_profile_is_tried_once_in_many_calls() {
     dead.assert_dead();
 }
 
-/// Checks that each attempt gets a share of the call's time-out, so that a dead address does not
-/// use all of it.
 #[test]
 fn a_short_time_out_reaches_the_profile_that_answers() {
     let (dead, live) = (Dead::new(), live());
@@ -157,8 +148,6 @@ fn a_short_time_out_reaches_the_profile_that_answers() {
     dead.assert_dead();
 }
 
-/// Checks that all references share the back-off of an endpoint, so that each dead address is tried
-/// once for all references.
 #[test]
 fn a_dead_address_of_many_references_is_not_tried_for_each_of_them() {
     const MANY: usize = 40;
@@ -168,8 +157,7 @@ fn a_dead_address_of_many_references_is_not_tried_for_each_of_them() {
     let mut most = 1;
     for _ in 0..MANY {
         cube(&reference(&orb, &[dead.address, live.address]));
-        // The back-off time doubles with each failure: 1, 2, 4 seconds. On a slow machine several
-        // of these times may pass during the test.
+        // The back-off time doubles with each failure: 1, 2, 4 seconds.
         most = 1 + usize::try_from((1 + begun.elapsed().as_secs()).ilog2()).unwrap() + 1;
     }
     assert!(counting.attempts(dead.address) <= most.min(MANY / 2), "{} attempts", counting.attempts(dead.address));
@@ -194,20 +182,18 @@ fn a_dead_address_of_a_profile_is_tried_once_in_many_calls() {
     dead.assert_dead();
 }
 
-/// Checks that a reference stays bound to the profile that answered, without new attempts at
-/// earlier profiles.
 #[test]
 fn the_profile_that_answered_last_is_tried_first() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    // This server closes the connection after each request, so every call makes a new connection.
+    // The server closes the connection after each request, so every call makes a new connection.
     let second = serve(0, move |stream, id| {
         counted.fetch_add(1, Ordering::SeqCst);
         stream.write_all(&successful_reply(id))?;
         stream.write_all(&message(CLOSE_CONNECTION, false, &[]))?;
         Err(io::ErrorKind::ConnectionAborted.into())
     });
-    // No other test uses this address, so no other socket gets the port.
+    // No other socket gets the port, because no other test uses this address.
     let (third, shut) = (live(), std::net::TcpListener::bind("127.0.0.6:0").unwrap().local_addr().unwrap());
     let (orb, counting) = client(PATIENT);
     let probe = reference(&orb, &[shut, second.address, third.address]);
@@ -221,7 +207,7 @@ fn no_rebind_keeps_the_policies_in_force_across_profiles() {
     let (dead, live) = (Dead::new(), live());
     let (orb, counting) = client(CallPolicies { rebind: Some(RebindMode::NoReconnect), ..PATIENT });
     let probe = reference(&orb, &[dead.address, live.address]);
-    // The first reply binds the reference. Until then, the policy permits the second profile.
+    // The policy permits the second profile until the first reply binds the reference.
     (0..5).for_each(|_| cube(&probe));
     assert_eq!((counting.attempts(dead.address), counting.attempts(live.address)), (1, 1));
 }

@@ -1,6 +1,4 @@
-//! The exception of a call tells whether its deadline passed while it connected or while it sent.
-//!
-//! No result depends on the speed of the machine. A test fails if a call does not end.
+//! The exception of a call tells if its deadline passed while it connected or while it sent.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
@@ -12,16 +10,13 @@ use corelane_sys::clock;
 use corelane_sys::socket::{self, Address, SocketOptions};
 use corelane_tests::ProbeRef;
 
-/// Time after which the test fails because a call has not ended.
 const ENOUGH: Duration = Duration::from_secs(60);
-/// A time-out that is long enough to connect to a peer that accepts.
 const SHORT: Duration = Duration::from_secs(1);
 
 fn probe(orb: &Orb, port: u16) -> ProbeRef {
     ProbeRef::from_object(orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/Key")).unwrap().unwrap())
 }
 
-/// Returns the exception of a call, which must end within [`ENOUGH`].
 fn exception<T: Send + 'static>(call: impl FnOnce() -> Result<T, SystemException> + Send + 'static) -> SystemException {
     let (start, call) = (Instant::now(), std::thread::spawn(move || call().err()));
     while !call.is_finished() {
@@ -31,7 +26,6 @@ fn exception<T: Send + 'static>(call: impl FnOnce() -> Result<T, SystemException
     call.join().unwrap().expect("an exception")
 }
 
-/// Returns policies with a precise time-out, and policies with a coarse one.
 fn timeouts() -> [CallPolicies; 2] {
     [Timeout::Precise(SHORT), Timeout::Coarse(SHORT)]
         .map(|timeout| CallPolicies { timeout: Some(timeout), ..CallPolicies::NONE })
@@ -44,14 +38,13 @@ fn assert_ended(ended: &SystemException, phase: CallPhase, port: u16, what: &str
     assert_eq!(detail.endpoint.as_deref(), Some(format!("tcp:127.0.0.1:{port}").as_str()), "{what}");
 }
 
-/// Makes a loopback listener whose backlog is full. Returns the listener, the sockets that fill its
-/// backlog, and its port.
+/// Returns the listener, the sockets that fill its backlog, and its port.
 fn full() -> (OwnedFd, Vec<OwnedFd>, u16) {
     let address = Address::Inet((Ipv4Addr::LOCALHOST, 0).into());
     let listener = socket::listen(&address, &SocketOptions::default(), 0).unwrap();
     let address = socket::local_address(listener.as_fd()).unwrap();
     let mut taken = Vec::new();
-    // On loopback a connection is established at once if the backlog has room for it.
+    // On loopback a connection is established at once if the backlog has room.
     while let Ok(stream) =
         socket::connect(&address, &SocketOptions::default(), Some(clock::now() + Duration::from_secs(1)))
     {
@@ -74,9 +67,7 @@ fn exception_tells_that_the_deadline_passed_while_connecting() {
     }
 }
 
-/// Checks a connect time-out that ends before the call's time-out.
-///
-/// The exception is TRANSIENT, because another address may answer.
+/// Another address may answer, so the exception is TRANSIENT.
 #[test]
 fn connect_timeout_ends_a_call_before_its_own_timeout() {
     let (_listener, _taken, port) = full();
@@ -87,8 +78,7 @@ fn connect_timeout_ends_a_call_before_its_own_timeout() {
     assert_eq!(ended.detail().unwrap().phase, Some(CallPhase::Connect), "{ended}");
 }
 
-/// Checks a peer that accepts the connection and does not read. The request is sent in part, and
-/// has not run.
+/// The request is sent in part, and has not run.
 #[test]
 fn exception_tells_that_the_deadline_passed_while_sending() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -96,17 +86,14 @@ fn exception_tells_that_the_deadline_passed_while_sending() {
     for policies in timeouts() {
         let orb = Orb::new().unwrap();
         let probe = probe(&orb, port).with_policies(policies);
-        // The argument is larger than the socket buffers of both ends.
         let ended = exception(move || probe.mirror(&vec![7; 32 << 20]));
         assert_ended(&ended, CallPhase::SendRequest, port, &format!("{policies:?}"));
         assert!(ended.detail().unwrap().elapsed.unwrap() >= SHORT);
-        // The client closes the connection, because half a message has been sent.
         let (mut stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(ENOUGH)).unwrap();
         let mut header = [0; 12];
         stream.read_exact(&mut header).unwrap();
         let announced = u32::from_le_bytes(header[8..].try_into().unwrap());
-        // The client's close may arrive as a reset or as an ordinary end.
         let sent = std::io::copy(&mut stream, &mut std::io::sink()).unwrap_or(0);
         assert!(sent < u64::from(announced), "the whole request was sent: {sent} octets");
     }

@@ -9,7 +9,6 @@ use corelane::{
 };
 use corelane_tests::{EVERY_DISPATCH, LOCATOR_POLICIES, Probe, ProbeRef, TestProbe};
 
-/// A servant locator that serves an object or forwards its requests, and counts them.
 struct Whereabouts {
     servant: Servant,
     here: AtomicBool,
@@ -37,7 +36,6 @@ impl ServantLocator for Whereabouts {
     }
 }
 
-/// A server with one object, which it serves until the test moves the object to another server.
 struct Server {
     orb: Orb,
     object: ObjectRef,
@@ -62,7 +60,6 @@ impl Server {
         Server { orb, object, whereabouts }
     }
 
-    /// Forwards requests for its object to `other`.
     fn moves_to(&self, other: &Server) {
         self.whereabouts.elsewhere.set(other.object.clone()).unwrap();
     }
@@ -76,7 +73,6 @@ impl Server {
     }
 }
 
-/// Makes a chain of servers, each of which forwards requests to the next server.
 fn chain(length: usize, dispatch: Dispatch) -> Vec<Server> {
     let servers: Vec<_> = (0..length).map(|_| Server::new(dispatch)).collect();
     servers.windows(2).for_each(|pair| pair[0].moves_to(&pair[1]));
@@ -122,8 +118,7 @@ fn object_that_returns_is_found_at_its_original_server() {
     assert_eq!(servers[0].asked(), 3);
 }
 
-/// Checks that the original server answers `_non_existent`, because a moved object may return to
-/// it.
+/// A moved object may return to its original server.
 #[test]
 fn non_existent_is_answered_by_the_original_server() {
     let servers = chain(2, Dispatch::LeaderFollowers { threads: 2 });

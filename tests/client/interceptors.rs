@@ -12,10 +12,8 @@ use corelane::{
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::{Probe, ProbeRef, TestProbe};
 
-/// Id of a service context that no ORB knows.
 const TRACE: u32 = 0x5445_5354;
 
-/// An interceptor that records a line for each interception point of a request.
 #[derive(Clone)]
 struct Recorder {
     name: &'static str,
@@ -82,7 +80,6 @@ impl Interceptor for Recorder {
     }
 }
 
-/// A server and a client, each with an interceptor.
 struct Pair {
     client: Recorder,
     server: Recorder,
@@ -108,8 +105,7 @@ fn interceptors_see_every_request_before_and_after_it() {
     pair.probe.refuse(1).unwrap_err();
     pair.probe.refuse(200).unwrap_err();
     pair.probe.note(1).unwrap();
-    // The server's threads run a oneway and the request behind it at the same time. So the next
-    // request is sent after the oneway has passed its last interception point.
+    // The server may run a oneway and the next request at the same time.
     while pair.server.len() < 8 {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -132,14 +128,13 @@ fn interceptors_see_every_request_before_and_after_it() {
 #[test]
 fn exception_of_an_interceptor_refuses_the_request() {
     let pair = pair();
-    // Without the interceptor the servant would panic, and the client would get UNKNOWN.
+    // The interceptor refuses the call, so the servant does not panic.
     let refused = pair.probe.panic().unwrap_err();
     assert_eq!((refused.kind(), refused.minor(), refused.completed()), (Kind::NoPermission, 5, Completion::No));
     assert_eq!(pair.server.take(), ["server receive panic Some(true)"]);
     assert_eq!(pair.client.take(), ["client send panic", "client reply panic NoPermission"]);
 }
 
-/// An interceptor that raises an exception before each request, or panics if its flag is false.
 struct Refusing(bool);
 
 impl Interceptor for Refusing {
@@ -198,7 +193,7 @@ fn attempt_without_a_reply_is_reported_as_failed() {
     let pair = pair();
     let policies = CallPolicies { timeout: Some(Duration::from_millis(200).into()), ..CallPolicies::NONE };
     let impatient: ProbeRef = pair.probe.with_policies(policies);
-    // The servant waits for a second call, which begins only after the first call has timed out.
+    // The servant waits for a second call, which begins after the first call has timed out.
     assert_eq!(impatient.meet(2).unwrap_err().kind(), Kind::Timeout);
     assert_eq!(pair.client.take(), ["client send meet", "client reply meet Failed"]);
     pair.probe.meet(2).unwrap();
@@ -250,7 +245,6 @@ fn held_request_passes_the_interceptors_once_when_it_runs() {
 #[test]
 fn refused_and_forwarded_requests_are_seen() {
     let pair = pair();
-    // The key of this reference belongs to no object.
     let missing = pair.probe.to_string();
     let endpoint = &pair.server_orb.endpoints()[0];
     let Endpoint::Tcp { port, .. } = endpoint else { panic!("no TCP endpoint: {missing}") };
@@ -260,7 +254,6 @@ fn refused_and_forwarded_requests_are_seen() {
     assert_eq!(nothing.cube_long(1).unwrap_err().kind(), Kind::ObjectNotExist);
     assert_eq!(pair.server.take(), ["server receive cube_long None", "server answer cube_long ObjectNotExist"]);
 
-    // The plain key leads to an object of another server.
     let other = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let object = other.root_poa().activate(&Probe::servant(TestProbe::default())).unwrap();
     other.root_poa().manager().activate().unwrap();
@@ -276,7 +269,6 @@ fn refused_and_forwarded_requests_are_seen() {
     assert_eq!(pair.server.take(), seen.map(|line| format!("server {line}")));
 }
 
-/// An interceptor that itself calls the object before each request.
 struct Calling {
     probe: std::sync::OnceLock<ProbeRef>,
     recorder: Recorder,

@@ -1,4 +1,4 @@
-//! Deferred calls, and calls that share a connection because all others are in use.
+//! Deferred calls, and calls that share a connection because all connections are in use.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use corelane::{
 };
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_at};
 
-/// Makes four threads meet inside the server, through a client with a single connection.
+/// Four threads meet inside the server, through a client with one connection.
 fn meet(dispatch: Dispatch) {
     let server = serve(dispatch);
     let orb = Orb::builder()

@@ -9,7 +9,7 @@ use corelane_tests::{ProbeRef, Server, serve};
 const FOREVER: Duration = Duration::from_secs(3600);
 
 fn held(batch: OnewayBatch) -> (Server, Orb, ProbeRef) {
-    // With a thread per connection, the requests of one connection run one after the other.
+    // With a thread per connection, the requests of one connection run in order.
     let server = serve(Dispatch::ThreadPerConnection { max_threads: 16 });
     let policies = CallPolicies { sync_scope: Some(SyncScope::None), ..CallPolicies::NONE };
     let orb = Orb::builder().oneway_batch(batch).call_policies(policies).build().unwrap();
@@ -18,8 +18,7 @@ fn held(batch: OnewayBatch) -> (Server, Orb, ProbeRef) {
     (server, orb, probe)
 }
 
-/// Returns the sum that the server has recorded. The call is made through another ORB, so that it
-/// does not flush a batch.
+/// A call through another ORB does not flush the batch.
 fn noted(server: &Server) -> i32 {
     let (_orb, probe) = corelane_tests::client(&server.ior);
     probe.noted().unwrap()
@@ -40,7 +39,7 @@ fn two_way_call_flushes_earlier_oneways() {
     for _ in 0..50 {
         probe.note(1).unwrap();
     }
-    // The first oneway makes the only system call: it wakes the thread that flushes batches.
+    // The first oneway wakes the thread that flushes batches, by one system call.
     assert!((counters::snapshot() - before).syscalls <= 1);
     assert_eq!(noted(&server), 0);
     assert_eq!(probe.noted().unwrap(), 50, "oneways go before the call that follows them on their connection");
@@ -53,7 +52,7 @@ fn batch_is_flushed_at_its_size_limit() {
     for _ in 0..1000 {
         probe.note(1).unwrap();
     }
-    // At most 999 bytes may still be in a batch. A message has at least 60 bytes.
+    // A batch has at most 999 bytes, and a message at least 60.
     noted_in_the_end(&server, 1000 - 1000 / 60);
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 use corelane::{CallPhase, Completion, Dispatch, Orb, SystemExceptionKind as Kind};
 use corelane_tests::{ProbeRef, serve};
 
-/// Makes a client with at most `connections` connections to a server.
 fn client_of(connections: usize, ior: &str) -> (Orb, ProbeRef) {
     let orb = Orb::builder().max_connections_per_server(connections).build().unwrap();
     let object = orb.string_to_object(ior).unwrap().unwrap();

@@ -1,6 +1,4 @@
-//! Calls that need a second attempt, in a client with only one connection.
-//!
-//! Before the second attempt the connection must be back in the pool, in a usable state.
+//! Calls that need a second attempt, in a client with one connection.
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +14,6 @@ use corelane_tests::scripted::{REPLY, ScriptedServer, message, reply_start, serv
 
 static CUBE: Operation<'_> = Operation::new("cube_long");
 
-/// Makes two successful calls one after the other.
 fn two_calls(probe: &ProbeRef) {
     assert_eq!((probe.cube_long(3).unwrap(), probe.cube_long(3).unwrap()), (27, 27));
 }
@@ -26,7 +23,6 @@ fn in_both_ways(test: impl Fn(fn(&ProbeRef))) {
     test(|probe| with_client_policies(&RtClientPolicies::default(), || two_calls(probe)).unwrap());
 }
 
-/// Makes a client with at most one connection, and its reference to the object of `server`.
 fn client(server: &ScriptedServer) -> (Orb, ProbeRef) {
     let policies = CallPolicies { timeout: Some(Duration::from_secs(20).into()), ..CallPolicies::NONE };
     let orb = Orb::builder().call_policies(policies).max_connections_per_server(1).build().unwrap();
@@ -65,8 +61,7 @@ fn forward_to_the_same_server_uses_the_connection_of_the_forward() {
     });
 }
 
-/// Makes a server that answers every request with TRANSIENT, COMPLETED_NO. Returns the server and
-/// its number of requests.
+/// Makes a server that answers every request with TRANSIENT, COMPLETED_NO.
 fn busy() -> (ScriptedServer, Arc<AtomicUsize>) {
     let requests = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&requests);
@@ -93,8 +88,7 @@ fn transient_is_retried_up_to_the_maximum_of_the_policy() {
     }
 }
 
-/// Checks that a client pauses between its attempts. Without pauses it would make all 256 attempts
-/// long before the deadline.
+/// Without pauses the client would make all 256 attempts long before the deadline.
 #[test]
 fn retries_of_transient_pause_and_end_with_the_time_out_of_the_call() {
     let (server, requests) = busy();
@@ -102,7 +96,6 @@ fn retries_of_transient_pause_and_end_with_the_time_out_of_the_call() {
     let timeout = Some(Duration::from_secs(2).into());
     let patient = probe.with_policies(CallPolicies { max_transient_retries: Some(255), timeout, ..CallPolicies::NONE });
     let refused = patient.cube_long(3).unwrap_err();
-    // An attempt that begins shortly before the deadline ends with TIMEOUT.
     assert!(matches!(refused.kind(), Kind::Transient | Kind::Timeout), "{refused}");
     assert!((2..256).contains(&requests.load(Ordering::SeqCst)), "{requests:?}");
 }

@@ -1,7 +1,4 @@
-//! Calls on a shared connection: the server or the ORB closes the connection, or a caller gives up
-//! one of the calls.
-//!
-//! The test itself acts as the server and writes its messages byte by byte.
+//! Calls on a shared connection that ends, or whose caller gives up; the test acts as the server.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -20,8 +17,6 @@ use corelane_wire::Cdr;
 use corelane_wire::giop::{Header, MessageKind};
 use corelane_wire::ior::Ior;
 
-/// A listener at which the test acts as the server, and a client's reference to the server's
-/// object.
 struct Played {
     listener: TcpListener,
     orb: Orb,
@@ -43,7 +38,6 @@ impl Played {
         stream
     }
 
-    /// Checks that no other connection is waiting to be accepted.
     fn assert_one_connection(&self) {
         self.listener.set_nonblocking(true).unwrap();
         assert!(self.listener.accept().is_err(), "the client has made a second connection");
@@ -63,8 +57,7 @@ fn answer_of(mut call: DeferredCall) -> Result<u8, SystemException> {
     call.reply()?.read(|decoder| decoder.read_u8())
 }
 
-/// Reads the next message. Returns its type, the first four bytes of its body, and its size in
-/// bytes.
+/// Returns the type of the next message, the first four bytes of its body, and its size in bytes.
 fn receive(stream: &mut TcpStream) -> (MessageKind, [u8; 4], usize) {
     let mut header = [0; 12];
     stream.read_exact(&mut header).unwrap();
@@ -74,14 +67,12 @@ fn receive(stream: &mut TcpStream) -> (MessageKind, [u8; 4], usize) {
     (header.kind, body[..4].try_into().unwrap(), body.len())
 }
 
-/// Reads the next message, which must be a request, and returns its id.
 fn request(stream: &mut TcpStream) -> [u8; 4] {
     let (kind, id, _) = receive(stream);
     assert_eq!(kind, MessageKind::Request);
     id
 }
 
-/// Sends a successful reply whose result is one octet.
 fn answer(stream: &mut TcpStream, id: [u8; 4], octet: u8) {
     let mut reply = b"GIOP\x01\x02\x01\x01\x0d\x00\x00\x00".to_vec();
     reply.extend_from_slice(&id);
@@ -90,8 +81,7 @@ fn answer(stream: &mut TcpStream, id: [u8; 4], octet: u8) {
     stream.write_all(&reply).unwrap();
 }
 
-/// Checks that requests without a reply before CloseConnection are sent again, because they have
-/// not run.
+/// Requests without a reply before CloseConnection have not run.
 #[test]
 fn pending_calls_that_meet_close_connection_are_sent_again() {
     let played = play();
@@ -119,8 +109,7 @@ fn pending_calls_that_meet_close_connection_are_sent_again() {
     });
 }
 
-/// Checks that calls on a connection that is reset end with COMPLETED_MAYBE, because the client
-/// cannot know whether they have run.
+/// The client cannot know if calls on a reset connection have run.
 #[test]
 fn pending_calls_on_a_connection_that_is_reset_may_have_run() {
     let played = play();
@@ -150,7 +139,6 @@ fn pending_calls_end_with_the_orb() {
     });
 }
 
-/// Waits until a thread of this process sleeps.
 fn until_asleep(tid: i32) {
     let asleep = || {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
@@ -190,8 +178,7 @@ fn cancelling_wakes_the_thread_that_waits_for_a_deferred_reply() {
     assert_eq!(answer_of(other).unwrap(), 9);
 }
 
-/// Checks a call whose deadline passes while its request is sent in part. The remaining octets of
-/// the request follow, and other calls on the connection continue.
+/// The remaining octets of the partly sent request follow.
 #[test]
 fn deadline_in_mid_message_does_not_affect_other_calls() {
     const LARGE: usize = 32 << 20;
@@ -217,7 +204,6 @@ fn deadline_in_mid_message_does_not_affect_other_calls() {
     played.assert_one_connection();
 }
 
-/// Sends a reply with this status and body.
 fn answer_otherwise(stream: &mut TcpStream, id: [u8; 4], status: u8, body: &[u8]) {
     let length = u32::try_from(12 + body.len()).unwrap();
     let mut reply = b"GIOP\x01\x02\x01\x01".to_vec();
@@ -256,7 +242,7 @@ fn no_reconnect_raises_rebind_after_the_connection_closed() {
         assert_eq!((rebind.kind(), rebind.completed()), (Kind::Rebind, Completion::No));
         let deferred = object.send_deferred("cube_octet", |_| Ok(())).unwrap_err();
         assert_eq!(deferred.kind(), Kind::Rebind);
-        // An explicit binding may always connect again.
+        // An explicit binding may connect again.
         let server = scope.spawn(|| {
             let mut stream = played.accept();
             let (kind, id, _) = receive(&mut stream);
@@ -278,8 +264,6 @@ fn no_rebind_raises_rebind_on_a_forward_to_other_policies() {
     let played = play();
     let policies = CallPolicies { rebind: Some(RebindMode::NoRebind), ..CallPolicies::NONE };
     let object = played.object.with_policies(policies);
-    // The forward leads to a reference with a priority model, which the first reference does not
-    // have.
     let other = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let declared = RtPolicies { priority_model: Some((PriorityModel::ServerDeclared, 7)), ..RtPolicies::default() };
     let poa = other.root_poa().create_rt_poa("declared", None, PoaPolicies::default(), &declared).unwrap();
@@ -298,7 +282,6 @@ fn no_rebind_raises_rebind_on_a_forward_to_other_policies() {
         });
         assert_eq!(call(&object).unwrap(), 1);
         assert_eq!(call(&object).unwrap_err().kind(), Kind::Rebind);
-        // Without a forward the next call succeeds.
         assert_eq!(call(&object).unwrap(), 2);
     });
 }
@@ -312,7 +295,6 @@ fn late_reply_is_not_taken_for_the_reply_to_a_later_call() {
     let late_id = request(&mut stream);
     assert_eq!(answer_of(late).unwrap_err().kind(), Kind::Timeout);
     assert_eq!(receive(&mut stream).0, MessageKind::CancelRequest);
-    // The calls use all request ids that share one slot of the client's table.
     for call in 0..=1 << 15 {
         let next = post(&played.object);
         let id = request(&mut stream);
@@ -327,14 +309,12 @@ fn late_reply_is_not_taken_for_the_reply_to_a_later_call() {
     assert_eq!(answer_of(next).unwrap(), 27);
 }
 
-/// Makes a reference with the profiles of several references, in this order.
 fn joined(client: &Orb, parts: &[&ObjectRef]) -> ObjectRef {
     let profiles = parts.iter().flat_map(|part| part.ior().profiles.clone()).collect();
     let ior = Ior { type_id: "IDL:X:1.0".into(), profiles };
     client.string_to_object(&ior.to_text().unwrap()).unwrap().unwrap()
 }
 
-/// Makes a server of an object with a server-declared priority.
 fn elsewhere() -> (Orb, ObjectRef) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let declared = RtPolicies { priority_model: Some((PriorityModel::ServerDeclared, 7)), ..RtPolicies::default() };
@@ -355,7 +335,6 @@ fn keeping(object: &ObjectRef) -> ObjectRef {
     object.with_policies(CallPolicies { rebind: Some(RebindMode::NoRebind), ..CallPolicies::NONE })
 }
 
-/// Checks that a profile with other policies is skipped at every position in the reference.
 #[test]
 fn forward_is_followed_to_the_profile_with_the_bound_policies() {
     let (played, same) = (play(), play());
@@ -382,8 +361,6 @@ fn forward_is_followed_to_the_profile_with_the_bound_policies() {
     });
 }
 
-/// Checks that a client does not switch to a profile with other policies, even if the profile with
-/// the bound policies does not answer.
 #[test]
 fn no_rebind_raises_rebind_when_the_matching_profile_does_not_answer() {
     let played = play();
@@ -397,7 +374,6 @@ fn no_rebind_raises_rebind_when_the_matching_profile_does_not_answer() {
             let mut stream = played.accept();
             let id = request(&mut stream);
             answer(&mut stream, id, 1);
-            // The server forwards again after the client has failed to reach the first target.
             for _ in 0..2 {
                 let id = request(&mut stream);
                 answer_otherwise(&mut stream, id, 3, &forward_to(&target));
@@ -409,7 +385,7 @@ fn no_rebind_raises_rebind_when_the_matching_profile_does_not_answer() {
     });
 }
 
-/// Checks that a second profile of a reference counts as another binding if its policies differ.
+/// A profile counts as another binding if its policies differ.
 #[test]
 fn no_rebind_refuses_a_next_profile_with_other_policies() {
     for mode in [RebindMode::Transparent, RebindMode::NoRebind] {
@@ -426,13 +402,12 @@ fn no_rebind_refuses_a_next_profile_with_other_policies() {
             });
             assert_eq!(call(&object).unwrap(), 9);
         });
-        // The first server no longer listens.
         drop(played.listener);
         match mode {
             RebindMode::Transparent => assert_eq!(call(&object).unwrap(), 1),
             _ => {
                 assert_eq!(call(&object).unwrap_err().kind(), Kind::Rebind);
-                // The client binds explicitly. From now on the policies of the other profile apply.
+                // The client binds explicitly, so the policies of the other profile apply.
                 object.validate_connection().unwrap();
                 assert_eq!(call(&object).unwrap(), 1);
             }

@@ -10,11 +10,9 @@ use corelane::{
 };
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_at, serve_with};
 
-/// Makes calls until the deadline of a call passes after its request was sent. Returns the
-/// exception of that call.
+/// Returns the exception of a call whose deadline passed after its request was sent.
 ///
-/// On a loaded machine the deadline may pass before the request is sent, which the completion
-/// status of the exception states. The function then makes another call.
+/// On a loaded machine the deadline may pass before.
 fn sent_and_late(call: impl Fn() -> SystemException) -> SystemException {
     loop {
         let late = call();
@@ -30,8 +28,7 @@ fn sent_and_late(call: impl Fn() -> SystemException) -> SystemException {
 fn deadlines_are_kept_at_every_level() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
     let (_orb, probe) = client(&server.ior);
-    // The first call connects, so that the time-outs of the following calls need not include the
-    // time to connect.
+    // The following time-outs must not include the time to connect.
     assert_eq!(probe.cube_octet(2).unwrap(), 8);
     let precise = probe.with_timeout(Duration::from_millis(30));
     let late = sent_and_late(|| {
@@ -43,7 +40,6 @@ fn deadlines_are_kept_at_every_level() {
     let detail = late.detail().unwrap();
     assert_eq!(detail.phase, Some(CallPhase::WaitForReply));
     assert!(detail.endpoint.as_deref().unwrap().starts_with("tcp:127.0.0.1:"));
-    // The next call uses the same connection and skips the late reply.
     assert_eq!(precise.with_timeout(Duration::from_secs(60)).cube_octet(2).unwrap(), 8);
     let of_thread = CallPolicies { timeout: Some(Duration::from_millis(20).into()), ..CallPolicies::NONE };
     let late = with_call_policies(of_thread, || probe.slow(2_000)).unwrap_err();
@@ -53,8 +49,7 @@ fn deadlines_are_kept_at_every_level() {
     assert_eq!(probe.slow(2_000).unwrap_err().kind(), Kind::Timeout);
 }
 
-/// Checks that a coarse time-out does not end early, even if the previous call on the connection
-/// had a shorter time-out.
+/// The previous call on the connection had a shorter time-out.
 #[test]
 fn coarse_timeout_never_fires_early() {
     let server = serve(Dispatch::LeaderFollowers { threads: 4 });
@@ -90,7 +85,6 @@ fn client_reaches_a_restarted_server() {
         let second = serve_with(Orb::builder().pool(PoolConfig::default().dispatch(dispatch)).listen(address));
         second.orb.bind_key("Probe", second.probe.as_object()).unwrap();
         assert_eq!(by_key.cube_octet(3).unwrap(), 27, "{dispatch:?}");
-        // The second server answers that the object of the first server does not exist.
         let gone = probe.cube_octet(2).unwrap_err();
         assert_eq!((gone.kind(), gone.completed()), (Kind::ObjectNotExist, Completion::No));
         assert!(probe.as_object().non_existent().unwrap());
@@ -127,8 +121,7 @@ fn shutdown_lets_running_requests_finish() {
     }
 }
 
-/// Checks two shutdowns at the same time, of which the second waits longer than the drain time-out.
-/// Requests in progress are still answered.
+/// The second of two simultaneous shutdowns waits longer than the drain time-out.
 #[test]
 fn second_shutdown_does_not_cut_the_first_short() {
     for dispatch in EVERY_DISPATCH {
@@ -143,8 +136,7 @@ fn second_shutdown_does_not_cut_the_first_short() {
                 std::thread::yield_now();
             }
             let ends = [(); 2].map(|()| scope.spawn(|| server.orb.shutdown(true)));
-            // The sleep is longer than the drain time-out. A shorter sleep could not make the test
-            // fail, but the test would check less.
+            // The sleep is longer than the drain time-out.
             std::thread::sleep(4 * closing_time);
             let late = probe.with_timeout(Duration::from_secs(20)).cube_octet(1).unwrap_err();
             assert!(!matches!(late.kind(), Kind::Timeout | Kind::CommFailure), "{dispatch:?}: {late}");
@@ -154,8 +146,6 @@ fn second_shutdown_does_not_cut_the_first_short() {
     }
 }
 
-/// Checks a request that arrives while the server sends CloseConnection.
-///
 /// A request that has no reply before CloseConnection has not run, so the client sends it again.
 #[test]
 fn a_request_that_meets_close_connection_is_sent_again() {
@@ -167,7 +157,6 @@ fn a_request_that_meets_close_connection_is_sent_again() {
         assert!(stream.read(&mut request).unwrap() > 12);
         stream.write_all(b"GIOP\x01\x02\x01\x05\x00\x00\x00\x00").unwrap();
         drop(stream);
-        // The second attempt gets a reply with the request's id and the result 9, one octet.
         let (mut stream, _) = listener.accept().unwrap();
         let read = stream.read(&mut request).unwrap();
         assert!(read > 16);
@@ -185,8 +174,7 @@ fn a_request_that_meets_close_connection_is_sent_again() {
     closer.join().unwrap();
 }
 
-/// Checks that a request is not sent again if the server closes the connection without
-/// CloseConnection, because the request may have run.
+/// A request may have run if the server closes the connection without CloseConnection.
 #[test]
 fn a_request_that_may_have_run_is_not_sent_again() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -202,7 +190,7 @@ fn a_request_that_may_have_run_is_not_sent_again() {
     let object = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/x")).unwrap().unwrap();
     let lost = ProbeRef::from_object(object).cube_octet(1).unwrap_err();
     assert_eq!((lost.kind(), lost.completed()), (Kind::CommFailure, Completion::Maybe));
-    // The call has ended, so any second attempt would have reached the listener by now.
+    // A second attempt would have reached the listener by now.
     let listener = closer.join().unwrap();
     listener.set_nonblocking(true).unwrap();
     assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "the request was sent again");
@@ -226,8 +214,6 @@ fn call_can_be_cancelled_from_another_thread() {
     });
     assert_eq!((cancelled.kind(), cancelled.minor() & 0xfff), (Kind::Transient, 3));
     assert_eq!(cancelled.completed(), Completion::Maybe);
-    // Later calls through the cancelled reference fail at once. Calls through other references do
-    // not.
     assert_eq!(cancellable.slow(3_000).unwrap_err().kind(), Kind::Transient);
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
 }
@@ -267,8 +253,6 @@ fn listeners_are_closed_after_shutdown() {
     }
 }
 
-/// Checks that a client that sends large requests and reads no replies does not delay the server's
-/// shutdown.
 #[test]
 fn peer_that_does_not_read_does_not_delay_shutdown() {
     for dispatch in EVERY_DISPATCH {
@@ -281,7 +265,7 @@ fn peer_that_does_not_read_does_not_delay_shutdown() {
             let orb = Orb::new().unwrap();
             let object = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/Mirror")).unwrap().unwrap();
             let probe = ProbeRef::from_object(object).with_timeout(Duration::from_millis(1));
-            // The call ends at once with its time-out, so the client does not read the reply.
+            // The call times out at once, so the client does not read the reply.
             let _ = probe.mirror(&vec![1; 8 << 20]);
             orb
         });
@@ -291,10 +275,7 @@ fn peer_that_does_not_read_does_not_delay_shutdown() {
     }
 }
 
-/// Checks that a servant that does not return delays the drop of its ORB no longer than the drain
-/// time-out.
-///
-/// `shutdown(true)` would wait for the servant.
+/// Checks that a servant that does not return delays the drop of its ORB no longer than the drain time-out.
 #[test]
 fn drop_of_an_orb_waits_for_servants_no_longer_than_for_peers() {
     for dispatch in EVERY_DISPATCH {

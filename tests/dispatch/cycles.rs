@@ -1,4 +1,4 @@
-//! Two servers with one thread each that wait for each other. The exception names a waiting thread.
+//! Two servers with one thread each that wait for each other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,6 @@ use corelane_sys::lock::{LockScope, Mutex};
 
 type Seen = Arc<Mutex<Vec<String>>>;
 
-/// A servant that passes each call on to the object in `to`.
 struct Passes {
     to: Mutex<Option<ObjectRef>>,
     seen: Seen,
@@ -36,7 +35,6 @@ impl DynamicServant for Servants {
     }
 }
 
-/// Makes a server whose only thread runs no other request while it waits.
 fn server(name: &str, seen: &Seen) -> (Orb, Arc<Passes>, String) {
     let pool = PoolConfig::default().name(name).dispatch(Dispatch::LeaderFollowers { threads: 1 });
     let impatient = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_secs(2))), ..CallPolicies::NONE };
@@ -59,7 +57,7 @@ fn timeout_in_a_cycle_of_waiting_servers_names_a_waiting_thread() {
     let object = client.string_to_object(&first_reference).unwrap().unwrap();
     object.request("pass").invoke().unwrap_err();
     let seen = seen.lock();
-    // The time-out of one of the two calls ends first. The call that it blocked may then succeed.
+    // The first of the two calls to time out unblocks the other call, which may then succeed.
     let told = &seen[0];
     let named = ["first/l0", "second/l0"].iter().any(|thread| told.contains(thread));
     assert!(told.starts_with("TIMEOUT") && named && told.contains("nested_wait"), "{:?}", *seen);

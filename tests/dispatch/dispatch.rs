@@ -1,4 +1,4 @@
-//! Tests of every dispatch architecture: concurrency, nested callbacks, bounds of queues.
+//! Concurrency, nested callbacks and bounds of queues in every dispatch architecture.
 
 use std::time::Duration;
 
@@ -41,7 +41,6 @@ fn exceptions_arrive_as_they_were_raised() {
     }
 }
 
-/// Checks calls between client and server in which each side calls back during the other's call.
 #[test]
 fn nested_callbacks_work_in_every_architecture() {
     for dispatch in EVERY_DISPATCH {
@@ -49,18 +48,16 @@ fn nested_callbacks_work_in_every_architecture() {
         let ours = peer.probe.clone();
         let remote = ProbeRef::from_object(peer.orb.string_to_object(&server.ior).unwrap().unwrap());
         let remote = remote.with_timeout(Duration::from_secs(20));
-        // Depth 3 needs two threads of each side at the same time, or one thread that runs requests
-        // while it waits.
+        // Depth 3 needs two threads of each side, or one thread that runs requests while it waits.
         assert_eq!(remote.call_back(Some(&ours), 3).unwrap(), 3, "{dispatch:?}");
     }
 }
 
-/// Checks that none of eight client threads waits for the reply to another thread's slow call.
 #[test]
 fn threads_of_one_reference_do_not_wait_for_each_other() {
     let server = serve(Dispatch::LeaderFollowers { threads: 8 });
     let (orb, probe) = client(&server.ior);
-    // The servant's calls return only when all eight run at the same time.
+    // The servant's calls return when all eight run at the same time.
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| probe.meet(8).unwrap());
@@ -75,7 +72,7 @@ fn full_queue_refuses_requests() {
     let (_orb, probe) = client(&server.ior);
     std::thread::scope(|scope| {
         let running = scope.spawn(|| probe.slow(5_000));
-        // `started` is a collocated call, which bypasses the queue and its busy worker.
+        // A collocated call bypasses the queue and its busy worker.
         while server.probe.started().unwrap() == 0 {
             std::thread::yield_now();
         }
@@ -102,7 +99,7 @@ fn queue_at_its_size_limit_refuses_requests() {
         while server.probe.started().unwrap() == 0 {
             std::thread::yield_now();
         }
-        // An empty queue takes one request of any size. The queue then has no room for another.
+        // An empty queue takes one request of any size, and then has no room.
         let calls: Vec<_> = (0..3).map(|_| scope.spawn(|| probe.mirror(&large).map(|octets| octets.len()))).collect();
         let outcomes: Vec<_> = calls.into_iter().map(|call| call.join().unwrap()).collect();
         let (taken, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
@@ -110,7 +107,6 @@ fn queue_at_its_size_limit_refuses_requests() {
         assert!(refused.iter().all(|call| call.as_ref().unwrap_err().kind() == SystemExceptionKind::Transient));
         running.join().unwrap().unwrap();
     });
-    // The queue has room again for the requests that have run.
     assert_eq!(probe.mirror(&large).unwrap().len(), large.len());
 }
 

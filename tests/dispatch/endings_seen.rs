@@ -1,7 +1,4 @@
-//! Connections whose end arrives together with their last bytes, and connections that always have
-//! further bytes.
-//!
-//! The server notices each end, and still serves other connections.
+//! Connections whose end arrives together with their last bytes, and connections that always have further bytes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -19,7 +16,6 @@ fn port(server: &Server) -> u16 {
     port
 }
 
-/// Returns the octets of a request for `operation` with an argument of type `long`.
 fn request(server: &Server, id: u32, operation: &str, argument: i32, response: ResponseExpected) -> Vec<u8> {
     let profile = server.probe.as_object().ior().profiles.iter().find(|profile| profile.tag == 0).unwrap();
     let key = profile.parse().unwrap().object_key.to_vec();
@@ -46,8 +42,7 @@ fn until(what: &str, come: impl Fn() -> bool) {
     }
 }
 
-/// Checks a connection that is still in the listener's backlog at shutdown. It gets
-/// CloseConnection, because none of its requests has run.
+/// None of the requests of a connection in the backlog has run.
 #[test]
 fn connection_in_the_backlog_gets_close_connection() {
     let server = serve(Dispatch::Reactive);
@@ -69,8 +64,7 @@ fn connection_in_the_backlog_gets_close_connection() {
     });
 }
 
-/// Checks oneways that arrive while all threads are in upcalls, and whose clients close or
-/// half-close the connection at once.
+/// The oneways arrive while all threads are in upcalls.
 #[test]
 fn end_that_arrives_with_the_last_bytes_is_noticed() {
     for dispatch in EVERY_DISPATCH {
@@ -98,8 +92,6 @@ fn end_that_arrives_with_the_last_bytes_is_noticed() {
     }
 }
 
-/// Checks that a client gets replies while other connections, as many as the pool has threads, send
-/// without end.
 #[test]
 fn connections_that_always_have_more_do_not_starve_others() {
     for dispatch in EVERY_DISPATCH {

@@ -1,13 +1,7 @@
 //! Callbacks nested in both directions work in every dispatch architecture with few threads.
 //!
-//! These tests cover three faults that interop/tests/dispatch.rs found:
-//! - Workers of a half-sync/half-async pool waited for replies without running other requests, even
-//!   if `nested_wait` asked for it. When every thread waited, the next request of a chain of nested
-//!   calls stayed in the queue until its deadline.
-//! - The shared threads of a pool with a thread per connection also waited without running other
-//!   requests. Four threads of a JacORB client, which share one connection, could block all of them.
-//! - A connection's own thread waited without reading its connection. The next request of the chain
-//!   arrived on this connection, which no other thread reads.
+//! The tests cover three faults that interop/tests/dispatch.rs found: threads waited for replies without running or
+//! reading other requests.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -28,8 +22,6 @@ fn served_by(dispatch: Dispatch, nested_wait: Option<NestedWait>) -> Server {
     )
 }
 
-/// Runs several callers at once. Each caller makes a chain of nested calls between client and
-/// server.
 fn chains(server: &Server, callers: usize) {
     let caller = serve(Dispatch::LeaderFollowers { threads: 32 });
     let object = caller.orb.string_to_object(&server.ior).unwrap().unwrap();
@@ -59,7 +51,7 @@ fn two_workers_of_a_half_sync_pool_serve_their_queue_while_they_wait() {
 
 #[test]
 fn shared_threads_of_a_thread_per_connection_pool_serve_requests_while_they_wait() {
-    // With this bound no connection has a thread of its own.
+    // No connection has a thread of its own.
     chains(&served_by(Dispatch::ThreadPerConnection { max_threads: 0 }, None), 8);
 }
 
@@ -68,7 +60,6 @@ fn reactive_server_runs_eight_chains_of_nested_calls() {
     chains(&served_by(Dispatch::Reactive, None), 8);
 }
 
-/// Reads the next message of a socket.
 fn receive(socket: &mut TcpStream) -> (Header, Vec<u8>) {
     let mut message = vec![0; Header::LEN];
     socket.read_exact(&mut message).unwrap();
@@ -97,10 +88,8 @@ fn request(key: &[u8], request_id: u32, operation: &str) -> Encoder<'static> {
     e
 }
 
-/// Checks a client that, like JacORB, sends all its messages on one connection.
-///
-/// A request arrives while an earlier request of the connection waits for the reply to a callback.
-/// The client replies to the callback only after the server has answered the later request.
+/// A request arrives while an earlier request waits for the reply to a callback, as from JacORB. The client replies to
+/// the callback after the server has answered the later request.
 #[test]
 fn thread_of_a_connection_serves_the_connection_while_it_waits() {
     let server = served_by(Dispatch::ThreadPerConnection { max_threads: 16 }, None);

@@ -1,6 +1,6 @@
-//! Burst mode: one thread serves many short requests. Then requests arrive that need every thread.
+//! Burst mode, and then requests that need every thread.
 //!
-//! The test has a process of its own, because bursts are counted for the whole process.
+//! Bursts are counted for the whole process.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,12 +12,9 @@ use corelane_tests::{Server, client, serve};
 use corelane_wire::Version;
 use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
 
-/// A number of requests that is large enough to start burst mode in a pool of four threads.
-///
 /// Burst mode begins when a thread has read 64 requests, each with another request behind it.
 const SHORT: i32 = 1_000;
 
-/// The octets of requests of one connection, which the test writes at once.
 struct Requests {
     key: Vec<u8>,
     octets: Vec<u8>,
@@ -30,7 +27,6 @@ impl Requests {
         Requests { key, octets: Vec::new(), count: 0 }
     }
 
-    /// Appends a request with an argument of type `long`.
     fn add(&mut self, operation: &str, response: ResponseExpected, argument: i32) {
         self.count += 1;
         let mut request = Encoder::new();
@@ -56,7 +52,6 @@ fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-/// Waits up to a minute until `happened` returns true.
 #[track_caller]
 fn until(happened: impl Fn() -> bool, what: &str) {
     let start = Instant::now();
@@ -70,10 +65,7 @@ fn rushes() -> u64 {
     counters::process_snapshot().bursts
 }
 
-/// Sends oneways and checks that all of them run, in rounds, until burst mode has begun.
-///
-/// Several rounds may be necessary: one thread may finish all oneways before another thread
-/// observes the burst.
+/// Several rounds may be necessary, because one thread may finish all oneways before another observes the burst.
 fn oneways(threads: usize) {
     let server = serve(Dispatch::LeaderFollowers { threads });
     let mut requests = Requests::to(&server);
@@ -89,8 +81,7 @@ fn oneways(threads: usize) {
     }
 }
 
-/// Sends short two-way requests and then, for each thread, a request that returns when all threads
-/// run such a request.
+/// The last requests return when all threads run one of them.
 fn calls(threads: usize) {
     let server = serve(Dispatch::LeaderFollowers { threads });
     let (_orb, probe) = client(&server.ior);
@@ -99,12 +90,10 @@ fn calls(threads: usize) {
     for round in 1.. {
         let mut requests = Requests::to(&server);
         (0..SHORT).for_each(|value| requests.add("cube_long", ResponseExpected::Target, value));
-        // `meet` counts all its calls since the start of the server.
         let meeting = i32::try_from(round * threads).unwrap();
         (0..threads).for_each(|_| requests.add("meet", ResponseExpected::Target, meeting));
         std::thread::scope(|scope| {
-            // Another thread writes, because the server stops reading if the client does not read
-            // its replies.
+            // The server stops reading if the client does not read its replies.
             let mut writer = stream.try_clone().unwrap();
             let octets = &requests.octets;
             scope.spawn(move || writer.write_all(octets).unwrap());
@@ -119,7 +108,6 @@ fn calls(threads: usize) {
                 );
             }
         });
-        // The server serves other connections after the burst.
         assert_eq!(probe.cube_octet(3).unwrap(), 27);
         if round >= 10 && rushes() > before {
             return;
@@ -128,7 +116,7 @@ fn calls(threads: usize) {
     }
 }
 
-/// Reads a reply without exception. Returns its request id, and the result if there is one.
+/// Returns the request id of the next reply, and the result if there is one.
 fn next_reply(stream: &mut TcpStream) -> (u32, Option<i32>) {
     let mut header = [0; 12];
     stream.read_exact(&mut header).unwrap();
@@ -136,13 +124,12 @@ fn next_reply(stream: &mut TcpStream) -> (u32, Option<i32>) {
     stream.read_exact(&mut body).unwrap();
     let number = |at: usize| body.get(at..at + 4).map(|octets| u32::from_le_bytes(octets.try_into().unwrap()));
     assert_eq!((header[7], number(4)), (1, Some(0)), "no reply, or an exception");
-    // The body has the request id, the status, an empty list of contexts, and padding to 8 octets.
     (number(0).unwrap(), number(12).map(u32::cast_signed))
 }
 
 #[test]
 fn requests_that_need_every_thread_run_after_a_burst() {
-    // The pools are tested one after the other, because bursts are counted for the whole process.
+    // Bursts are counted for the whole process.
     for threads in [2, 4] {
         oneways(threads);
         calls(threads);

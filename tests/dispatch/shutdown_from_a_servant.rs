@@ -1,5 +1,4 @@
-//! A servant shuts its ORB down. `run` then returns in `main`, which drops the ORB during the
-//! shutdown.
+//! A servant shuts its ORB down. `run` then returns in `main`, which drops the ORB during the shutdown.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,7 +13,6 @@ use corelane::{Endpoint, Orb, Servant, ShutdownHandle, SystemException};
 use corelane_wire::giop::{self, Header, MessageKind, RequestHeader, ResponseExpected, Target};
 use corelane_wire::{Encoder, Version};
 
-/// A servant that shuts down its ORB.
 struct Ender(ShutdownHandle);
 
 impl DynamicServant for Ender {
@@ -28,7 +26,6 @@ impl DynamicServant for Ender {
     }
 }
 
-/// A servant activator that is slow to release its servants.
 struct Reluctant;
 
 impl ServantActivator for Reluctant {
@@ -80,7 +77,6 @@ fn clients_get_close_connection_although_main_drops_the_orb() {
     clients.join().unwrap();
 }
 
-/// Returns the types of the messages up to the end of a connection.
 fn kinds(stream: &mut TcpStream) -> Vec<MessageKind> {
     let mut octets = Vec::new();
     stream.read_to_end(&mut octets).unwrap();

@@ -8,7 +8,6 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a folder").to_path_buf()
 }
 
-/// Returns the pages of a folder, without those of its folders.
 fn pages(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let paths = entries.map(|entry| entry.expect("an entry").path());
@@ -19,7 +18,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns the targets of the links of a page. Code has no links.
+/// Code has no links.
 fn links(page: &str) -> Vec<String> {
     let mut is_code = false;
     let mut found = Vec::new();
@@ -33,7 +32,6 @@ fn links(page: &str) -> Vec<String> {
     found
 }
 
-/// Returns the anchors of the headings of a page.
 fn anchors(page: &str) -> BTreeSet<String> {
     let headings = page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     let anchor = |heading: &str| {

@@ -21,7 +21,6 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap()
 }
 
-/// Returns the items of a text whose lines begin with `begins`, each with its documentation.
 fn documented<'t>(text: &'t str, begins: &str) -> Vec<(&'t str, String)> {
     let (mut found, mut documentation) = (Vec::new(), String::new());
     for line in text.lines().map(str::trim) {

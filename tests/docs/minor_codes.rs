@@ -10,7 +10,6 @@ fn row(kind: Kind, code: u32, name: &str, text: &str) -> String {
     format!("| {code:#010x} | {} | {name} | {} |", kind.name(), text.trim())
 }
 
-/// Returns the expected rows of the table, in order.
 fn rows() -> Vec<String> {
     let listed = minor::OMG_CODES.iter().map(|(kind, code, name, text)| row(*kind, *code, name, text));
     let own =

@@ -1,7 +1,4 @@
 //! The reference tables of the documentation and the code have the same entries.
-//!
-//! docs/options.md has a row for every option, with its default. docs/operations.md has a row for
-//! every event and counter, and SECURITY.md a row for every attack.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -42,21 +39,16 @@ const SECTIONS: [(&str, &str, Options); 19] = [
 
 #[derive(Clone, Copy)]
 enum Options {
-    /// Public fields of a structure.
     Fields,
-    /// Variants of an enumeration.
     Variants,
-    /// Public methods that take the value and return it.
     Methods,
 }
 
-/// Returns the lines between `head` and the line that closes its braces.
 fn body<'s>(source: &'s str, head: &str) -> Vec<&'s str> {
     let lines = source.lines().skip_while(|line| !line.starts_with(head)).skip(1);
     lines.take_while(|line| *line != "}").collect()
 }
 
-/// Returns the options of a type in its source.
 fn declared(source: &str, name: &str, options: Options) -> Vec<String> {
     let own = |line: &str| line.strip_prefix("    ").filter(|rest| !rest.starts_with(' ')).map(str::to_owned);
     let until = |text: String, ends: &[char]| text.split(ends).next().unwrap_or_default().trim().to_owned();
@@ -73,7 +65,6 @@ fn declared(source: &str, name: &str, options: Options) -> Vec<String> {
             variants.map(|line| until(line, &[' ', ',', '('])).collect()
         }
         Options::Methods => {
-            // A function's head may span several lines.
             let text = body(source, &format!("impl {name} {{")).join(" ");
             let methods = text.split("pub fn ").skip(1).filter_map(|method| {
                 let (name, rest) = method.split_once('(')?;
@@ -86,13 +77,11 @@ fn declared(source: &str, name: &str, options: Options) -> Vec<String> {
     }
 }
 
-/// Returns the rows of a section of docs/options.md: the first cell without its quotes, and the
-/// second cell.
+/// A row has the first cell without its quotes, and the second cell.
 fn rows(section: &str) -> BTreeMap<String, String> {
     rows_of(PAGE, &format!("## `{section}`"))
 }
 
-/// Returns the rows below a heading of a page, and checks that they have equal numbers of cells.
 fn rows_of(page: &str, heading: &str) -> BTreeMap<String, String> {
     let lines = page.lines().skip_while(|line| *line != heading).skip(1).take_while(|line| !line.starts_with("## "));
     let mut cells_of_all = None;
@@ -146,7 +135,6 @@ fn every_event_and_every_counter_has_its_row() {
     }
 }
 
-/// Compares the table of attacks in SECURITY.md with the files of `tests/hostile`.
 #[test]
 fn every_file_of_the_hostile_suite_has_its_row() {
     let page = include_str!("../../SECURITY.md");
@@ -163,7 +151,6 @@ fn every_file_of_the_hostile_suite_has_its_row() {
     }
 }
 
-/// Returns the forms in which the page may write a value with this `Debug` output.
 fn written(debug: &str) -> Vec<String> {
     let inner = debug.strip_prefix("Some(").and_then(|rest| rest.strip_suffix(')')).unwrap_or(debug);
     let mut forms = vec![format!("`{inner}`")];
@@ -193,9 +180,7 @@ fn written(debug: &str) -> Vec<String> {
     forms
 }
 
-/// Compares the defaults of a section with the code's defaults.
-///
-/// The options in `told` are left out, because the page describes their defaults in words.
+/// The page describes the defaults of the options in `told` in words.
 fn check(section: &str, default: &dyn Debug, told: &[&str]) {
     let text = format!("{default:#?}");
     let rows = rows(section);
@@ -206,7 +191,7 @@ fn check(section: &str, default: &dyn Debug, told: &[&str]) {
             continue;
         }
         let row = rows.get(name).unwrap_or_else(|| panic!("`{section}` has no row `{name}`"));
-        // An explanation of the value may follow in the cell after a colon.
+        // An explanation may follow after a colon.
         let cell = row.split(": ").next().unwrap_or_default();
         let value = value.trim_end_matches(',');
         let forms = written(value);
@@ -220,8 +205,7 @@ fn check(section: &str, default: &dyn Debug, told: &[&str]) {
 fn every_default_matches_the_code() {
     check("CallPolicies", &CallPolicies::NONE, &[]);
     check("OnewayBatch", &OnewayBatch::default(), &[]);
-    // The `Debug` output of `connection_limits` spans several lines, so the test compares its
-    // fields separately.
+    // The `Debug` output of `connection_limits` spans several lines.
     check("PoolConfig", &PoolConfig::default(), &["dispatch", "connection_limits"]);
     check("ConnectionLimits", &ConnectionLimits::default(), &[]);
     let threads = format!("`{:?}`", PoolConfig::default().dispatch);

@@ -1,9 +1,8 @@
 //! The examples of IDL and Rust in docs/rust-mapping.md.
 //!
-//! Each example compiles, and the examples that need no peer run. The page also shows the Rust code
-//! that the compiler generates from the IDL.
+//! Each example compiles, and examples that need no peer run.
 
-// The page shows possible uses of the mapping, which are not always recommended ones.
+// The page shows possible uses of the mapping.
 #![allow(unused, unused_qualifications, missing_docs, unreachable_pub, clippy::all)]
 
 use std::collections::BTreeMap;
@@ -27,7 +26,6 @@ mod program {
     piece!("getting_the_code_2");
 }
 
-/// The Rust code that the page shows for the IDL.
 mod shown {
     use corelane::{SystemException, ValueRef};
 

@@ -6,8 +6,6 @@ use corelane_tests::any::{
     serve_echo,
 };
 
-/// Passes a value through `any`, through `any` in `any`, and through a server that does not read
-/// the value.
 fn through<T: Typed + PartialEq + std::fmt::Debug>(echo: &EchoRef, value: &T) {
     let any = Any::new(value).unwrap();
     assert_eq!((&any.extract::<T>().unwrap(), any.type_code()), (value, &T::type_code()));
@@ -16,7 +14,6 @@ fn through<T: Typed + PartialEq + std::fmt::Debug>(echo: &EchoRef, value: &T) {
     assert_eq!((&first.extract::<T>().unwrap(), &type_code), (value, any.type_code()));
     assert_eq!(&second.extract::<Any>().unwrap().extract::<T>().unwrap(), value);
     assert_eq!((&first, &second), (&any, &nested));
-    // Generated code and the dynamic encoder give equal trees.
     let tree = first.value().unwrap();
     assert_eq!(tree, any.value().unwrap());
     if !has_reference(&tree) {
@@ -24,8 +21,7 @@ fn through<T: Typed + PartialEq + std::fmt::Debug>(echo: &EchoRef, value: &T) {
     }
 }
 
-/// Returns true if a tree contains a reference that is not nil, which cannot be read without an
-/// ORB.
+/// A reference that is not nil cannot be read without an ORB.
 fn has_reference(tree: &Value) -> bool {
     match tree {
         Value::Object(ior) => !ior.is_nil(),
@@ -94,8 +90,6 @@ fn extracted_references_can_be_called() {
     let (_server, local) = serve_echo(Orb::builder());
     let client = Orb::new().unwrap();
     let echo: EchoRef = client.string_to_reference(&local.as_object().to_string()).unwrap();
-    // The references are extracted from an `any` of the client and from an `any` that the server
-    // has returned.
     let any = Any::new(&Some(echo.clone())).unwrap();
     assert_eq!(any.extract::<Option<EchoRef>>().unwrap().unwrap().add(2, 3).unwrap(), (5, -1, 6));
     let (back, ..) = echo.pass(&any, &Any::null()).unwrap();
@@ -113,7 +107,7 @@ fn extraction_needs_an_equivalent_type() {
     assert!(any.extract::<u32>().is_err() && any.extract::<i64>().is_err() && any.extract::<Point>().is_err());
     assert_eq!(kind(Any::new(&"7".to_owned()).unwrap().extract()), SystemExceptionKind::BadOperation);
     assert_eq!(kind(Any::null().extract()), SystemExceptionKind::BadOperation);
-    // Types are equivalent if they differ only in aliases, bounds and the width of characters.
+    // Types are equivalent if they differ in aliases, bounds and the width of characters.
     let names = TypeCode::from_description(&WIDE_NAMES_TYPE);
     let any = Any::with_type(&names, &vec!["€".to_owned()]).unwrap();
     assert_eq!((any.extract::<Vec<String>>().unwrap(), any.type_code()), (vec!["€".to_owned()], &names));
@@ -122,7 +116,6 @@ fn extraction_needs_an_equivalent_type() {
     assert_eq!(refused(Any::with_type(&names, &vec![String::new(); 4])), SystemExceptionKind::Marshal);
     assert_eq!(refused(Any::with_type(&names, &1i32)), SystemExceptionKind::BadParam);
     assert_eq!(refused(Any::new(&"a\0b".to_owned())), SystemExceptionKind::BadParam);
-    // A structure with equal members but another repository id is not equivalent.
     let other =
         TypeCode::structure("IDL:Other:1.0", "Other", [("x", TypeCode::LONG), ("y", TypeCode::DOUBLE)]).unwrap();
     assert!(!Point::matches_type(&other) && Point::matches_type(&Point::type_code().compact()));

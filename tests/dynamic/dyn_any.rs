@@ -16,7 +16,6 @@ fn members_put_back_give_the_same_value() {
     let mut value = dyn_any(&all);
     assert_eq!(value.component_count(), value.type_code().member_count());
     assert_eq!(value.to_any().unwrap(), Any::new(&all).unwrap());
-    // Every member has its name and type, and can be assigned again.
     let members = value.members().unwrap();
     let named: Vec<(&str, DynAny)> = members.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
     assert_eq!((named[0].0, named[0].1.get::<bool>().unwrap()), ("b", true));
@@ -26,7 +25,6 @@ fn members_put_back_give_the_same_value() {
     let mut renamed = named.clone();
     renamed[0].0 = "other";
     assert_eq!(value.set_members(&renamed), Err(DynAnyError::TypeMismatch));
-    // The value is made from the type alone, with default members.
     let fresh = DynAny::from_type_code(&Everything::type_code()).unwrap();
     assert!(fresh.component_count() == value.component_count() && fresh != value);
     assert_eq!(fresh.to_any().unwrap().type_code(), &Everything::type_code());
@@ -67,7 +65,6 @@ fn change_of_a_nested_component_changes_the_whole() {
     let mut replaced = value.clone();
     *replaced.current_component().unwrap().unwrap() = dyn_any(&1i32);
     assert_eq!(replaced, dyn_any(&1i32));
-    // The name is a string of at most 32 characters.
     value.rewind();
     assert_eq!(value.insert(&"x".repeat(33)), Err(DynAnyError::InvalidValue));
 }
@@ -123,9 +120,7 @@ fn enumerations_and_fixed_values_can_be_read_and_changed() {
 fn union_members_follow_the_discriminator() {
     let mut choice = dyn_any(&Choice::Number(5));
     assert_eq!((choice.member_name().unwrap().as_str(), choice.member().unwrap().get::<i32>().unwrap()), ("number", 5));
-    // If the discriminator is set to a label of the present member, the member stays. If it is set
-    // to another label, the union gets a new member. If it is set to a value without a label, the
-    // union has no member.
+    // A label of the present member keeps the member; another label makes a new member.
     let label = |colour| dyn_any(&colour);
     choice.set_discriminator(&label(Colour::Red)).unwrap();
     assert_eq!(choice.to_any().unwrap().extract::<Choice>().unwrap(), Choice::Number(5));
@@ -139,7 +134,6 @@ fn union_members_follow_the_discriminator() {
     choice.set_to_no_active_member().unwrap();
     assert_eq!(choice.to_any().unwrap().extract::<Choice>().unwrap(), Choice::Other(Colour::Blue));
     assert_eq!(choice.set_to_default_member(), Err(DynAnyError::TypeMismatch));
-    // At first the first member is active, even if it is the default member.
     let arm = |label, name: &str| UnionMember { label, name: name.into(), ty: TypeCode::LONG };
     let arms = [arm(None, "other"), arm(Some(0), "zero"), arm(Some(1), "one")];
     let first = DynAny::from_type_code(&TypeCode::union("IDL:U:1.0", "U", TypeCode::SHORT, arms).unwrap()).unwrap();

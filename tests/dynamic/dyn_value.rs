@@ -22,7 +22,6 @@ fn out<T: Typed>(value: &DynAny) -> T {
     value.to_any().unwrap().extract().unwrap()
 }
 
-/// Returns the members in the form that [`DynAny::set_members`] takes.
 fn named(members: &[(String, DynAny)]) -> Vec<(&str, DynAny)> {
     members.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
 }
@@ -31,7 +30,6 @@ fn node(id: i32, left: Option<NodeRef>, right: Option<NodeRef>) -> Node {
     Node { id, left, right, secret: format!("secret {id}") }
 }
 
-/// Makes a node with two links to a second node, which has links to the first node.
 fn ring() -> NodeRef {
     let graph = ValueGraph::new();
     let first = graph.declare::<Node>();
@@ -44,7 +42,6 @@ const ID: usize = 0;
 const LEFT: usize = 1;
 const RIGHT: usize = 2;
 
-/// Calls `look` with the component at the end of a path of members.
 fn at<T>(value: &mut DynAny, path: &[usize], look: impl FnOnce(&mut DynAny) -> T) -> T {
     let Some((first, rest)) = path.split_first() else { return look(value) };
     assert!(value.seek(*first));
@@ -75,7 +72,6 @@ fn members_have_names_and_types() {
     at(&mut value, &[3], |secret| secret.insert(&"changed".to_owned()).unwrap());
     let found = out::<Option<NodeRef>>(&value).unwrap().get().clone();
     assert_eq!((found.id, found.left, found.secret.as_str()), (6, None, "changed"));
-    // Members can be changed and assigned again.
     let mut members = value.members().unwrap();
     members[ID].1.insert(&7i32).unwrap();
     value.set_members(&named(&members)).unwrap();
@@ -93,7 +89,6 @@ fn shared_value_changes_in_all_its_places() {
     let before = value.clone();
     at(&mut value, &[LEFT], |second| second.insert(&20i32).unwrap());
     assert_eq!(id_at(&mut value, &[RIGHT, ID]), 20);
-    // The path follows the cycle of links and leads back to the value itself.
     at(&mut value, &[RIGHT, LEFT, LEFT, LEFT, ID], |id| id.insert(&10i32).unwrap());
     assert_eq!(id_at(&mut value, &[ID]), 10);
     let found = out::<Option<NodeRef>>(&value).unwrap();
@@ -101,7 +96,6 @@ fn shared_value_changes_in_all_its_places() {
     let second = state.left.clone().unwrap();
     assert_eq!((state.id, second.get().id, &second.get().left), (10, 20, &Some(found.clone())));
     assert_eq!(state.right, Some(second));
-    // The copy has its own nodes.
     assert!(before != value && before == dyn_any(&Some(ring())));
     let mut again = before.clone();
     again.assign(&value).unwrap();
@@ -122,7 +116,6 @@ fn equality_ignores_sharing() {
     assert_eq!(one, two);
     assert!(one != dyn_any(&Some(ValueRef::new(node(1, Some(leaf()), None)))));
     assert!(one != dyn_any(&Some(ring())));
-    // A cycle of two equal nodes equals a cycle of one such node.
     let around = |count: usize| {
         let graph = ValueGraph::new();
         let nodes: Vec<NodeRef> = (0..count).map(|_| graph.declare()).collect();
@@ -149,7 +142,6 @@ fn members_put_back_keep_their_identity() {
         (&found.get().left, found.get().left.clone().unwrap().get().left.clone()),
         (&found.get().right, Some(found))
     );
-    // Members of another value are assigned. A node that this value contains twice stays one node.
     let other = dyn_any(&Some(ValueRef::new(node(8, Some(ring()), None))));
     let mut members = value.members().unwrap();
     members[LEFT].1 = other.clone();
@@ -157,7 +149,6 @@ fn members_put_back_keep_their_identity() {
     value.set_members(&named(&members)).unwrap();
     at(&mut value, &[LEFT, ID], |id| id.insert(&9i32).unwrap());
     assert_eq!((id_at(&mut value, &[RIGHT, ID]), id_at(&mut value, &[RIGHT, LEFT, RIGHT, LEFT, ID])), (9, 1));
-    // Sequences also share instances of valuetypes, and copy all other elements.
     let mut list = dyn_any(&vec![Some(ring()), None]);
     let first = list.elements().unwrap()[0].clone();
     list.set_elements(&[first.clone(), first.clone(), first]).unwrap();
@@ -184,17 +175,14 @@ fn null_can_become_a_value_and_a_value_can_become_null() {
     assert_eq!((value.is_null(), value.component_count(), id_at(&mut value, &[ID])), (Ok(false), 4, 0));
     let found = out::<Option<NodeRef>>(&value).unwrap();
     assert_eq!((found.get().id, found.get().left.clone(), found.get().secret.as_str()), (0, None, ""));
-    // A value that is not null stays unchanged.
     at(&mut value, &[LEFT], |left| left.set_to_value().unwrap());
     at(&mut value, &[LEFT, ID], |id| id.insert(&4i32).unwrap());
     value.set_to_value().unwrap();
     assert_eq!(id_at(&mut value, &[LEFT, ID]), 4);
-    // Setting the members turns null into a value.
     let members = value.members().unwrap();
     let mut null = of_type(&NODE_TYPE);
     null.set_members(&named(&members)).unwrap();
     assert_eq!(null, value);
-    // A change of a shared value is visible in all members that share it.
     let mut ring = dyn_any(&Some(ring()));
     at(&mut ring, &[LEFT], |second| second.set_to_null().unwrap());
     at(&mut ring, &[RIGHT], |second| assert_eq!(second.is_null(), Ok(true)));
@@ -219,7 +207,6 @@ fn value_keeps_its_own_type() {
     assert_eq!(*found.get(), base);
     let found = out::<Option<DerivedRef>>(&value).unwrap();
     assert_eq!(found.get().graph.as_ref().unwrap().get().right.as_ref().unwrap().get().id, 6);
-    // A derived value can be used where its base is expected, but not the other way round.
     let list = TypeCode::sequence(TypeCode::from_description(&BASE_TYPE), 0).unwrap();
     let mut list = DynAny::from_type_code(&list).unwrap();
     let plain = dyn_any(&Some(ValueRef::new(base)));
@@ -230,8 +217,7 @@ fn value_keeps_its_own_type() {
         DynAny::from_type_code(&TypeCode::sequence(TypeCode::from_description(&DERIVED_TYPE), 0).unwrap()).unwrap();
     assert_eq!(list.set_elements(std::slice::from_ref(&plain)), Err(DynAnyError::TypeMismatch));
     assert_eq!(plain.clone().assign(&value), Err(DynAnyError::TypeMismatch));
-    // Every valuetype can be used where a ValueBase is expected. No value has the type ValueBase
-    // itself.
+    // No value has the type ValueBase itself.
     let mut list = DynAny::from_type_code(&TypeCode::sequence(TypeCode::VALUE_BASE, 0).unwrap()).unwrap();
     list.set_elements(&[plain, value]).unwrap();
     assert_eq!(DynAny::new(&list.to_any().unwrap()).unwrap(), list);

@@ -26,8 +26,6 @@ fn calls(echo: &EchoRef) {
     let response = add(echo, 7, 3).invoke().unwrap();
     let numbers: Vec<i32> = response.outputs.iter().map(|any| any.extract().unwrap()).collect();
     assert_eq!((response.result.extract::<i32>().unwrap(), numbers), (10, vec![4, 21]));
-    // The servant raises an exception that the request declares, then an exception that it does not
-    // declare.
     match add(echo, 7, -1).invoke() {
         Err(RequestError::User(any)) => {
             let failed: Failed = any.extract().unwrap();
@@ -45,7 +43,6 @@ fn calls(echo: &EchoRef) {
         Err(RequestError::User(any)) => assert_eq!(any.extract::<Other>().unwrap(), Other { code: 7 }),
         other => panic!("{other:?}"),
     }
-    // An attribute is called by its operations `_set_level` and `_get_level`.
     echo.as_object().request("_set_level").input(Any::new(&5i32).unwrap()).invoke().unwrap();
     let level = echo.as_object().request("_get_level").returns(TypeCode::LONG).invoke().unwrap();
     assert_eq!(level.result.extract::<i32>().unwrap(), 5);
@@ -99,11 +96,9 @@ fn invalid_requests_are_refused() {
     assert_eq!(minor(object.request("add").output(TypeCode::VOID).invoke()), illegal);
     assert_eq!(minor(object.request("add").returns(failed.type_code().clone()).invoke()), illegal);
     assert_eq!(minor(object.request("no_such").invoke()), (SystemExceptionKind::BadOperation, 2));
-    // The request expects another result type than the servant's.
     assert_eq!(minor(object.request("noted").returns(Point::type_code()).invoke()).0, SystemExceptionKind::Marshal);
 }
 
-/// A dynamic servant with the operations of the generated servant.
 struct Dynamic {
     answers_twice: bool,
 }
@@ -165,7 +160,6 @@ fn stubs_call_dynamic_servants() {
         assert!(echo.as_object().is_a("IDL:corelane.test/dynamic/Base:1.0").unwrap());
         let kind = |result: Result<i32, SystemException>| result.unwrap_err().kind();
         assert_eq!(kind(echo.level()), SystemExceptionKind::BadOperation);
-        // The servant has tried to raise a value that is not an exception.
         let refused = echo.noted().unwrap_err();
         assert_eq!((refused.kind(), refused.minor() & 0xfff), (SystemExceptionKind::BadParam, 21));
     }

@@ -10,7 +10,6 @@ use corelane::{
 };
 use corelane_tests::any::{EchoRef, serve_echo};
 
-/// A servant that answers when the test permits it.
 struct Held(Arc<Barrier>);
 
 impl DynamicServant for Held {
@@ -25,7 +24,6 @@ impl DynamicServant for Held {
     }
 }
 
-/// Makes an object whose replies wait until the test reaches the barrier.
 fn held(client: &Orb) -> (Orb, ObjectRef, Arc<Barrier>) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let barrier = Arc::new(Barrier::new(2));
@@ -36,7 +34,7 @@ fn held(client: &Orb) -> (Orb, ObjectRef, Arc<Barrier>) {
 }
 
 fn echo(client: &Orb) -> (Orb, ObjectRef) {
-    // The server has one thread, so requests run in the order of arrival.
+    // One thread runs the requests in the order of arrival.
     let pool = PoolConfig::default().dispatch(Dispatch::Reactive);
     let (server, echo) = serve_echo(Orb::builder().pool(pool));
     let reference: EchoRef = client.string_to_reference(&echo.as_object().to_string()).unwrap();
@@ -75,7 +73,6 @@ fn responses_come_in_the_order_of_arrival() {
         (0..2).map(|_| responses.next().unwrap()).map(|(at, it)| (at, number(&it))).collect();
     early.sort_unstable();
     assert_eq!(early, [(1, 2), (2, 4)]);
-    // The remaining reply has not arrived, because its servant waits at the barrier.
     assert_eq!((responses.outstanding_count(), responses.is_ready()), (1, false));
     barrier.wait();
     let (at, response) = responses.next().unwrap();
@@ -142,7 +139,6 @@ fn request_that_was_sent_earlier_can_be_added() {
     let mut responses: Vec<_> = responses.collect();
     responses.sort_by_key(|(at, _)| *at);
     assert_eq!((number(&responses[0].1), number(&responses[1].1)), (31, 11));
-    // The reply to this request was collected before.
     assert_eq!(failure(&responses[2].1), (Kind::BadInvOrder, 12));
 }
 
@@ -155,10 +151,10 @@ fn oneways_are_sent_together_unless_a_request_expects_a_reply() {
         || echo.request("noted").returns(TypeCode::STRING).invoke().unwrap().result.extract::<String>().unwrap();
     DynamicRequest::send_all_oneway([note("first"), note("second")]).unwrap();
     while noted() != "second" {}
-    // One request expects a reply, so none of the requests is sent.
+    // One request expects a reply, so none is sent.
     let refused = DynamicRequest::send_all_oneway([note("third"), add(&echo, 1, 1)]).unwrap_err();
     assert_eq!((refused.kind(), refused.minor() & 0xfff), (Kind::BadParam, 31));
-    // If one request cannot be sent, the others are still sent.
+    // A request that cannot be sent does not affect the other requests.
     let nobody = client.string_to_object("corbaloc::127.0.0.1:1/nobody").unwrap().unwrap();
     let unsent = nobody.request("note").input(Any::new(&String::new()).unwrap());
     assert_eq!(noted(), "second");

@@ -18,7 +18,6 @@ fn node(id: i32, left: Option<NodeRef>, right: Option<NodeRef>) -> Node {
     Node { id, left, right, secret: format!("secret {id}") }
 }
 
-/// Makes a node with links to itself and to another node.
 fn ring() -> NodeRef {
     let graph = ValueGraph::new();
     let first = graph.declare::<Node>();
@@ -34,11 +33,9 @@ fn assert_ring(found: &NodeRef) {
     assert_eq!(state.secret, "secret 1");
 }
 
-/// Passes an `any` through an `any` in an `any`, which encodes and decodes the inner one.
 fn around(any: &Any) -> Any {
     let around: Any = Any::new(&vec![any.clone(), any.clone()]).unwrap().extract::<Vec<Any>>().unwrap().swap_remove(1);
     assert_eq!(&around, any);
-    // The value is also compared as a tree.
     assert_eq!(&Any::from_value(any.type_code(), &around.value().unwrap()).unwrap(), any);
     around
 }
@@ -64,7 +61,7 @@ fn value_in_any_keeps_its_own_type() {
     let found = any.extract::<Option<DerivedRef>>().unwrap().unwrap();
     assert_eq!((&found.get().base, found.get().extra), (&base, 0.5));
     assert_ring(found.get().graph.as_ref().unwrap());
-    // The value is truncated to its base, because the derived type is not registered in this ORB.
+    // The derived type is not registered in this ORB, so the value is truncated to its base.
     assert_eq!(*any.extract::<Option<BaseRef>>().unwrap().unwrap().get(), base);
 }
 
@@ -82,7 +79,6 @@ fn boxes_and_abstract_types_survive_any() {
 fn trees_that_do_not_match_their_type_are_refused() {
     let any = Any::new(&Some(ring())).unwrap();
     let Value::Instance(ring) = any.value().unwrap() else { panic!("{any:?}") };
-    // The members are id, left and right. The second node is in both links, and links back.
     let Value::Instance(second) = &ring.state[1] else { panic!("{ring:?}") };
     assert_eq!((ring.number, second.number, &second.state[1], &ring.state[2]), {
         (0, 1, &Value::InstanceRef(0), &Value::InstanceRef(1))
@@ -114,7 +110,6 @@ fn types_of_idl_4_survive_any() {
     assert_eq!((any.type_code(), any.extract::<Word>().unwrap().delta()), (&TypeCode::USHORT, -3));
 }
 
-/// A custom letter whose marshalled form differs from the declared form.
 struct Backwards(String);
 
 impl LetterOperations for Backwards {
@@ -133,7 +128,6 @@ fn backwards(d: &mut Decoder<'_>) -> Result<ValueImplementation<Letter>, CdrErro
     Ok(LetterOperations::implementation(Backwards(d.read_string()?.chars().rev().collect())))
 }
 
-/// Checks custom values whose type only the client knows, not the server.
 #[test]
 fn custom_values_pass_through_a_server_without_their_code() {
     let (_server, echo) = serve_echo(Orb::builder());
@@ -146,7 +140,7 @@ fn custom_values_pass_through_a_server_without_their_code() {
     assert_eq!(any.value().unwrap_err().kind(), SystemExceptionKind::NoImplement);
     let text = |any: &Any| any.extract::<Option<LetterRef>>().unwrap().unwrap().get().text.clone();
     for shift in 0..9usize {
-        // The string before the value varies the offset of the value in the message.
+        // The string varies the offset of the value in the message.
         let shifted = Any::new(&vec![Any::new(&"x".repeat(shift)).unwrap(), any.clone(), any.clone()]).unwrap();
         let (result, second, type_code) = echo.pass(&shifted, &any).unwrap();
         assert_eq!((&type_code, &result, &second), (shifted.type_code(), &shifted, &any));
@@ -155,16 +149,13 @@ fn custom_values_pass_through_a_server_without_their_code() {
             ("a letter".to_owned(), "a letter".to_owned(), "a letter".to_owned())
         });
     }
-    // A dynamic call gives the same result.
     let request = echo.as_object().request("pass").input(Any::new(&any).unwrap()).inout(Any::new(&any).unwrap());
     let response = request.output(TypeCode::TYPE_CODE).returns(TypeCode::ANY).invoke().unwrap();
     assert_eq!(text(&response.result.extract().unwrap()), "a letter");
     assert_eq!(text(&response.outputs[0].extract().unwrap()), "a letter");
 }
 
-/// Checks a value that occurs both in an `any` and outside of it, in either order.
-///
-/// In the message the second occurrence is an indirection to the first.
+/// The second occurrence of a value is an indirection to the first.
 #[test]
 fn indirections_lead_into_an_any_and_out_of_it() {
     let ring = ring();
@@ -173,8 +164,6 @@ fn indirections_lead_into_an_any_and_out_of_it() {
         write(&mut e).unwrap();
         e.to_vec()
     };
-    // Both values have one type. Their octets have no TypeCode in between, as inside an `any` of
-    // this type.
     let octets = written(&|e| {
         write_value(e, Some(&ring))?;
         write_value(e, Some(&ring))

@@ -1,6 +1,4 @@
-//! Memory grows with the bytes that arrive, not with the length that a message announces.
-//!
-//! The test has a process of its own, because its whole memory is measured.
+//! Memory grows with the bytes that arrive, not with the announced length; the memory of the whole process is measured.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -9,9 +7,7 @@ use std::time::Duration;
 use corelane::Endpoint;
 use corelane_tests::{EVERY_DISPATCH, client, serve};
 
-/// Returns the number of bytes of this process's writable memory that the kernel has committed.
-///
-/// A mapping that only reserves addresses counts with its resident part.
+/// Returns the committed bytes of this process's writable memory.
 fn promised() -> u64 {
     let map = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let (mut size, mut total, mut resident) = (0, 0, 0);
@@ -23,8 +19,7 @@ fn promised() -> u64 {
             resident = number();
         } else if let Some(flags) = line.strip_prefix("VmFlags:") {
             let has = |flag| flags.split_whitespace().any(|one| one == flag);
-            // The kernel reserves no memory for a mapping with the flag `nr`, so only its resident
-            // part counts.
+            // The kernel reserves no memory for a mapping with the flag `nr`.
             total += if !has("wr") {
                 0
             } else if has("nr") {
@@ -37,7 +32,6 @@ fn promised() -> u64 {
     total
 }
 
-/// Returns true if the server has read all bytes that arrived at this port.
 fn has_read_everything(port: u16) -> bool {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     table.lines().skip(1).all(|line| {
@@ -55,8 +49,7 @@ fn announced_lengths_commit_no_memory() {
         let (_orb, probe) = client(&server.ior);
         assert_eq!(probe.cube_octet(2).unwrap(), 8);
         let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
-        // The first octets make the server allocate its buffers and the stacks of connection
-        // threads before a length is announced.
+        // The server allocates its buffers and stacks before a length is announced.
         let mut streams: Vec<TcpStream> = (0..PEERS)
             .map(|_| {
                 let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -72,7 +65,6 @@ fn announced_lengths_commit_no_memory() {
         settle();
         let before = promised();
         for stream in &mut streams {
-            // The announced length is 60 MiB.
             stream.write_all(b"\x01\x02\x00\x00\x03\xc0\x00\x00").unwrap();
         }
         settle();

@@ -11,8 +11,6 @@ use corelane_tests::{EVERY_DISPATCH, client, serve, serve_with};
 const CLOSE_CONNECTION: u8 = 5;
 const MESSAGE_ERROR: u8 = 6;
 
-/// Checks a large reply that is being sent at shutdown. It arrives completely, followed by
-/// CloseConnection and the end.
 #[test]
 fn slow_peer_gets_its_replies_before_the_end() {
     const SIZE: usize = 24 << 20;
@@ -39,8 +37,6 @@ fn slow_peer_gets_its_replies_before_the_end() {
     }
 }
 
-/// Checks that the server stops reading from a peer that does not read, and continues when the peer
-/// reads again.
 #[test]
 fn a_peer_that_reads_again_gets_every_reply() {
     const CALLS: u32 = 64;
@@ -58,8 +54,7 @@ fn a_peer_that_reads_again_gets_every_reply() {
                     sending.write_all(&ask).unwrap();
                 }
             });
-            // Both sides stop, because the replies exceed the socket buffers. A wait that is too
-            // short for this could not make the test fail, but the test would check less.
+            // Both sides stop, because the replies exceed the socket buffers.
             stream.peek(&mut [0]).unwrap();
             std::thread::sleep(Duration::from_millis(100));
             let mut ids = Vec::new();
@@ -78,7 +73,6 @@ fn a_peer_that_reads_again_gets_every_reply() {
     }
 }
 
-/// Checks that a peer that reads does not count as stalled while it has many large replies to read.
 #[test]
 fn large_replies_wait_for_a_peer_that_reads() {
     const SIZE: u32 = 24 << 20;
@@ -101,15 +95,13 @@ fn large_replies_wait_for_a_peer_that_reads() {
     }
 }
 
-/// Checks that an error reply reaches a peer that continues to send. Unread data must not make the
-/// kernel reset the connection.
+/// Unread data must not make the kernel reset the connection.
 #[test]
 fn error_reply_reaches_a_peer_that_continues_to_send() {
     for dispatch in EVERY_DISPATCH {
         let server = serve(dispatch);
         for _ in 0..20 {
             let mut stream = connect(&server);
-            // The request ends inside its header.
             let mut message = b"GIOP\x01\x02\x01\x00\x04\x00\x00\x00\x02\x00\x00\x00".to_vec();
             message.extend(std::iter::repeat_n(0, 100_000));
             stream.write_all(&message).unwrap();
@@ -121,10 +113,7 @@ fn error_reply_reaches_a_peer_that_continues_to_send() {
     }
 }
 
-/// Checks that, with default limits, the server reads from a pipelining peer only as fast as the
-/// peer's requests run.
-///
-/// The other entries and bytes of the lane's queue remain for other connections.
+/// The lane's queue must have room for other connections.
 #[test]
 fn one_connection_does_not_fill_the_queue() {
     let few = (8, 64 << 20, 4);
@@ -160,8 +149,6 @@ fn one_connection_does_not_fill_the_queue() {
     }
 }
 
-/// Checks that a peer that neither reads nor closes does not delay the drop of an ORB after
-/// shutdown.
 #[test]
 fn stuck_peer_does_not_delay_the_drop_after_a_shutdown_without_waiting() {
     for dispatch in EVERY_DISPATCH {
@@ -180,7 +167,7 @@ fn stuck_peer_does_not_delay_the_drop_after_a_shutdown_without_waiting() {
         server.orb.shutdown(false).unwrap();
         let start = Instant::now();
         drop(server);
-        // Without a bound of its own the drop would take at least the write time-out of 30 seconds.
+        // Without a bound the drop would take the write time-out of 30 seconds.
         assert!(start.elapsed() < Duration::from_secs(20), "{dispatch:?}");
         drop(stream);
     }

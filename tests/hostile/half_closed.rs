@@ -20,8 +20,6 @@ fn until(what: &str, come: impl Fn() -> bool) {
     }
 }
 
-/// Checks that a half-closed peer gets every reply to its requests, even large ones, and then the
-/// end.
 #[test]
 fn half_closed_peer_gets_every_reply_and_the_end() {
     const SIZE: u32 = 6 << 20;
@@ -33,8 +31,7 @@ fn half_closed_peer_gets_every_reply_and_the_end() {
             (1..=calls).flat_map(|id| request(&key, id, "sevens", |encoder| encoder.write_u32(SIZE))).collect();
         stream.write_all(&all).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        // The server gets time to read up to the peer's end. A shorter wait could not make the test
-        // fail, but the test would check less.
+        // The server gets time to read up to the peer's end.
         stream.peek(&mut [0]).unwrap();
         std::thread::sleep(Duration::from_millis(50));
         for _ in 0..calls {
@@ -50,7 +47,6 @@ fn half_closed_peer_gets_every_reply_and_the_end() {
     }
 }
 
-/// Checks that the request of a half-closed peer is answered, because the peer may still read.
 #[test]
 fn half_closed_peer_gets_its_reply() {
     for dispatch in EVERY_DISPATCH {
@@ -66,7 +62,6 @@ fn half_closed_peer_gets_its_reply() {
     }
 }
 
-/// Checks that a half-closed peer that does not read is disconnected after a limited time.
 #[test]
 fn half_closed_peer_that_reads_nothing_is_disconnected() {
     for dispatch in EVERY_DISPATCH {
@@ -93,10 +88,7 @@ fn half_closed_peer_that_reads_nothing_is_disconnected() {
     }
 }
 
-/// Checks that a large reply continues as soon as its peer reads, while another request of the
-/// connection runs.
-///
-/// In an earlier version the reply waited for the end of that request.
+/// In an earlier version the reply waited for the end of another request.
 #[test]
 fn reply_does_not_wait_for_another_request_of_its_connection() {
     const SIZE: u32 = 24 << 20;
@@ -110,7 +102,6 @@ fn reply_does_not_wait_for_another_request_of_its_connection() {
         }));
         stream.write_all(&all).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        // When the server notices the peer's end, it has sent no reply, and no request waits.
         until("the server does not notice the end", || server.orb.event_counts().connections_closed == 1);
         server.probe.meet(2).unwrap();
         let (kind, size) = read_header(&mut stream);
@@ -124,10 +115,7 @@ fn reply_does_not_wait_for_another_request_of_its_connection() {
     }
 }
 
-/// Checks that draining connections count towards a pool's maximum. At the maximum the server
-/// evicts the connection that has drained longest, and reports an event.
-///
-/// An earlier version evicted it only above 256 connections, and without an event.
+/// An earlier version evicted a connection above 256 connections, without an event.
 #[test]
 fn oldest_draining_connection_is_evicted() {
     const MOST: usize = 4;
@@ -152,8 +140,7 @@ fn oldest_draining_connection_is_evicted() {
         });
         stream.write_all(&ask).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        // One thread notices the end of a connection while the other thread is in the servant. Both
-        // threads must have finished with the earlier connections.
+        // Both threads must have finished with the earlier connections.
         until("the server does not notice the end", || {
             server.orb.event_counts().connections_closed == u64::from(number.unsigned_abs())
         });
@@ -177,11 +164,7 @@ fn oldest_draining_connection_is_evicted() {
     }
 }
 
-/// Checks that a draining connection with a waiting request is not evicted. The server must still
-/// send a reply on it, and its eviction would not free its descriptor.
-///
-/// An earlier version evicted such connections and no longer counted them, so that new connections
-/// found no free descriptor.
+/// The eviction would not free the connection's descriptor.
 #[test]
 fn draining_connection_with_waiting_request_is_not_evicted() {
     const MOST: usize = 4;
@@ -213,7 +196,6 @@ fn draining_connection_with_waiting_request_is_not_evicted() {
         stream.read_to_end(&mut reply).unwrap();
         assert_eq!((reply[7], reply.last()), (REPLY, Some(&27)));
     }
-    // The draining connections end without an eviction, and new connections take their places.
     until("no new client gets a connection", || client(&server.ior).1.cube_octet(2).is_ok_and(|cube| cube == 8));
     assert_eq!((counts().draining_connections_evicted, counts().idle_connections_closed), (0, 0));
 }

@@ -49,8 +49,6 @@ fn unfinished_fragmented_requests_are_capped() {
     assert_eq!(client(&server.ior).1.cube_octet(2).unwrap(), 8);
 }
 
-/// Checks that a peer that sends half a message is disconnected, and that it occupies no thread of
-/// the pool until then.
 #[test]
 fn stalled_message_closes_its_connection() {
     let pool = PoolConfig::default()
@@ -66,22 +64,19 @@ fn stalled_message_closes_its_connection() {
     assert_eq!(server.orb.event_counts().reads_stalled, 1);
 }
 
-/// Waits until `happened` returns true, without a time-out.
 fn until(happened: impl Fn() -> bool) {
     while !happened() {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Checks that a message that arrived completely while every thread was busy does not count as
-/// stalled, and that the next message does not either.
 #[test]
 fn message_that_waits_for_a_busy_server_does_not_count_as_stalled() {
     let time = Duration::from_secs(2);
     let pool = PoolConfig::default()
         .dispatch(Dispatch::Reactive)
         .connection_limits(ConnectionLimits::default().read_stall_timeout(time));
-    // With this idle time-out the stall detector runs every 10 ms.
+    // The stall detector runs every 10 ms with this idle time-out.
     let quick = Duration::from_millis(1);
     let server = serve_with(Orb::builder().pool(pool).idle_connection_timeout(quick).listen("tcp:127.0.0.1:0"));
     let (_orb, probe) = client(&server.ior);
@@ -98,8 +93,6 @@ fn message_that_waits_for_a_busy_server_does_not_count_as_stalled() {
     assert_eq!(server.orb.event_counts().reads_stalled, 0);
 }
 
-/// Checks that other messages of a connection do not extend the time for an unfinished fragmented
-/// message.
 #[test]
 fn other_messages_do_not_extend_the_time_of_stalled_fragments() {
     for dispatch in [Dispatch::LeaderFollowers { threads: 1 }, Dispatch::ThreadPerConnection { max_threads: 8 }] {
@@ -109,7 +102,6 @@ fn other_messages_do_not_extend_the_time_of_stalled_fragments() {
         let server = serve_with(Orb::builder().pool(pool).listen("tcp:127.0.0.1:0"));
         let mut stream = connect(&server);
         stream.write_all(b"GIOP\x01\x02\x03\x00\x08\x00\x00\x00\x01\x00\x00\x00half").unwrap();
-        // The messages are CancelRequests for a request that was never sent.
         while stream.write_all(b"GIOP\x01\x02\x01\x02\x04\x00\x00\x00\x63\x00\x00\x00").is_ok() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -118,8 +110,7 @@ fn other_messages_do_not_extend_the_time_of_stalled_fragments() {
     }
 }
 
-/// Checks many connections within their own limits that together exceed the memory of the pool. The
-/// server closes the connection that holds most memory.
+/// The server closes the connection that holds most memory.
 #[test]
 fn memory_of_all_connections_is_bounded() {
     let pool = PoolConfig::default()
@@ -151,8 +142,7 @@ fn memory_of_all_connections_is_bounded() {
     }
 }
 
-/// Starts a server with this write time-out, to which a peer sends requests without reading
-/// replies. Returns after the server has disconnected the peer.
+/// Returns after the server has disconnected a peer that reads no replies.
 fn overfill(dispatch: Dispatch, output_timeout: Duration) -> Server {
     let pool = PoolConfig::default()
         .dispatch(dispatch)
@@ -161,8 +151,7 @@ fn overfill(dispatch: Dispatch, output_timeout: Duration) -> Server {
     let (_orb, probe) = client(&server.ior);
     let request = mirror_request(&server, 512 * 1024);
     let mut stream = connect(&server);
-    // The server stops reading requests while its replies wait, so the peer's writes block in the
-    // end.
+    // The server stops reading requests while its replies wait.
     while stream.write_all(&request).is_ok() {
         assert_eq!(probe.cube_octet(2).unwrap(), 8);
     }
@@ -170,8 +159,6 @@ fn overfill(dispatch: Dispatch, output_timeout: Duration) -> Server {
     server
 }
 
-/// Checks a peer that reads no reply. The server buffers little for it, serves other peers, and
-/// ends the connection after a time-out.
 #[test]
 fn peer_that_reads_nothing_is_disconnected_after_the_write_timeout() {
     for dispatch in
@@ -183,7 +170,6 @@ fn peer_that_reads_nothing_is_disconnected_after_the_write_timeout() {
     }
 }
 
-/// Makes a request whose reply has `length` octets.
 fn mirror_request(server: &Server, length: usize) -> Vec<u8> {
     server.orb.bind_key("Mirror", server.probe.as_object()).unwrap();
     let mut message = b"GIOP\x01\x02\x01\x00\0\0\0\0".to_vec();

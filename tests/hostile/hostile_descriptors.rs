@@ -1,7 +1,6 @@
 //! Peers on Unix sockets and shared memory that pass descriptors whose close takes an hour.
 //!
-//! A thread that serves other peers must not close such a descriptor. Each attack runs with the
-//! present kernel, and with an emulated kernel before Linux 6.16, which cannot refuse descriptors.
+//! A thread that serves other peers must not close such a descriptor.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,18 +18,15 @@ use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_sys::{deferred_close, socket};
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve_with};
 
-/// A time that is longer than every wait of a test, and much shorter than the close of an
-/// attacker's descriptor.
+/// Longer than every wait of a test, and much shorter than the close of an attacker's descriptor.
 const LONG: Duration = Duration::from_secs(120);
 const HOUR: Duration = Duration::from_secs(3600);
-/// Number of attacks, larger than the number of a server's threads.
 const ATTACKS: usize = 8;
 
-/// The emulation of an older kernel affects the whole process, so one test runs at a time.
+/// The emulation of an older kernel affects the whole process.
 static KERNEL: Mutex<()> = Mutex::new("the kernel", LockScope::Orb, ());
 
-/// Runs `test` with an emulated older kernel. If the present kernel refuses descriptors, `test`
-/// runs with the present kernel first.
+/// Runs `test` with the present kernel if it refuses descriptors, and with an emulated older kernel.
 fn on_both_kernels(test: impl Fn(bool)) {
     let _kernel: MutexGuard<'_, ()> = KERNEL.lock();
     let (near, _far) = socket::pair().unwrap();
@@ -42,7 +38,7 @@ fn on_both_kernels(test: impl Fn(bool)) {
     socket::pretend_that_descriptors_cannot_be_refused(false);
 }
 
-/// Runs `action` in a new thread and returns its result. Panics if the action does not end in time.
+/// Panics if the action does not end in time.
 fn bounded<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 'static) -> T {
     let result = Arc::new(Mutex::new("a result", LockScope::Orb, None));
     let shared = Arc::clone(&result);
@@ -61,21 +57,18 @@ fn bounded<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 's
     }
 }
 
-/// Makes a TCP connection with unsent bytes. Returns both ends. The last close of the first end
-/// waits an hour for these bytes.
+/// The last close of the first end waits an hour for its unsent bytes.
 fn lingering() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (far, _) = listener.accept().unwrap();
     near.set_nonblocking(true).unwrap();
-    // The bytes exceed the buffers of the other end.
     socket::set_send_buffer_size(near.as_fd(), 128 << 10).unwrap();
     while near.write(&[0; 1 << 16]).is_ok() {}
     socket::set_linger(near.as_fd(), Some(HOUR)).unwrap();
     (near, far)
 }
 
-/// The other ends of the descriptors that attackers passed, and the number of refusals.
 #[derive(Default)]
 struct Passed {
     ends: Vec<TcpStream>,
@@ -83,7 +76,6 @@ struct Passed {
 }
 
 impl Passed {
-    /// Passes `count` lingering connections with `octets`, after the descriptors in `before`.
     fn pass(&mut self, to: BorrowedFd<'_>, octets: &[u8], before: &[BorrowedFd<'_>], count: usize, is_urgent: bool) {
         let (near, far): (Vec<_>, Vec<_>) = (0..count).map(|_| lingering()).unzip();
         let own = |fd: &BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
@@ -95,8 +87,7 @@ impl Passed {
                 near.iter().for_each(|near| socket::set_linger(near.as_fd(), None).unwrap());
             }
             drop(all);
-            // If the server closes first, this is the last close. It runs in a separate thread,
-            // because it may wait.
+            // The last close may wait.
             std::thread::spawn(move || drop(near));
             outcome
         });
@@ -109,11 +100,10 @@ impl Passed {
         }
     }
 
-    /// Checks that the server closed every passed descriptor. No other process has a copy.
+    /// Fails if a copy of a descriptor remains open.
     fn assert_closed(self) {
         for mut end in self.ends {
             end.set_read_timeout(Some(LONG)).unwrap();
-            // The kernel resets orphaned connections when there are too many.
             let outcome = std::io::copy(&mut end, &mut std::io::sink());
             assert!(
                 outcome.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::ConnectionReset),
@@ -132,9 +122,7 @@ fn socket_path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("corelane-descriptors-{}-{name}", std::process::id()))
 }
 
-/// Runs `attack` on a server at `carrier` beside a good client that checks every reply.
-///
-/// Afterwards the function checks that the server accepts new connections.
+/// A good client checks every reply during the attack.
 fn beside_a_good_client(
     carrier: &str,
     dispatch: Dispatch,
@@ -159,8 +147,7 @@ fn beside_a_good_client(
                 calls += 1;
             }
         });
-        // The server does not read while every thread is busy. When it finds the descriptors, the
-        // attacker has already closed its own copies.
+        // The server does not read while every thread is busy.
         let threads = match dispatch {
             Dispatch::Reactive => 1,
             Dispatch::LeaderFollowers { threads } | Dispatch::HalfSyncHalfAsync { threads, .. } => threads,
@@ -192,9 +179,6 @@ fn descriptors_on_a_unix_connection_delay_no_thread() {
             let passed = beside_a_good_client("unix", dispatch, &what, |path, passed| {
                 let mut open = Vec::new();
                 for attack in 0..ATTACKS {
-                    // The attackers pass descriptors with the beginning of a message, with
-                    // nonsense, as urgent data, and many at once. Half of the attackers stay
-                    // connected.
                     for (octets, count, is_urgent) in [
                         (&b"GIOP\x01\x02\x01\x00"[..], 1, false),
                         (b"?", 1, false),
@@ -214,7 +198,6 @@ fn descriptors_on_a_unix_connection_delay_no_thread() {
     });
 }
 
-/// Returns the bytes that begin a connection over shared memory, with rings of 4 KiB each.
 fn announcement() -> [u8; 20] {
     *b"CLNRINGS\x01\0\0\0\0\x10\0\0\0\x10\0\0"
 }
@@ -230,15 +213,11 @@ fn descriptors_on_a_shared_memory_connection_delay_no_thread() {
                 for attack in 0..ATTACKS {
                     let connect = || UnixStream::connect(path).unwrap();
                     let (_rings, memory) = RingPair::create(RingSizes::at_least(4096, 4096)).unwrap();
-                    // The attackers pass descriptors instead of the rings, with a wrong
-                    // announcement, many at once, and as urgent data.
                     let streams = [connect(), connect(), connect(), connect()];
                     passed.pass(streams[0].as_fd(), &announcement, &[], 1, false);
                     passed.pass(streams[1].as_fd(), b"?", &[], 1, false);
                     passed.pass(streams[2].as_fd(), &announcement, &[], if attack == 0 { 253 } else { 9 }, false);
                     passed.pass(streams[3].as_fd(), b"!", &[], 1, true);
-                    // The attackers pass descriptors together with the rings, before the rings, and
-                    // after them.
                     let others = [connect(), connect(), connect()];
                     passed.pass(others[0].as_fd(), &announcement, &[memory.as_fd()], 3, false);
                     passed.pass(others[1].as_fd(), &announcement[..5], &[], 1, false);
@@ -257,8 +236,6 @@ fn descriptors_on_a_shared_memory_connection_delay_no_thread() {
     });
 }
 
-/// Checks the end of a listener with connections that were not accepted and with clients whose
-/// rings have not arrived.
 #[test]
 fn descriptors_to_a_listener_that_closes_delay_no_thread() {
     on_both_kernels(|refuses| {
@@ -272,7 +249,6 @@ fn descriptors_to_a_listener_that_closes_delay_no_thread() {
             let mut streams = Vec::new();
             for path in paths.iter().cycle().take(2 * ATTACKS) {
                 let stream = UnixStream::connect(path).unwrap();
-                // The bytes are too few for a connection over shared memory.
                 passed.pass(stream.as_fd(), b"CLNRINGS", &[], 1, false);
                 streams.push(stream);
             }
@@ -287,8 +263,6 @@ fn descriptors_to_a_listener_that_closes_delay_no_thread() {
     });
 }
 
-/// Checks clients of a server that passes descriptors. A call ends at its time-out, and the
-/// client's ORB can be dropped.
 #[test]
 fn descriptors_to_a_client_delay_no_call() {
     on_both_kernels(|refuses| {
@@ -306,14 +280,12 @@ fn descriptors_to_a_client_delay_no_call() {
                     passed.pass(stream.as_fd(), b"GIOP", &[], 1, false);
                     passed.pass(stream.as_fd(), b"!", &[], 1, true);
                 }
-                // Reads until the client closes.
                 let _ = std::io::copy(&mut (&stream).take(1 << 20), &mut std::io::sink());
                 passed
             });
             let call = what.clone();
             let error = bounded(&what, move || {
-                // If the kernel refuses descriptors, no bytes arrive, and the call ends with its
-                // time-out.
+                // If the kernel refuses descriptors, no bytes arrive.
                 let timeout = Some(Timeout::Precise(Duration::from_secs(3)));
                 let orb = Orb::builder().call_policies(CallPolicies { timeout, ..CallPolicies::NONE }).build().unwrap();
                 let probe = ProbeRef::from_object(orb.string_to_object(&ior).unwrap().unwrap());

@@ -12,7 +12,6 @@ use corelane_tests::{EVERY_DISPATCH, Server, client, serve_with};
 use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
 use corelane_wire::{Encoder, Version};
 
-/// The names and peers of the events so far.
 type Told = Arc<Mutex<Vec<(&'static str, Peer)>>>;
 
 fn server(pool: PoolConfig) -> (Server, Told) {
@@ -29,7 +28,7 @@ fn server(pool: PoolConfig) -> (Server, Told) {
         };
         events.lock().push((name, peer.clone()));
     });
-    // With this idle time-out the server looks for stalled connections every 10 ms.
+    // The server looks for stalled connections every 10 ms with this idle time-out.
     (serve_with(orb.idle_connection_timeout(Duration::from_millis(1))), told)
 }
 
@@ -38,7 +37,6 @@ fn connect(server: &Server) -> TcpStream {
     TcpStream::connect(("127.0.0.1", port)).unwrap()
 }
 
-/// Waits for events, and checks that the only event has this name and this peer.
 fn is_told(told: &Told, name: &'static str, peer: &TcpStream, what: &dyn std::fmt::Debug) {
     while told.lock().is_empty() {
         std::thread::sleep(Duration::from_millis(1));
@@ -48,7 +46,6 @@ fn is_told(told: &Told, name: &'static str, peer: &TcpStream, what: &dyn std::fm
     assert!(told.iter().all(|one| *one == expected), "{what:?}: {told:?} and not {expected:?}");
 }
 
-/// Runs the attack `harm` on one connection, and checks that another connection is not affected.
 fn with_a_bystander(pool: PoolConfig, name: &'static str, harm: impl Fn(&Server, &mut TcpStream)) {
     let dispatch = pool.dispatch;
     let (server, told) = server(pool);
@@ -89,13 +86,12 @@ fn exceeded_memory_budget_names_the_peer_that_holds_most() {
             .connection_limits(ConnectionLimits::default().max_buffered_bytes(1 << 20));
         with_a_bystander(pool, "held", |_, stream| {
             stream.write_all(b"GIOP\x01\x02\x01\x00\x00\x00\x40\x00").unwrap();
-            // The server closes the connection during this write, so errors are ignored.
+            // The server closes the connection during this write.
             let _ = stream.write_all(&vec![0; 3 << 20]);
         });
     }
 }
 
-/// Sends requests with replies of 512 KiB until the connection ends, without reading the replies.
 fn reads_nothing(server: &Server, stream: &mut TcpStream) {
     let key = server.probe.as_object().ior().known_profiles().next().unwrap().object_key.to_vec();
     let data = vec![7; 512 << 10];
@@ -115,8 +111,7 @@ fn reads_nothing(server: &Server, stream: &mut TcpStream) {
     while stream.write_all(&request).is_ok() {}
 }
 
-/// Returns the architectures that queue replies. In the other architectures a connection's thread
-/// waits until its peer reads.
+/// In the other architectures a connection's thread waits until its peer reads.
 fn queueing() -> impl Iterator<Item = Dispatch> {
     EVERY_DISPATCH.into_iter().filter(|dispatch| !matches!(dispatch, Dispatch::ThreadPerConnection { .. }))
 }
@@ -145,8 +140,6 @@ fn refused_connection_names_the_peer() {
     }
 }
 
-/// Checks the maximum number of unfinished fragmented requests. The server closes a connection that
-/// exceeds the maximum.
 #[test]
 fn unfinished_fragments_name_the_peer() {
     for dispatch in EVERY_DISPATCH {

@@ -16,7 +16,6 @@ use corelane_sys::probe;
 use corelane_wire::giop::{self, Header, Reply, ReplyStatus, RequestHeader, ResponseExpected, Target};
 use corelane_wire::{Decoder, Encoder, Limits, Version};
 
-/// Waits up to a minute until `is_so` returns true.
 fn until(is_so: impl Fn() -> bool) {
     let end = clock::now() + Duration::from_secs(60);
     while !is_so() {
@@ -25,17 +24,14 @@ fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// The numbers of the requests that ran, in their order, and the gate at which the servant waits.
 struct Log {
     ran: Mutex<Vec<u32>>,
-    /// Called by the upcall of each request for the operation `feed`.
     feed: Mutex<Box<dyn FnMut() + Send>>,
     entered: AtomicBool,
     open: AtomicBool,
 }
 
 impl Log {
-    /// Blocks the calling thread until the gate opens.
     fn hold(&self) {
         self.entered.store(true, Ordering::SeqCst);
         until(|| self.open.load(Ordering::SeqCst));
@@ -66,7 +62,6 @@ impl Skeleton for Logger {
 
 struct Server {
     orb: Orb,
-    /// The pool's name, unique in this process.
     name: String,
     object: ObjectRef,
     log: Arc<Log>,
@@ -77,10 +72,9 @@ impl Server {
         Server::with_events(dispatch, |_, _| ())
     }
 
-    /// Starts a server that passes each of its events to `on_event`.
     fn with_events(dispatch: Dispatch, on_event: fn(&Log, &Event)) -> Self {
         static SERVERS: AtomicU32 = AtomicU32::new(0);
-        // The name is short, because the kernel keeps 15 bytes of a thread's name.
+        // The kernel keeps 15 bytes of a thread's name.
         let name = format!("flood{}", SERVERS.fetch_add(1, Ordering::SeqCst));
         let pool = PoolConfig::default().name(name.clone()).dispatch(dispatch);
         let ran = Mutex::new("ran", LockScope::Orb, Vec::new());
@@ -107,7 +101,7 @@ impl Server {
         Client { stream, key: profile.object_key.to_vec() }
     }
 
-    /// Sends a request that occupies the only worker until the test opens the gate.
+    /// The request occupies the only worker until the test opens the gate.
     fn close_the_gate(&self) -> Client {
         let mut client = self.connect();
         client.send("gate", 0, ResponseExpected::Target, 1);
@@ -116,8 +110,6 @@ impl Server {
     }
 
     /// Waits until all requests have been read, parsed and queued.
-    ///
-    /// Then the kernel buffers no bytes of requests, and the reading thread waits for events.
     fn until_all_is_read(&self) {
         let port = format!(":{:04X}", self.port());
         let has_octets = || {
@@ -125,8 +117,7 @@ impl Server {
             sockets.lines().skip(1).any(|line| {
                 let columns: Vec<&str> = line.split_whitespace().collect();
                 let (local, remote, octets) = (columns[1], columns[2], columns[4]);
-                // Bytes are in transit if a client has sent them without an acknowledgement, or if
-                // the server has not read them.
+                // A client's bytes are not acknowledged, or the server has not read them.
                 let is_listener = columns[3] == "0A";
                 let unread = local.ends_with(&port) && !is_listener && !octets.ends_with(":00000000");
                 unread || (remote.ends_with(&port) && !octets.starts_with("00000000:"))
@@ -136,21 +127,18 @@ impl Server {
     }
 }
 
-/// Returns the folder in /proc of the thread of this process with that name.
 fn task(name: &str) -> PathBuf {
     let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(|task| Some(task.ok()?.path()));
     let mut named = tasks.filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name));
     named.next().unwrap_or_else(|| panic!("no thread has the name {name}"))
 }
 
-/// Returns true if the thread of this process with that name sleeps in `epoll_wait`.
 fn is_waiting_for_events(name: &str) -> bool {
     let task = task(name);
     let stat = fs::read_to_string(task.join("stat")).unwrap();
     let syscall = fs::read_to_string(task.join("syscall")).unwrap();
     let number = syscall.split(' ').next().unwrap_or_default();
-    // The system calls are epoll_wait (232), epoll_pwait (281) and epoll_pwait2 (441) on x86-64,
-    // and epoll_pwait (22) and epoll_pwait2 (441) on other machines.
+    // epoll_wait, epoll_pwait or epoll_pwait2, on x86-64 or on other machines.
     stat.contains(") S ") && ["232", "281", "441", "22"].contains(&number)
 }
 
@@ -160,7 +148,6 @@ struct Client {
 }
 
 impl Client {
-    /// Sends `count` requests at once, each with `number` as its argument.
     fn send(&mut self, operation: &str, number: u32, response: ResponseExpected, count: u32) {
         let mut octets = Vec::new();
         for id in 0..count {
@@ -183,12 +170,11 @@ impl Client {
         self.stream.write_all(&octets).unwrap();
     }
 
-    /// Returns a second handle of the connection.
     fn duplicate(&self) -> Client {
         Client { stream: self.stream.try_clone().unwrap(), key: self.key.clone() }
     }
 
-    /// Reads a reply. Returns the id of its request, and the result if the request ran.
+    /// Returns the request id of the next reply, and the result if the request ran.
     fn answer(&mut self) -> (u32, Option<u32>) {
         let mut message = vec![0; 12];
         self.stream.read_exact(&mut message).unwrap();
@@ -202,7 +188,6 @@ impl Client {
         (reply.request_id, result)
     }
 
-    /// Checks the replies to `count` requests that [`send`](Self::send) has sent.
     fn check(&mut self, number: u32, count: u32) {
         let answers: HashMap<u32, Option<u32>> = (0..count).map(|_| self.answer()).collect();
         let expected = (0..count).map(|id| (id, Some(!(number + id)))).collect();
@@ -243,7 +228,7 @@ fn queued_request_waits_for_at_most_one_request_of_each_flooding_connection() {
 
 #[test]
 fn full_queue_makes_room_for_a_connection_with_fewer_queued_requests() {
-    // Eight connections fill the queue, because each may use an eighth of it.
+    // Each connection may use an eighth of the queue.
     let server = Server::new(Dispatch::HalfSyncHalfAsync { threads: 1, max_queued: 64 });
     let gate = server.close_the_gate();
     let mut floods: Vec<Client> = (0..8).map(|_| server.connect()).collect();
@@ -255,17 +240,13 @@ fn full_queue_makes_room_for_a_connection_with_fewer_queued_requests() {
     server.log.open.store(true, Ordering::SeqCst);
     good.check(GOOD, 4);
     drop(gate);
-    // The server reports an event and an exception for each request that it removed to make room.
     let answers: Vec<_> =
         floods.iter_mut().flat_map(|flood| (0..8).map(|_| flood.answer().1).collect::<Vec<_>>()).collect();
     assert_eq!(answers.iter().filter(|answer| answer.is_none()).count(), 4, "{answers:?}");
     assert_eq!(server.log.ran.lock().len(), 64);
 }
 
-/// Checks that the reading thread takes turns between connections that all have many requests.
-///
-/// The test blocks the thread until all requests have arrived. Then the thread must reach the last
-/// connection before it has read the requests of more than two turns from any other connection.
+/// The thread must reach the last connection before it has read more than two turns of any other.
 #[test]
 fn reading_thread_takes_turns_between_connections() {
     const FLOODS: usize = 5;
@@ -300,13 +281,7 @@ fn reading_thread_takes_turns_between_connections() {
     assert!(before <= 2 * REQUESTS_A_TURN * (FLOODS - 1), "{before} requests before the last connection: {points:?}");
 }
 
-/// Checks that a lane queues a connection with endless input for reading at most once, although it
-/// gets many events of the connection.
-///
-/// Each upcall sends two more requests on the flooding connection, so it always has input, and the
-/// lane gets an event after each upcall. Then another connection sends two requests at once. The
-/// lane queues this connection for the second request, behind the connections that are already
-/// queued.
+/// Each upcall sends two more requests on the flooding connection, so that it always has input.
 #[test]
 fn listed_connection_waits_for_few_requests_of_a_connection_with_endless_input() {
     const FED: usize = 1000;
@@ -327,15 +302,13 @@ fn listed_connection_waits_for_few_requests_of_a_connection_with_endless_input()
     });
     flood.send("feed", 0, ONEWAY, 1);
     good.check(GOOD, 2);
-    // The closure owns both connections, which would otherwise stay open while the server closes.
+    // The connections must not stay open while the server closes.
     *server.log.feed.lock() = Box::new(|| ());
     let ran = server.log.ran.lock().clone();
     let between = ran.split(|number| *number >= GOOD).nth(1).expect("both requests ran").len();
     assert!(between <= 4, "{between} requests of the flooding connection ran before a queued connection");
 }
 
-/// Checks that in every architecture a good client gets the right reply to each call, beside floods
-/// of oneways.
 #[test]
 fn good_client_gets_right_replies_beside_floods() {
     let modes = [
@@ -357,7 +330,7 @@ fn good_client_gets_right_replies_beside_floods() {
                     }
                 });
             }
-            // The guard ends the floods even if a check of a reply panics.
+            // The guard ends the floods even if a check panics.
             let ends = End(&over);
             let mut good = server.connect();
             for round in 0..100 {

@@ -1,7 +1,4 @@
 //! A string from a peer appears in an event, a log line or an exception as one short line.
-//!
-//! The ORB escapes such strings, and appends the full length to a truncated string. Meanwhile,
-//! other clients get every reply.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -13,7 +10,6 @@ use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, raw, serve_with};
 use corelane_wire::giop::{self, RequestHeader, ResponseExpected, ServiceContext, Target, context_id};
 use corelane_wire::{Cdr, Encoder, Version, rt};
 
-/// Text with line ends, terminal control sequences and a change of the direction of writing.
 const HOSTILE: &str = "op\r\ncorelane: all is well\x1b[2J\x1b]0;title\x07\u{202e}\u{2028}";
 /// The maximum length of a printed line in bytes.
 const MAX_LINE: usize = 4096;
@@ -24,7 +20,6 @@ fn assert_plain(line: &str, what: &str) {
     assert!(line.len() < MAX_LINE, "{what}: {} octets", line.len());
 }
 
-/// Makes a request that is refused for its invalid priority.
 fn refused(key: &[u8], id: u32, operation: &[u8]) -> Vec<u8> {
     let data = rt::encode_priority_context(-7);
     let mut encoder = Encoder::new();
@@ -56,7 +51,7 @@ fn operation_name_of_any_content_and_length_is_one_short_line_of_the_log() {
         let mut stream = raw::connect(&server);
         for (id, name) in (0..).map(|id| 2 * id).zip(&names) {
             stream.write_all(&refused(&key, id, name)).unwrap();
-            // The server sends the reply after it has reported the event.
+            // The server reports the event before it sends the reply.
             assert_eq!(raw::read_header(&mut stream).0, REPLY);
             let mut rest = vec![0; 12 + 4 * 3 + 64];
             let _ = stream.set_nonblocking(true);
@@ -103,7 +98,6 @@ fn ids_of_unknown_exceptions_are_one_short_line() {
     }
 }
 
-/// Checks exceptions for host names, which a reference can contain in any form.
 #[test]
 fn host_names_of_references_are_one_short_line() {
     // A host name is Latin-1 on the wire.

@@ -1,5 +1,4 @@
-//! The memory that attacks of peers make an ORB hold. The allocator counts this memory, while good
-//! clients check their replies.
+//! The memory that attacks of peers make an ORB hold, counted by the allocator.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -23,37 +22,31 @@ corelane::include_idl!("values");
 
 use values::Node;
 
-/// Bytes are counted for the whole process, so the tests run one after the other.
+/// Bytes are counted for the whole process.
 static ALONE: Mutex<()> = Mutex::new("one test at a time", LockScope::Orb, ());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock()
 }
 
-/// Maximum memory in bytes of all requests of a lane together.
+/// Maximum memory in bytes of a lane's requests.
 const HELD: usize = 24 << 20;
-/// Number of connections of an attacker.
 const ATTACKERS: usize = 10;
-/// Memory in bytes for which the lane's maximum does not account: buffers, the first 64 KiB of each
-/// request, and the good clients.
+/// Memory in bytes outside the lane's maximum: buffers, small requests, and the good clients.
 const BESIDE: usize = ATTACKERS * (256 << 10) + (2 << 20);
 
-/// An attack: functions that write the octets of its argument and decode them in the servant.
 struct Attack {
     name: &'static str,
     write: fn(&mut Encoder<'_>),
-    /// Decodes the argument, and runs `meanwhile` while the result lives.
     read: fn(&mut Decoder<'_>, meanwhile: &dyn Fn()) -> Result<(), CdrError>,
 }
 
-/// Decodes a `T`, and runs `meanwhile` while the decoded value lives.
 fn keep<T: Cdr>(d: &mut Decoder<'_>, meanwhile: &dyn Fn()) -> Result<(), CdrError> {
     let _kept = T::decode(d)?;
     meanwhile();
     Ok(())
 }
 
-/// Writes a sequence of `count` elements, each written by `element`.
 fn sequence(e: &mut Encoder<'_>, count: usize, element: impl Fn(&mut Encoder<'_>)) {
     e.write_len(count).unwrap();
     (0..count).for_each(|_| element(e));
@@ -63,7 +56,6 @@ fn any<T: Typed>(value: &T) -> Any {
     Any::new(value).unwrap()
 }
 
-/// A structure that has no octets on the wire.
 #[derive(Debug)]
 struct Empty(#[expect(dead_code, reason = "takes memory")] [u8; 64]);
 
@@ -79,7 +71,6 @@ impl Cdr for Empty {
     }
 }
 
-/// A union whose smallest arm has no octets.
 #[derive(Debug)]
 struct Wide(#[expect(dead_code, reason = "takes memory")] [u64; 32]);
 
@@ -96,7 +87,6 @@ impl Cdr for Wide {
     }
 }
 
-/// Decodes text of each kind, borrowed from the arena or owned.
 fn wide_texts(d: &mut Decoder<'_>, meanwhile: &dyn Fn()) -> Result<(), CdrError> {
     let mut d = d.clone().with_code_sets(CodeSets::UTF8_UTF16);
     let len = d.read_len(4)?;
@@ -130,7 +120,6 @@ fn references(d: &mut Decoder<'_>, meanwhile: &dyn Fn()) -> Result<(), CdrError>
     Ok(())
 }
 
-/// Decodes an `any` like a dynamic servant.
 fn tree(d: &mut Decoder<'_>, meanwhile: &dyn Fn()) -> Result<(), CdrError> {
     let _kept = Value::decode(&Vec::<bool>::type_code(), d)?;
     meanwhile();
@@ -143,7 +132,7 @@ fn properties(d: &mut Decoder<'_>, meanwhile: &dyn Fn()) -> Result<(), CdrError>
     Ok(())
 }
 
-/// The attacks. The decoded value of each takes between HELD / 8 and HELD / 2 bytes of memory.
+/// Each decoded value takes between HELD / 8 and HELD / 2 bytes.
 const ATTACKS: &[Attack] = &[
     Attack { name: "any of null", write: |e| sequence(e, 60_000, |e| e.write_u32(0)), read: keep::<Vec<Any>> },
     Attack {
@@ -227,7 +216,6 @@ const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// Writes a sequence of valuetypes without references to each other.
 fn write_values(e: &mut Encoder<'_>) {
     sequence(e, 15_000, |e| {
         let node = Node { id: 1, left: None, right: None, secret: String::new() };
@@ -235,8 +223,6 @@ fn write_values(e: &mut Encoder<'_>) {
     });
 }
 
-/// A servant that decodes the attack with the operation's name, and holds the value until the test
-/// releases it.
 struct Holding {
     released: Arc<AtomicBool>,
     holding: Arc<AtomicUsize>,
@@ -259,7 +245,6 @@ impl Skeleton for Holding {
     }
 }
 
-/// Releases the held values on drop, even after a failure.
 struct Release<'a>(&'a AtomicBool);
 
 impl Drop for Release<'_> {
@@ -268,7 +253,6 @@ impl Drop for Release<'_> {
     }
 }
 
-/// Waits up to a minute until `happened` returns true.
 fn until(what: &str, mut happened: impl FnMut() -> bool) {
     for _ in 0..60_000 {
         if happened() {
@@ -279,7 +263,7 @@ fn until(what: &str, mut happened: impl FnMut() -> bool) {
     panic!("the condition did not become true: {what}");
 }
 
-/// Reads a reply. Returns the id of its system exception, if it has one.
+/// Returns the repository id of the system exception in the next reply, if there is one.
 fn answer(stream: &mut TcpStream) -> Option<String> {
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let (_, size) = corelane_tests::raw::read_header(stream);
@@ -288,7 +272,7 @@ fn answer(stream: &mut TcpStream) -> Option<String> {
     (body[4] == 2).then(|| String::from_utf8_lossy(&body[16..]).into_owned())
 }
 
-/// Calls until `stop` is set and checks every reply. Returns the number of calls.
+/// Returns the number of calls.
 fn good_client(ior: &str, stop: &AtomicBool) -> u64 {
     let (_orb, probe): (Orb, ProbeRef) = client(ior);
     let mut calls = 0;
@@ -297,7 +281,6 @@ fn good_client(ior: &str, stop: &AtomicBool) -> u64 {
         assert_eq!(probe.echo("grün").unwrap(), "grün");
         assert_eq!(probe.sum(&[1; 1000]).unwrap(), 1000);
         calls += 3;
-        // Sleeps, so that the attack gets processor time.
         std::thread::sleep(Duration::from_millis(1));
     }
     calls
@@ -326,8 +309,7 @@ fn memory_of_all_requests_together_is_bounded() {
         std::thread::scope(|scope| {
             let _stop = Release(&stop);
             let good = [(); 2].map(|()| scope.spawn(|| good_client(&server.ior, &stop)));
-            // Decoding does not depend on the dispatch architecture, so only one architecture runs
-            // every attack.
+            // Decoding does not depend on the dispatch architecture.
             let step = if matches!(dispatch, Dispatch::ThreadPerConnection { .. }) { 1 } else { 5 };
             for (number, attack) in ATTACKS.iter().enumerate().step_by(step) {
                 attack_with(&server, number, attack, &told);
@@ -357,8 +339,7 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
     told.lock().clear();
     for (number, stream) in streams.iter_mut().enumerate() {
         stream.write_all(&message).unwrap();
-        // The test sends one request after the other, because the server might refuse all requests
-        // that it reads at the same moment.
+        // The server might refuse all requests that it reads at the same moment.
         until(name, || holding.load(Ordering::SeqCst) + told.lock().len() == number + 1);
     }
     let peak = CountingAllocator::take_peak_bytes().saturating_sub(before);
@@ -373,7 +354,7 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
     drop(release);
     let refused = streams.iter_mut().filter_map(answer).inspect(|kind| assert!(kind.contains("IMP_LIMIT"), "{kind}"));
     assert_eq!(refused.count(), ATTACKERS - held, "{name}");
-    // All memory has been returned, so each request has room if it is sent alone.
+    // Each request has room if it is sent alone.
     for stream in &mut streams {
         until(name, || {
             stream.write_all(&message).unwrap();
@@ -382,8 +363,6 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
     }
 }
 
-/// Checks that a connection has room for its requests while another connection sends many large
-/// requests.
 #[test]
 fn one_connection_leaves_half_of_the_memory_to_others() {
     let _alone = alone();
@@ -413,7 +392,6 @@ fn one_connection_leaves_half_of_the_memory_to_others() {
     assert_eq!(answer(&mut good), None);
 }
 
-/// A servant that keeps its decoded argument while it calls `next` with an equally large argument.
 struct Chain {
     next: Arc<Mutex<Option<ObjectRef>>>,
     decodes: bool,
@@ -441,8 +419,7 @@ fn call_chain(object: &ObjectRef) -> Result<(), SystemException> {
     object.call(&corelane::Operation::new("chain"), |_| Ok(()), &arguments)
 }
 
-/// Checks that the arguments of a nested request count in addition to the arguments of the outer
-/// requests. Nested requests are collocated, or run on a thread whose own call waits.
+/// Nested requests are collocated, or run on a thread whose own call waits.
 #[test]
 fn memory_of_nested_requests_is_bounded() {
     let _alone = alone();
@@ -471,8 +448,7 @@ fn memory_of_nested_requests_is_bounded() {
         assert_eq!(refused.kind(), Kind::ImpLimit, "{setting}: {refused}");
         let levels = decoded.load(Ordering::SeqCst);
         assert!(levels > 2, "{setting}: {levels}");
-        // The peak consists of the lane's memory and the reserve, or of the memory of the outermost
-        // request and the memory of collocated requests.
+        // The lane's memory and the reserve, or the memory of the outermost and of collocated requests.
         assert!(peak <= 2 * HELD + BESIDE, "{setting}: {levels} requests held {peak}");
         for object in &next {
             *object.lock() = None;
@@ -480,18 +456,12 @@ fn memory_of_nested_requests_is_bounded() {
     }
 }
 
-// ---- clients -----------------------------------------------------------------------------------
-
-/// Maximum memory in bytes of the replies to an ORB's calls in these tests.
 const REPLIES: usize = 8 << 20;
-/// The time-out of calls. The test ends all of them earlier.
+/// The test ends all calls before this time-out.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Number of bytes that arrive of a reply that does not end.
 const BEGUN: usize = 3 << 20;
 
-/// Starts a server whose replies announce 63 MiB and stop after [`BEGUN`] bytes.
-///
-/// Also returns the number of replies that have stopped there.
+/// The replies announce 63 MiB and stop after [`BEGUN`] bytes; the count has the replies that have stopped.
 fn endless(fragments: bool) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let begun = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&begun);
@@ -520,8 +490,6 @@ fn hostile_reference(orb: &Orb, server: std::net::SocketAddr) -> ProbeRef {
     ProbeRef::from_object(orb.string_to_object(&format!("corbaloc::1.2@{server}/Key")).unwrap().unwrap())
 }
 
-/// Checks that a call that is cancelled in the middle of its reply frees the bytes that have
-/// arrived.
 #[test]
 fn cancelled_call_frees_its_partial_reply() {
     let _alone = alone();
@@ -531,7 +499,6 @@ fn cancelled_call_frees_its_partial_reply() {
         let orb = Orb::builder().max_reply_memory(REPLIES).build().unwrap();
         let probe = ProbeRef::from_object(orb.string_to_object(&good.ior).unwrap().unwrap());
         let hostile = hostile_reference(&orb, server).with_timeout(PATIENCE);
-        // All replies together far exceed the maximum.
         for number in 0..8 {
             let canceller = Canceller::new().unwrap();
             let call = hostile.with_canceller(&canceller);
@@ -545,12 +512,11 @@ fn cancelled_call_frees_its_partial_reply() {
             assert_eq!(exception.kind(), Kind::Transient, "{fragments}, {number}: {exception}");
             assert_eq!(probe.echo("well").unwrap(), "well");
         }
-        // This reply needs nearly all of the memory, so it shows that the memory is free.
+        // This reply needs nearly all of the memory.
         assert_eq!(probe.sevens(7 << 20).unwrap().len(), 7 << 20, "{fragments}");
     }
 }
 
-/// Checks many calls at the same time, on separate connections and on a shared connection.
 #[test]
 fn memory_of_partial_replies_of_all_connections_is_bounded() {
     let _alone = alone();
@@ -575,19 +541,16 @@ fn memory_of_partial_replies_of_all_connections_is_bounded() {
             calls.into_iter().map(|call| call.join().unwrap()).collect()
         });
         let refused: Vec<_> = failed.iter().filter(|failed| failed.kind() == Kind::ImpLimit).collect();
-        // The maximum has room for two replies.
         assert!((1..=6).contains(&refused.len()), "{fragments}: {failed:?}");
         for refused in refused {
             assert_eq!(refused.completed(), Completion::Maybe);
             let text = refused.to_string();
             assert!(text.contains(&format!("at most {REPLIES}")) && text.contains("max_reply_memory"), "{text}");
         }
-        // The other calls have been cancelled, and their memory is free.
         assert_eq!(probe.sevens(7 << 20).unwrap().len(), 7 << 20, "{fragments}");
     }
 }
 
-/// Checks the memory of replies to deferred calls, which wait until their callers collect them.
 #[test]
 fn memory_of_uncollected_replies_is_bounded() {
     let _alone = alone();
@@ -608,14 +571,12 @@ fn memory_of_uncollected_replies_is_bounded() {
     assert_eq!(probe.sevens(7 << 20).unwrap().len(), 7 << 20);
 }
 
-/// Checks a reply whose result would take more memory than the results of all calls may take
-/// together.
 #[test]
 fn results_that_do_not_fit_are_refused() {
     let _alone = alone();
     let server = corelane_tests::scripted::serve(0, |stream, id| {
         let mut body = corelane_tests::scripted::reply_start(id, 0);
-        // The body, aligned to 8 octets, begins with the number of `any` values of type null.
+        // The body, aligned to 8 octets, is a sequence of `any` values of type null.
         let count = 200_000_u32;
         body.extend(count.to_le_bytes());
         body.resize(body.len() + 4 * count as usize, 0);
@@ -633,12 +594,10 @@ fn results_that_do_not_fit_are_refused() {
     assert!(peak <= REPLIES + BESIDE, "{peak}");
 }
 
-/// Checks that an ORB returns the allocator's free memory to the system when no more large messages
-/// arrive.
 #[test]
 fn memory_of_large_messages_is_trimmed_when_an_orb_is_idle() {
     let _alone = alone();
-    // With this idle time-out the server runs its maintenance every 10 ms.
+    // The server runs its maintenance every 10 ms with this idle time-out.
     let quick = Duration::from_millis(40);
     let server = serve_with(Orb::builder().idle_connection_timeout(quick).listen("tcp:127.0.0.1:0"));
     let (_orb, probe) = client(&server.ior);
@@ -649,13 +608,11 @@ fn memory_of_large_messages_is_trimmed_when_an_orb_is_idle() {
     }
 }
 
-/// Checks that a reply that has arrived is the result of its call, even after the call's deadline.
 #[test]
 fn reply_that_has_arrived_is_the_result_after_the_deadline() {
     let _alone = alone();
     let waits = Arc::new(AtomicBool::new(false));
     let server = corelane_tests::scripted::serve(0, |stream, id| {
-        // The server also sends the reply to the next request, before it receives that request.
         stream.write_all(
             &[corelane_tests::scripted::successful_reply(id), corelane_tests::scripted::successful_reply(id + 2)]
                 .concat(),
@@ -666,7 +623,6 @@ fn reply_that_has_arrived_is_the_result_after_the_deadline() {
     assert_eq!(probe.cube_long(3).unwrap(), 27);
     let timeout = Duration::from_millis(20);
     let late = probe.with_timeout(corelane::Timeout::Precise(timeout));
-    // The client writes its arguments for longer than the call's time-out.
     let slowly = |e: &mut Encoder<'_>| {
         std::thread::sleep(2 * timeout);
         e.write_i32(3);

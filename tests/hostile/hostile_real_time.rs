@@ -1,5 +1,4 @@
-//! Invalid and excessive priorities, bands, deadlines, lanes and numbers of threads, from peers and
-//! configurations.
+//! Invalid and excessive priorities, bands, deadlines, lanes and numbers of threads, from peers and configurations.
 //!
 //! The ORB refuses each of them with the right exception, and an event names the peer.
 
@@ -30,7 +29,6 @@ const CLIENT: PriorityModel = PriorityModel::ClientPropagated;
 const SERVER: PriorityModel = PriorityModel::ServerDeclared;
 const BIND: &str = "_bind_priority_band";
 
-/// Events about refused requests: peer, operation, and the exception's kind and minor code.
 type Told = Arc<Mutex<Vec<(Peer, String, Kind, u32)>>>;
 
 fn telling(config: RtConfig) -> (Orb, Told) {
@@ -62,8 +60,7 @@ fn object(orb: &Orb, name: &str, policies: &RtPolicies, reporter: &Arc<Reporter>
     poa.activate(&reporter.servant()).unwrap()
 }
 
-/// Sends a request with these contexts, which the server must refuse. Returns the exception that
-/// the event reports.
+/// Returns the exception that the event reports.
 fn refused(client: &mut RawClient, told: &Told, operation: &str, contexts: &[(u32, &[u8])]) -> (Kind, u32) {
     let before = told.lock().len();
     client.send_with_contexts(operation, contexts, None);
@@ -75,7 +72,6 @@ fn refused(client: &mut RawClient, told: &Told, operation: &str, contexts: &[(u3
     (kind, minor)
 }
 
-/// Sends a request with these contexts, which must run without an event.
 fn served(client: &mut RawClient, told: &Told, contexts: &[(u32, &[u8])]) -> UpcallReport {
     let before = told.lock().len();
     client.send_with_contexts("who", contexts, None);
@@ -99,8 +95,7 @@ fn invalid_contexts_are_refused_with_an_event_and_extremes_accepted() {
         for data in [&[][..], &[1], &[1, 0], &[1, 0, 5], &[0, 0, 5]] {
             assert_eq!(refused(RT_CORBA_PRIORITY, data).0, Kind::Marshal, "{data:?}");
         }
-        // A priority is a short, in which 32768 to 65535 are negative. The only valid negative
-        // number is -1, with which TAO says that the request has no priority.
+        // The one valid negative number is -1, with which TAO says that the request has no priority.
         for priority in [-2, -3, -100, -32767, i16::MIN] {
             assert_eq!(
                 refused(RT_CORBA_PRIORITY, &encode_priority_context(priority)),
@@ -202,12 +197,10 @@ fn invalid_bands_are_refused_with_an_event_and_bind_nothing() {
         let answer = refused(&mut client, &told, BIND, &[(RT_CORBA_PRIORITY_RANGE, data)]);
         assert_eq!(answer.0, Kind::Marshal, "{data:?}");
     }
-    // Without the context, `_bind_priority_band` is an ordinary operation. The servant does not
-    // have it.
+    // Without the context, `_bind_priority_band` is an ordinary operation.
     client.send(BIND, None, None);
     assert_eq!(client.receive_void_reply().map(|(kind, _)| kind), Some(Kind::BadOperation));
-    // A refused context has no effect on later requests. In a request for another operation than
-    // `_bind_priority_band`, the context has no meaning.
+    // A refused context has no effect on later requests.
     let (between, all) = (encode_priority_context(15), encode_range_context(0, i16::MAX));
     let both = [(RT_CORBA_PRIORITY, &between[..]), (RT_CORBA_PRIORITY_RANGE, &all)];
     assert_eq!(refused(&mut client, &told, "who", &both), (Kind::Transient, OMG | 2));
@@ -216,7 +209,6 @@ fn invalid_bands_are_refused_with_an_event_and_bind_nothing() {
     assert_eq!(served(&mut client, &told, &both[..1]).lane, 1);
 }
 
-/// Checks a peer with a ceiling of 15 that binds a band whose only lane is above the ceiling.
 #[test]
 fn no_band_leads_to_a_lane_above_the_ceiling() {
     let (orb, told) = telling(RtConfig::default());
@@ -234,7 +226,6 @@ fn no_band_leads_to_a_lane_above_the_ceiling() {
         let answer = refused(&mut client, &told, "who", &[(RT_CORBA_PRIORITY, &within)]);
         assert_eq!(answer, (Kind::NoPermission, 0));
         assert_eq!(served(&mut client, &told, &[(RT_CORBA_PRIORITY, &encode_priority_context(10))]).lane, 0);
-        // Without a ceiling the band leads to the lane.
         let mut client = RawClient::connect(object, high);
         assert_eq!(bind(&mut client, (13, 40)), None);
         let who = served(&mut client, &told, &[(RT_CORBA_PRIORITY, &within)]);
@@ -242,7 +233,6 @@ fn no_band_leads_to_a_lane_above_the_ceiling() {
     }
 }
 
-/// A priority transform that raises every request to 20.
 #[derive(Debug)]
 struct Raising;
 
@@ -267,8 +257,6 @@ fn servers_own_transform_may_raise_a_request_above_the_ceiling() {
     assert_eq!(refused(&mut client, &told, "who", &[(RT_CORBA_PRIORITY, &above)]), (Kind::NoPermission, 0));
 }
 
-/// Checks that waiting requests are ordered by their effective priority, not by the priority that
-/// they ask for.
 #[test]
 fn buffer_is_ordered_by_the_effective_priority() {
     let (orb, told) = telling(RtConfig::default());
@@ -297,7 +285,7 @@ fn buffer_is_ordered_by_the_effective_priority() {
     let by_name = client.send_at_priority("who", 60, None);
     client.set_target(&propagated);
     let none = client.send("who", None, None);
-    // The server refuses this request when all others wait, because the buffer is full.
+    // The buffer is full.
     let beyond = client.send_at_priority("who", 30, None);
     assert_eq!(client.receive_reply_id(), beyond);
     assert!(told.lock().is_empty());
@@ -308,7 +296,6 @@ fn buffer_is_ordered_by_the_effective_priority() {
     assert_eq!(told.lock().len(), 1);
 }
 
-/// Makes a copy of the reference's TCP profile with these lanes and policies.
 fn saying(object: &ObjectRef, endpoints: TaggedComponent, policies: &[(u32, Vec<u8>)]) -> String {
     let profile = object.ior().profiles.iter().find(|profile| profile.tag == 0).unwrap().parse().unwrap();
     let ProfileEndpoint::Inet { host, port } = profile.endpoints()[0].clone() else { panic!("no address") };
@@ -318,7 +305,6 @@ fn saying(object: &ObjectRef, endpoints: TaggedComponent, policies: &[(u32, Vec<
     Ior { type_id: String::new(), profiles: vec![profile] }.to_text().unwrap()
 }
 
-/// Returns the outcome of a call at priority 20 through this reference.
 fn answered(ior: &str) -> Result<UpcallReport, (Kind, u32)> {
     let client = fair_orb();
     client.real_time().current().unwrap().set_priority(20).unwrap();
@@ -341,8 +327,7 @@ fn invalid_lists_of_lanes_and_policies_are_ignored() {
     let good = [at(ports[0].0, 10), at(ports[1].0, 20)];
     let who = answered(&saying(&object, list(&good), &model(0, 10))).unwrap();
     assert_eq!((who.priority, who.handed_over), (20, false));
-    // The client ignores a list of lanes that has thousands of entries, is truncated, or has a
-    // count without entries. It uses the profile's own address.
+    // The client ignores an invalid list of lanes and uses the profile's own address.
     let endless = vec![at(1, 20); 5000];
     assert!(endless.len() > Limits::DEFAULT.max_lane_endpoints as usize);
     let crafted = |data: &[u8]| TaggedComponent { tag: component_tag::TAO_ENDPOINTS, data: data.into() };
@@ -352,12 +337,10 @@ fn invalid_lists_of_lanes_and_policies_are_ignored() {
         let who = answered(&saying(&object, endpoints, &model(0, 10))).unwrap();
         assert_eq!((who.priority, who.handed_over), (20, true));
     }
-    // The reference has a thousand lanes, but none of them for priority 20.
     let others: Vec<_> = (21..1021).map(|priority| at(1, priority)).collect();
     assert_eq!(answered(&saying(&object, list(&others), &model(0, 10))), Err((Kind::Transient, OMG | 2)));
     let impossible = vec![at(1, i16::MIN), at(1, -2)];
     assert_eq!(answered(&saying(&object, list(&impossible), &model(0, 10))), Err((Kind::Transient, OMG | 2)));
-    // The client also ignores an unknown priority model and invalid bands.
     let mut no_model = model(1, 10);
     no_model[0].1[4..8].fill(7);
     let who = answered(&saying(&object, list(&good), &no_model)).unwrap();
@@ -372,7 +355,6 @@ fn invalid_lists_of_lanes_and_policies_are_ignored() {
     }
 }
 
-/// Checks a pool with one lane for each of Linux's native priorities below the highest.
 #[test]
 fn client_reaches_each_of_98_lanes() {
     let orb = fair_orb();

@@ -1,7 +1,6 @@
 //! Servers that end a connection in the middle of a reply.
 //!
 //! The server may have run the call, so the call ends with COMPLETED_MAYBE and is not sent again.
-//! Clients of other servers get every reply meanwhile.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -17,15 +16,13 @@ use corelane_tests::scripted::{
     CLOSE_CONNECTION, LOCATE_REPLY, MESSAGE_ERROR, REPLY, ScriptedServer, message, reply_start, serve,
 };
 
-/// A function that writes a part of a reply of this message type before the connection ends.
 type Ending = fn(&mut TcpStream, u8, u32) -> io::Result<()>;
 
 fn end() -> io::Result<()> {
     Err(io::ErrorKind::ConnectionAborted.into())
 }
 
-/// Returns the first part of a reply's body: request id, status and, in a Reply, an empty list of
-/// contexts.
+/// The first part of a body: request id, status and, in a Reply, an empty list of contexts.
 fn part(kind: u8, id: u32) -> Vec<u8> {
     if kind == LOCATE_REPLY { [id, 1].map(u32::to_le_bytes).concat() } else { reply_start(id, 0) }
 }
@@ -65,10 +62,7 @@ const ENDINGS: [(&str, Ending); 8] = [
     ("the end", |_, _, _| end()),
 ];
 
-/// Starts a server that answers `well` requests of each connection and ends the connection in the
-/// middle of the next reply.
-///
-/// Also returns the number of these incomplete replies.
+/// Returns the server and the number of its incomplete replies.
 fn server(well: usize, kind: u8, ending: Ending) -> (ScriptedServer, Arc<AtomicUsize>) {
     let ended = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&ended);
@@ -108,8 +102,7 @@ fn locate(probe: &ProbeRef) -> Result<(), SystemException> {
 
 type Call = fn(&ProbeRef) -> Result<(), SystemException>;
 
-/// Every kind of call: its name, the number of good calls before it on its connection, the type of
-/// its reply, and the call.
+/// Name, number of good calls before, type of the reply, and the call.
 const CALLS: [(&str, usize, u8, Call); 4] = [
     ("on a new connection", 0, REPLY, cube),
     ("on a connection that has served", 1, REPLY, cube),
@@ -133,8 +126,7 @@ fn call_with_a_partial_reply_is_completed_maybe_and_not_sent_again() {
     });
 }
 
-/// Checks two calls on one connection. One call gets a part of its reply. The other call gets no
-/// reply before CloseConnection, so it has not run and is sent again.
+/// A call without a reply before CloseConnection has not run and is sent again.
 #[test]
 fn on_a_shared_connection_only_the_call_with_a_partial_reply_fails() {
     let first = AtomicUsize::new(0);
@@ -161,8 +153,6 @@ fn on_a_shared_connection_only_the_call_with_a_partial_reply_fails() {
     assert_eq!(server.connections.load(Ordering::SeqCst), 2);
 }
 
-/// Runs `attack` beside clients of a good server and checks all their replies.
-///
 /// Each client makes at least one call after the attack has begun.
 fn with_good_clients(attack: impl FnOnce()) {
     let server = serve(usize::MAX, |_, _| Ok(()));

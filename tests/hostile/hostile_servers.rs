@@ -15,7 +15,6 @@ use corelane_tests::scripted::{REPLY, message, reply_start, serve};
 
 type Told = Arc<Mutex<Vec<Event>>>;
 
-/// Makes a client of the server, and the list of the client's events.
 fn client(server: SocketAddr, timeout: Timeout) -> (Orb, ProbeRef, Told) {
     let told = Told::new(Mutex::new("events", LockScope::Orb, Vec::new()));
     let list = Arc::clone(&told);
@@ -27,9 +26,7 @@ fn client(server: SocketAddr, timeout: Timeout) -> (Orb, ProbeRef, Told) {
     (orb, ProbeRef::from_object(object), told)
 }
 
-/// Checks that all events are protocol faults of this server, one for each failed connection.
-///
-/// `connections` is the permitted number of failed connections.
+/// `connections` is the permitted number of protocol faults.
 fn assert_told(orb: &Orb, told: &Told, server: SocketAddr, connections: RangeInclusive<usize>, what: &str) {
     let told = told.lock();
     for event in &*told {
@@ -40,19 +37,17 @@ fn assert_told(orb: &Orb, told: &Told, server: SocketAddr, connections: RangeInc
     assert_eq!(orb.event_counts().protocol_faults, told.len() as u64, "{what}");
 }
 
-/// The numbers of good calls before the attack. With 0, the attack is on a new connection.
+/// The numbers of good calls before the attack.
 ///
-/// On a connection that has served a call, the client uses other code for the next call.
+/// After a served call, the client uses other code for the next call.
 const WELL: [usize; 2] = [0, 1];
 
-/// Makes the `well` calls that the server answers correctly.
 fn warm(probe: &ProbeRef, well: usize) {
     for _ in 0..well {
         assert_eq!(probe.cube_long(3).unwrap(), 27);
     }
 }
 
-/// Writes octets again and again until the client closes the connection.
 fn flood(stream: &mut TcpStream, octets: &[u8]) -> std::io::Result<()> {
     let many = octets.repeat(1000);
     loop {
@@ -100,13 +95,11 @@ fn flood_of_unknown_replies_ends_a_shared_connection() {
     for call in &mut calls {
         assert_eq!(call.reply().unwrap_err().kind(), Kind::CommFailure);
     }
-    // A later call may have found the connection closed, and made another one.
     assert_told(&orb, &told, server, 1..=flooded.load(Ordering::SeqCst), "shared");
 }
 
 #[test]
 fn late_replies_to_timed_out_calls_are_skipped() {
-    // The server sends the replies to the first two requests after the third request.
     let seen = Mutex::new("requests seen", LockScope::Connection, Vec::new());
     let server = serve(0, move |stream, id| {
         let mut seen = seen.lock();
@@ -116,7 +109,6 @@ fn late_replies_to_timed_out_calls_are_skipped() {
         }
         for id in &*seen {
             let mut body = reply_start(*id, 0);
-            // GIOP 1.2 aligns the body of a reply to 8 octets.
             body.extend(27_i32.to_le_bytes());
             stream.write_all(&message(REPLY, false, &body))?;
         }

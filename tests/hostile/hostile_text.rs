@@ -9,7 +9,6 @@ use corelane_tests::{Probe, ProbeRef, Refused};
 use corelane_wire::ior::Ior;
 use corelane_wire::{CdrError, Decoder, Encoder};
 
-/// Prints a value with `Debug`, on one line and on several lines.
 fn debug(value: &impl Debug) {
     let mut text = String::new();
     write!(text, "{value:?} {value:#?}").expect("Debug does not fail");
@@ -21,9 +20,6 @@ fn encoded(value: &impl Cdr) -> Vec<u8> {
     encoder.slices().collect::<Vec<_>>().concat()
 }
 
-/// Replaces each octet by every other value, and calls `print` with the values that can still be
-/// decoded.
-///
 /// Returns the number of values that could be decoded.
 fn with_every_octet<T>(
     octets: &[u8],
@@ -45,9 +41,8 @@ fn with_every_octet<T>(
     count
 }
 
-/// Makes references to one object with an Internet address, a Unix path and components.
 fn references() -> Vec<Ior> {
-    // Tests of one process run at the same time, so paths must be unique.
+    // Tests of one process run at the same time.
     static MADE: AtomicUsize = AtomicUsize::new(0);
     let number = MADE.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("corelane-text-{}-{number}", std::process::id()));
@@ -68,10 +63,9 @@ fn references_with_every_octet_are_printed_and_read_again() {
             ior.known_profiles().for_each(|profile| debug(&profile));
         });
         assert!(count > 256 * 8, "{count}");
-        // A peer sends a reference as a byte order and the encoded reference.
         let sent = |octets: &[u8]| {
             let mut text = "IOR:".to_owned();
-            // The octets have the alignment that they had when the reference was encoded.
+            // The octets keep the alignment of their encoding.
             [u8::from(cfg!(target_endian = "little")), 0, 0, 0]
                 .iter()
                 .chain(octets)
@@ -86,7 +80,6 @@ fn references_with_every_octet_are_printed_and_read_again() {
                 debug(&object);
                 let mut text = String::new();
                 write!(text, "{object}").expect("Display does not fail");
-                // A reference without profiles and without a type id is nil.
                 match orb.string_to_object(&text).unwrap() {
                     Some(again) => assert!(again.is_equivalent(&object), "octet {at} is {octet}"),
                     None => assert!(object.ior().profiles.is_empty(), "octet {at} is {octet}"),
@@ -104,7 +97,7 @@ fn reference_with_a_nul_in_its_type_id_is_printed_without_the_nul() {
     let orb = Orb::new().unwrap();
     let mut ior = references().remove(0);
     let mut octets = encoded(&ior);
-    // The type id follows its length of four octets. The change puts a NUL into the type id.
+    // The change puts a NUL into the type id.
     octets[6] = 0;
     let text = octets.iter().fold("IOR:01000000".to_owned(), |text, octet| format!("{text}{octet:02x}"));
     let object = orb.string_to_object(&text).unwrap().unwrap();
@@ -113,7 +106,6 @@ fn reference_with_a_nul_in_its_type_id_is_printed_without_the_nul() {
     assert_eq!(object.to_string(), ior.to_text().unwrap());
 }
 
-/// Returns one type of every kind that contains text.
 fn types() -> Vec<TypeCode> {
     let (id, name) = ("IDL:x:1.0", "x");
     let long = || TypeCode::LONG;

@@ -1,5 +1,4 @@
-//! Damaged versions of real messages of every kind that a client sends. Such messages must not
-//! disturb other clients.
+//! Damaged versions of real messages of every kind that a client sends.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,9 +10,7 @@ use corelane_tests::{EVERY_DISPATCH, Server, client, serve};
 use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
 use corelane_wire::{Encoder, Endian, Version};
 
-/// Number of damaged messages for each dispatch architecture.
 const MESSAGES: usize = 2500;
-/// The id of the LocateRequest that follows each damaged message.
 const QUESTION: u32 = 0x7fff_0000;
 const WELL_BEHAVED: u64 = 2;
 
@@ -32,7 +29,7 @@ fn connect(server: &Server) -> TcpStream {
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    // With Nagle's algorithm a LocateRequest after a oneway message would be delayed by 40 ms.
+    // Nagle's algorithm would delay a LocateRequest after a oneway message by 40 ms.
     stream.set_nodelay(true).unwrap();
     stream
 }
@@ -55,7 +52,6 @@ fn request(key: &[u8], version: Version, endian: Endian) -> Vec<u8> {
     encoder.slices().collect::<Vec<_>>().concat()
 }
 
-/// Makes a little-endian message of GIOP 1.`minor`.
 fn message(minor: u8, flags: u8, kind: u8, body: &[u8]) -> Vec<u8> {
     let size = u32::try_from(body.len()).unwrap().to_le_bytes();
     [&b"GIOP\x01"[..], &[minor, 1 | flags, kind], &size, body].concat()
@@ -63,12 +59,10 @@ fn message(minor: u8, flags: u8, kind: u8, body: &[u8]) -> Vec<u8> {
 
 fn locate(key: &[u8], minor: u8, id: u32) -> Vec<u8> {
     let length = u32::try_from(key.len()).unwrap().to_le_bytes();
-    // From GIOP 1.2 on, the target begins with its addressing mode.
     let form: &[u8] = if minor < 2 { &[] } else { &[0, 0, 0, 0] };
     message(minor, 0, 3, &[&id.to_le_bytes()[..], form, &length, key].concat())
 }
 
-/// Returns one valid message of each kind.
 fn seeds(key: &[u8]) -> Vec<Vec<u8>> {
     let whole = request(key, Version::GIOP_1_2, Endian::Little);
     let (first, rest) = whole[12..].split_at(44);
@@ -86,7 +80,7 @@ fn seeds(key: &[u8]) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Reads messages up to the LocateReply. Returns false if the connection ends before.
+/// Returns false if the connection ends before the LocateReply.
 fn is_answered(stream: &mut TcpStream) -> bool {
     loop {
         let mut header = [0; 12];
@@ -101,17 +95,13 @@ fn is_answered(stream: &mut TcpStream) -> bool {
         if stream.read_exact(&mut body).is_err() {
             return false;
         }
-        // Message type 4 is LocateReply.
         if header[7] == 4 && body.first_chunk().copied().map(u32::from_le_bytes) == Some(QUESTION) {
             return true;
         }
     }
 }
 
-/// Returns true if the damage leaves the lengths and byte orders of the messages in `seed`
-/// unchanged.
-///
-/// Otherwise the server may take the next message for a part of the damaged message.
+/// If a length or byte order changes, the server may take the next message for a part of the damaged message.
 fn ends_where_it_did(seed: &[u8], damaged: &[u8]) -> bool {
     let mut at = 0;
     while at < seed.len() && damaged.len() == seed.len() {
@@ -124,7 +114,6 @@ fn ends_where_it_did(seed: &[u8], damaged: &[u8]) -> bool {
     damaged.len() == seed.len()
 }
 
-/// Stops the good clients on drop, even if the test panics.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -133,10 +122,8 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Sends damaged messages.
-///
-/// Returns the number of messages that left their connection open, the number of messages that
-/// ended it, and the number of connections.
+/// Returns the number of messages that left their connection open, the number of messages that ended it, and the number
+/// of connections.
 fn disturb(server: &Server, random: &mut Random) -> (usize, usize, u64) {
     let key = server.probe.as_object().ior().known_profiles().next().unwrap().object_key.to_vec();
     let (seeds, question) = (seeds(&key), locate(&key, 2, QUESTION));
@@ -146,8 +133,7 @@ fn disturb(server: &Server, random: &mut Random) -> (usize, usize, u64) {
         let seed = &seeds[number % seeds.len()];
         let mut damaged = seed.clone();
         for _ in 0..1 + random.next() % 4 {
-            // Most changes are in the body, because damage in the 12 octets of the header is soon
-            // noticed.
+            // Damage in the 12 octets of the header is soon noticed.
             let from = if random.next().is_multiple_of(4) { 0 } else { 12 };
             let at = from + random.next() % (damaged.len() - from);
             damaged[at] = random.next().to_le_bytes()[0];
@@ -184,7 +170,6 @@ fn damaged_messages_do_not_disturb_good_clients() {
                             assert_eq!(probe.cube_long(3).unwrap(), 27);
                             assert_eq!(probe.echo("undisturbed").unwrap(), "undisturbed");
                             calls += 1;
-                            // Sleeps, so that the test gets processor time.
                             std::thread::sleep(Duration::from_millis(1));
                         }
                     })
@@ -198,7 +183,6 @@ fn damaged_messages_do_not_disturb_good_clients() {
             }
             result
         });
-        // The server reads a message with a damaged body to its end and keeps the connection.
         assert!(
             answered > MESSAGES / 3,
             "{dispatch:?}: {answered} messages left their connection open, {ended} ended it"

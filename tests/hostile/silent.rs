@@ -13,7 +13,6 @@ use corelane_tests::{EVERY_DISPATCH, Server, client, serve_with};
 
 const CLOSE_CONNECTION: u8 = 5;
 
-/// Opens a connection that sends no message, and waits until the server has accepted it.
 fn silent(server: &Server) -> TcpStream {
     let opened = server.orb.event_counts().connections_opened;
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
@@ -31,7 +30,6 @@ fn until(come: impl Fn() -> bool) {
     }
 }
 
-/// Returns true if the connection ends with CloseConnection.
 fn ends_with_close_connection(mut stream: TcpStream) -> bool {
     let mut last = Vec::new();
     stream.read_to_end(&mut last).unwrap();
@@ -58,7 +56,6 @@ fn silent_connections_are_evicted_oldest_first() {
         }
         assert_eq!(*told.lock(), addresses, "{dispatch:?}");
         assert!(quiet.into_iter().all(ends_with_close_connection), "{dispatch:?}");
-        // Recently used connections are not evicted.
         let (_orb, further) = client(&server.ior);
         further.with_timeout(Duration::from_millis(500)).cube_octet(2).unwrap_err();
         until(|| server.orb.event_counts().connections_refused > 0);
@@ -71,8 +68,7 @@ fn silent_connections_are_evicted_oldest_first() {
     }
 }
 
-/// Checks a server whose process has no free descriptor because of silent peers, which cost an
-/// attacker nothing.
+/// Silent peers cost an attacker nothing.
 #[test]
 fn server_without_free_descriptors_accepts_new_clients() {
     let mut server = Command::new("sh")
@@ -102,7 +98,7 @@ fn first_request_timeout_closes_silent_connections() {
         let pool = PoolConfig::default()
             .dispatch(dispatch)
             .connection_limits(ConnectionLimits::default().first_request_timeout(first_request_timeout));
-        // With this idle time-out the server checks silent connections every 10 ms.
+        // The server checks silent connections every 10 ms with this idle time-out.
         let quick = Duration::from_millis(1);
         let told = Arc::new(Mutex::new("events", LockScope::Connection, Vec::new()));
         let events = Arc::clone(&told);
@@ -114,8 +110,7 @@ fn first_request_timeout_closes_silent_connections() {
         }));
         let (_orb, probe) = client(&server.ior);
         assert_eq!(probe.cube_octet(2).unwrap(), 8);
-        // If the client was too slow to send its request in time, it has connected twice. The test
-        // counts from here on.
+        // A client that was too slow to send its request has connected twice.
         let opened = server.orb.event_counts().connections_opened;
         let silent = silent(&server);
         let address = Peer::Ip(silent.local_addr().unwrap());

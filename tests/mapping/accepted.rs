@@ -1,7 +1,4 @@
 //! Code generated from the compiler's own test files compiles without warnings of rustc and clippy.
-//!
-//! This file compiles the code both as public code and as private code, for which clippy has more
-//! lints.
 
 #![warn(elided_lifetimes_in_paths)]
 

@@ -1,6 +1,4 @@
 //! Properties that are sent with calls (IDL's `context` clause), remote and collocated.
-//!
-//! The servant receives the properties that the operation's clause names, and no others.
 
 use corelane::dynamic::{DynamicServant, ServerRequest};
 use corelane::{Any, Context, Orb, Servant, SystemException, SystemExceptionKind, TypeCode};
@@ -23,8 +21,6 @@ impl Told for Teller {
     fn told_to(&self, depth: i32) -> Result<Words, SystemException> {
         let mut all = words();
         if depth > 0 {
-            // A nested call has its own properties. After that call, `words` returns the properties
-            // of this call again.
             let itself = self.itself.lock().clone().unwrap();
             assert_eq!(itself.nothing_told()?, Words::new());
             let deeper = Context::new().with("user", &format!("at {depth}"))?.with("other", "x")?;
@@ -125,7 +121,7 @@ fn dynamic_requests_carry_properties() {
         assert_eq!(all(request().context(context.clone()).invoke().unwrap()), ["anything", "goes"]);
         assert_eq!(all(request().context(context).send_deferred().unwrap().response().unwrap()), ["anything", "goes"]);
         assert_eq!(all(request().context(Context::new()).invoke().unwrap()), Words::new());
-        // The request has no properties, like a request of an ORB without support for contexts.
+        // A request of an ORB without support for contexts has no properties.
         assert_eq!(all(request().invoke().unwrap()), Words::new());
     });
 }
@@ -145,7 +141,6 @@ fn invalid_properties_are_refused() {
     });
 }
 
-/// A dynamic servant that reads properties.
 struct Dynamic;
 
 impl DynamicServant for Dynamic {

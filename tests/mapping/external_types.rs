@@ -23,8 +23,7 @@ struct Servant;
 impl Base for Servant {
     fn twice(&self, n: i32) -> Result<i32, base::TwiceError> {
         if n == i32::MIN {
-            // `?` converts a POA's error, both in operations with declared exceptions and in
-            // operations without.
+            // `?` converts a POA's error in operations with and without declared exceptions.
             Err(PoaError::WrongPolicy)?;
         }
         if n < 0 { Err(Failed { why: "negative".to_owned() }.into()) } else { Ok(2 * n) }
@@ -103,8 +102,6 @@ fn operations_of_another_crate_are_inherited() {
     assert_eq!(user.moved(&from, &[Point::default()]), Err(Failed { why: "nowhere".to_owned() }.into()));
     let choice = Choice::Shape(Shape::At(by));
     assert_eq!(user.other(base::State::Idle, &choice).unwrap(), (base::State::Idle, choice));
-    // Inherited operations can be called through this crate's reference type and through the other
-    // crate's.
     assert_eq!((user.twice(4).unwrap(), user.now().unwrap()), (8, base::State::Busy));
     assert_eq!(user.twice(-1), Err(Failed { why: "negative".to_owned() }.into()));
     let Err(base::TwiceError::System(refused)) = user.twice(i32::MIN) else { panic!() };
@@ -132,8 +129,7 @@ fn types_can_contain_types_of_another_crate() {
     assert_eq!((&back.lines, &back.chosen), (&whole.lines, &whole.chosen));
     assert_eq!(back.node.unwrap().get().id, 1);
     assert_eq!((user::SAME, shared::shared::FAVOURITE), (Colour::Green, Colour::Green));
-    // One module of the included IDL file is in another crate. The compiler generates the other
-    // declarations of the file in this crate.
+    // One module of the included IDL file is in another crate.
     let pair = of_module::by_module::Pair {
         one: Point { x: 1, y: 2 },
         other: of_module::Outside { name: "its own".to_owned() },

@@ -1,6 +1,4 @@
-//! The methods that generated traits and references have beside the operations of the interface.
-//!
-//! The test does not import the trait `Reference`, because these methods must not need it.
+//! The methods of generated traits and references, without an import of the trait `Reference`.
 
 use corelane::{CallPolicies, Canceller, Context, ObjectRef, Orb, SystemException};
 use std::time::Duration;
@@ -88,8 +86,7 @@ impl Heir for Tree {
     }
 }
 
-/// Methods with the names of the associated functions of generated traits. `x.servant()` must call
-/// these methods.
+/// Methods with the names of the associated functions of generated traits.
 trait Methods {
     fn servant(&self) -> &'static str;
     fn servant_of(&self) -> &'static str;
@@ -133,7 +130,6 @@ fn servant_has_the_interface_of_the_trait_that_makes_it() {
     assert_eq!(ids, ["IDL:Face/Leaf:1.0", "IDL:Face/Root:1.0", "IDL:Face/Second:1.0"]);
 }
 
-/// Makes an ORB and an object with this servant. Returns the ORB and the object's reference.
 fn object(servant: &corelane::Servant) -> (Orb, ObjectRef) {
     let orb = Orb::new().unwrap();
     let object = orb.root_poa().activate(servant).unwrap();
@@ -151,7 +147,6 @@ fn a_reference_has_its_methods_without_an_import() {
     let leaf: LeafRef = LeafRef::narrow(&object).unwrap().unwrap();
     let second: SecondRef = SecondRef::unchecked_narrow(leaf.as_object());
     assert!(leaf.is_equivalent(&second) && second.is_equivalent(&object));
-    // Methods that copy a reference keep its derived type.
     let copies: [LeafRef; 6] = [
         LeafRef::from_object(object.clone()),
         leaf.with_policies(CallPolicies::NONE),
@@ -164,7 +159,6 @@ fn a_reference_has_its_methods_without_an_import() {
         assert_eq!((copy.leaves(), copy.number()), (Ok(1000), Ok(7)));
         assert_eq!(copy.greeting(), Ok("hello".to_owned()));
     }
-    // An untyped reference has these two methods too.
     let untyped: ObjectRef = object.with_timeout(Duration::from_secs(60)).with_connect_timeout(Duration::from_secs(60));
     assert!(untyped.is_equivalent(&object));
 }
@@ -175,7 +169,6 @@ fn operation_with_the_name_of_a_method_hides_the_method() {
     let rival = RivalRef::from_object(object.clone());
     assert_eq!((rival.narrow(1), rival.timeout(), rival.with_timeout(1)), (Ok(99), Ok(5), Ok(())));
     assert!(rival.is_equivalent(&object));
-    // The operations are inherited, one from the first base and one from another base.
     let heir = HeirRef::from_object(object.clone());
     assert_eq!((heir.narrow(1), heir.with_timeout(1)), (Ok(99), Ok(())));
     assert_eq!(heir.is_equivalent("it"), Ok("not it".to_owned()));
@@ -185,7 +178,6 @@ fn operation_with_the_name_of_a_method_hides_the_method() {
     assert_eq!(later.timeout(), Ok(5));
     let trait_method = <HeirRef as corelane::Reference>::narrow(&object);
     assert_eq!(trait_method, Ok(Some(heir)));
-    // The interface has an operation with the name of every method.
     let greedy = <GreedyRef as corelane::Reference>::from_object(object);
     let operations = [
         greedy.as_object(),
@@ -205,8 +197,7 @@ fn operation_with_the_name_of_a_method_hides_the_method() {
     );
 }
 
-/// Checks that the test's IDL has an operation with the name of each method. Such an operation
-/// compiles only because the IDL compiler knows the method.
+/// An operation with the name of a method compiles because the IDL compiler knows the method.
 #[test]
 fn every_method_of_references_is_tried_as_an_operation() {
     let macros = include_str!("../../crates/orb/src/reference_macros.rs");

@@ -17,11 +17,9 @@ use values::*;
 
 type Answer<T> = Result<(T, T, T), SystemException>;
 
-/// A servant that returns its arguments a and b: the result and the out parameter b are a, the out
-/// parameter c is b.
+/// The result and the out parameter b are a, and the out parameter c is b.
 struct Mirror;
 
-/// The id of a node that the servant refuses.
 const REFUSED: i32 = -1;
 
 fn back<T: Clone>(a: &T, b: &T) -> Answer<T> {
@@ -134,7 +132,7 @@ fn node(id: i32, left: Option<NodeRef>, right: Option<NodeRef>) -> Node {
     Node { id, left, right, secret: format!("secret {id}") }
 }
 
-/// Describes a graph: its nodes in the order of a visit, each with the indices of its neighbours.
+/// The nodes in the order of a visit, each with the indices of its neighbours.
 fn form(root: &NodeRef) -> Vec<(i32, String, Option<usize>, Option<usize>)> {
     let mut met = vec![root.clone()];
     let mut form = Vec::new();
@@ -155,7 +153,7 @@ fn form(root: &NodeRef) -> Vec<(i32, String, Option<usize>, Option<usize>)> {
     form
 }
 
-/// Makes a cycle of three nodes. Each node has one further neighbour.
+/// Each node has one further neighbour.
 fn ring() -> NodeRef {
     let graph = ValueGraph::new();
     let (one, two, three) = (graph.declare(), graph.declare(), graph.declare());
@@ -177,7 +175,6 @@ fn sharing_and_cycles_are_preserved() {
     let (result, b, c) = exchange.echo_node(Some(&ring), Some(&tree)).unwrap();
     let (result, b, c) = (result.unwrap(), b.unwrap(), c.unwrap());
     assert_eq!((form(&result), form(&c)), (form(&ring), form(&tree)));
-    // A value that two parameters share is one value at the receiver too.
     assert_eq!(result, b);
     assert!(result != ring && result != c);
     assert_eq!(exchange.echo_node(None, None).unwrap(), (None, None, None));
@@ -205,12 +202,10 @@ fn unknown_types_are_truncated_and_known_ones_are_not() {
     let more = vec![Some(ring()), None, derived.graph.clone()];
     let further: BaseRef = ValueRef::new(Further { base: derived.clone(), more }).widen();
     let plain = ValueRef::new(base.clone());
-    // The server knows only the declared type of the parameter.
     let (result, _, c) = exchange.echo_base(Some(&further), Some(&plain)).unwrap();
     let result = result.unwrap();
     assert_eq!((result.repository_id(), &*result.get()), ("IDL:corelane.test/Values/Base:1.0", &base));
     assert_eq!(*c.unwrap().get(), base);
-    // Server and client also know the type between the declared and the most derived one.
     server.value_factories().register::<Derived>();
     client.value_factories().register::<Derived>();
     let (result, b, _) = exchange.echo_base(Some(&further), Some(&further)).unwrap();
@@ -221,13 +216,11 @@ fn unknown_types_are_truncated_and_known_ones_are_not() {
     assert_eq!((&state.base, state.extra), (&base, 2.5));
     assert_eq!(form(state.graph.as_ref().unwrap()), form(&ring()));
     assert_eq!(state.tag, 5);
-    // Server and client know all types.
     server.value_factories().register::<Further>();
     client.value_factories().register::<Further>();
     let (result, ..) = exchange.echo_base(Some(&further), None).unwrap();
     let state = result.unwrap().narrow::<Further>().unwrap().get();
     assert_eq!((state.more.len(), state.more[1].is_none(), &state.more[2]), (3, true, &state.graph));
-    // A value of an unknown type that is not truncatable is refused.
     let firm: BaseRef = ValueRef::new(Firm { base, code: 3 }).widen();
     let refused = exchange.echo_base(Some(&firm), None).unwrap_err();
     assert_eq!((refused.kind(), refused.minor() & 0xfff), (Kind::Marshal, 1));
@@ -240,7 +233,6 @@ fn unknown_types_are_truncated_and_known_ones_are_not() {
     assert!(server.value_factories().unregister::<Firm>() && !server.value_factories().unregister::<Firm>());
 }
 
-/// An implementation of the value type `Circle` with a state of its own.
 #[derive(Debug)]
 struct MyCircle {
     radius_in_thousandths: AtomicU32,
@@ -322,7 +314,6 @@ fn values_have_operations_if_their_type_has_an_implementation() {
     assert_eq!(result.implementation::<dyn Described>().unwrap().describe(3).unwrap(), "ooo");
     let result = result.narrow::<Circle>().unwrap();
     assert_eq!(result.get().radius, 4.0);
-    // A value that consists only of its state has no implementation.
     assert!(ValueRef::new(Circle { radius: 1.0 }).implementation::<dyn Shape>().is_none());
 }
 
@@ -356,7 +347,7 @@ fn an_abstract_interface_is_an_object_or_a_value() {
     let Some(Abstract::Value(c)) = c else { panic!("a value arrives as an object") };
     assert_eq!(c.implementation::<dyn Described>().unwrap().describe(2).unwrap(), "oo");
     assert_eq!(exchange.echo_described(None, Some(&value)).unwrap().0, None);
-    // The `any` has the type of an object or of a value, not the type of the abstract interface.
+    // The `any` has the type of an object or a value.
     let any = Any::new(&Some(thing)).unwrap();
     let Some(Abstract::Object(found)) = any.extract::<Option<DescribedRef>>().unwrap() else { panic!("{any:?}") };
     assert_eq!(found.describe(1).unwrap(), "thing");
@@ -368,8 +359,7 @@ fn an_abstract_interface_is_an_object_or_a_value() {
     assert!(Any::with_type(null.type_code(), &Some(object)).is_err());
 }
 
-/// A custom letter whose marshalled form differs from the declared form: the length, and then the
-/// reversed text.
+/// The marshalled form is the length, and then the reversed text.
 struct Backwards(String);
 
 impl LetterOperations for Backwards {
@@ -392,7 +382,6 @@ fn backwards(d: &mut Decoder<'_>) -> Result<ValueImplementation<Letter>, CdrErro
 #[test]
 fn custom_values_are_marshalled_by_their_implementation() {
     let Fixture { server, client, exchange } = fixture();
-    // This letter has the declared marshalled form, in chunks.
     let letter = ValueRef::new(Letter { text: "plain".to_owned() });
     let (result, ..) = exchange.echo_letter(Some(&letter), None).unwrap();
     assert_eq!(result.unwrap().get().text, "plain");

@@ -1,9 +1,4 @@
-//! BAD_OPERATION raised by a servant reaches the client unchanged.
-//!
-//! If a skeleton raises BAD_OPERATION, the server checks whether the operation is one that every
-//! object has, such as `_is_a`. An earlier version replaced the exception of all other operations
-//! by its own BAD_OPERATION 2, COMPLETED_NO. The servant's minor code and completion status were
-//! lost. The interop client of omniORB found this fault (`fail_system(BAD_OPERATION)`).
+//! BAD_OPERATION raised by a servant reaches the client unchanged, with its minor code and completion status.
 
 use corelane::{
     Completion, Orb, Servant, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind, mapping::Operation,

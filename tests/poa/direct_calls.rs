@@ -28,7 +28,6 @@ impl Counter for Calls {
     }
 }
 
-/// Returns an ORB, a reference whose calls bypass the POA, and a weak reference to the servant.
 fn serve() -> (Orb, CounterRef, Weak<Calls>) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let servant = Arc::new(Calls::default());
@@ -51,7 +50,6 @@ fn first_call_goes_through_the_adapter_and_later_calls_bypass_it() {
     let usual: CounterRef = orb.string_to_reference(&direct.to_string()).unwrap();
     assert_eq!(usual.add(4, 7).unwrap_err().kind(), Kind::Transient, "other references ask the adapter in each call");
     assert_eq!(direct.clone().add(0, 7).unwrap(), (3, 7), "a clone calls as its original does");
-    // No call has been made yet through the reference to the base interface.
     assert_eq!(direct.in_upcall().unwrap_err().kind(), Kind::Transient);
     poa.manager().activate().unwrap();
     assert!(direct.in_upcall().unwrap(), "the first call is an upcall");
@@ -88,7 +86,6 @@ fn object_of_another_orb_is_called_through_its_adapter() {
     assert!(far.add(1, 5).is_err());
 }
 
-/// A servant locator that forwards requests to two objects in turn.
 struct ByTurns([ObjectRef; 2], AtomicUsize);
 
 impl ServantLocator for ByTurns {
@@ -102,7 +99,7 @@ impl ServantLocator for ByTurns {
     }
 }
 
-/// An earlier version cached the target of a forward as the location of the object itself.
+/// An earlier version cached the target of a forward as the location of the object.
 #[test]
 fn servant_locator_of_a_forwarded_object_is_asked_at_every_call() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();

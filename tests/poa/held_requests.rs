@@ -20,7 +20,6 @@ fn server() -> (Orb, Told) {
     (builder.on_event(move |event| list.lock().push(event.clone())).build().unwrap(), told)
 }
 
-/// Waits up to a minute for an event.
 fn until_told(told: &Told, is_it: impl Fn(&Event) -> bool) -> Event {
     let end = clock::now() + Duration::from_secs(60);
     loop {
@@ -32,7 +31,6 @@ fn until_told(told: &Told, is_it: impl Fn(&Event) -> bool) -> Event {
     }
 }
 
-/// Returns the managers that `run` reports as never activated, for an ORB prepared by `set_up`.
 fn forgotten(set_up: impl FnOnce(&Orb)) -> Vec<String> {
     let (orb, told) = server();
     set_up(&orb);
@@ -68,13 +66,11 @@ fn run_reports_never_activated_managers_with_objects() {
         orb.root_poa().manager().activate().unwrap();
     };
     assert_eq!(forgotten(all_active), [""; 0]);
-    // The child POA has its own manager.
     let child_forgotten = |orb: &Orb| {
         all_active(orb);
         activate(orb, Some("child"));
     };
     assert_eq!(forgotten(child_forgotten).len(), 1);
-    // A manager that was explicitly set to hold is not reported.
     let holding = |orb: &Orb| {
         all_active(orb);
         orb.root_poa().manager().hold_requests(false).unwrap();
@@ -99,7 +95,7 @@ fn never_activated_managers_are_printed_without_an_event_handler() {
 fn part_with_a_manager_that_is_never_activated() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     activate(&orb, None);
-    // `run` does not return. The other test reads the lines that this process prints, and ends it.
+    // Another test reads the output of this process and ends the process.
     std::thread::spawn(move || orb.run());
     std::thread::sleep(Duration::from_secs(60));
 }

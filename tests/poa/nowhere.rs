@@ -7,7 +7,6 @@ use corelane::mapping::{Operation, write_reference};
 use corelane::{CdrError, Event, ObjectRef, Orb, SystemException, SystemExceptionKind as Kind};
 use corelane_tests::real_time::{Reporter, fair_orb};
 
-/// Returns an ORB without an endpoint, and the count of its events about unreachable references.
 fn client_only() -> (Orb, Arc<AtomicUsize>) {
     let told = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&told);
@@ -27,7 +26,7 @@ fn object(orb: &Orb) -> ObjectRef {
     orb.root_poa().activate(&Reporter::new(orb).servant()).unwrap()
 }
 
-/// Calls the operation `who` with a reference as argument. The operation ignores its arguments.
+/// The operation ignores its arguments.
 fn call_with(object: &ObjectRef, argument: &ObjectRef) -> Result<(), SystemException> {
     static OPERATION: Operation = Operation::new("who");
     object.invoke(&OPERATION, &|encoder| write_reference(encoder, Some(argument))).map(drop)
@@ -42,9 +41,7 @@ fn unreachable_callback_is_refused_when_it_would_leave_the_process() {
     let refused = call_with(&far, &callback).unwrap_err();
     assert_eq!((refused.kind(), refused.minor()), (Kind::BadParam, CdrError::UnreachableReference.minor()));
     assert!(refused.to_string().contains("OrbBuilder::listen"), "{refused}");
-    // A reference to an object of another ORB can be passed on, because that object has an address.
     call_with(&far, &far).unwrap();
-    // An object of this process can be called without an address.
     call_with(&callback, &callback).unwrap();
     let listening = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let far = listening.string_to_object(&object(&server).to_string()).unwrap().unwrap();

@@ -12,7 +12,6 @@ use corelane::{
 use corelane_tests::any::{Echo, EchoRef, TestEcho};
 use corelane_tests::{ProbeRef, RefuseError, Refused};
 
-/// A servant that claims the interfaces of an echo but has none of their operations.
 struct Hollow;
 
 impl DynamicServant for Hollow {
@@ -35,7 +34,7 @@ fn asked(object: &ObjectRef) {
     assert!(object.component().unwrap().is_none());
     let refused = object.interface_definition().unwrap_err();
     assert_eq!(refused.kind(), Kind::NoImplement);
-    // Clients of older ORBs call these operations. Corelane's references have no method for them.
+    // Clients of older ORBs call these operations.
     let call = |operation: &'static str, id: &str| {
         let operation = Operation::new(operation);
         let mut reply = object.invoke(&operation, &|encoder| encoder.write_str(id))?;
@@ -72,8 +71,7 @@ fn every_object_answers_the_object_operations() {
     }
 }
 
-/// Returns the reply to `_non_existent`. The method of references would turn OBJECT_NOT_EXIST into
-/// true, which some clients of other ORBs do not.
+/// The method of references would turn OBJECT_NOT_EXIST into true.
 fn answered(object: &ObjectRef) -> Result<bool, Kind> {
     let ask = |name| {
         let answer = object.invoke(&Operation::new(name), &|_| Ok(()));
@@ -84,7 +82,6 @@ fn answered(object: &ObjectRef) -> Result<bool, Kind> {
     answer
 }
 
-/// A servant manager that finds no servant and raises an exception of the given kind.
 struct Nothing(Kind);
 
 impl ServantActivator for Nothing {
@@ -128,8 +125,6 @@ fn non_existent_is_true_for_objects_that_do_not_exist() {
     let locator = PoaPolicies { servant_retention: ServantRetention::NonRetain, ..servant_manager };
     let poa = |name: &str, policies| root.create_poa(name, Some(root.manager()), policies).unwrap();
     let never = |poa: &Poa| poa.create_reference_with_id(&"never".into(), "IDL:X:1.0").unwrap();
-    // Cases: an object that was deactivated, and objects that were never activated, under transient
-    // and persistent keys.
     let id = root.activate_object(&Echo::servant(TestEcho::default())).unwrap();
     let deactivated = root.id_to_reference(&id).unwrap();
     assert_eq!(both(&deactivated), Ok(false));
@@ -137,12 +132,10 @@ fn non_existent_is_true_for_objects_that_do_not_exist() {
     assert_eq!(both(&deactivated), Ok(true));
     let (user, persistent) = (poa("user", user), poa("persistent", persistent));
     assert_eq!((both(&never(&user)), both(&never(&persistent))), (Ok(true), Ok(true)));
-    // A transient object of a destroyed POA does not exist.
     let of_gone = never(&user);
     user.destroy(false, true).unwrap();
     assert_eq!(both(&of_gone), Ok(true));
-    // One servant manager raises OBJECT_NOT_EXIST. Another manager raises TRANSIENT, which does not
-    // say whether the object exists.
+    // TRANSIENT does not say if the object exists.
     for (name, raised, expected) in
         [("gone", Kind::ObjectNotExist, Ok(true)), ("unknown", Kind::Transient, Err(Kind::Transient))]
     {
@@ -153,12 +146,10 @@ fn non_existent_is_true_for_objects_that_do_not_exist() {
     let located = poa("located", locator);
     located.set_servant_manager(ServantManager::Locator(std::sync::Arc::new(Nothing(Kind::Transient)))).unwrap();
     assert_eq!(both(&never(&located)), Ok(true));
-    // A destroyed persistent POA may be created again, together with the object. So the server does
-    // not answer that the object does not exist, but raises an exception.
+    // A destroyed persistent POA may be created again, together with the object.
     let of_persistent = never(&persistent);
     persistent.destroy(false, true).unwrap();
     assert_eq!(both(&of_persistent), Err(Kind::ObjectNotExist));
-    // An unknown plain key, or a key of an earlier ORB at this address, belongs to no object.
     let Endpoint::Tcp { port, .. } = orb.endpoints()[0].clone() else { panic!("{:?}", orb.endpoints()) };
     let at = |url: String| client.string_to_object(&url).unwrap().unwrap();
     assert_eq!(answered(&at(format!("corbaloc::1.2@127.0.0.1:{port}/nothing"))), Ok(true));
@@ -170,10 +161,7 @@ fn non_existent_is_true_for_objects_that_do_not_exist() {
     assert_eq!(answered(&stale), Ok(true));
 }
 
-/// A servant that raises an undeclared exception.
-///
-/// Generated code cannot raise one. A dynamic servant can, and so can a servant that was compiled
-/// from another version of the IDL.
+/// Dynamic servants, and servants of another version of the IDL, can raise undeclared exceptions.
 struct Foreign;
 
 impl Skeleton for Foreign {
@@ -200,7 +188,6 @@ fn undeclared_exception_is_unknown() {
         assert_eq!(said, (Kind::Unknown, 1, Completion::Yes));
         assert!(unknown.to_string().contains("IDL:corelane.test/Test/Refused:1.0"), "{unknown}");
         assert_eq!(probe.level().unwrap_err(), unknown, "an attribute's operations declare no exceptions");
-        // A declared exception arrives unchanged.
         let RefuseError::Refused(refused) = probe.refuse(1).unwrap_err() else { panic!("another exception") };
         assert_eq!((refused.code, refused.why.as_str()), (3, "because"));
     }

@@ -1,8 +1,7 @@
 //! Priority inversion when replies are written.
 //!
-//! For each kind of inversion, a deliberately wrong configuration shows the inversion, and the
-//! right configuration shows that the inversion is absent. The tests run on SCHED_FIFO threads and
-//! check the order of events, never durations.
+//! For each kind of inversion, a deliberately wrong configuration shows the inversion, and the right configuration
+//! shows that the inversion is absent.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -21,8 +20,7 @@ use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
 use corelane_tests::real_time::{RawClient, Reporter, decode_reference, fifo_orb, require_fifo, wait_until};
 use corelane_tests::stream_wrapper::wrap_streams;
 
-/// CORBA priorities. The constants that end in `_ONE` are their native priorities by the default
-/// mapping.
+/// The constants that end in `_ONE` are the native priorities.
 const LOW: i16 = 335;
 const HIGH: i16 = 16384;
 const LOW_ONE: u8 = 2;
@@ -33,7 +31,6 @@ fn last_core() -> usize {
     affinity(None).unwrap().iter().last().unwrap()
 }
 
-/// Activates objects in a pool with a low and a high lane, on one core.
 fn in_lanes<const N: usize>(orb: &Orb, servants: [Servant; N]) -> [ObjectRef; N] {
     let lane = |priority| LaneConfig::default().priority(priority).cores([last_core()]);
     let config = LanesConfig::default().lanes([lane(LOW), lane(HIGH)]);
@@ -47,7 +44,7 @@ fn in_lanes<const N: usize>(orb: &Orb, servants: [Servant; N]) -> [ObjectRef; N]
     servants.map(|servant| poa.activate(&servant).unwrap())
 }
 
-/// A servant whose reply is larger than the buffers, so a peer that does not read blocks it.
+/// The reply exceeds the buffers, so a peer that does not read blocks the servant's thread.
 struct Large;
 
 impl Skeleton for Large {
@@ -61,8 +58,6 @@ impl Skeleton for Large {
     }
 }
 
-/// Shows that a client that sends both priorities on one connection must read the low reply before
-/// the high reply.
 #[test]
 fn on_a_connection_of_two_priorities_the_high_reply_is_behind_the_low_one() {
     let orb = fifo_orb();
@@ -73,7 +68,7 @@ fn on_a_connection_of_two_priorities_the_high_reply_is_behind_the_low_one() {
     both.wait_for_data();
     both.set_target(&object);
     let high = both.send_at_priority("who", HIGH, None);
-    // The high lane is free. Only the connection to the client that does not read is blocked.
+    // The blocked connection does not affect the high lane.
     assert_eq!(RawClient::connect(&object, ports[1].0).who(Some(HIGH)).who().native, HIGH_ONE);
     assert_eq!([both.receive_reply_id(), both.receive_reply_id()], [low, high]);
 }
@@ -88,22 +83,16 @@ fn with_a_connection_for_each_priority_an_unread_low_reply_delays_no_other() {
     low.wait_for_data();
     let mut high = RawClient::connect(&object, ports[1].0);
     assert_eq!(high.who(Some(HIGH)).who().native, HIGH_ONE);
-    // Other requests of the low lane are not delayed either, because the lane's thread does not
-    // wait for the peer.
     assert_eq!(RawClient::connect(&object, ports[0].0).who(Some(LOW)).who().native, LOW_ONE);
     assert_eq!(low.receive_reply_id(), sent);
 }
 
-/// Stops a low reply while it is written, and records the order in which the replies and the middle
-/// thread finish.
 #[derive(Debug)]
 struct Stage {
     armed: AtomicBool,
-    /// The thread that writes the low reply and holds the connection's output.
     writing: Mutex<Option<Thread>>,
     high_has_run: AtomicBool,
     order: Mutex<Vec<u8>>,
-    /// The largest write in bytes for each native priority.
     largest: Mutex<BTreeMap<u8, usize>>,
 }
 
@@ -118,8 +107,7 @@ impl Stage {
         })
     }
 
-    /// Sends a reply, and records the priority of its request. A low reply waits before it is sent,
-    /// as if its thread were preempted.
+    /// A low reply waits before it is sent, as if its thread were preempted.
     fn send(&self, octets: usize, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
         let Some(Scheduling::Fifo(native)) = served_by().scheduling else { return send() };
         {
@@ -142,7 +130,6 @@ impl Stage {
     }
 }
 
-/// A stream that sends through a [`Stage`].
 #[derive(Debug)]
 struct Staged(Box<dyn Stream>, Arc<Stage>);
 
@@ -186,7 +173,6 @@ fn staged(stage: &Arc<Stage>) -> Orb {
     orb
 }
 
-/// A servant whose operation `high` wakes the middle thread and lets the low reply continue.
 struct Releasing(Arc<Stage>, Thread, Arc<AtomicBool>);
 
 impl Skeleton for Releasing {
@@ -207,11 +193,8 @@ impl Skeleton for Releasing {
     }
 }
 
-/// Returns the order in which a low reply, a high reply and a middle thread finish on one core.
-///
-/// Both requests come from one connection and are handed over to their lanes. The thread of the low
-/// reply holds the connection's output when the high reply must be written. If `older` is true, the
-/// connection is older than the pool, and its output lock does not inherit priorities.
+/// The thread of the low reply holds the connection's output when the high reply must be written. A connection that is
+/// `older` than the pool has an output lock without priority inheritance.
 fn order_of_replies(older: bool) -> Vec<u8> {
     let (stage, ready) = (Stage::new(), Arc::new(AtomicBool::new(false)));
     let middle = {
@@ -229,7 +212,7 @@ fn order_of_replies(older: bool) -> Vec<u8> {
     let plain = orb.root_poa().activate(&Reporter::new(&orb).servant()).unwrap();
     let connect = || {
         let mut client = RawClient::for_object(&plain);
-        // The reply shows that the server has accepted the connection.
+        // The server has accepted the connection.
         let _ = client.who(None).who();
         client
     };
@@ -257,8 +240,7 @@ fn thread_that_waits_to_reply_lends_its_priority_to_the_writer() {
     assert_eq!(order_of_replies(false), [LOW_ONE, HIGH_ONE, MIDDLE_ONE]);
 }
 
-/// Checks the size of writes. A long write would delay urgent threads, because the kernel copies
-/// all bytes before it returns.
+/// The kernel copies all bytes before it returns, so a long write would delay urgent threads.
 #[test]
 fn replies_below_the_highest_priority_are_written_in_slices() {
     let stage = Stage::new();

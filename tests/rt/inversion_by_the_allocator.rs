@@ -1,9 +1,6 @@
 //! An allocator that all priorities share is a source of priority inversion.
 //!
-//! The allocator of this test has one lock, which only chosen threads take. A low servant holds the
-//! lock, like a thread that is preempted in the allocator. The thread of the high lane takes the
-//! lock whenever it allocates, from reading the request to sending the reply. The test checks the
-//! order of events, never durations.
+//! A low servant holds the allocator's lock, which the thread of the high lane takes whenever it allocates.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -17,15 +14,12 @@ use corelane_tests::real_time::{RawClient, decode_reference, fair_orb, wait_unti
 const LOW: i16 = 10;
 const HIGH: i16 = 20;
 
-/// The record of the servants' actions.
 #[derive(Default)]
 struct State {
     holding: AtomicBool,
     release: AtomicBool,
     begun: AtomicUsize,
-    /// The number of high requests that have run.
     run: AtomicUsize,
-    /// The number of high requests that had run when the low servant released the lock.
     before: AtomicUsize,
 }
 
@@ -49,7 +43,6 @@ impl Skeleton for Allocating {
             });
             return Ok(());
         }
-        // From its first request on, the thread of the high lane takes the lock at each allocation.
         CountingAllocator::lock_each_allocation();
         let argument = call.arguments().read_u32()?;
         state.begun.fetch_add(1, SeqCst);
@@ -79,14 +72,12 @@ fn server() -> (Orb, ObjectRef, Arc<State>) {
     (orb, object, state)
 }
 
-/// Sends a high request while the low servant holds the allocator's lock.
-///
-/// Returns the number of high requests that had run when the low servant released the lock.
+/// Returns the number of high requests that had run when the low servant released the allocator's lock.
 fn beside_a_holder(operation: &str) -> usize {
     let (_orb, object, state) = server();
     let ports = decode_reference(&object).lanes;
     let [mut low, mut high] = [ports[0].0, ports[1].0].map(|port| RawClient::connect(&object, port));
-    // The first requests enlarge the buffers of lane and connection to their final size.
+    // The first requests enlarge the buffers to their final size.
     for _ in 0..3 {
         high.send_at_priority(operation, HIGH, Some(1));
         assert_eq!(high.receive_void_reply(), None);
@@ -97,7 +88,7 @@ fn beside_a_holder(operation: &str) -> usize {
     let begun = state.begun.load(SeqCst);
     high.send_at_priority(operation, HIGH, Some(1));
     if operation == "plain" {
-        // The request is answered, because neither the request nor the reply needs the allocator.
+        // Neither the request nor the reply needs the allocator.
         assert_eq!(high.receive_void_reply(), None);
     } else {
         wait_until(|| state.begun.load(SeqCst) > begun);
@@ -110,7 +101,7 @@ fn beside_a_holder(operation: &str) -> usize {
     state.before.load(SeqCst)
 }
 
-/// Runs both cases one after the other, because the lock belongs to the whole process.
+/// The allocator's lock belongs to the whole process.
 #[test]
 fn allocated_result_waits_for_the_low_thread_and_plain_result_does_not() {
     assert_eq!(beside_a_holder("text"), 0, "inversion");

@@ -1,8 +1,7 @@
 //! Further sources of priority inversion (docs/real-time.md has the list).
 //!
-//! For each source, a deliberately wrong configuration shows the inversion, and the right
-//! configuration shows that the inversion is absent. The tests check the order of events, never
-//! durations.
+//! For each source, a deliberately wrong configuration shows the inversion, and the right configuration shows that the
+//! inversion is absent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -17,12 +16,11 @@ use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
 use corelane_tests::real_time::{RawClient, RawReply, Reporter, decode_reference, fair_orb, fifo_orb, wait_until};
 use corelane_wire::exception::minor::OMG;
 
-/// CORBA priorities whose native priorities are 2, 25 and 50 by the default mapping.
+/// The native priorities are 2, 25 and 50 by the default mapping.
 const LOW: i16 = 335;
 const MIDDLE: i16 = 8025;
 const HIGH: i16 = 16384;
 
-/// Activates an object with client-propagated priorities, in a POA with these policies.
 fn object(orb: &Orb, pool: Option<ThreadpoolId>, policies: PoaPolicies) -> (ObjectRef, Arc<Reporter>) {
     let model = Some((PriorityModel::ClientPropagated, LOW));
     let real_time = RtPolicies { priority_model: model, threadpool: pool, ..RtPolicies::default() };
@@ -38,8 +36,6 @@ fn lanes(orb: &Orb, cores: &[usize]) -> ThreadpoolId {
     orb.real_time().create_threadpool_with_lanes(&config).unwrap()
 }
 
-/// Connects one client to the endpoint of the low lane, and another client to the endpoint of the
-/// high lane.
 fn at_both_lanes(object: &ObjectRef) -> [RawClient; 2] {
     let ports = decode_reference(object).lanes;
     [ports[0].0, ports[1].0].map(|port| RawClient::connect(object, port))
@@ -53,8 +49,6 @@ fn dispatched(dispatch: Dispatch) -> Orb {
     orb
 }
 
-/// Checks that requests of two priorities on one connection run in the order in which they were
-/// sent.
 #[test]
 fn on_a_connection_of_two_priorities_the_high_request_waits_for_the_low_one() {
     let orb = dispatched(Dispatch::ThreadPerConnection { max_threads: 8 });
@@ -63,7 +57,6 @@ fn on_a_connection_of_two_priorities_the_high_request_waits_for_the_low_one() {
     both.send_at_priority("wait", LOW, None);
     reporter.wait_for_held_threads(1);
     both.send_at_priority("who", HIGH, None);
-    // The server has a free thread, but this thread does not serve the connection.
     let _ = other.who(Some(MIDDLE)).who();
     reporter.release();
     for _ in 0..2 {
@@ -85,8 +78,7 @@ fn with_a_connection_for_each_priority_the_high_request_does_not_wait() {
     assert_eq!(*reporter.priorities_run.lock(), [HIGH, LOW]);
 }
 
-/// Shows that a queue in the order of arrival is a source of inversion. priority_inversion.rs tests
-/// the right configuration, a queue ordered by priority.
+/// A queue ordered by priority is the right configuration (priority_inversion.rs).
 #[test]
 fn in_a_queue_without_priorities_the_high_request_is_last() {
     let orb = dispatched(Dispatch::HalfSyncHalfAsync { threads: 1, max_queued: 64 });
@@ -105,10 +97,9 @@ fn in_a_queue_without_priorities_the_high_request_is_last() {
     assert_eq!(*reporter.priorities_run.lock(), [LOW, LOW, LOW, LOW, HIGH]);
 }
 
-/// Sends a high request while a middle thread occupies the core. Returns their priorities in the
-/// order in which they end.
+/// Returns the priorities of the requests in the order in which they end.
 ///
-/// If `served`, the test waits for the reply before it tells the middle thread to end.
+/// If `served`, the test waits for the reply before it ends the middle thread.
 fn beside_a_middle_thread(pool: impl FnOnce(&Orb, &[usize]) -> ThreadpoolId, served: bool) -> Vec<i16> {
     let core = affinity(None).unwrap().iter().last().unwrap();
     let orb = fifo_orb();
@@ -141,8 +132,6 @@ fn beside_a_middle_thread(pool: impl FnOnce(&Orb, &[usize]) -> ThreadpoolId, ser
     reporter.priorities_run.lock().clone()
 }
 
-/// Shows that the threads of a pool without lanes read requests of every priority at the pool's own
-/// priority.
 #[test]
 fn a_request_to_a_pool_of_low_priority_waits_for_middle_threads_before_it_is_read() {
     let pool = |orb: &Orb, cores: &[usize]| {
@@ -157,8 +146,7 @@ fn a_lane_reads_at_the_priority_of_its_requests() {
     assert_eq!(beside_a_middle_thread(lanes, true), [HIGH, MIDDLE]);
 }
 
-/// Shows that a lock that all requests take is a source of inversion. The test uses the lock of a
-/// POA whose objects are single-threaded.
+/// The lock of a POA whose objects are single-threaded.
 #[test]
 fn lock_that_all_priorities_take_makes_the_high_request_wait() {
     let orb = fair_orb();
@@ -169,7 +157,7 @@ fn lock_that_all_priorities_take_makes_the_high_request_wait() {
     low.send_at_priority("wait", LOW, None);
     reporter.wait_for_held_threads(1);
     high.send_at_priority("who", HIGH, None);
-    // The high lane has a free thread, because it serves another object at once.
+    // The high lane serves another object at once.
     let beside = RtPolicies {
         priority_model: Some((PriorityModel::ClientPropagated, LOW)),
         threadpool: Some(pool),
@@ -200,10 +188,8 @@ fn tables_that_are_read_without_a_lock_delay_no_request() {
 }
 
 const REFUSED: RawReply = RawReply::Raised(Kind::Transient, OMG | 1);
-/// Maximum number of requests that wait in the buffer.
 const ROOM: u32 = 3;
 
-/// Sends low requests until the server refuses one, which shows that the buffer is full.
 fn fill(low: &mut RawClient, reporter: &Reporter) {
     low.send_at_priority("wait", LOW, None);
     reporter.wait_for_held_threads(1);
@@ -213,7 +199,6 @@ fn fill(low: &mut RawClient, reporter: &Reporter) {
     assert_eq!(low.receive_reply().2, REFUSED);
 }
 
-/// Reads the replies to the requests that were not refused.
 fn empty(low: &mut RawClient, reporter: &Reporter) {
     reporter.release();
     for _ in 0..=ROOM {
@@ -221,8 +206,6 @@ fn empty(low: &mut RawClient, reporter: &Reporter) {
     }
 }
 
-/// Shows that a buffer that all priorities share is a source of inversion, because low requests can
-/// fill it.
 #[test]
 fn a_buffer_full_of_low_requests_has_no_room_for_a_high_one() {
     let orb = fifo_orb();

@@ -21,7 +21,6 @@ const REFUSED: RawReply = RawReply::Raised(Kind::NoPermission, 0);
 
 type Told = Arc<Mutex<Vec<Event>>>;
 
-/// A server over `tcp` that records its events.
 fn server(tcp: Arc<dyn Transport>, pool: PoolConfig) -> (Orb, Told) {
     let told: Told = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
     let list = Arc::clone(&told);
@@ -53,7 +52,7 @@ fn own_port(orb: &Orb) -> u16 {
 fn without_a_ceiling_a_remote_peer_may_ask_only_for_the_default_priority() {
     let (orb, told) = server(tcp_with_remote_peers(), PoolConfig::default());
     let pool = lanes(&orb, None);
-    // No lane has the server's priority 7, so the lowest lane serves the request.
+    // No lane has the priority 7, so the lowest lane serves the request.
     for (priority, most, lane) in [(7, 10, 0), (20, 20, 1)] {
         let object = object(&orb, &format!("of {priority}"), CLIENT, priority, Some(pool));
         let ports: Vec<u16> =
@@ -76,8 +75,7 @@ fn without_a_ceiling_a_remote_peer_may_ask_only_for_the_default_priority() {
     assert_eq!(orb.event_counts().requests_refused, 16);
 }
 
-/// Checks that requests from other machines are read by the lowest lane. Otherwise the threads of
-/// an urgent lane would work for a peer that may not ask for the lane's priority.
+/// An urgent lane must not work for a peer that may not ask for the lane's priority.
 #[test]
 fn the_lowest_lane_reads_for_lanes_without_a_ceiling_from_other_machines() {
     let (orb, _) = server(tcp_with_remote_peers(), PoolConfig::default());
@@ -88,7 +86,6 @@ fn the_lowest_lane_reads_for_lanes_without_a_ceiling_from_other_machines() {
     let mut client = RawClient::connect(&clients, high);
     let low = client.who(Some(10)).who();
     assert_eq!((low.lane, low.handed_over), (0, false));
-    // Server-declared priorities are not limited, so the lane that read the request hands it over.
     client.set_target(&declared);
     let own = client.who(None).who();
     assert_eq!((own.priority, own.lane, own.handed_over), (30, 2, true));
@@ -132,7 +129,6 @@ fn other_machines_are_bounded_in_pools_without_lanes() {
         assert_eq!(client.who(Some(5)).who().priority, 5, "{name}");
         assert_eq!(client.who(None).who().priority, 5, "{name}");
     }
-    // The threads of the builder's own pool also take the priority of each request.
     let object = object(&orb, "builder's", CLIENT, 5, None);
     let mut client = RawClient::for_object(&object);
     assert_eq!((client.who(Some(6)), client.who(Some(5)).who().priority), (REFUSED, 5));
@@ -140,7 +136,7 @@ fn other_machines_are_bounded_in_pools_without_lanes() {
 
 #[test]
 fn an_event_names_every_lane_that_other_machines_can_reach() {
-    // The listeners' real addresses are on loopback, so no outside peer reaches them.
+    // The listeners' real addresses are on loopback.
     let (orb, told) = server(tcp_with_remote_addresses().0, PoolConfig::default());
     let lane = |priority, ceiling, host: &str| {
         LaneConfig::default().priority(priority).ceiling(ceiling).listen(format!("tcp:{host}:{}", 4000 + priority))
@@ -157,8 +153,7 @@ fn an_event_names_every_lane_that_other_machines_can_reach() {
     );
 }
 
-/// Checks that the lowest lane accepts connections for urgent lanes. Otherwise a flood of
-/// connections to the port of an urgent lane would be accepted at this lane's priority.
+/// An urgent lane would accept a flood of connections at its priority.
 #[test]
 fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
     let (tcp, listeners) = tcp_with_remote_addresses();
@@ -172,7 +167,7 @@ fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
     let object = object(&orb, "clients", CLIENT, 10, Some(pool));
     for (priority, accepted_by) in [(10, "flight/p10/l"), (20, "flight/p20/l"), (30, "flight/p10/l")] {
         let Endpoint::Tcp { port, .. } = listeners.local_endpoint_of(&at(priority)) else { panic!("no TCP") };
-        // There are more connections than a lane accepts at once.
+        // A lane accepts fewer connections at once.
         let mut clients: Vec<_> = (0..40).map(|_| RawClient::connect(&object, port)).collect();
         for client in &mut clients {
             assert_eq!(client.who(Some(10)).who().priority, 10);
@@ -184,8 +179,7 @@ fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
     orb.shutdown(true).unwrap();
 }
 
-/// The environment variable that passes the reference to the child processes of
-/// [`a_client_of_another_network_namespace_is_of_another_machine`].
+/// The environment variable that passes the reference to the child processes.
 const PART: &str = "CORELANE_TEST_REFERENCE";
 
 fn ip(words: &[&str]) {
@@ -193,7 +187,6 @@ fn ip(words: &[&str]) {
     assert!(status.success(), "ip {words:?}");
 }
 
-/// A network namespace, removed on drop.
 struct Namespace(String);
 
 impl Namespace {
@@ -209,7 +202,6 @@ impl Namespace {
         ip(&["-n", &self.0, "link", "set", device, "up"]);
     }
 
-    /// Returns a command that runs a test of this file in the namespace.
     fn run(&self, test: &str, part: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.0]).arg(std::env::current_exe().unwrap());
@@ -238,7 +230,7 @@ fn a_client_of_another_network_namespace_is_of_another_machine() {
     for (namespace, test) in [(&clients, "part_that_is_refused"), (&servers, "part_that_is_served")] {
         let output = namespace.run(test, &reference).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
-        // The output is checked, because a filter that matches no test succeeds too.
+        // A filter that matches no test succeeds.
         assert!(output.status.success() && text.contains("1 passed"), "{test}: {text}");
     }
     drop(server.stdin.take());
@@ -254,11 +246,9 @@ fn part_that_serves() {
     let orb = Orb::builder().real_time(rt).listen("tcp:192.0.2.1:0").build().unwrap();
     orb.root_poa().manager().activate().unwrap();
     println!("\n{}", object(&orb, "far", CLIENT, 10, Some(lanes(&orb, None))));
-    // Serves until the test closes the standard input.
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
 
-/// Calls the object whose reference is in the environment, at priorities 10 and 30.
 fn called() -> [Result<i16, Kind>; 2] {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).build().unwrap();
@@ -277,7 +267,7 @@ fn part_that_is_refused() {
     assert_eq!(called(), [Ok(10), Err(Kind::NoPermission)]);
 }
 
-/// Calls the object from the server's own machine, by the address that other machines use.
+/// The object is on this machine, at the address that other machines use.
 #[test]
 #[ignore = "a part of a_client_of_another_network_namespace_is_of_another_machine"]
 fn part_that_is_served() {

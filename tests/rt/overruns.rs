@@ -70,14 +70,12 @@ impl Worker for Busy {
     }
 }
 
-/// Returns the present native priority of the calling thread.
 fn now() -> u8 {
     thread::scheduling(None).map_or(0, thread::Scheduling::priority)
 }
 
 type Told = Arc<Mutex<Vec<(&'static str, Duration, Duration)>>>;
 
-/// Returns a server, a client, the server's events, and the client's reference to a worker.
 fn world(overrun: OverrunAction) -> (Orb, Orb, Told, WorkerRef) {
     dispatched(overrun, Dispatch::LeaderFollowers { threads: 1 })
 }
@@ -133,8 +131,6 @@ fn reject_replaces_the_result_of_an_overrun_by_timeout() {
     assert_eq!(server.event_counts().execution_time_overruns, 1);
 }
 
-/// Checks the charges of a server with one thread, which serves other requests while its own call
-/// waits.
 #[test]
 fn nested_request_is_not_charged_to_the_waiting_operation() {
     let (server, client, told, worker) = dispatched(OverrunAction::Reject, Dispatch::Reactive);
@@ -142,7 +138,6 @@ fn nested_request_is_not_charged_to_the_waiting_operation() {
     let other = WorkerRef::from_object(client.root_poa().activate(&Worker::servant(Busy)).unwrap());
     worker.through(Some(&other), Some(&worker), false, 60_000).unwrap();
     assert_eq!((server.event_counts().execution_time_overruns, told.lock().len()), (0, 0));
-    // A nested request is charged for its own time.
     let dropped = worker.through(Some(&other), Some(&worker), true, 60_000).unwrap_err();
     assert_eq!((dropped.kind(), dropped.minor()), (Kind::Timeout, minor::OVERRUN));
     let operations: Vec<_> = told.lock().iter().map(|(operation, ..)| *operation).collect();
@@ -158,8 +153,7 @@ fn overrun_that_ends_in_a_panic_is_reported() {
     assert_eq!(server.event_counts().execution_time_overruns, 1);
 }
 
-/// Returns a server, a client and a reference to a worker. The worker's lane has native priority
-/// 50, and an operation that overruns is lowered to priority 2.
+/// The worker's lane has native priority 50, and an operation that overruns is lowered to priority 2.
 fn lowering() -> (Orb, Orb, WorkerRef) {
     let overrun = OverrunAction::LowerPriority(335);
     let server =
@@ -192,7 +186,6 @@ fn overrunning_operation_is_lowered_while_it_runs_and_its_thread_is_restored_aft
         assert_eq!(worker.until_lowered(2, 1_000_000).unwrap(), 2);
     }
     assert_eq!((worker.scheduled().unwrap(), server.event_counts().execution_time_overruns), (50, 2));
-    // Neither waiting nor nested requests are charged to the operation.
     worker.wait(30).unwrap();
     let other = WorkerRef::from_object(client.root_poa().activate(&Worker::servant(Busy)).unwrap());
     worker.through(Some(&other), Some(&worker), false, 60_000).unwrap();
@@ -208,7 +201,7 @@ fn permitted() -> bool {
 fn measuring_costs_two_system_calls_for_declared_operations_and_none_for_others() {
     let (_server, _client, _, worker) = world(OverrunAction::Run);
     let between = |call: &dyn Fn() -> u64| {
-        // Each call includes the servant's own readings of its clock, which cancel out below.
+        // The servant's own readings of its clock cancel out below.
         let first = call();
         (call() - first, call() - first)
     };

@@ -1,7 +1,6 @@
 //! The 72 combinations of bands, pools, protocols and private connections.
 //!
-//! Each combination is checked at three priorities, for the profile, the lane and the connection of
-//! a call, or its refusal. docs/real-time.md has the rules.
+//! docs/real-time.md has the rules.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,8 +21,7 @@ use corelane_wire::exception::minor::inv_policy::IRRECONCILABLE;
 
 const LANES: [i16; 3] = [5000, 10_000, 15_000];
 const BANDS: [(i16, i16); 3] = [(2500, 7500), (7501, 12_500), (12_501, 20_000)];
-/// The priorities of the calls: the first has a band but no lane, the second a lane and a band, the
-/// third neither.
+/// A priority with a band but no lane, one with both, and one with neither.
 const PRIORITIES: [i16; 3] = [6000, 10_000, 22_500];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +54,7 @@ struct Combination {
     private: bool,
 }
 
-/// The expected outcome: the lane's index and the priority of the upcall, or the exception.
+/// The lane's index and the priority of the upcall, or the exception.
 type Expected = Result<(usize, i16), (Kind, u32)>;
 
 impl Combination {
@@ -79,7 +77,7 @@ impl Combination {
         let lane = LANES.iter().position(|lane| *lane == priority);
         match (self.bands, self.pool, band, lane) {
             (Bands::Server | Bands::Client, _, None, _) => Err((Kind::InvPolicy, IRRECONCILABLE)),
-            // The band and the lane that lies in it have one index.
+            // A band and its lane have one index.
             (Bands::Server | Bands::Client, Pool::Laned, Some(band), _) => Ok((band, LANES[band])),
             (Bands::None, Pool::Laned, _, Some(lane)) => Ok((lane, priority)),
             (Bands::None, Pool::Laned, _, None) => Err((Kind::Transient, OMG | 2)),
@@ -87,15 +85,12 @@ impl Combination {
         }
     }
 
-    /// Returns true if calls use Unix sockets, which are preferred without a protocol policy.
+    /// Unix sockets are preferred without a protocol policy.
     fn goes_by_unix(self) -> bool {
         matches!(self.protocols, Protocols::Any | Protocols::Unix)
     }
 
-    /// Returns true if calls at two accepted priorities may share a connection.
-    ///
-    /// In the ordinary class all threads are in one band. With fixed priorities, the priorities of
-    /// this test have different native priorities.
+    /// In the ordinary class all threads are in one band.
     fn shares(self, class: SchedulingClass, one: i16, other: i16) -> bool {
         let band = |priority| BANDS.iter().position(|(low, high)| (*low..=*high).contains(&priority));
         let same = if self.bands == Bands::None { class == SchedulingClass::Fair } else { band(one) == band(other) };
@@ -103,8 +98,6 @@ impl Combination {
     }
 }
 
-/// Returns the native priority of a CORBA priority by the default mapping, which is linear from 1
-/// to 99.
 fn native(class: SchedulingClass, priority: i16) -> u8 {
     let priority = Priority::new(priority).unwrap();
     match class {
@@ -138,7 +131,6 @@ impl Server {
         Server { class, orb, plain, laned }
     }
 
-    /// Activates an object with the policies of a combination that belong to the server.
     fn object(&self, combination: Combination) -> ObjectRef {
         let policies = RtPolicies {
             priority_model: Some((PriorityModel::ClientPropagated, 5000)),
@@ -178,7 +170,6 @@ impl Client {
         Client { orb, made }
     }
 
-    /// Returns a reference with the policies of a combination that belong to the client.
     fn reference(&self, text: &str, combination: Combination) -> ObjectRef {
         let (tcp, unix) = (Protocol::Tcp(TcpProperties::default()), Protocol::Unix(UnixProperties::default()));
         let policies = RtClientPolicies {
@@ -220,8 +211,7 @@ fn check(server: &Server, combination: Combination) {
         };
         assert_eq!(who.pool, pool, "{what}");
         assert_eq!(who.native, native(server.class, who.priority), "{what}");
-        // The next call of the reference uses the same connection. A call of another reference uses
-        // this connection only if the connection is not private.
+        // A call of another reference uses this connection only if the connection is not private.
         assert_eq!(client.ask(&first, priority).unwrap().connection, who.connection, "{what}");
         let others = client.ask(&second, priority).unwrap().connection;
         assert_eq!(others == who.connection, !combination.private, "{what}");
@@ -254,8 +244,6 @@ fn every_policy_combination_works_in_the_ordinary_class() {
     check_all("combinations", SchedulingClass::Fair);
 }
 
-/// Checks all combinations with client and server threads at fixed priorities, including the test's
-/// own thread.
 #[test]
 fn every_policy_combination_works_at_fixed_priorities() {
     drop(fifo_orb());
@@ -273,7 +261,6 @@ fn references_have_the_policies_of_the_combination() {
             let said = decode_reference(&server.object(combination));
             assert_eq!(said.policies, policies, "{combination:?}");
             assert_eq!(said.lanes.iter().map(|lane| lane.1).collect::<Vec<_>>(), lanes, "{combination:?}");
-            // The Unix socket comes first, then TCP.
             assert_eq!(said.profiles.len(), 2, "{combination:?}");
         }
     }

@@ -1,8 +1,7 @@
 //! Known sources of priority inversion.
 //!
-//! For each source, a deliberately wrong configuration shows the inversion, and the right
-//! configuration shows that the inversion is absent. The tests run SCHED_FIFO threads on one core.
-//! They check the order of events, never durations.
+//! For each source, a deliberately wrong configuration shows the inversion, and the right configuration shows that the
+//! inversion is absent. The tests run SCHED_FIFO threads on one core.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -16,7 +15,7 @@ use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
 use corelane_tests::real_time::{RawClient, Reporter, decode_reference, fifo_orb, wait_until};
 
-/// CORBA priorities whose native priorities are 2, 25 and 50 by the default mapping.
+/// The native priorities are 2, 25 and 50 by the default mapping.
 const LOW: i16 = 335;
 const MIDDLE: i16 = 8025;
 const HIGH: i16 = 16384;
@@ -50,10 +49,9 @@ fn unlaned(orb: &Orb, buffering: Option<BufferBounds>) -> ThreadpoolId {
     orb.real_time().create_threadpool(&config).unwrap()
 }
 
-/// Sends several low requests and then a high request. The first low request occupies the core.
-/// Returns the priorities of the requests in the order in which they end.
+/// The first low request occupies the core. Returns the priorities of the requests in the order in which they end.
 ///
-/// If `answered`, the test waits for the high reply before it releases the first low request.
+/// If `answered`, the test waits for the high reply before it releases this low request.
 fn order_of_low_and_high(orb: &Orb, pool: ThreadpoolId, answered: bool) -> Vec<i16> {
     const LOW_ONES: usize = 6;
     let (object, reporter) = object(orb, pool);
@@ -87,7 +85,6 @@ fn order_of_low_and_high(orb: &Orb, pool: ThreadpoolId, answered: bool) -> Vec<i
 #[test]
 fn with_lanes_the_high_request_runs_before_all_waiting_low_requests() {
     let orb = fifo_orb();
-    // The high request preempts the running low request, and ends first.
     assert_eq!(order_of_low_and_high(&orb, laned(&orb), true)[0], HIGH);
 }
 
@@ -116,13 +113,11 @@ fn a_buffer_in_order_of_priority_bounds_the_wait_to_the_request_that_runs() {
     for _ in 0..3 {
         low.send_at_priority("who", LOW, None);
     }
-    // Each client has its own connection. The order in which the server reads the connections must
-    // not change the order by priority.
+    // The order in which the server reads the connections must not change the order by priority.
     let mut high = RawClient::for_object(&object);
     high.send_at_priority("who", HIGH, None);
     let mut probe = RawClient::for_object(&object);
-    // The last of these requests is refused, which shows that 64 requests wait and all others have
-    // arrived.
+    // A refusal shows that 64 requests wait and all others have arrived.
     for _ in 0..61 {
         probe.send_at_priority("who", MIDDLE, None);
     }
@@ -139,9 +134,8 @@ fn a_buffer_in_order_of_priority_bounds_the_wait_to_the_request_that_runs() {
 
 /// Returns true if a high thread gets a lock from a low thread before a middle thread runs.
 ///
-/// All three threads run on one core. The low thread takes the lock and wakes the high thread. The
-/// high thread wakes the middle thread and waits for the lock. The kernel then runs the low or the
-/// middle thread, depending on their priorities.
+/// The low thread takes the lock and wakes the high thread. The high thread wakes the middle thread and waits for the
+/// lock. The kernel then runs the low or the middle thread, depending on their priorities.
 fn high_is_first(lock: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static) -> bool {
     let core = CpuSet::one(last_core());
     fn parked_until(flag: &AtomicBool) {

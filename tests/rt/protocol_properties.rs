@@ -1,5 +1,5 @@
-//! ServerProtocol and ClientProtocol policies and network priorities. The tests read the effect of
-//! the policies from the sockets.
+//! ServerProtocol and ClientProtocol policies and network priorities. The tests read the effect of the policies from
+//! the sockets.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -18,7 +18,6 @@ use corelane_tests::stream_wrapper::wrap_streams;
 use corelane_wire::exception::minor::inv_policy::IRRECONCILABLE;
 use corelane_wire::ior::profile_tag;
 
-/// Returns an ORB, and the list to which it adds the descriptors of its connections.
 fn watched(listen: &[String]) -> (Orb, Arc<Mutex<Vec<OwnedFd>>>) {
     let seen = Arc::new(Mutex::new("descriptors", LockScope::Orb, Vec::new()));
     let spy = |inner: Arc<dyn Transport>| {
@@ -47,7 +46,7 @@ fn object(orb: &Orb, name: &str, policies: &RtPolicies) -> ObjectRef {
     poa.activate(&Reporter::new(orb).servant()).unwrap()
 }
 
-/// Returns the requested sizes of send and receive buffers, keep-alive, don't-route and no-delay.
+/// Requested sizes of send and receive buffers, keep-alive, don't-route and no-delay.
 fn tcp_of(fd: &OwnedFd) -> (usize, usize, bool, bool, bool) {
     let fd = fd.as_fd();
     let sizes = (socket::send_buffer_size(fd).unwrap() / 2, socket::receive_buffer_size(fd).unwrap() / 2);
@@ -90,7 +89,6 @@ fn sockets_of_client_and_server_have_the_tcp_properties_of_their_policies() {
     let own = plain.with_rt_policies(&asked).unwrap();
     assert!(call_who(&own).is_ok() && call_who(&plain).is_ok());
     let (made, accepted) = (made.lock(), accepted.lock());
-    // References with different socket properties do not share connections.
     assert_eq!((made.len(), accepted.len()), (2, 2));
     assert_eq!(tcp_of(&made[0]), (40_000, 50_000, false, true, true));
     let by_default = tcp_of(&made[1]);
@@ -142,8 +140,7 @@ fn unix_sockets_have_the_requested_buffer_sizes() {
     assert_eq!((of(&made), of(&accepted)), ((40_000, 50_000), (20_000, 30_000)));
 }
 
-/// Checks protocol policies with lanes that listen on all three transports. The server's policy
-/// selects the transports in references. The client's policy selects the transports of its calls.
+/// The server's policy selects the transports in references. The client's policy selects the transports of its calls.
 #[test]
 fn shared_memory_is_a_protocol_like_the_others() {
     let path = |name| std::env::temp_dir().join(format!("corelane-carriers-{}-{name}", std::process::id()));
@@ -182,7 +179,6 @@ fn shared_memory_is_a_protocol_like_the_others() {
             }
         }
     }
-    // The policy may also be set for the reference itself.
     let policies = RtPolicies {
         priority_model: Some((PriorityModel::ServerDeclared, 0)),
         client_protocols: vec![Protocol::SharedMemory],
@@ -202,7 +198,6 @@ fn poas_that_share_sockets_agree_on_their_properties() {
     assert_eq!(create("first", SERVERS), Ok(()));
     assert_eq!(create("same", SERVERS), Ok(()));
     assert_eq!(create("other", CLIENTS), Err(PoaError::InvalidPolicy(9)));
-    // A refused creation of a POA changes no lane.
     let lane = |priority| LaneConfig::default().priority(priority);
     let config = LanesConfig::default().lanes([lane(50), lane(150)]);
     let pool = server.real_time().create_threadpool_with_lanes(&config).unwrap();

@@ -21,8 +21,6 @@ fn served(orb: &Orb, policies: RtPolicies) -> String {
     poa.activate(&Reporter::new(orb).servant()).unwrap().to_string()
 }
 
-/// Makes a server with lanes. Returns its ORB, and the text of a reference to an object with this
-/// priority model and these bands.
 fn lanes(model: PriorityModel, bands: Option<Vec<(i16, i16)>>) -> (Orb, String) {
     let orb = fair_orb();
     let lanes = LANES.map(|priority| LaneConfig::default().priority(priority));
@@ -75,7 +73,6 @@ fn in_a_band_of_several_lanes_a_call_goes_to_the_lane_of_its_priority() {
         assert_eq!((who.priority, who.handed_over), (priority, false));
     }
     assert_eq!(server.event_counts().requests_handed_over, 0);
-    // A request whose priority has no lane goes to the lane in the band.
     assert_eq!(ask_at(&client, &object, 25).unwrap().lane, 0);
 }
 
@@ -90,7 +87,6 @@ fn policies_of_the_thread_override_the_orbs_but_not_the_references() {
     with_client_policies(&bands(15, 40), || {
         assert_eq!(ask_at(&client, &object, 10), refused);
         assert_eq!(ask_at(&client, &object, 20).unwrap().priority, 20);
-        // The reference's own policies override the thread's policies.
         assert_eq!(ask_at(&client, &own, 10).unwrap().priority, 10);
         assert_eq!(ask_at(&client, &own, 20), refused);
         assert!(object.send_deferred("who", |_| Ok(())).unwrap().reply().is_ok());
@@ -215,7 +211,6 @@ fn policies_of_the_orb_apply_to_references_without_their_own() {
     assert!(orb(bands(&[(9, 3)])).is_err());
 }
 
-/// A priority transform that adds 10 to the priority of calls by servants, up to 30.
 #[derive(Debug)]
 struct Upwards;
 
@@ -250,7 +245,6 @@ fn calls_by_servants_are_sent_at_the_transformed_priority() {
     };
     assert_eq!((pass(10).who().priority, pass(20).who().priority), (20, 30));
     assert_eq!(pass(30), RawReply::Raised(Kind::DataConversion, OMG | 2));
-    // Calls outside an upcall are not transformed.
     assert_eq!(ask_at(&near, reporter.pass_target.get().unwrap(), 10).unwrap().priority, 10);
 }
 
@@ -265,7 +259,6 @@ fn preconnect_makes_connections_before_the_first_call() {
     for priority in [12, 20, 5, 24] {
         ask_at(&client, &object, priority).unwrap();
     }
-    // Existing connections count towards the requested number.
     object.preconnect(&[12], 3).unwrap();
     assert_eq!(server.event_counts().connections_opened, 5);
     let refused = |priorities: &[i16], each| object.preconnect(priorities, each).unwrap_err().kind();
@@ -317,10 +310,7 @@ fn protocols_that_the_client_does_not_ask_for_are_not_used() {
     assert_eq!(refused, (Kind::InvPolicy, IRRECONCILABLE));
 }
 
-/// Checks calls without an explicit priority, which run at the server's priority.
-///
-/// If a lane serves the CORBA priority that corresponds to the thread's native priority, exactly or
-/// by its band, the call runs in that lane.
+/// The call runs in the lane that serves the thread's native priority, exactly or by its band.
 #[test]
 fn thread_without_a_corba_priority_is_not_refused() {
     let server = fifo_orb();
@@ -345,7 +335,7 @@ fn thread_without_a_corba_priority_is_not_refused() {
     let apart = object_of("apart", Some(vec![(0, 10_000), (20_001, 32_767), (14_990, 15_010)]));
     let client = Orb::builder().build().unwrap();
     let current = client.real_time().current().unwrap();
-    // Collocated calls go through the server's ORB, so the test sets the priority there, too.
+    // Collocated calls use the priority in the server's ORB.
     let servers = server.real_time().current().unwrap();
     let far = |object: &ObjectRef| client.string_to_object(&object.to_string()).unwrap().unwrap();
     let (far, near) = ([&exact, &banded, &apart].map(far), [&exact, &banded, &apart].map(ObjectRef::clone));
@@ -358,16 +348,13 @@ fn thread_without_a_corba_priority_is_not_refused() {
             assert_eq!(priorities(&far), [Ok(15_000), Ok(15_000), Ok(15_000)]);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    // The thread inherits its scheduling from the thread that started it. No lane
-                    // has the corresponding CORBA priority.
+                    // No lane has the CORBA priority of the inherited scheduling.
                     assert_eq!(scheduling(None).unwrap(), Scheduling::Fifo(45));
                     assert!(current.the_priority().is_err() && implied != 15_000);
                     assert_eq!(priorities(&far), [Ok(1000), Ok(15_000), Ok(1000)], "from another process's view");
                     assert_eq!(priorities(&near), [Ok(1000), Ok(15_000), Ok(1000)], "within the process");
                 });
             });
-            // An explicit priority without a lane is refused, and the message lists the lanes'
-            // priorities.
             current.set_priority(14_000).unwrap();
             servers.set_priority(14_000).unwrap();
             for object in [&far[0], &near[0]] {

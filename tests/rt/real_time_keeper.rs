@@ -37,7 +37,6 @@ fn pool(orb: &Orb, config: ThreadpoolConfig) -> (ObjectRef, Arc<Reporter>) {
     object(orb, pool)
 }
 
-/// Counts the threads of this process whose names begin with `prefix`.
 fn threads(prefix: &str) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let name = |task: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(task.ok()?.path().join("comm")).ok();
@@ -55,7 +54,7 @@ fn dynamic_threads_start_when_all_threads_are_busy_and_end_afterwards() {
     for client in &mut clients {
         client.send_at_priority("wait", 10, None);
     }
-    // One static and two dynamic threads run. The fourth request stays in the socket.
+    // The fourth request stays in the socket.
     reporter.wait_for_held_threads(3);
     assert_eq!(threads("dyn/d"), 2);
     reporter.release();
@@ -92,7 +91,7 @@ fn buffer_holds_requests_up_to_its_bound_and_refuses_further_ones() {
     reporter.wait_for_held_threads(1);
     let mut second = RawClient::for_object(&object);
     let ids: Vec<u32> = (0..4).map(|_| second.send_at_priority("who", 10, None)).collect();
-    // The third and fourth requests are answered first, by a refusal, because the buffer is full.
+    // The buffer is full, so the third and fourth requests are refused first.
     for id in &ids[2..] {
         let (answered, _, answer) = second.receive_reply();
         assert_eq!((answered, answer), (*id, REFUSED));
@@ -103,7 +102,6 @@ fn buffer_holds_requests_up_to_its_bound_and_refuses_further_ones() {
         let (answered, _, answer) = second.receive_reply();
         assert_eq!((answered, answer.who().priority), (*id, 10));
     }
-    // The buffer has room again.
     let _ = second.who(Some(10)).who();
 }
 
@@ -113,8 +111,7 @@ fn bytes_of_waiting_requests_are_bounded() {
     let buffering = Some(BufferBounds { max_requests: 0, max_bytes: 16 });
     let (object, reporter) = pool(&orb, ThreadpoolConfig::default().buffering(buffering));
     let mut first = RawClient::for_object(&object);
-    // The lane's only thread counts as busy while it registers the connection. A request that
-    // arrives at that moment may be refused, so the test repeats it.
+    // The lane's only thread counts as busy while it registers the connection, so the request may be refused.
     wait_until(|| {
         first.send_at_priority("wait", 10, None);
         wait_until(|| reporter.waiting.load(Ordering::SeqCst) == 1 || first.has_data());
@@ -159,7 +156,6 @@ fn borrowing(lanes: &[i16]) -> LanesConfig {
 #[test]
 fn a_busy_lane_borrows_an_idle_thread_of_a_lower_one_at_its_own_priority() {
     let orb = fifo_orb();
-    // The native priorities are 2, 25 and 50.
     let pool = orb.real_time().create_threadpool_with_lanes(&borrowing(&[335, 8025, 16384])).unwrap();
     let (object, reporter) = object(&orb, pool);
     let ports: Vec<u16> = decode_reference(&object).lanes.iter().map(|lane| lane.0).collect();
@@ -170,10 +166,9 @@ fn a_busy_lane_borrows_an_idle_thread_of_a_lower_one_at_its_own_priority() {
     for client in &mut high {
         client.send_at_priority("wait", 16384, None);
     }
-    // The three requests run on the thread of the high lane, and on the threads that it borrows
-    // from the middle and the low lane.
+    // The high lane borrows threads of the middle and the low lane.
     reporter.wait_for_held_threads(3);
-    // Requests of the low lane wait while its thread is lent.
+    // The thread of the low lane is lent.
     low.send_at_priority("who", 335, None);
     reporter.release();
     let mut threads = Vec::new();
@@ -228,7 +223,6 @@ fn all_overload_options_together_answer_every_request_under_load() {
                     let mut client = RawClient::connect(target, ports[index % 2]);
                     let mut served = 0;
                     for round in 0..100 {
-                        // One request in ten arrives at the other lane.
                         let priority = if round % 10 == 0 {
                             30 - 10 * (1 + index as i16 % 2)
                         } else {
@@ -255,8 +249,6 @@ fn all_overload_options_together_answer_every_request_under_load() {
     }
 }
 
-/// Returns an ORB with a pool of one thread and a buffer, and an object for requests with
-/// deadlines.
 fn late(late: ExpiredRequestAction) -> (Orb, ObjectRef, Arc<Reporter>) {
     let config = RtConfig::default().expired_requests(late);
     let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().unwrap();
@@ -281,8 +273,7 @@ fn request_that_expired_while_it_waited_is_rejected_and_counted() {
     let mut client = RawClient::for_object(&object);
     let (hurried, patient) =
         (within(&mut client, Duration::from_nanos(1)), within(&mut client, Duration::from_secs(600)));
-    // The refusal of a ninth request shows that the buffer of eight is full, so both earlier
-    // requests wait in it.
+    // The refusal of a ninth request shows that both earlier requests wait in the buffer of eight.
     let mut probe = RawClient::for_object(&object);
     for _ in 0..7 {
         probe.send_at_priority("who", 10, None);
@@ -324,7 +315,6 @@ fn late_request_in_a_lane_runs_at_a_lower_priority_if_configured() {
     }
 }
 
-/// Checks that a late request runs in the lane of the priority that it asks for.
 #[test]
 fn late_request_runs_at_a_lower_priority_in_the_lane_of_its_own_priority() {
     let config =
@@ -361,7 +351,7 @@ fn late_request_runs_at_a_lower_priority_in_the_lane_of_its_own_priority() {
     let mut declared = RawClient::for_object(&make("declared", PriorityModel::ServerDeclared, plain, None));
     assert_eq!(late(&mut declared, 30).0, 7);
     assert_eq!(lanes.who(Some(20)).who().priority, 20);
-    // The request that arrived at the lowest lane was handed over to another lane. It counts once.
+    // A request that is handed over counts once.
     assert_eq!(orb.event_counts().deadlines_passed, 4);
 }
 
@@ -383,7 +373,6 @@ fn client_sends_the_remaining_time_of_a_precise_deadline() {
         reporter.release();
         assert!(patient.join().unwrap().is_ok());
     });
-    // The reply to a later request shows that all earlier requests have run.
     let _ = blocker.receive_reply().2.who();
     let _ = blocker.who(Some(10)).who();
     wait_until(|| server.event_counts().deadlines_passed == 1);
@@ -395,8 +384,7 @@ fn round_trip_timeout_of_another_orbs_client_is_read() {
     let (orb, object, _reporter) = late(ExpiredRequestAction::Reject);
     let mut client = RawClient::for_object(&object);
     let mut answer = |policy: u32, hundreds: u64| {
-        // The value has the layout of Corelane's own deadline context: byte order, 7 octets of
-        // padding, and a number.
+        // The layout of Corelane's own deadline context: byte order, 7 octets of padding, and a number.
         let value = encode_deadline_context(Duration::from_nanos(hundreds)).to_vec();
         let policies = TaggedComponent::policies(&[(policy, value)]).unwrap();
         client.send_with_context("who", Some((context_id::INVOCATION_POLICIES, &policies.data)), None);

@@ -1,5 +1,4 @@
-//! Tests of the lane, thread, priority and connection that serve a request. The servant learns them
-//! from `served_by` and reports them.
+//! The lane, thread, priority and connection that serve a request, as the servant gets them from `served_by`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -117,13 +116,11 @@ fn server_declared_objects_run_at_their_own_priority() {
     for (object, lane, priority) in [(&plain, 1, 20), (&high, 2, 30)] {
         let said = decode_reference(object);
         assert_eq!((said.lanes.len(), said.lanes[0].1, said.model), (1, -1, Some((1, priority))));
-        // The priority that a client propagates has no effect.
         for context in [None, Some(10), Some(32767)] {
             let who = RawClient::for_object(object).who(context).who();
             assert_eq!((who.priority, who.lane, who.handed_over), (priority, lane, false));
         }
     }
-    // At another lane's port the request still runs at the object's priority.
     let who = RawClient::connect(&high, decode_reference(&plain).lanes[0].0).who(None).who();
     assert_eq!((who.priority, who.lane, who.handed_over), (30, 2, true));
 }
@@ -232,7 +229,6 @@ fn ceiling_of_an_endpoint_bounds_the_priorities_of_its_peers() {
     assert_eq!(RawClient::connect(&object, ports[1].0).who(Some(20)).who().lane, 1);
 }
 
-/// Checks the ceiling of the builder's endpoints, through which peers reach every lane of the ORB.
 #[test]
 fn ceiling_of_the_orbs_endpoints_bounds_requests_for_lanes() {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
@@ -247,7 +243,6 @@ fn ceiling_of_the_orbs_endpoints_bounds_requests_for_lanes() {
         assert_eq!(client.who(Some(20)), raised(Kind::NoPermission, 0), "{name}");
         assert_eq!(client.who(Some(10)).who().priority, 10, "{name}");
     }
-    // Server-declared priorities are not limited.
     let declared = object(&orb, "declared", &model(SERVER, 20, Some(pool)));
     assert_eq!(RawClient::connect(&declared, port).who(None).who().priority, 20);
 }
@@ -289,7 +284,6 @@ fn mutex_is_found_by_its_name_within_its_orb() {
     assert!(again == mutex && rt.open_named_mutex("log").unwrap() == Some(mutex.clone()));
     assert_eq!(others.open_named_mutex("log").unwrap(), None);
     assert!(rt.create_named_mutex("other").unwrap().0 != mutex);
-    // A second handle finds the mutex locked.
     let held = mutex.lock().unwrap();
     assert_eq!(again.lock().map(drop).unwrap_err().kind(), Kind::BadInvOrder);
     std::thread::scope(|scope| {
@@ -302,7 +296,6 @@ fn mutex_is_found_by_its_name_within_its_orb() {
     assert!(rt.create_named_mutex("log").unwrap().1);
 }
 
-/// A servant whose upcalls need a large stack.
 struct Deep;
 
 impl Skeleton for Deep {
@@ -348,7 +341,7 @@ fn invalid_priority_contexts_are_refused_and_valid_ones_returned_in_the_reply() 
         assert_eq!(echo, None);
     }
     assert_eq!(call(Some(&encode_priority_context(-2))).1, raised(Kind::BadParam, 0));
-    // The number is big-endian, the byte order of a peer on another machine.
+    // The number has the byte order of a peer on another machine, big-endian.
     let (echo, answer) = call(Some(&[0, 0, 0x03, 0xe8]));
     assert_eq!((echo, answer.who().priority), (Some(1000), 1000));
     let (echo, answer) = call(Some(&encode_priority_context(-1)));
@@ -372,7 +365,6 @@ fn priority_that_a_servant_sets_in_rtcurrent_ends_with_its_upcall() {
     for _ in 0..8 {
         assert_eq!(RawClient::for_object(&unset).who(None).who().priority, -1);
     }
-    // A collocated call has the priority that the application's thread has set.
     current.set_priority(123).unwrap();
     assert_eq!(call_who(&object).unwrap().priority, 99);
     assert_eq!(current.the_priority().unwrap(), 123);
@@ -386,11 +378,10 @@ fn calls_within_the_process_run_on_a_thread_of_the_objects_pool() {
     let object = declared.activate(&Reporter::new(&orb).servant()).unwrap();
     let who = call_who(&object).unwrap();
     assert_eq!((who.pool, who.lane, who.priority, who.connection), (pool.number(), 1, 20, 0));
-    // A call through a reference made from the object's text also runs in the object's lane.
     let again = orb.string_to_object(&object.to_string()).unwrap().unwrap();
     assert_eq!(call_who(&again).unwrap().lane, 1);
-    // In the first case the caller is a servant of another pool. In the second case it is a servant
-    // of the object's own lane, whose only thread then serves the call.
+    // The caller is a servant of another pool, then a servant of the object's own lane, whose only thread serves the
+    // call.
     let other = lanes(&orb, &[5]);
     for (name, policies, elsewhere) in
         [("other", model(SERVER, 5, Some(other)), true), ("same", model(SERVER, 20, Some(pool)), false)]
@@ -427,8 +418,7 @@ fn pools_are_created_and_destroyed_under_load() {
         let mut clients: Vec<_> =
             decode_reference(&object).lanes.iter().map(|lane| RawClient::connect(&object, lane.0)).collect();
         for (client, priority) in clients.iter_mut().zip([10, 20]) {
-            // A reply shows that the server has accepted the connection. Closing the listener would
-            // reset a connection that the server has not accepted.
+            // Closing the listener would reset a connection that the server has not accepted.
             let _ = client.who(Some(priority));
             for _ in 0..20 {
                 client.send_at_priority("spin", priority, Some(200));
@@ -436,13 +426,10 @@ fn pools_are_created_and_destroyed_under_load() {
         }
         let InvalidThreadpool::System(in_use) = rt.destroy_threadpool(pool).unwrap_err() else { panic!() };
         assert_eq!(in_use.kind(), Kind::BadInvOrder);
-        // The clients read their replies, and close when they receive CloseConnection. The server
-        // waits for their closing, with a time-out.
         let clients: Vec<_> =
             clients.into_iter().map(|client| std::thread::spawn(|| client.read_until_close())).collect();
         poa.destroy(true, true).unwrap();
-        // The pool may still be in use: a thread that has just sent a reply may still be in the
-        // POA.
+        // A thread that has just sent a reply may be in the POA.
         wait_until(|| rt.destroy_threadpool(pool).is_ok());
         assert_eq!(rt.destroy_threadpool(pool), Err(InvalidThreadpool::Unknown), "round {round}");
         clients.into_iter().for_each(|client| client.join().unwrap());
@@ -479,7 +466,6 @@ fn persistent_objects_keep_their_lanes_endpoints() {
     let (orb, again) = start();
     assert_eq!(again.to_string(), text);
     assert_eq!(RawClient::for_object(&again).who(Some(10)).who().priority, 10);
-    // The ORB recognizes the object as its own.
     assert_eq!(call_who(&orb.string_to_object(&text).unwrap().unwrap()).unwrap().connection, 0);
 }
 
@@ -572,14 +558,12 @@ fn band_is_bound_only_if_it_contains_a_lane() {
 
 #[test]
 fn connections_of_a_lane_get_the_code_point_of_its_priority() {
-    /// A mapping that records the priorities for which it was called.
     #[derive(Debug)]
     struct Asked(Mutex<Vec<i16>>);
     impl NetworkPriorityMapping for Asked {
         fn to_dscp(&self, priority: Priority) -> Option<u8> {
             self.0.lock().push(priority.get());
-            // The code point 64 does not fit. The ORB refuses and reports it, and the connection
-            // continues without it.
+            // The code point 64 does not fit, so the ORB refuses it.
             Some(if priority.get() == 20 { 64 } else { 46 })
         }
     }
@@ -607,7 +591,6 @@ fn connections_of_a_lane_get_the_code_point_of_its_priority() {
     assert_eq!((asked, refused.load(Ordering::SeqCst)), (vec![10, 20], 1));
 }
 
-/// A servant whose reply is larger than the buffers, so a peer that does not read blocks it.
 struct Endless;
 
 impl Skeleton for Endless {
@@ -621,15 +604,12 @@ impl Skeleton for Endless {
     }
 }
 
-/// Checks a lane that answers a request of a connection whose peer does not read its replies.
-///
-/// The connection's own thread waits for the peer. A further request of the connection was handed
-/// over to the lane. The lane must answer this request and serve others.
+/// The connection's own thread waits for a peer that does not read its replies. A further request of the connection was
+/// handed over to the lane. The lane must answer this request and serve others.
 #[test]
 fn peer_that_does_not_read_does_not_delay_another_lane_that_answers_it() {
     let config = RtConfig::default().scheduling(SchedulingClass::Fair);
     let dispatch = Dispatch::ThreadPerConnection { max_threads: 4 };
-    // The server would wait for the peer longer than the test runs.
     let output_timeout = Duration::from_secs(600);
     let orb = Orb::builder()
         .real_time(config)
@@ -689,8 +669,7 @@ fn lane_can_reserve_processor_time_instead_of_a_priority() {
     let permitted = corelane::rt::guarantees()
         .iter()
         .any(|known| known.name == "deadline-class" && known.status == GuaranteeStatus::Met);
-    // The class is SCHED_DEADLINE if the kernel permits it. Otherwise the ORB uses the ordinary
-    // class and reports an event.
+    // The class is SCHED_DEADLINE if the kernel permits it, or otherwise the ordinary class.
     assert_eq!((scheduling(low.tid), low.priority), (if permitted { 6 } else { 0 }, 10));
     assert_eq!(client.who(Some(16384)).who().native, 50);
 }

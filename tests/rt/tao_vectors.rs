@@ -1,7 +1,4 @@
 //! Recorded octets of a real TAO 2.2.1 (crates/wire/tests/vectors), sent to this ORB's lanes.
-//!
-//! Requests with TAO's service contexts reach the right lane. References of TAO lead to the port
-//! that TAO's own client used.
 
 use std::path::Path;
 
@@ -52,7 +49,7 @@ fn the_priorities_that_tao_sends_reach_their_lanes() {
         let Some(data) = request.contexts.find(context_id::RT_CORBA_PRIORITY) else { continue };
         let expected = vector["expected"]["service_contexts"].as_array().unwrap();
         let expected = expected.iter().find(|context| context["id"] == 10).unwrap()["priority"].as_i64().unwrap();
-        // The octets are copied from the capture, including the padding that TAO did not clear.
+        // The capture includes padding that TAO did not clear.
         to_unlaned.send("who", Some(data), None);
         let (_, echo, answer) = to_unlaned.receive_reply();
         assert_eq!((i64::from(answer.who().priority), echo.map(i64::from)), (expected, Some(expected)));

@@ -1,7 +1,6 @@
 //! Requests with a priority that no lane has, as TAO's clients send them.
 //!
-//! Such a client has a priority band of which the server does not know. It sends the request to the
-//! endpoint of the lane that lies in this band.
+//! The request arrives at the lane in the client's priority band, of which the server does not know.
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolId, UnmatchedPriority};
@@ -51,11 +50,9 @@ fn reached_lane_serves_unmatched_priority_if_the_pool_permits() {
             let who = client.who(Some(asked)).who();
             assert_eq!((who.lane, who.priority, who.handed_over), (lane, priority, false), "{asked} at {port}");
         }
-        // The priority of a lane leads to that lane.
         let exact = client.who(Some(20)).who();
         assert_eq!((exact.lane, exact.handed_over), (1, lane != 1));
     }
-    // This endpoint belongs to no lane.
     let corelane::Endpoint::Tcp { port, .. } = orb.endpoints()[0].clone() else { panic!("no TCP") };
     assert_eq!(RawClient::connect(&object, port).who(Some(15)), NO_LANE);
 }

@@ -33,8 +33,7 @@ mod pages {
 
 pub use test::{Counts, Probe, ProbeRef, Refused, Small, probe::RefuseError};
 
-/// Policies of a POA that asks a servant locator at every request. The program chooses the object
-/// ids.
+/// Policies of a POA with a servant locator and object ids of the program.
 pub const LOCATOR_POLICIES: PoaPolicies = PoaPolicies {
     id_uniqueness: IdUniqueness::Multiple,
     id_assignment: IdAssignment::User,
@@ -44,7 +43,6 @@ pub const LOCATOR_POLICIES: PoaPolicies = PoaPolicies {
     ..PoaPolicies::ROOT_POA
 };
 
-/// Counts the allocations of each test program.
 #[global_allocator]
 static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::CountingAllocator;
 
@@ -176,7 +174,6 @@ impl Probe for TestProbe {
     }
 }
 
-/// Returns the reference of the object whose operation is running, or `None` outside an upcall.
 fn test_reference() -> Option<ProbeRef> {
     let current = corelane::current()?;
     current.poa.id_to_reference(&current.object_id).ok().map(ProbeRef::from_object)
@@ -204,7 +201,7 @@ pub fn serve(dispatch: Dispatch) -> Server {
 
 /// Makes a server at the address `host`, which is in 127.0.0.0/8.
 ///
-/// A test that expects its port to stay free uses such an address, because no other test uses it.
+/// No other test uses this address, so its port stays free.
 ///
 /// # Panics
 /// Panics if the server cannot be made.

@@ -1,8 +1,6 @@
 //! An example of a transport with addresses of its own: Unix sockets by name.
 //!
-//! The address `pipe:NAME` names the socket `NAME` in the folder of the [`PipeTransport`]. A client
-//! needs a `PipeTransport` with the same folder. The ORB learns of the transport only through
-//! `OrbBuilder::transports`. The conformance suite of `corelane-net` also runs over this transport.
+//! The address `pipe:NAME` names the socket `NAME` in the folder of the [`PipeTransport`].
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,14 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use corelane_net::{ConnectionProperties, Endpoint, Listener, Monotonic, Stream, Transport, Unix};
 
-/// The scheme of the transport's addresses.
 const SCHEME: &str = "pipe";
 
 /// Unix sockets in one folder, which addresses name without the folder.
 #[derive(Debug)]
 pub struct PipeTransport {
     folder: PathBuf,
-    /// Number of attempts to connect, increased by the threads that connect.
     attempts: AtomicUsize,
 }
 
@@ -35,7 +31,6 @@ impl PipeTransport {
         self.attempts.load(Ordering::SeqCst)
     }
 
-    /// Returns the socket that an address names.
     fn socket(&self, endpoint: &Endpoint) -> io::Result<Endpoint> {
         let is_name =
             |name: &str| !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'-');
@@ -73,7 +68,6 @@ impl Transport for PipeTransport {
     }
 }
 
-/// A listener that reports its `pipe` address instead of the socket's address.
 #[derive(Debug)]
 struct PipeListener {
     socket: Box<dyn Listener>,

@@ -82,7 +82,7 @@ impl Reporter {
         })
     }
 
-    /// Makes a servant that uses this state. Several servants can share one state.
+    /// Makes a servant that uses this state.
     #[must_use]
     pub fn servant(self: &Arc<Self>) -> Servant {
         Servant::new(Shared(Arc::clone(self)))

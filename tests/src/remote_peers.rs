@@ -14,7 +14,6 @@ use corelane_sys::lock::{LockScope, Mutex};
 
 use crate::stream_wrapper::wrap_streams;
 
-/// A stream whose peer has an address reserved for documentation.
 #[derive(Debug)]
 struct Elsewhere(Box<dyn Stream>, Peer);
 
@@ -31,10 +30,8 @@ pub fn tcp_with_remote_peers() -> Arc<dyn Transport> {
     })
 }
 
-/// Makes a TCP transport whose listeners are at loopback and report the address that was requested.
-///
-/// Accepted connections seem to come from another machine, like the connections of
-/// [`tcp_with_remote_peers`].
+/// Makes a TCP transport whose listeners are on loopback and report the requested address, and whose peers seem to be
+/// remote.
 #[must_use]
 pub fn tcp_with_remote_addresses() -> (Arc<dyn Transport>, Arc<RemoteListeners>) {
     let listeners = Arc::new(RemoteListeners(Mutex::new("listeners elsewhere", LockScope::Orb, Vec::new())));

@@ -37,11 +37,10 @@ pub fn reply_start(id: u32, status: u32) -> Vec<u8> {
 /// Returns a successful Reply with the result 27.
 #[must_use]
 pub fn successful_reply(id: u32) -> Vec<u8> {
-    // GIOP 1.2 aligns the body to 8 octets. This reply header already ends at a multiple of 8.
+    // The reply header ends at a multiple of 8 octets, as GIOP 1.2 requires.
     message(REPLY, false, &[reply_start(id, 0), 27_i32.to_le_bytes().to_vec()].concat())
 }
 
-/// Reads the type and request id of the next message.
 fn next_message(stream: &mut TcpStream) -> io::Result<(u8, u32)> {
     let mut header = [0; 16];
     stream.read_exact(&mut header)?;

@@ -8,11 +8,9 @@ use std::sync::Arc;
 use corelane_net::{ConnectionProperties, Endpoint, Listener, Stream, Transport};
 use corelane_sys::clock::Monotonic;
 
-/// A function that wraps a stream. Its second argument is the endpoint to which the stream
-/// connected, or `None` for an accepted stream.
+/// The second argument is the endpoint to which the stream connected, or `None` for an accepted stream.
 type Pass = Arc<dyn Fn(Box<dyn Stream>, Option<&Endpoint>) -> Box<dyn Stream> + Send + Sync>;
 
-/// A transport that wraps every stream of another transport.
 struct Through {
     inner: Arc<dyn Transport>,
     pass: Pass,

@@ -13,8 +13,7 @@ fn orb_of_the_parent_refuses_calls_in_a_forked_child() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
     let (orb, probe) = client(&server.ior);
     assert_eq!(probe.cube_octet(2).unwrap(), 8);
-    // The child drops its copies. The parent's ORB and reference remain, because parent and child
-    // do not share memory.
+    // The parent's ORB and reference remain, because parent and child do not share memory.
     let mut of_child = Some((orb, probe));
     let told = run_in_child(|| {
         let Some((orb, probe)) = of_child.take() else { return false };

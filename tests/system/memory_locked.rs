@@ -1,5 +1,4 @@
-//! Memory locking. The test has a process of its own, because the lock applies to the whole
-//! process.
+//! Memory locking, which applies to the whole process.
 
 use corelane::{Orb, OrbError};
 

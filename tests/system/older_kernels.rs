@@ -1,7 +1,6 @@
 //! Fall-backs for kernels without a feature, and the errors of features without a fall-back.
 //!
-//! A seccomp filter refuses newer features to the threads of a test, so the tests need no special
-//! build. docs/kernels.md has the table of features and fall-backs.
+//! A seccomp filter refuses newer features to the threads of a test (docs/kernels.md).
 
 use std::thread;
 use std::time::Duration;
@@ -16,9 +15,7 @@ use corelane_sys::process;
 use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_tests::{client, serve_with};
 
-/// Runs `body` on a thread that gets the answers of an older kernel release to its system calls.
-///
-/// Threads that this thread starts get these answers too.
+/// Threads that the thread of `body` starts get the answers of the older kernel.
 fn on_older_kernel<T: Send + 'static>(release: KernelRelease, body: impl FnOnce() -> T + Send + 'static) -> T {
     let pretending = thread::spawn(move || {
         emulate(release).expect("the kernel filters system calls (CONFIG_SECCOMP_FILTER)");
@@ -27,8 +24,7 @@ fn on_older_kernel<T: Send + 'static>(release: KernelRelease, body: impl FnOnce(
     pretending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// A kernel release that lacks all features of the table, including the features without a
-/// fall-back.
+/// A release that is older than every emulated feature.
 const MUCH_OLDER: KernelRelease = (3, 13);
 
 #[test]
@@ -41,7 +37,6 @@ fn older_kernel_has_the_features_of_its_release() {
         let expected: Vec<&str> = expected.into_iter().filter(|name| here.contains(name)).collect();
         assert_eq!(on_older_kernel(release, supported_features), expected, "{release:?}");
     }
-    // The emulation does not affect other threads.
     assert_eq!(supported_features(), here);
 }
 
@@ -63,13 +58,11 @@ fn lock_with_priority_inheritance_ends_its_waits_at_their_deadlines() {
         let lock = PiMutex::new("older kernel", LockScope::Orb, 0);
         let guard = lock.lock();
         thread::scope(|scope| {
-            // The holder does not release the lock, so the waiting thread enters the kernel and
-            // leaves it at its deadline.
+            // The waiting thread enters the kernel and leaves it at its deadline.
             let waiter = scope.spawn(|| lock.lock_until(Some(Monotonic::now() + Duration::from_millis(2))).is_none());
             assert!(waiter.join().unwrap(), "two threads hold the lock");
         });
         drop(guard);
-        // Threads that wait without a deadline get the lock one after the other.
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| (0..1000).for_each(|_| *lock.lock() += 1));
@@ -139,7 +132,6 @@ fn a_client_without_shared_memory_takes_the_next_address() {
         let (_orb, probe) = client(&ior);
         assert_eq!(probe.cube_octet(3).unwrap(), 27);
     });
-    // The server has accepted no other connection.
     assert_eq!(both.orb.event_counts().connections_opened, 1);
     drop(both);
     let alone = serve_with(Orb::builder().listen(&shared_memory));
@@ -171,7 +163,6 @@ fn memory_locking_without_the_feature_is_an_error() {
     assert!(matches!(built, Err(OrbError::MemoryLock(_))), "{built:?}");
 }
 
-/// Checks that docs/kernels.md names every feature with the kernel version that has it.
 #[test]
 fn kernels_page_has_a_row_for_each_feature() {
     let page = include_str!("../../docs/kernels.md");

@@ -1,6 +1,4 @@
-//! The scheduling class and the cores of the ORB's own threads.
-//!
-//! Class and cores depend on the role of a thread, not on the thread that started it.
+//! The scheduling class and the cores of the ORB's threads, which depend on the thread's role and not on its starter.
 
 use std::sync::Arc;
 
@@ -14,10 +12,8 @@ use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{CpuSet, ThreadBuilder, affinity};
 use corelane_tests::real_time::{Reporter, call_who};
 
-/// The native priority of the application threads for which the ORB starts its threads.
 const CALLER: u8 = 40;
 
-/// Runs `body` on a thread with a fixed priority that is bound to one core.
 fn urgently<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     let last = affinity(None).unwrap().iter().last().unwrap();
     let builder = ThreadBuilder::new().name("caller").affinity(CpuSet::one(last)).scheduling(Scheduling::Fifo(CALLER));
@@ -27,7 +23,6 @@ fn urgently<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     }
 }
 
-/// Returns the threads whose names begin with `prefix`, and checks that there is at least one.
 fn named(prefix: &str) -> Vec<ThreadInfo> {
     let found: Vec<_> = threads().unwrap().into_iter().filter(|thread| thread.name.starts_with(prefix)).collect();
     assert!(!found.is_empty(), "no name begins with {prefix} among {:?}", threads().unwrap());
@@ -41,8 +36,6 @@ fn assert_all(prefix: &str, scheduling: Scheduling, cores: CpuSet) {
     }
 }
 
-/// A servant that owns and drops its ORB, and reports the native priority of the thread that shuts
-/// the ORB down.
 struct Ender(Arc<Mutex<Option<Orb>>>);
 
 impl Skeleton for Ender {
@@ -53,7 +46,7 @@ impl Skeleton for Ender {
     fn dispatch(&self, _: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
         let orb = self.0.lock().take();
         drop(orb);
-        // The ORB's shutdown thread exists, because it waits for the thread of this request.
+        // The ORB's shutdown thread waits for the thread of this request.
         let ender = named("orb/end");
         call.reply().write_u8(ender[0].scheduling.priority());
         Ok(())
@@ -74,7 +67,6 @@ fn lanes(orb: &Orb, name: &str) -> ObjectRef {
     poa.activate(&Reporter::new(orb).servant()).unwrap()
 }
 
-/// Makes a server with CPU budgets on an urgent thread.
 fn server() -> (Orb, String) {
     let config = RtConfig::default().overruns(OverrunAction::LowerPriority(0));
     let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().unwrap();
@@ -84,8 +76,6 @@ fn server() -> (Orb, String) {
     })
 }
 
-/// Makes deferred calls on an urgent thread, in the band of its priority and in a band that reaches
-/// higher.
 fn calls(client: Orb, ior: String) -> Orb {
     urgently(move || {
         client.real_time().current().unwrap().set_priority(1000).unwrap();
@@ -100,28 +90,23 @@ fn calls(client: Orb, ior: String) -> Orb {
     })
 }
 
-/// Checks the threads of several servers one after the other, because threads of different ORBs
-/// have equal names.
+/// Threads of different ORBs have equal names.
 #[test]
 fn threads_are_scheduled_by_their_role() {
     let all = affinity(None).unwrap();
     let last = CpuSet::one(all.iter().last().unwrap());
     let (server, ior) = server();
     let client = calls(Orb::builder().build().unwrap(), ior);
-    // The native priority is 1 + 98 * priority / 32767.
     assert_all("fl/p1000/l", Scheduling::Fifo(3), all);
     assert_all("fl/p20000/l", Scheduling::Fifo(60), all);
     assert_all("orb/overrun", Scheduling::Fifo(99), all);
     assert_all("orb/watch", Scheduling::Other, all);
     assert_all("orb/r40", Scheduling::Fifo(CALLER), all);
     assert_all("orb/r2", Scheduling::Fifo(60), all);
-    // The pool has the scheduling of the thread that made the ORB.
     assert_all("pool/l", Scheduling::Other, all);
     drop((client, server));
 
-    // With SchedulingClass::Fair the threads of lanes have the ordinary class, although an urgent
-    // thread makes them. A pool without a priority inherits the scheduling of the thread that makes
-    // it.
+    // A pool without a priority inherits the scheduling of the thread that makes it.
     let fair = RtConfig::default().scheduling(SchedulingClass::Fair);
     let directory = std::env::temp_dir().join(format!("corelane-classes-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
@@ -139,9 +124,7 @@ fn threads_are_scheduled_by_their_role() {
     let client = Orb::builder().build().unwrap();
     let ender = client.string_to_object(&over_memory).unwrap().unwrap();
     ender.validate_connection().unwrap();
-    // Each of the two ORBs has one peer monitor. No urgent thread waits on their connections,
-    // although an urgent thread made the server. A monitor starts with the priority of the thread
-    // that makes it, and lowers its priority when it runs.
+    // A monitor starts with the priority of its maker, and lowers its priority when it runs.
     let settled = || {
         let ends = named("net/peers");
         ends.len() == 2 && ends.iter().all(|thread| thread.scheduling == Scheduling::Other)

@@ -1,5 +1,4 @@
-//! A transport with addresses of its own, which the program adds. Servers listen at such addresses,
-//! references contain them, and clients that have the transport can call.
+//! A transport with addresses of its own, which the program adds.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +18,6 @@ use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve_with};
 use corelane_wire::ior::{Ior, ObjectUrl, ProfileEndpoint, profile_tag};
 use corelane_wire::{Limits, exception::minor};
 
-/// A folder for the sockets of one test, which is removed at its end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -29,7 +27,6 @@ impl Folder {
         Folder(path)
     }
 
-    /// Makes the transport of the sockets in this folder.
     fn pipe(&self) -> Arc<PipeTransport> {
         Arc::new(PipeTransport::new(&self.0))
     }
@@ -37,12 +34,11 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Errors are ignored, because a remaining folder of temporary files does no harm.
+        // A remaining folder of temporary files does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Returns a builder of an ORB that has TCP and this transport.
 fn with(pipe: &Arc<PipeTransport>) -> OrbBuilder {
     let added: Arc<dyn Transport> = pipe.clone();
     Orb::builder().transports(Transports::new(vec![Arc::new(Tcp::new()), added]))
@@ -52,7 +48,6 @@ fn pipe_endpoint(name: &str) -> ProfileEndpoint {
     ProfileEndpoint::Other { scheme: "pipe".into(), address: name.into() }
 }
 
-/// Returns the addresses in a reference, each with the tag of its profile.
 fn addresses(text: &str) -> Vec<(u32, ProfileEndpoint)> {
     let Ok(ObjectUrl::Ior(ior)) = ObjectUrl::parse(text, &Limits::DEFAULT) else { panic!("{text}") };
     let of_profile = |profile: corelane_wire::ior::Profile<'_>| {
@@ -88,7 +83,6 @@ fn references_of_every_version_carry_the_address() {
         let orb = with(&folder.pipe()).build().unwrap();
         let probe: ProbeRef = orb.string_to_reference(&server.ior).unwrap();
         assert_eq!(probe.cube_octet(3).unwrap(), 27, "{version}");
-        // A reference that the client prints has all profiles of the server's reference.
         assert_eq!(addresses(&probe.as_object().to_string()), addresses(&server.ior));
     }
 }
@@ -121,7 +115,6 @@ fn added_transport_is_preferred_to_tcp_and_optional() {
     assert_eq!((probe.cube_octet(3).unwrap(), pipe.connect_attempts()), (27, 1));
     let (_orb, probe) = client(&server.ior);
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
-    // Without the socket, a client that has the transport uses the TCP profile.
     std::fs::remove_file(folder.0.join("x")).unwrap();
     let orb = with(&folder.pipe()).build().unwrap();
     let probe: ProbeRef = orb.string_to_reference(&server.ior).unwrap();
@@ -148,7 +141,6 @@ fn address_with_an_unknown_scheme_is_refused() {
     }
     let error = Orb::builder().publish("pipe:x").build().unwrap_err().to_string();
     assert!(error.contains("\"pipe:x\" is not an address: no transport has this scheme"), "{error}");
-    // The transport itself refuses an address with an invalid name.
     let error = with(&folder.pipe()).listen("pipe:a/b").build().unwrap_err().to_string();
     assert!(error.contains("pipe:a/b does not name a pipe"), "{error}");
     let lane = LaneConfig::default().priority(1).listen("pip:x");
@@ -157,8 +149,7 @@ fn address_with_an_unknown_scheme_is_refused() {
     assert!(refused.to_string().contains("no transport has this scheme"), "{refused}");
 }
 
-/// Checks lanes without configured addresses. Such lanes listen at addresses derived from the ORB's
-/// address, which one profile lists.
+/// Lanes without configured addresses listen at addresses derived from the ORB's address.
 #[test]
 fn lanes_and_protocol_policies_work_over_an_added_transport() {
     let folder = Folder::new("lanes");
@@ -209,7 +200,6 @@ fn lanes_and_protocol_policies_work_over_an_added_transport() {
             if works { Ok(()) } else { Err(Kind::InvPolicy) }
         );
     }
-    // A POA can also publish the client protocols in its references.
     let before = pipe.connect_attempts();
     assert!(call_who(&object(&offering("says it", &[tcp, other], &[other]).to_string())).is_ok());
     assert!(pipe.connect_attempts() >= before);

@@ -1,6 +1,4 @@
 //! Generated code and TypeCodes marshal random values of every type to the same octets.
-//!
-//! The tests cover both byte orders and several alignments.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -15,14 +13,11 @@ use corelane_wire::{AnyValue, CdrError, CodeSets, Decoder, Encoder, Endian, Ior}
 corelane::include_idl!("plain");
 corelane::include_idl!("values");
 
-/// The number of random values of each type.
 const VALUES: u64 = 60;
-
-// ---- random values ------------------------------------------------------------------------------
 
 struct Random {
     state: u64,
-    /// The types of the valuetype instances made so far, indexed by instance number.
+    /// The types of the valuetype instances, by instance number.
     met: Vec<TypeCode>,
 }
 
@@ -56,8 +51,7 @@ impl Random {
 const NARROW: [char; 4] = ['a', 'Z', '~', ' '];
 const WIDE: [char; 4] = ['a', 'é', '€', 'π'];
 
-/// Makes a random value of a type. `depth` is the present depth of nesting, which bounds values of
-/// recursive types.
+/// `depth` bounds values of recursive types.
 fn value(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
     let type_code = type_code.unaliased();
     let number = random.bits();
@@ -92,7 +86,7 @@ fn value(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
             let value = value(&inner, random, depth + 2);
             Value::Any(Box::new(AnyValue::from_value(&inner, &value).unwrap()))
         }
-        // Other references than nil cannot be decoded without an ORB.
+        // References other than nil cannot be decoded without an ORB.
         Kind::ObjRef => Value::Object(Ior::NIL),
         Kind::Struct | Kind::Except => {
             let types = (0..type_code.member_count()).map(|index| type_code.member_type(index).unwrap());
@@ -159,7 +153,7 @@ fn elements(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
     Value::List((0..count).map(made).collect())
 }
 
-/// Makes the key number `at` of a map, whose keys must be in order and unique.
+/// The keys of a map must be in order and unique.
 fn key(like: &Value, at: usize) -> Value {
     let number = i16::try_from(at).unwrap() * 3 - 4;
     match like {
@@ -171,11 +165,8 @@ fn key(like: &Value, at: usize) -> Value {
     }
 }
 
-/// Makes null, a reference to an earlier valuetype instance, or a new instance.
-///
 /// A new instance has the given type or a type that inherits from it.
 fn instance(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
-    // The TypeCode of an abstract type does not name the types that implement it.
     let heirs: Vec<TypeCode> = match type_code.id() {
         "IDL:corelane.test/Values/Described:1.0" | "IDL:corelane.test/Values/Shape:1.0" => vec![CIRCLE(), RING()],
         "IDL:corelane.test/Values/Base:1.0" => vec![BASE(), DERIVED(), FURTHER(), FIRM()],
@@ -209,7 +200,6 @@ const CIRCLE: Type = values::Circle::value_type;
 const RING: Type = values::Ring::value_type;
 const TEXT: Type = values::Text::value_type;
 
-/// Looks up the type of a valuetype by its id, like an ORB that asks its value factories.
 fn known_type(_: &(dyn Any + Sync), id: &[u8]) -> Option<TypeCode> {
     let all = [BASE, DERIVED, FURTHER, FIRM, NODE, CIRCLE, RING, TEXT];
     all.iter().map(|of| of()).find(|known| known.id().as_bytes() == id)
@@ -228,9 +218,6 @@ fn factories() -> ValueFactories {
     factories
 }
 
-// ---- both encoders ------------------------------------------------------------------------------
-
-/// The byte order and the number of octets in front of a value.
 #[derive(Clone, Copy)]
 struct Place {
     endian: Endian,
@@ -255,13 +242,11 @@ fn decoder<'m>(
     d.with_value_read_state(space).with_environment(factories)
 }
 
-/// Compares generated code and the dynamic encoder for a type whose values have `==`.
 fn same<T: Typed + PartialEq + Debug>() {
     both::<T>(&|one, other| assert_eq!(one, other));
 }
 
-/// Compares generated code and the dynamic encoder for valuetypes, whose instances in two messages
-/// are never equal.
+/// Instances of valuetypes in two messages are never equal.
 fn same_octets<T: Typed>() {
     both::<T>(&|_, _| ());
 }
@@ -277,14 +262,11 @@ fn both<T: Typed>(equal: &dyn Fn(&T, &T)) {
             let place = Place { endian, before: random.below(9) };
             let octets = written(place, |e| tree.encode(&type_code, e));
             let shown = || format!("{type_code}, seed {seed}, {endian:?} after {} octets: {tree:?}", place.before);
-            // Generated code reads and rewrites the octets of the dynamic encoder.
             let space = ValueReadState::new();
             let mut d = decoder(&octets, place, (&space, &factories));
             let value = T::read(&mut d, &type_code).unwrap_or_else(|error| panic!("{error}: {}", shown()));
             assert_eq!(d.remaining(), 0, "{}", shown());
             assert_eq!(written(place, |e| value.write(e, &type_code)), octets, "{}", shown());
-            // `any` also reads these octets, and writes them in each byte order and at another
-            // offset.
             let space = ValueReadState::new().with_functions(Some(known_type), None);
             let mut d = decoder(&octets, place, (&space, &factories));
             let any = AnyValue::decode_value(type_code.clone(), &mut d).unwrap();
@@ -358,7 +340,6 @@ fn exceptions_have_equal_octets_from_both_encoders() {
     same::<Other>();
 }
 
-/// Checks that the comparison can fail: different values have different octets.
 #[test]
 fn different_values_have_different_octets() {
     let place = Place { endian: Endian::Big, before: 0 };

@@ -1,7 +1,4 @@
-//! Sequences of structures of numbers have the same octets if written in bulk or element by
-//! element.
-//!
-//! The tests cover both byte orders and several offsets. Invalid enumerators are refused.
+//! Sequences of structures of numbers have the same octets if written in bulk or element by element.
 
 use corelane::mapping::Scratch;
 use corelane::{Cdr, CdrError, Decoder, Encoder};
@@ -68,7 +65,6 @@ fn invalid_enumerators_are_refused_in_every_element() {
     }
 }
 
-/// Returns true if a change of the number at `at` changes a colour of the decoded elements.
 fn is_colour(octets: &[u8], at: usize) -> bool {
     let mut other = octets.to_vec();
     other[at..at + 4].copy_from_slice(&[0, 0, 0, (octets[at + 3] + 1) % 3]);
@@ -79,8 +75,7 @@ fn is_colour(octets: &[u8], at: usize) -> bool {
 
 #[test]
 fn elements_in_fragments_of_giop_1_1_are_read_one_by_one() {
-    // The message has a header, the number of elements and one element. Its fragment has the other
-    // element, which begins at offset 12.
+    // A fragment has the second element, which begins at offset 12.
     let mut message = vec![0; 12];
     let mut e = encoder(Endian::Big, 12);
     e.write_len(2).unwrap();

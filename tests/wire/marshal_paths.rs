@@ -1,5 +1,4 @@
-//! The exception for a marshalling error names the path of the wrong member, for requests and
-//! replies, in clients and servers.
+//! The exception for a marshalling error names the path of the wrong member.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -43,7 +42,6 @@ fn wanted(name: &str) -> Order {
     Order { id: 1, items: vec![item("a"), item(name)], words: vec!["w".to_owned()] }
 }
 
-/// Returns the exception's text without its name, and checks that its kind is `kind`.
 fn said(kind: Kind, exception: &SystemException) -> String {
     assert_eq!(exception.kind(), kind, "{exception}");
     exception.detail().map(|detail| detail.message.clone()).unwrap_or_default()
@@ -56,7 +54,6 @@ fn system<T: std::fmt::Debug>(outcome: Result<T, TakeError>) -> SystemException 
     }
 }
 
-/// Makes a client of a server that answers every request with this body.
 fn answered(body: Vec<u8>) -> (Orb, DeskRef) {
     let server = serve(0, move |stream, id| {
         stream.write_all(&message(REPLY, false, &[reply_start(id, 0), body.clone()].concat()))
@@ -73,7 +70,7 @@ fn octets(write: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
     e.to_vec()
 }
 
-/// Writes the arguments of `wanted` for the item "b". The caller chooses members that may be wrong.
+/// The caller chooses members that may be wrong.
 fn write_wanted(e: &mut Encoder<'_>, items: u32, second: &[u8], words: &[&str]) {
     e.write_i32(1);
     e.write_u32(items);
@@ -154,8 +151,7 @@ fn unwritable_argument_names_the_member() {
     assert!(said.ends_with(", in argument text"), "{said}");
 }
 
-/// Makes an object that tests call with octets of their own. Its calls are collocated, so that the
-/// server's exception arrives unchanged.
+/// Calls are collocated, so that the server's exception arrives unchanged.
 fn here() -> (Orb, DeskRef) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let poa = orb.root_poa();

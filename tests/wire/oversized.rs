@@ -6,10 +6,8 @@ use corelane::{Completion, Dispatch, Encoder, Limits, Orb, OrbBuilder, PoolConfi
 use corelane::{SystemExceptionKind as Kind, minor};
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, Server, raw, serve_with};
 
-/// The server's limit in bytes.
 const LIMIT: u32 = 1 << 20;
-/// A size in bytes that exceeds the kernel's buffers between two sockets, and the amount that a
-/// draining server reads.
+/// Exceeds the kernel's buffers between two sockets, and the amount that a draining server reads.
 const LARGE: usize = 40 << 20;
 
 fn server(dispatch: Dispatch) -> Server {
@@ -28,7 +26,6 @@ fn assert_too_large(exception: &SystemException, what: &str) {
     assert_eq!(answer, (Kind::ImpLimit, minor::MESSAGE_TOO_LARGE, Completion::No), "{what}: {exception}");
 }
 
-/// A function that makes a call above the limit and returns the call's exception.
 type OversizedCall = fn(&ProbeRef) -> SystemException;
 
 fn mirror(probe: &ProbeRef) -> SystemException {
@@ -62,7 +59,7 @@ fn request_above_the_limit_is_sent_once_and_refused_clearly() {
     }
 }
 
-/// Checks a client that, like most clients, reads only after it has sent the whole request.
+/// Most clients read after they have sent the whole request.
 #[test]
 fn client_that_sends_everything_before_it_reads_gets_the_refusal() {
     for dispatch in EVERY_DISPATCH {
@@ -77,7 +74,7 @@ fn client_that_sends_everything_before_it_reads_gets_the_refusal() {
         let mut body = vec![0; size];
         stream.read_exact(&mut body).unwrap();
         assert!(body.windows(9).any(|octets| octets == b"IMP_LIMIT"), "{dispatch:?}");
-        // The server sends MessageError, because other requests on the connection may have run.
+        // Other requests on the connection may have run, so the server sends MessageError.
         assert_eq!(raw::read_header(&mut stream), (6, 0), "{dispatch:?}");
         assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{dispatch:?}");
     }

@@ -32,7 +32,7 @@ fn calls_work_over_unix_sockets_alone_and_beside_tcp() {
     assert!(!path.exists(), "the socket's file remains after its server");
     let both = serve_with(Orb::builder().listen("tcp:127.0.0.1:0").listen(&unix));
     check(&both);
-    // A client on the same host uses the Unix socket, so the server sees no TCP peer.
+    // A client on this host uses the Unix socket.
     let Endpoint::Tcp { port, .. } = both.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let before = tcp_connections_to(port);
     let (_orb, probe) = client(&both.ior);
@@ -40,7 +40,6 @@ fn calls_work_over_unix_sockets_alone_and_beside_tcp() {
     assert_eq!(tcp_connections_to(port), before);
 }
 
-/// Counts the established TCP connections to a port of this machine.
 fn tcp_connections_to(port: u16) -> usize {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let remote = format!(":{port:04X} 01");
@@ -64,7 +63,7 @@ fn calls_work_in_every_giop_version_and_in_fragments() {
     }
 }
 
-/// Checks text in ISO 8859-1, the only code set of GIOP 1.0.
+/// ISO 8859-1 is the one code set of GIOP 1.0.
 fn check_latin1(server: &Server) {
     let (_orb, probe) = client(&server.ior);
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
@@ -84,10 +83,10 @@ fn references_carry_the_published_address() {
     check(&unspecified);
 }
 
-/// Checks calls over streams without a descriptor, such as streams of polled network cards.
+/// Streams of polled network cards, for example, have no descriptor.
 #[test]
 fn streams_without_a_descriptor_are_served_in_every_architecture() {
-    // A client notices the end of a stream without a descriptor only when it uses the stream.
+    // A client notices the end of a stream without a descriptor when it uses the stream.
     let time = Duration::from_millis(50);
     for dispatch in EVERY_DISPATCH {
         let network: Arc<dyn Transport> = Arc::new(MockTransport::default());
@@ -100,7 +99,6 @@ fn streams_without_a_descriptor_are_served_in_every_architecture() {
         let own = serve_with(own.transports(transports()).listen("unix:/mock/client"));
         let probe = ProbeRef::from_object(own.orb.string_to_object(&server.ior).unwrap().unwrap());
         assert_eq!(probe.cube_octet(3).unwrap(), 27, "{dispatch:?}");
-        // The argument and the result are far larger than the buffers of a stream.
         let data: Vec<u8> = (0..3_000_000u32).map(|index| index.to_le_bytes()[1]).collect();
         assert_eq!(&*probe.mirror(&data).unwrap(), &data[..], "{dispatch:?}");
         assert_eq!(probe.call_back(Some(&own.probe), 1).unwrap(), 1, "{dispatch:?}");
@@ -114,13 +112,10 @@ fn streams_without_a_descriptor_are_served_in_every_architecture() {
     }
 }
 
-/// Returns the address of a shared-memory endpoint for one test.
 fn shared(name: &str) -> String {
     format!("shm:{}", std::env::temp_dir().join(format!("corelane-shm-{}-{name}", std::process::id())).display())
 }
 
-/// Checks calls over shared memory alone: every kind of call, large replies to a slow reader,
-/// nested callbacks, deadlines and the end of a connection.
 #[test]
 fn shared_memory_serves_in_every_architecture() {
     for dispatch in EVERY_DISPATCH {
@@ -143,8 +138,6 @@ fn shared_memory_serves_in_every_architecture() {
     }
 }
 
-/// Checks that a client uses the first profile of a reference, and the next one if it cannot
-/// connect.
 #[test]
 fn shared_memory_is_preferred_and_optional() {
     let both = serve_with(Orb::builder().listen("tcp:127.0.0.1:0").listen(shared("preferred")));
@@ -152,7 +145,6 @@ fn shared_memory_is_preferred_and_optional() {
     let before = tcp_connections_to(port);
     check(&both);
     assert_eq!(tcp_connections_to(port), before);
-    // Without the socket's file the client cannot connect to the address in the reference.
     std::fs::remove_file(shared("preferred").strip_prefix("shm:").unwrap()).unwrap();
     let (_orb, probe) = client(&both.ior);
     assert_eq!(probe.cube_octet(3).unwrap(), 27);

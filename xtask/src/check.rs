@@ -6,7 +6,6 @@ use crate::metadata::Metadata;
 use crate::steps::{self, Steps};
 use crate::{cross, dependencies, host, layers, licences, modules, source};
 
-/// Runs every check, the quick checks first.
 pub(crate) fn run(steps: &mut Steps) {
     if !steps.step("Rust components", host::components) {
         return;
@@ -24,7 +23,6 @@ pub(crate) fn run(steps: &mut Steps) {
     structure(steps);
     let deny = ["--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     steps.command("clippy", steps::cargo().arg("clippy").args(deny));
-    // Checks the crate `corelane` without its default features.
     let bare = ["-p", "corelane", "--no-default-features", "--locked", "--quiet", "--", "-D", "warnings"];
     steps.command("clippy without features", steps::cargo().arg("clippy").args(bare));
     cross::where_installed(steps);
@@ -32,7 +30,6 @@ pub(crate) fn run(steps: &mut Steps) {
     steps.command("rustdoc", steps::cargo().args(documentation).env("RUSTDOCFLAGS", "-D warnings"));
 }
 
-/// Runs the checks of the uses between files: layers in the ORB, and circles in all crates.
 pub(crate) fn structure(steps: &mut Steps) {
     steps.step("layers inside the ORB", |root| {
         let (found, remark) = modules::orb_layers(root)?;
@@ -44,7 +41,6 @@ pub(crate) fn structure(steps: &mut Steps) {
     });
 }
 
-/// Runs the checks of the package graph.
 fn graph(steps: &mut Steps) {
     let mut metadata = None;
     steps.step("package graph", |root| {

@@ -1,15 +1,12 @@
 //! Crash tests, repeated many times: `kill -9` of a server, and simulated power failures.
-//!
-//! `cargo xtask test` runs the same tests with fewer repetitions.
 
 use std::path::Path;
 
 use crate::steps::{self, Outcome, Steps};
 
-/// Default number of kills and of power failures.
 const USUAL: u32 = 1_000;
 
-/// A test that repeats a step. An environment variable sets the number of repetitions.
+/// A test whose repetitions an environment variable sets.
 struct Crash {
     title: &'static str,
     package: &'static str,
@@ -45,7 +42,7 @@ const NAMING: &[Crash] = &[
     },
 ];
 
-/// Runs the crash tests that `options` name. Returns false if the options are invalid.
+/// Returns false if the options are invalid.
 pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     let Some(options) = Options::parse(options) else { return false };
     for crash in NAMING {
@@ -57,9 +54,7 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Options {
-    /// Number of kills.
     cycles: u32,
-    /// Number of power failures in each simulation.
     cuts: u32,
 }
 
@@ -89,7 +84,7 @@ fn repeat(root: &Path, crash: &Crash, times: u32) -> Outcome {
     let output = command.current_dir(root).env(crash.variable, times.to_string()).output();
     let output = output.map_err(|error| format!("cargo could not be started: {error}"))?;
     let said = String::from_utf8_lossy(&output.stdout);
-    // Cargo also succeeds if a filter matches no test.
+    // Cargo succeeds even if a filter matches no test.
     if output.status.success() && said.contains("1 passed") {
         return Ok(String::new());
     }

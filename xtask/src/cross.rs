@@ -1,21 +1,19 @@
-//! `cargo xtask cross`: checks the crates for 64-bit ARM, tests included. Nothing is linked or run,
-//! so the check needs only the target's standard library.
+//! `cargo xtask cross`: checks the crates for 64-bit ARM, tests included. Nothing is linked or run, so the check needs
+//! only the target's standard library.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::steps::{self, Steps};
 
-/// 64-bit ARM is the other architecture of multicore Linux servers.
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 
-/// The crates that user programs contain, and the IDL compiler.
 const CRATES: [&str; 6] =
     ["corelane-sys", "corelane-sched", "corelane-wire", "corelane-net", "corelane", "corelane-idl"];
 
 const NAME: &str = "crates for aarch64";
 
-/// Checks the crates. First installs the target if rustup is available and permitted.
+/// Installs the target first if rustup is available and permitted.
 pub(crate) fn run(steps: &mut Steps) {
     if !steps.step("target aarch64", |root| if is_installed(root, TARGET)? { Ok(String::new()) } else { install(root) })
     {
@@ -24,7 +22,6 @@ pub(crate) fn run(steps: &mut Steps) {
     check(steps);
 }
 
-/// Checks the crates if the target is installed. Otherwise the summary lists the check as left out.
 pub(crate) fn where_installed(steps: &mut Steps) {
     if is_installed(steps.root(), TARGET).unwrap_or(false) {
         check(steps);
@@ -43,7 +40,6 @@ fn check(steps: &mut Steps) {
     steps.command(NAME, clippy.args(["--", "-D", "warnings"]));
 }
 
-/// Returns true if the compiler has the target's standard library.
 pub(crate) fn is_installed(root: &Path, target: &str) -> Result<bool, String> {
     let mut compiler = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     compiler.args(["--print", "target-libdir", "--target", target]).current_dir(root);
@@ -85,7 +81,6 @@ mod tests {
         std::fs::write(folder.join("libstd-0123.rlib"), "").unwrap();
         assert!(has_standard_library(&folder));
         std::fs::remove_dir_all(&folder).unwrap();
-        // The compiler that builds this test has a standard library for its own target.
         assert!(is_installed(Path::new("."), TARGET).is_ok());
     }
 }

@@ -7,12 +7,10 @@ use crate::steps;
 
 const PACKAGE: &str = "corelane-example-avionics";
 
-/// Builds the demo and runs it with `options`. The exit status is a failure if calls failed.
 pub(crate) fn run(root: &Path, options: &[&str]) -> ExitCode {
     println!("building the demo (release; the first time takes a minute or two)");
     let mut command = steps::cargo();
     command.args(["run", "--release", "--locked", "--quiet", "--package", PACKAGE, "--"]).args(options);
-    // The example itself reports invalid options and failed calls.
     match command.current_dir(root).status() {
         Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from),
         Err(error) => {

@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 
 use crate::metadata::Metadata;
 
-/// The document with the rows.
 pub(crate) const DOCUMENT: &str = "docs/dependencies.md";
 
-/// Returns every dependency without a row, and every row without a dependency.
 pub(crate) fn check(metadata: &Metadata, document: &str) -> Vec<String> {
     let used: BTreeSet<&str> = metadata
         .members()
@@ -26,7 +24,6 @@ pub(crate) fn check(metadata: &Metadata, document: &str) -> Vec<String> {
     missing.chain(stale).collect()
 }
 
-/// Returns the crate of a table row, whose first cell is the name in backquotes.
 fn row(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("| `")?;
     rest.split_once("` |").map(|(name, _)| name)

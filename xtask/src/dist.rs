@@ -1,7 +1,6 @@
 //! `cargo xtask dist`: builds the `corelane` command as one file that needs no library, and runs it.
 //!
-//! The file is linked with musl if the compiler has its standard library, else statically with
-//! glibc.
+//! The file is linked with musl if the compiler has its standard library, else statically with glibc.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,10 +10,8 @@ use std::process::{Child, Command, Stdio};
 use crate::cross;
 use crate::steps::{self, Outcome, Steps};
 
-/// Folder of the build and of the program.
 const FOLDER: &str = "target/dist";
 
-/// Builds and checks the program.
 pub(crate) fn run(steps: &mut Steps) {
     let architecture = std::env::consts::ARCH;
     let musl = format!("{architecture}-unknown-linux-musl");
@@ -49,7 +46,6 @@ pub(crate) fn run(steps: &mut Steps) {
     steps.step("names are served", |_| serve_names(&program));
 }
 
-/// Starts a name server with the program, binds a context and lists it.
 fn serve_names(program: &Path) -> Outcome {
     let mut serve = Command::new(program);
     serve.args(["naming", "serve", "--listen", "tcp:127.0.0.1:0"]).env_clear();
@@ -66,18 +62,17 @@ fn serve_names(program: &Path) -> Outcome {
     if listed.contains("shop") { Ok(String::new()) } else { Err(format!("the name `shop` is not in\n{listed}")) }
 }
 
-/// A server that is killed on drop, even if a step fails.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Errors are ignored: both calls fail only if the server has already ended.
+        // Both calls fail only if the server has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Checks that a program needs neither an interpreter nor a library (ELF, 64 bits, little-endian).
+/// Checks that an ELF file needs neither an interpreter nor a library.
 fn check_static(file: &[u8]) -> Result<(), String> {
     const PT_DYNAMIC: u64 = 2;
     const PT_INTERP: u64 = 3;
@@ -117,7 +112,6 @@ fn check_static(file: &[u8]) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// Makes the headers of a program with one segment and its content.
     fn program(kind: u8, content: &[u8]) -> Vec<u8> {
         let mut file = vec![0; 64 + 56];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");

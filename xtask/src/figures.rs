@@ -1,6 +1,4 @@
 //! `cargo xtask figures`: measures the README's figures, and writes the table and the picture.
-//!
-//! The figures are between two marks in the README, and the first mark names this command.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,29 +9,24 @@ use serde_json::Value as Json;
 
 use crate::steps::{self, Outcome, Steps};
 
-/// The line above the figures, and the line below them.
 const BEGIN: &str = "<!-- figures: `cargo xtask figures` writes them -->";
 const END: &str = "<!-- end of the figures -->";
 
-/// The picture's path, relative to the folder of the workspace.
 const PICTURE: &str = "docs/calls.svg";
 
-/// Load average beneath which the machine counts as idle.
+/// A machine with a lower load average counts as idle.
 const IDLE_LOAD: f64 = 0.3;
 
-/// Maximum time to wait for an idle machine, in seconds. The load average of a build falls to
-/// [`IDLE_LOAD`] within three minutes.
+/// The load average of a build falls to [`IDLE_LOAD`] within three minutes.
 const MAX_WAIT_SECONDS: u32 = 240;
 
-/// The operations that are measured, with their descriptions.
 const ROWS: [(&str, &str); 3] = [
     ("octet", "two-way call with an octet, median"),
     ("structs1024", "two-way call with 1,024 structures there and back, median"),
     ("oneway", "oneway calls with an octet"),
 ];
 
-/// Runs the benchmark, then writes picture and figures. Returns false if an option is not
-/// `--quick`.
+/// Returns false if an option is not `--quick`.
 pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     if !options.iter().all(|option| *option == "--quick") {
         return false;
@@ -60,8 +53,6 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
-/// Waits until the load average of the build has fallen, or until it does not fall any more because
-/// other programs run.
 fn wait_until_idle() -> Outcome {
     for _ in 0..MAX_WAIT_SECONDS {
         let text = std::fs::read_to_string("/proc/loadavg").map_err(|error| format!("/proc/loadavg: {error}"))?;
@@ -82,7 +73,6 @@ fn write(root: &Path, json: &Path) -> Outcome {
     Ok(format!("README.md and {PICTURE} now have the figures of this machine"))
 }
 
-/// Returns the README with the given figures between the marks.
 fn replaced(readme: &str, figures: &str) -> Result<String, String> {
     let missing = || format!("README.md lacks the lines `{BEGIN}` and `{END}`");
     let (before, rest) = readme.split_once(BEGIN).ok_or_else(missing)?;
@@ -90,8 +80,6 @@ fn replaced(readme: &str, figures: &str) -> Result<String, String> {
     Ok(format!("{before}{BEGIN}\n{figures}{END}{after}"))
 }
 
-/// Returns the table of figures, a link to the picture, and the conditions, from the JSON lines of
-/// a run.
 fn figures(lines: &str) -> Result<String, String> {
     let lines: Vec<Json> = lines
         .lines()
@@ -112,7 +100,7 @@ fn figures(lines: &str) -> Result<String, String> {
             });
             let cell = match found {
                 Some(line) => number(line).ok_or_else(|| format!("{peer}'s {operation} has no number"))?,
-                // Other peers may lack an operation; Corelane may not.
+                // A run may lack operations of other peers.
                 None if peer == "Corelane" => return Err(format!("the run has no {operation} of Corelane")),
                 None => "not measured".to_owned(),
             };
@@ -137,7 +125,7 @@ fn figures(lines: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// Returns the number of a result: calls per second if rates are compared, otherwise the median.
+/// Returns calls per second if the result compares rates, and otherwise the median.
 fn number(line: &Json) -> Option<String> {
     if line["compared"] == "per_s" {
         return Some(format!("{:.0},000/s", line["per_s"].as_f64()? / 1000.0));
@@ -193,7 +181,6 @@ mod tests {
         assert!(replaced("no marks", "new\n").is_err());
     }
 
-    /// Without the marks, the README would keep old figures.
     #[test]
     fn the_readme_has_the_marks() {
         let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");

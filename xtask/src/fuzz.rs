@@ -1,8 +1,6 @@
-//! `cargo xtask fuzz`: runs the fuzz targets of fuzz/ with libFuzzer and coverage guidance.
-//! docs/fuzzing.md describes its use.
+//! `cargo xtask fuzz`: runs the fuzz targets of fuzz/ with libFuzzer (docs/fuzzing.md).
 //!
-//! The engine is built separately, with its own profile and folder, so no other build contains a
-//! part of it.
+//! The engine has its own profile and folder, so no other build contains a part of it.
 
 mod engine;
 mod options;
@@ -18,19 +16,15 @@ use std::time::Duration;
 use engine::{Engine, Limit, Ran};
 use options::{Options, Work};
 
-/// A fuzz target of fuzz/src/lib.rs, with its settings.
 pub(crate) struct Target {
     pub(crate) name: &'static str,
-    /// Description of the inputs.
     pub(crate) what: &'static str,
-    /// Maximum length of an input in bytes. It is long enough for every path, and short enough for
-    /// many executions.
+    /// Maximum bytes of an input: enough for every path, and few enough for many executions.
     pub(crate) longest: usize,
-    /// Name of a file in fuzz/dictionary/ with words that inputs may contain.
+    /// File in fuzz/dictionary/ with words that inputs may contain.
     pub(crate) dictionary: Option<&'static str>,
 }
 
-/// The targets of fuzz/src/lib.rs, in the order in which they run.
 const TARGETS: &[Target] = &[
     Target { name: "cdr", what: "CDR values of every type", longest: 256, dictionary: None },
     Target { name: "any", what: "values of any type", longest: 192, dictionary: None },
@@ -57,17 +51,15 @@ const TARGETS: &[Target] = &[
 /// A target with a planted fault, which coverage guidance must find.
 const PLANTED: Target = Target { name: "planted", what: "a planted fault", longest: 64, dictionary: None };
 
-/// Number of executions that suffice to find the planted fault. Without guidance, one execution in
-/// four thousand million finds it.
+/// Without guidance, one execution in four thousand million finds the planted fault.
 const PLANTED_RUNS: u64 = 2_000_000;
 
-/// Results of one target, a row of the table.
 struct Row {
     name: &'static str,
     ran: Ran,
 }
 
-/// Runs the command in `words`. The exit status is 0 only if no target has a finding.
+/// The exit status is 0 only if no target has a finding.
 pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
     let outcome = Options::parse(words).and_then(|options| match options.work {
         Work::List => {
@@ -103,8 +95,7 @@ fn fuzz(root: &Path, options: &Options) -> Result<bool, String> {
     for path in &found {
         println!("finding: {}", path.strip_prefix(root).unwrap_or(path).display());
     }
-    // A target may die of a stack overflow, for example. A run with the printed seed reproduces
-    // this, even under a debugger.
+    // A target may die, for example of a stack overflow, without an input.
     let died: Vec<&str> = rows.iter().filter(|row| row.ran.died).map(|row| row.name).collect();
     for name in &died {
         println!("died without leaving an input: {name}; target/fuzz/log/{name}.txt has the seed");
@@ -132,7 +123,6 @@ fn table(rows: &[Row]) -> String {
     text
 }
 
-/// Adds inputs of the last runs to the committed corpus: the smallest set that reaches every edge.
 fn keep(root: &Path, options: &Options) -> Result<bool, String> {
     let engine = Engine::build(root)?;
     seeds::write(root, TARGETS)?;
@@ -143,7 +133,6 @@ fn keep(root: &Path, options: &Options) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Checks that coverage guides the engine: it must find the planted fault.
 fn prove(root: &Path) -> Result<bool, String> {
     let engine = Engine::build(root)?;
     let ran = engine.run(&PLANTED, &Limit { runs: Some(PLANTED_RUNS), time: Some(Duration::from_secs(120)) })?;

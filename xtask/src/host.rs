@@ -1,6 +1,5 @@
-//! Requirements of the tests on the machine: rustup components, and system packages for the peers.
-//! Missing packages are installed if that is permitted (root, with apt). Otherwise the command
-//! lists them and ends.
+//! Requirements of the tests on the machine: rustup components, and system packages for the peers. Missing packages are
+//! installed if root runs the command, and otherwise printed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,15 +7,12 @@ use std::time::Duration;
 
 use crate::steps::{self, Outcome};
 
-/// A requirement, with the Debian package that provides it.
 struct Need {
     package: &'static str,
     found: Found,
 }
 
-/// The evidence that a requirement is met, from a Debian package or another source.
 enum Found {
-    /// A program is in the search path.
     Program(&'static str),
     File(&'static str),
 }
@@ -38,10 +34,9 @@ const NEEDS: &[Need] = &[
     Need { package: "strace", found: Found::Program("strace") },
 ];
 
-/// The rustup components that the checks need, as (component, cargo subcommand).
+/// Components, each with its cargo subcommand.
 const COMPONENTS: &[(&str, &str)] = &[("rustfmt", "fmt"), ("clippy", "clippy")];
 
-/// Lists every missing component with the command that installs it.
 pub(crate) fn components(_root: &Path) -> Outcome {
     let missing: Vec<String> = COMPONENTS
         .iter()
@@ -53,7 +48,6 @@ pub(crate) fn components(_root: &Path) -> Outcome {
     steps::findings(missing, String::new())
 }
 
-/// Installs the missing system packages, or lists them.
 pub(crate) fn packages(_root: &Path) -> Outcome {
     let missing = missing(NEEDS, &present);
     if missing.is_empty() {
@@ -93,13 +87,11 @@ pub(crate) fn packages(_root: &Path) -> Outcome {
     }
 }
 
-/// Maximum time to wait for other runs of the package manager, such as unattended upgrades.
+/// Maximum time to wait for other programs that use the package manager.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(600);
-/// Time between two attempts to get the package manager's lock.
 const LOCK_PAUSE: Duration = Duration::from_secs(2);
 
-/// Returns `apt-get` with messages in English, which [`says_locked`] reads. The command itself
-/// waits for dpkg's lock.
+/// Messages are in English for [`says_locked`]; the command itself waits for dpkg's lock.
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C");
@@ -107,10 +99,8 @@ fn apt_get() -> Command {
     command
 }
 
-/// Runs an apt command. While another process has the lock, repeats it after a pause.
-///
-/// apt has no option to wait for the locks of the package lists and archives, so it fails at once.
-/// `pause` returns false when it has waited long enough.
+/// Repeats a command while another process has apt's lists or archives locked, because apt does not wait for these
+/// locks. `pause` returns false when it has waited long enough.
 fn when_unlocked(command: impl Fn() -> Command, pause: &mut impl FnMut() -> bool) -> Outcome {
     let mut is_told = false;
     loop {
@@ -137,7 +127,6 @@ fn when_unlocked(command: impl Fn() -> Command, pause: &mut impl FnMut() -> bool
     }
 }
 
-/// Returns true if apt failed because another process has one of its locks.
 fn says_locked(said: &str) -> bool {
     said.contains("Could not get lock")
 }
@@ -184,13 +173,12 @@ mod tests {
         assert!(!in_path("no-such-program-here"));
     }
 
-    /// Message of apt 2.6 for a locked package list. The message for dpkg's lock is similar.
+    /// Message of apt 2.6 for a locked package list.
     const LOCKED: &str = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 4711 (apt-get)
 E: Unable to lock directory /var/lib/apt/lists/";
 
-    /// Runs a command that fails `failures` times with `message` and status 100, then succeeds.
-    /// `patience` is the number of permitted repetitions. Returns the outcome and the number of
-    /// runs.
+    /// Runs a command that fails `failures` times, with `patience` permitted repetitions; returns the outcome and the
+    /// number of runs.
     fn run(name: &str, failures: usize, message: &str, patience: usize) -> (Outcome, usize) {
         let runs = std::env::temp_dir().join(format!("corelane-xtask-{}-{name}", std::process::id()));
         let script = r#"echo >> "$1"; [ $(wc -l < "$1") -gt "$2" ] || { echo "$3" >&2; exit 100; }"#;

@@ -1,9 +1,6 @@
-//! `cargo xtask idl-corpus`: compares the IDL compiler with omniidl on every IDL file below a
-//! folder.
+//! `cargo xtask idl-corpus`: compares the IDL compiler with omniidl on every IDL file below a folder.
 //!
-//! Both compilers get the same files with the same include folders. The command finds the folders
-//! itself: it searches the project of a file for the files that the file includes. If several
-//! folders match, the nearest folder is used.
+//! The command searches the project of a file for the files that it includes, and uses the nearest folder.
 
 mod folders;
 mod report;
@@ -23,24 +20,19 @@ the table shows how many each accepts; target/idl-corpus/ has a line for each fi
 of both. `--rust` also generates code, so that constructs without a form in Rust yet count as refused.
 ";
 
-/// Name of a back end for omniidl that does nothing. Without a back end, omniidl returns 0 despite
-/// errors.
+/// Without a back end, omniidl returns 0 despite errors, so it gets one that does nothing.
 const NO_BACK_END: &str = "front_end_only";
 
-/// Verdict of one compiler on one file.
 #[derive(Clone, Debug, Default)]
 struct Verdict {
     accepted: bool,
-    /// True if the compiler crashed or reached the time limit.
     broken: bool,
-    /// First line of the output that gives a reason for the refusal.
+    /// First line of the output with a reason for the refusal.
     reason: String,
 }
 
-/// A file with the verdicts of both compilers.
 struct Row {
     project: String,
-    /// Path of the file within the corpus.
     path: PathBuf,
     ours: Verdict,
     theirs: Option<Verdict>,
@@ -54,8 +46,7 @@ struct Options {
     limit: Duration,
 }
 
-/// Runs the command in `words`. The exit status is 0 only if Corelane accepts every file that
-/// omniidl accepts.
+/// The exit status is 0 only if Corelane accepts every file that omniidl accepts.
 pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
     match options(words).and_then(|options| compare(root, &options)) {
         Ok(true) => ExitCode::SUCCESS,
@@ -123,7 +114,6 @@ fn compare(root: &Path, options: &Options) -> Result<bool, String> {
     Ok(!rows.iter().any(|row| !row.ours.accepted && row.theirs.as_ref().is_some_and(|theirs| theirs.accepted)))
 }
 
-/// Runs both compilers on every file, and uses all cores.
 fn verdicts(folders: &Folders, options: &Options, corelane: &Path, omniidl: bool, output: &Path) -> Vec<Row> {
     let next = AtomicUsize::new(0);
     let one = |file: &Path| {
@@ -162,7 +152,6 @@ fn verdicts(folders: &Folders, options: &Options, corelane: &Path, omniidl: bool
     })
 }
 
-/// Runs a compiler, and kills it at the time limit.
 fn verdict(command: Command, limit: Duration) -> Verdict {
     let mut timed = Command::new("timeout");
     timed.arg(limit.as_secs().to_string()).arg(command.get_program()).args(command.get_args()).env("NO_COLOR", "1");

@@ -1,15 +1,14 @@
-//! `cargo xtask interop`: runs only the interoperability tests. With `--tao PREFIX` they run
-//! against the user's installation of TAO.
+//! `cargo xtask interop`: runs only the interoperability tests. With `--tao PREFIX`, the tests run against the user's
+//! installation of TAO.
 
 use std::path::Path;
 
 use crate::host;
 use crate::steps::{self, Steps};
 
-/// The package whose tests build and start other ORBs.
 pub(crate) const PACKAGE: &str = "corelane-interop";
 
-/// Runs the command in `options`. Returns false if the options are invalid.
+/// Returns false if the options are invalid.
 pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     match *options {
         [] => {
@@ -29,12 +28,10 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
-/// Runs the tests with every other ORB except TAO.
 pub(crate) fn all(steps: &mut Steps) {
     steps.command("interop", steps::cargo().args(["test", "--package", PACKAGE, "--locked", "--no-fail-fast"]));
 }
 
-/// Checks that TAO with Real-time CORBA is installed at a prefix.
 fn is_tao(prefix: &Path) -> steps::Outcome {
     let needed = ["bin/tao_idl", "include/tao/RTPortableServer/RTPortableServer.h", "lib/libTAO_RTPortableServer.so"];
     let missing = needed.into_iter().filter(|name| !prefix.join(name).exists());

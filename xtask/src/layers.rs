@@ -1,17 +1,14 @@
 //! Permitted dependencies between crates, as in the table of layers in ARCHITECTURE.md.
 //!
-//! Packages under `crates/` are the layers. Other packages (examples, interop, fuzz) are users of
-//! the layers: they may depend on every layer, and no layer may depend on them.
+//! Packages outside `crates/` may depend on every layer, and no layer may depend on them.
 
 use std::path::Path;
 
 use crate::metadata::{Kind, Metadata, Package};
 
-/// A folder under `crates/`, with the folders on which it may depend.
 struct Layer {
     folder: &'static str,
     below: &'static [&'static str],
-    /// True if the package's build script may compile IDL.
     generates: bool,
 }
 
@@ -34,7 +31,6 @@ const LAYERS: &[Layer] = &[
     },
 ];
 
-/// Returns every dependency between packages of the workspace that the table does not permit.
 pub(crate) fn check(metadata: &Metadata, root: &Path) -> Vec<String> {
     let members: Vec<&Package> = metadata.members().collect();
     let mut found = Vec::new();
@@ -70,7 +66,7 @@ fn allowed(layer: &Layer, to: Option<&str>, kind: Kind) -> bool {
     match (to, kind) {
         (None, _) => false,
         (Some("idl"), Kind::Build | Kind::Dev) if layer.generates => true,
-        // A crate may depend on itself for its tests, to enable features.
+        // A crate may depend on itself, to enable features for its tests.
         (Some(to), Kind::Dev) if to == layer.folder => true,
         (Some(to), _) => layer.below.contains(&to),
     }
@@ -83,7 +79,6 @@ fn permitted(layer: &Layer) -> String {
     format!(" (allowed: {})", layer.below.join(", "))
 }
 
-/// Returns the name of the package's folder if the package is a layer.
 fn layer_folder<'p>(package: &'p Package, root: &Path) -> Option<&'p str> {
     let inside = package.folder.strip_prefix(root.join("crates")).ok()?;
     inside.to_str()

@@ -1,8 +1,8 @@
-//! Licences of the dependencies: the licences listed here must satisfy each SPDX expression.
+//! Checks the licences of the dependencies, as SPDX expressions.
 
 use crate::metadata::Metadata;
 
-/// Licences that can be combined with Corelane's own (MIT or Apache-2.0) and require only a notice.
+/// Licences that require at most a notice, as do Corelane's own (MIT or Apache-2.0).
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -19,7 +19,6 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// Returns every external package whose licence is missing, malformed or not allowed.
 pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
     let mut found = Vec::new();
     for package in metadata.external() {
@@ -38,7 +37,7 @@ pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
     found
 }
 
-/// Returns true if the allowed licences satisfy an SPDX expression. `/` is the old form of OR.
+/// `/` is the old form of OR.
 fn satisfiable(expression: &str) -> Result<bool, String> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();

@@ -1,8 +1,7 @@
-//! Tasks of the project, such as checks and test runs. `cargo xtask help` lists them.
+//! Tasks of the project, such as checks and test runs.
 //!
-//! Each check is a pure function from its input to a list of findings, so that tests can show that
-//! it finds a violated rule. [`steps`] runs the checks, shows progress and prints a summary. The
-//! crates do not depend on this package.
+//! Each check is a pure function from its input to a list of findings, so that tests can show that it finds a
+//! violation.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -130,7 +129,7 @@ fn main() -> ExitCode {
     steps.summary()
 }
 
-/// Builds the workspace in release mode into a temporary folder. The summary shows the time.
+/// Builds the workspace in release mode into an empty folder.
 fn build_time(steps: &mut Steps) {
     if !steps.command("sources", steps::cargo().args(["fetch", "--locked"])) {
         return;
@@ -142,11 +141,9 @@ fn build_time(steps: &mut Steps) {
     });
     let build = ["build", "--workspace", "--release", "--locked", "--quiet", "--target-dir"];
     steps.command("release build", steps::cargo().args(build).arg(&folder));
-    // Errors are ignored: the temporary folder is not needed any more, and its remains do no harm.
     let _ = std::fs::remove_dir_all(&folder);
 }
 
-/// Returns the workspace's folder, the parent of this package's folder.
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()

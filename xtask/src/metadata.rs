@@ -1,4 +1,4 @@
-//! The values of `cargo metadata` that the checks need: packages and their dependencies.
+//! The values of `cargo metadata` that the checks need.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use crate::steps;
 
-/// Section of a manifest that declares a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Normal,
@@ -24,16 +23,14 @@ impl Kind {
     }
 }
 
-/// A declared dependency of a package.
 #[derive(Debug)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// False for a path dependency, which is a crate of the workspace.
+    /// False for a path dependency.
     pub(crate) external: bool,
 }
 
-/// A package of the resolved graph.
 #[derive(Debug)]
 pub(crate) struct Package {
     pub(crate) name: String,
@@ -45,14 +42,13 @@ pub(crate) struct Package {
     pub(crate) dependencies: Vec<Dependency>,
 }
 
-/// The workspace's packages and all their dependencies.
 #[derive(Debug)]
 pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
 }
 
 impl Metadata {
-    /// Runs `cargo metadata`. The lock file must be up to date.
+    /// The lock file must be up to date.
     pub(crate) fn load(root: &Path) -> Result<Self, String> {
         let mut command = steps::cargo();
         command.args(["metadata", "--format-version", "1", "--locked"]).current_dir(root);
@@ -69,7 +65,6 @@ impl Metadata {
         self.packages.iter().filter(|package| !package.external)
     }
 
-    /// Returns the packages from a registry or a repository.
     pub(crate) fn external(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| package.external)
     }
@@ -111,8 +106,6 @@ fn list<'v>(value: &'v Value, key: &str) -> Result<&'v Vec<Value>, String> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Returns a workspace member for tests: a package in `folder` with dependencies `edges`, as
-    /// (name, kind, external).
     pub(crate) fn member(name: &str, folder: &str, edges: &[(&str, Kind, bool)]) -> Package {
         let dependencies =
             edges.iter().map(|&(name, kind, external)| Dependency { name: name.into(), kind, external }).collect();
@@ -126,7 +119,6 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns a package from a registry, for tests.
     pub(crate) fn registry(name: &str, licence: Option<&str>) -> Package {
         Package { licence: licence.map(str::to_owned), external: true, ..member(name, "/registry", &[]) }
     }

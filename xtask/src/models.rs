@@ -1,18 +1,17 @@
-//! Models of the protocols over atomics: small tests that `loom` runs in every interleaving.
+//! Models of the protocols over atomics, which `loom` runs in every interleaving.
 
 use std::path::{Path, PathBuf};
 
 use crate::steps::{self, Steps};
 
-/// The only crate with hand-written protocols over atomics; it also contains their models.
+/// The crate with the protocols over atomics and their models.
 const PACKAGE: &str = "corelane-sys";
 
-/// Builds and runs all models, each within its own bound of preemptions.
 pub(crate) fn run(steps: &mut Steps) {
     within(steps, None);
 }
 
-/// Runs the models with `options`. Returns false if the options are invalid.
+/// Returns false if the options are invalid.
 pub(crate) fn run_with(steps: &mut Steps, options: &[&str]) -> bool {
     match options {
         [] => within(steps, None),
@@ -25,14 +24,12 @@ pub(crate) fn run_with(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
-/// Runs the models. `preemptions` is the maximum number of preemptions in an interleaving, for
-/// every model. Mistakes appear with few preemptions, and each further preemption multiplies the
-/// number of interleavings.
+/// `preemptions` is the maximum number of preemptions in an interleaving, for every model.
 fn within(steps: &mut Steps, preemptions: Option<u8>) {
     steps.step("models", |root| {
         let mut command = steps::cargo();
         command.args(["test", "--package", PACKAGE, "--lib", "--release", "--locked"]).current_dir(root);
-        // A separate target folder leaves the output of other builds unchanged.
+        // A separate target folder preserves the output of other builds.
         command.env("CARGO_TARGET_DIR", target(root).join("loom")).env("RUSTFLAGS", "--cfg loom -D warnings");
         if let Some(preemptions) = preemptions {
             command.env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());

@@ -1,22 +1,17 @@
-//! Mutation tests: `cargo-mutants` makes one change to the code at a time, and the package's tests
-//! must then fail.
+//! Mutation tests: `cargo-mutants` makes one change to the code at a time, and the package's tests must then fail.
 //!
-//! `.cargo/mutants.toml` lists the files to change and the excluded changes, each with its reason.
-//! A run takes an hour or more, so it is started by hand and no other command includes it.
+//! A run takes an hour or more, so no other command includes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::steps::{self, Outcome, Steps};
 
-/// Percentage of the compiling mutants that tests must detect.
 const PERCENT: usize = 95;
 
-/// The file with the configuration of the changes.
 const CONFIG: &str = ".cargo/mutants.toml";
 
-/// Runs the mutation tests as `options` say and reports the results. Returns false if the options
-/// are invalid.
+/// Returns false if the options are invalid.
 pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     let Some(options) = Options::parse(options) else { return false };
     let is_there = steps.step("cargo-mutants", |_| installed());
@@ -26,13 +21,11 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
-/// Returns the regular expression for the names of a file's mutants. These names begin with the
-/// file's path.
+/// The names of a file's mutants begin with the file's path.
 fn pattern(file: &str) -> String {
     format!("^{}:", file.replace('.', "\\."))
 }
 
-/// Returns the name of the package that a source file belongs to.
 fn package(root: &Path, file: &str) -> Result<String, String> {
     let manifests = Path::new(file).ancestors().skip(1).map(|folder| root.join(folder).join("Cargo.toml"));
     let nearest = manifests.into_iter().find_map(|manifest| std::fs::read_to_string(manifest).ok());
@@ -42,9 +35,9 @@ fn package(root: &Path, file: &str) -> Result<String, String> {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
-    /// Files to change. An empty list means all files in [`CONFIG`].
+    /// Files to change; an empty list means all files in [`CONFIG`].
     files: Vec<String>,
-    /// Number of mutants that are built and tested at a time.
+    /// Number of mutants that are tested at a time.
     jobs: Option<u16>,
 }
 
@@ -72,8 +65,7 @@ fn installed() -> Outcome {
 fn mutate(root: &Path, options: &Options) -> Outcome {
     let output = target(root).join("mutants");
     let results = output.join("mutants.out");
-    // Removes the results of an earlier run. If this run failed to begin, they would be taken for
-    // its results.
+    // Removes the results of an earlier run, which a failed run would not replace.
     match std::fs::remove_dir_all(&results) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.to_string()),
         _ => {}
@@ -83,23 +75,22 @@ fn mutate(root: &Path, options: &Options) -> Outcome {
     command.args(["mutants", "--no-times", "--output"]).arg(&output).current_dir(root);
     let mut packages = BTreeSet::new();
     for file in &options.files {
-        // `--file` would only add the file to the files of the configuration.
+        // `--file` adds the file to the files of the configuration, so a pattern selects the mutants.
         command.args(["--re", &pattern(file)]);
         packages.insert(package(root, file)?);
     }
-    // The tool does not apply the pattern to members of structures. Without this option, a change
-    // of a member in another package would also run the tests of that package.
+    // Without `--package`, a change of a structure's member in another package would also run the tests of that
+    // package.
     for package in packages {
         command.args(["--package", &package]);
     }
     if let Some(jobs) = options.jobs {
         command.args(["--jobs", &jobs.to_string()]);
     }
-    // Each mutant is compiled once and tested once, so optimising would take longer than it saves.
+    // Optimising would take longer than it saves, because each mutant is compiled and tested once.
     command.env("CARGO_PROFILE_TEST_OPT_LEVEL", "0").env("CARGO_PROFILE_DEV_DEBUG", "0");
     command.env("CARGO_PROFILE_TEST_DEBUG", "0");
-    // The tool fails if a single mutant is missed; here the threshold below decides instead. Other
-    // failures show in the results.
+    // The exit status is an error if a single mutant is missed, so the results decide.
     let ended = steps::status(&mut command);
     match Results::read(&results) {
         Ok(results) => results.judge(),
@@ -114,14 +105,12 @@ fn target(root: &Path) -> std::path::PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
-/// Lists of mutants by result. Each mutant is a line: `FILE:LINE:COLUMN: description of the
-/// change`.
+/// A mutant is a line `FILE:LINE:COLUMN: description of the change`.
 #[derive(Debug, Default)]
 struct Results {
-    /// Number of all mutants. After an interrupted run, some of them are in no list.
+    /// Number of all mutants, of which an interrupted run leaves some without a result.
     all: usize,
     caught: Vec<String>,
-    /// Mutants with which a test did not end.
     timeout: Vec<String>,
     missed: Vec<String>,
     unviable: Vec<String>,
@@ -145,8 +134,7 @@ impl Results {
         })
     }
 
-    /// Returns the table of files as a remark, or an error if too few mutants were detected. A
-    /// mutant with which a test does not end counts as detected.
+    /// Fails if too few mutants were detected; a mutant with which a test does not end counts as detected.
     fn judge(&self) -> Outcome {
         let found = self.caught.len() + self.timeout.len();
         let viable = found + self.missed.len();
@@ -185,13 +173,12 @@ impl Results {
     }
 }
 
-/// Refuses an exclusion without a comment that gives the reason.
 fn explained(config: &Path) -> Outcome {
     let text = std::fs::read_to_string(config).map_err(|error| format!("{}: {error}", config.display()))?;
     steps::findings(unexplained(&text), String::new())
 }
 
-/// Returns the entries of `exclude_re` that have no comment in the line above.
+/// Returns the entries of `exclude_re` without a comment in the line above.
 fn unexplained(config: &str) -> Vec<String> {
     let lines = config.lines().map(str::trim);
     let mut before = "";

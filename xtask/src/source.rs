@@ -1,20 +1,16 @@
-//! Rules about source files: their length, the place of `unsafe`, and the list of integration
-//! tests.
+//! Rules about source files: length, place of `unsafe`, list of integration tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of lines in a file, without its unit tests.
+/// Maximum number of lines of a file without its unit tests.
 const LONGEST: usize = 900;
 
-/// Folder of the only crate in which `unsafe` is permitted.
 const UNSAFE_HOME: &str = "crates/sys/";
 
-/// Folder of the integration tests' package. Its files are in folders by subject, so Cargo does not
-/// find them by itself.
+/// Cargo does not find the integration tests by itself, because they are in folders by subject.
 const TESTS: &str = "tests/";
 
-/// Returns every violation in the workspace's Rust files, with the number of files.
 pub(crate) fn check(root: &Path) -> Result<(Vec<String>, usize), String> {
     let mut files = Vec::new();
     collect(root, &mut files)?;
@@ -37,7 +33,6 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Collects the Rust files below `folder`, except build output and hidden folders.
 fn collect(folder: &Path, into: &mut Vec<PathBuf>) -> Result<(), String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for entry in entries {
@@ -61,8 +56,7 @@ fn too_long(name: &str, text: &str) -> Option<String> {
         .then(|| format!("{name} has {lines} lines besides its tests; {LONGEST} is the limit: split it by concept"))
 }
 
-/// Counts the lines outside `#[cfg(test)] mod NAME { ... }` blocks. The blocks begin at the left
-/// margin, as rustfmt formats them.
+/// The blocks of unit tests begin at the left margin, as rustfmt formats them.
 fn lines_without_tests(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().collect();
     let mut count = 0;
@@ -96,11 +90,7 @@ fn unsafe_outside(name: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// Compares the Rust files of the integration tests with the `[[test]]` entries of their manifest
-/// and with the rows of their index.
-///
-/// `files` are paths below `tests/`. Without an entry Cargo would never compile a file, and no
-/// other check would detect this.
+/// Cargo never compiles a test file without an entry in the manifest.
 fn unlisted_tests(files: &[String], manifest: &str, index: &str) -> Vec<String> {
     let is_test = |file: &&String| !file.starts_with("src/") && *file != "build.rs";
     let entries: Vec<&str> = manifest.split("\n[").filter_map(|table| table.strip_prefix("[test]]\n")).collect();
@@ -132,7 +122,7 @@ fn unlisted_tests(files: &[String], manifest: &str, index: &str) -> Vec<String> 
     found
 }
 
-/// Replaces comments, strings and character literals with blanks. Line numbers stay the same.
+/// Replaces comments, strings and character literals with blanks, so that line numbers stay the same.
 fn code_only(text: &str) -> String {
     let letters: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -161,8 +151,7 @@ fn code_only(text: &str) -> String {
 }
 
 fn after_word(code: &str) -> bool {
-    // `br"..."` and `cr"..."` are raw strings too. After any other letter the `r` is part of a
-    // name.
+    // `br"..."` and `cr"..."` are raw strings; after any other letter the `r` is part of a name.
     let before = code.trim_end_matches(['b', 'c']);
     before.ends_with(|letter: char| letter.is_alphanumeric() || letter == '_')
 }

@@ -1,12 +1,10 @@
-//! Runs steps one after another, shows the time of each step, and prints a summary at the end.
-//!
-//! A failed step does not stop the following steps, so one run shows all failures.
+//! Runs steps one after another; a failed step does not stop the following steps.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// Result of a step: a short remark if the step passed, or the reason for its failure.
+/// A short remark if the step passed, or the reason for its failure.
 pub(crate) type Outcome = Result<String, String>;
 
 struct Done {
@@ -19,11 +17,10 @@ struct Done {
 enum StepResult {
     Passed,
     Failed,
-    /// The step was not run. The output gives the reason.
+    /// The output gives the reason why the step did not run.
     LeftOut,
 }
 
-/// The steps of one run, with their results.
 pub(crate) struct Steps {
     root: PathBuf,
     started: Instant,
@@ -35,7 +32,7 @@ impl Steps {
         Self { root, started: Instant::now(), done: Vec::new() }
     }
 
-    /// Runs one step and records its result. Returns true if it passed.
+    /// Returns true if the step passed.
     pub(crate) fn step(&mut self, name: &str, work: impl FnOnce(&Path) -> Outcome) -> bool {
         println!("==> {name}  [{} since the start]", seconds(self.started.elapsed()));
         let began = Instant::now();
@@ -52,7 +49,7 @@ impl Steps {
         passed
     }
 
-    /// Records a step that cannot run on this machine. The summary lists it as left out.
+    /// Records a step that cannot run on this machine.
     pub(crate) fn left_out(&mut self, name: &str, why: &str) {
         println!("==> {name}  [{} since the start]\n    LEFT OUT: {why}", seconds(self.started.elapsed()));
         self.done.push(Done { name: name.to_owned(), result: StepResult::LeftOut, took: Duration::ZERO });
@@ -62,12 +59,10 @@ impl Steps {
         &self.root
     }
 
-    /// Runs a program in the workspace's folder as a step, and shows its output immediately.
     pub(crate) fn command(&mut self, name: &str, command: &mut Command) -> bool {
         self.step(name, |root| status(command.current_dir(root)))
     }
 
-    /// Prints the table of steps. The exit code is a success if no step failed.
     pub(crate) fn summary(&self) -> ExitCode {
         println!("\nsummary");
         for step in &self.done {
@@ -89,7 +84,7 @@ impl Steps {
     }
 }
 
-/// Runs a program without input to its end. The program writes to the outputs of this process.
+/// The program has no input and writes to the outputs of this process.
 pub(crate) fn status(command: &mut Command) -> Outcome {
     let shown = shown(command);
     match command.stdin(Stdio::null()).status() {
@@ -99,7 +94,6 @@ pub(crate) fn status(command: &mut Command) -> Outcome {
     }
 }
 
-/// Runs a program to its end and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Outcome {
     let shown = shown(command);
     let output =
@@ -111,12 +105,11 @@ pub(crate) fn output(command: &mut Command) -> Outcome {
     String::from_utf8(output.stdout).map_err(|_| format!("`{shown}` printed something that is not UTF-8"))
 }
 
-/// Converts the findings of a check to the outcome of a step.
 pub(crate) fn findings(found: Vec<String>, remark: String) -> Outcome {
     if found.is_empty() { Ok(remark) } else { Err(found.join("\n")) }
 }
 
-/// Returns a command for the `cargo` that runs this program.
+/// Uses the `cargo` that runs this program.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }

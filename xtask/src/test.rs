@@ -3,8 +3,7 @@
 use crate::steps::{self, Steps};
 use crate::{check, host, interop, models};
 
-/// Arguments of a benchmark that builds the peers' programs and calls each of them a few times. Its
-/// results do not matter here.
+/// Arguments of a benchmark that builds the peers' programs and calls each of them a few times.
 const PEERS: &[&str] = &[
     "run",
     "--package",
@@ -29,22 +28,18 @@ const PEERS: &[&str] = &[
     "oneway",
 ];
 
-/// Extent of the test run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// All tests, including those with other ORBs.
     Full,
-    /// All tests except those with other ORBs, which need system packages.
+    /// All tests except those with other ORBs.
     Quick,
 }
 
-/// Installs missing packages, then checks, then tests.
 pub(crate) fn run(steps: &mut Steps, extent: Extent) {
     if extent == Extent::Full && !steps.step("system packages", host::packages) {
         return;
     }
     check::run(steps);
-    // Each step runs even if an earlier one failed, so that all failures show.
     let own = ["test", "--workspace", "--exclude", interop::PACKAGE, "--locked", "--no-fail-fast"];
     steps.command("tests", steps::cargo().args(own));
     models::run(steps);

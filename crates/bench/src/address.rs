@@ -4,11 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::baseline::BaselineTransport;
 
-/// TCP address with a port that the kernel chooses.
 pub(crate) const LOOPBACK: &str = "tcp:127.0.0.1:0";
 
-/// Returns an unused address of a transport. Unix sockets and shared memory get a path that no
-/// other server uses.
+/// Unix sockets and shared memory get a path that no other server uses.
 pub(crate) fn free_address(transport: BaselineTransport) -> String {
     static USED: AtomicUsize = AtomicUsize::new(0);
     if transport == BaselineTransport::Tcp {

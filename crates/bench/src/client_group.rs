@@ -10,17 +10,13 @@ use crate::Failure;
 use crate::harness::MeasuredSubject;
 use crate::sample::Samples;
 
-/// A client of a [`ClientGroup`]. In each turn, the group runs the client on a new thread.
+/// The group runs the client on a new thread in each turn.
 pub(crate) trait GroupClient: Send + 'static {
-    /// Makes `count` calls and adds the time of each to `into`.
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure>;
 }
 
-/// A group of clients that the harness measures as one subject.
-///
-/// The samples contain the calls of all clients. The total time is from the first client's start to
-/// the last client's end. Each client reads the clock itself, because the kernel may schedule an
-/// observing thread long after the start.
+/// The samples contain the calls of all clients. The total time is from the first client's start to the last client's
+/// end. Each client reads the clock, because the kernel may schedule an observing thread long after the start.
 pub(crate) struct ClientGroup<M> {
     members: Vec<M>,
     server: u32,
@@ -32,7 +28,6 @@ impl<M: GroupClient> ClientGroup<M> {
     }
 }
 
-/// The result of one client's thread.
 struct ClientResult<M> {
     member: M,
     samples: Samples,
@@ -48,11 +43,10 @@ impl<M: GroupClient> MeasuredSubject for ClientGroup<M> {
         let barrier = Arc::new(Barrier::new(members.len()));
         let mut threads: Vec<JoinHandle<ClientResult<M>>> = Vec::with_capacity(many);
         for (number, mut member) in members.into_iter().enumerate() {
-            // If the calls cannot be divided evenly, each of the first clients makes one call more.
             let own = count / many + usize::from(number < count % many);
             let barrier = barrier.clone();
             let builder = ThreadBuilder::new().name(format!("client/{number}")).stack_size(256 * 1024);
-            // The new thread inherits the cores and the scheduling class of this thread.
+            // The thread inherits the cores and the scheduling class.
             let thread = builder.spawn(move || {
                 let mut samples = Samples::with_capacity(own);
                 let warm = member.calls(warm_up.div_ceil(many), &mut Samples::with_capacity(warm_up));

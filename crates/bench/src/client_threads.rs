@@ -13,7 +13,6 @@ use crate::orb::{ServerArchitecture, client_orb};
 use crate::report::Report;
 use crate::workload::message_sizes;
 
-/// Measures `threads` client threads against each architecture and against bare sockets.
 pub(crate) fn client_threads(
     bench: &'static str,
     threads: usize,

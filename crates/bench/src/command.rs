@@ -63,8 +63,7 @@ pub const EXIT_FAILURE: u8 = 1;
 /// Exit status of a command line that is not valid.
 pub const EXIT_WRONG_USAGE: u8 = 2;
 
-/// Name of the benchmark that itself changes the cores' idle states. The command sets the idle
-/// states for all other benchmarks.
+/// The benchmark that changes the cores' idle states itself.
 const OS: &str = "os";
 
 type BenchmarkFunction = fn(&BenchOptions, &mut Report<'_>, &mut Progress) -> Result<(), Failure>;
@@ -266,7 +265,7 @@ fn choose(verb: &str, names: &[String]) -> Result<Selection, Failure> {
     }
 }
 
-/// Returns the transports to measure. `all` measures every transport unless the user names some.
+/// `all` measures every transport unless the user names some.
 fn transports(verb: &str, named: Vec<BaselineTransport>) -> Vec<BaselineTransport> {
     if verb == "all" && named.is_empty() { BaselineTransport::ALL.to_vec() } else { named }
 }
@@ -279,7 +278,7 @@ fn wrong_usage(failure: &Failure, out: &mut dyn Write) -> u8 {
 fn run_all(benchmarks: &[&Benchmark], options: &BenchOptions, out: &mut dyn Write) -> Result<(), Failure> {
     let mut awake = IdleStateLock::hold();
     let mut errors = std::io::stderr();
-    // Only JSON lines may be on the standard output, so other text goes to the standard error.
+    // The standard output may be for JSON lines alone.
     let to_standard_output = options.json.as_deref() == Some(Path::new(STANDARD_OUTPUT));
     let out: &mut dyn Write = if to_standard_output { &mut errors } else { out };
     let mut report = Report::new(out, options.json.as_deref())?;
@@ -315,7 +314,6 @@ fn run_all(benchmarks: &[&Benchmark], options: &BenchOptions, out: &mut dyn Writ
     first_failure.map_or(Ok(()), Err)
 }
 
-/// Describes how a run of these benchmarks handles idle states.
 fn idle_held(held: bool, benchmarks: &[&Benchmark]) -> &'static str {
     let of_os = benchmarks.iter().filter(|benchmark| benchmark.name == OS).count();
     match of_os {

@@ -7,26 +7,20 @@ use corelane_sys::usage;
 
 use crate::json::Object;
 
-/// Cost of a period of work, or the totals since the processes and the machine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cost {
-    /// Processor time of the client's process, in microseconds.
     pub(crate) client_us: f64,
-    /// Processor time of the server's process, in microseconds.
     pub(crate) server_us: f64,
-    /// Context switches of both processes at which the thread waited.
+    /// Context switches at which a thread waited.
     pub(crate) voluntary_switches: u64,
-    /// Context switches of both processes at which the kernel preempted the thread.
+    /// Context switches at which the kernel preempted a thread.
     pub(crate) involuntary_switches: u64,
-    /// Time that the hypervisor gave to other machines, over all cores, in milliseconds. The kernel
-    /// counts in steps of 10 ms.
+    /// Time that the hypervisor gave to other machines, in milliseconds. The kernel counts in steps of 10 ms.
     pub(crate) steal_ms: f64,
 }
 
 impl Cost {
-    /// Returns the totals since the processes and the machine started. `client` and `server` are
-    /// process ids. Without a client id, the client is this process. Without a server id, only the
-    /// client counts.
+    /// `client` and `server` are process ids; without a client id, the client is this process.
     #[must_use]
     pub(crate) fn so_far(client: Option<u32>, server: Option<u32>) -> Cost {
         let own = || {
@@ -64,8 +58,7 @@ impl Cost {
         self.steal_ms += other.steal_ms;
     }
 
-    /// Adds the cost to a record of `calls` calls. Times are per call, and the other values are
-    /// totals.
+    /// Times are per call, and the other values are totals.
     pub(crate) fn record(&self, object: Object, calls: usize) -> Object {
         let calls = calls.max(1) as f64;
         object
@@ -77,8 +70,7 @@ impl Cost {
     }
 }
 
-/// Returns the processor time of a process in microseconds, and the voluntary and involuntary
-/// context switches of its living threads.
+/// The context switches are those of the living threads.
 fn of_process(id: u32) -> (f64, u64, u64) {
     let time = usage::process_time(id).unwrap_or_default().as_secs_f64() * 1e6;
     let mut sum = (time, 0, 0);
@@ -91,8 +83,7 @@ fn of_process(id: u32) -> (f64, u64, u64) {
     sum
 }
 
-/// Parses the voluntary and involuntary context switches of a thread from its status
-/// (proc_pid_status(5)).
+/// The status of a thread is described in proc_pid_status(5).
 pub(crate) fn context_switches(status: &str) -> (u64, u64) {
     let number = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -101,22 +92,19 @@ pub(crate) fn context_switches(status: &str) -> (u64, u64) {
     (number("voluntary_ctxt_switches:"), number("nonvoluntary_ctxt_switches:"))
 }
 
-/// Parses the time that the hypervisor gave to other machines, in milliseconds. The time is the
-/// eighth number in the first line of /proc/stat, in units of 10 ms (USER_HZ).
+/// The eighth number in the first line of /proc/stat, in units of 10 ms (USER_HZ).
 pub(crate) fn steal_ms(stat: &str) -> Option<f64> {
     let ticks: f64 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
     Some(ticks * 10.0)
 }
 
-/// Returns the total and the private resident memory of a process in KiB, or NaN if the kernel does
-/// not report them.
+/// NaN if the kernel does not report the memory.
 pub(crate) fn resident_memory_kib(pid: u32) -> [f64; 2] {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     ["VmRSS:", "RssAnon:"].map(|name| memory(&status, name))
 }
 
-/// Parses a number of KiB from the status of a process (proc_pid_status(5)). Returns NaN if the
-/// status does not have the number.
+/// NaN if the status does not have the number.
 fn memory(status: &str, name: &str) -> f64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse().ok()).unwrap_or(f64::NAN)
@@ -139,14 +127,12 @@ mod tests {
 
     #[test]
     fn resident_memory_is_the_sum_of_its_kinds() {
-        // The test reads the status once, because other tests allocate and free memory between two
-        // readings.
+        // Other tests allocate and free memory between two readings.
         let status = fs::read_to_string("/proc/self/status").unwrap();
         let parts = ["RssAnon:", "RssFile:", "RssShmem:"].map(|name| memory(&status, name));
         assert_eq!(memory(&status, "VmRSS:"), parts.iter().sum::<f64>(), "{status}");
         let [all, private] = resident_memory_kib(std::process::id());
         assert!(all > private && private > 0.0, "{all} {private}");
-        // No process has the id 0.
         assert!(resident_memory_kib(0).iter().all(|size| size.is_nan()));
     }
 
@@ -162,8 +148,7 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(1));
             (Cost::so_far(None, None).since(inside), Cost::so_far(Some(own), Some(own)).since(outside))
         };
-        // When a thread of another test ends, the sum loses the switches of that thread. Therefore
-        // the test tries again.
+        // A thread of another test that ends takes its switches from the sum.
         let undisturbed = (0..100).map(|_| work()).find(|(_, outside)| outside.voluntary_switches >= 2);
         let (inside, outside) = undisturbed.expect("one of 100 attempts is undisturbed");
         assert!(inside.client_us > 1000.0 && inside.server_us == 0.0, "{inside:?}");

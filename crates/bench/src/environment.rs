@@ -11,46 +11,31 @@ use crate::cost::steal_ms;
 use crate::json::Object;
 use crate::placement::Placement;
 
-/// The machine and the process at the beginning of a run. A text is "unknown" if the machine does
-/// not report the value.
+/// A text is "unknown" if the machine does not report the value.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
     pub(crate) host: String,
-    /// Linux release, as printed by `uname -r`.
     pub(crate) kernel: String,
-    /// Preemption model of the kernel.
     pub(crate) preemption: String,
     pub(crate) processor: String,
-    /// True if a hypervisor runs the machine.
     pub(crate) virtual_machine: bool,
-    /// Cores that the process may use.
     pub(crate) cores: Vec<usize>,
-    /// Clock source of the kernel.
     pub(crate) clock_source: String,
-    /// Idle states of the cores, and how the run handles them.
     pub(crate) idle_states: String,
-    /// Scheduling class of clients and servers.
     pub(crate) scheduling: String,
-    /// Cores to which clients and servers are bound.
     pub(crate) pinning: String,
-    /// Real-time threads of other programs.
     pub(crate) realtime_threads: Vec<String>,
-    /// Frequency governor of core 0.
     pub(crate) governor: String,
-    /// Timer slack of ordinary threads, and the kernel's limit on the run time of real-time
-    /// threads.
     pub(crate) timing: String,
-    /// Date and time at the beginning, in UTC.
     pub(crate) date: String,
-    /// Load average over the minute before the run.
     pub(crate) load_average: f64,
 }
 
-/// Load average above which the figures are only indications.
+/// Above this load average the figures are indications.
 const QUIET: f64 = 0.3;
 
 impl Environment {
-    /// Reads the environment. `idle_held` describes how the run handles idle states.
+    /// `idle_held` describes how the run handles idle states.
     #[must_use]
     pub(crate) fn read(placement: &Placement, idle_held: &str) -> Self {
         let cores = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
@@ -75,7 +60,6 @@ impl Environment {
         }
     }
 
-    /// Describes the environment for a reader, with a warning if other programs were running.
     #[must_use]
     pub(crate) fn describe(&self) -> String {
         let machine = if self.virtual_machine { ", a virtual machine" } else { "" };
@@ -126,7 +110,6 @@ impl Environment {
     }
 }
 
-/// Values that are known only at the end of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct RunEnd {
     seconds: f64,
@@ -135,7 +118,6 @@ pub(crate) struct RunEnd {
     steal_percent: f64,
 }
 
-/// Values at the beginning of a run, which [`RunEnd::since`] compares with those at the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunStart {
     at: Monotonic,
@@ -157,7 +139,6 @@ impl RunEnd {
         RunEnd { seconds, load_average: load_average(), steal_ms, steal_percent }
     }
 
-    /// Describes the values for a reader, in one line.
     pub(crate) fn describe(&self) -> String {
         format!(
             "\nthe run took {:.0} s; the hypervisor gave {:.2} % of the cores' time to others; load average at the end {:.2}\n",
@@ -195,7 +176,7 @@ fn timing() -> String {
     format!("timer slack {slack}; {throttling}; {fair}")
 }
 
-/// Formats seconds since 1970 as a date, with Hinnant's algorithm for civil dates.
+/// Hinnant's algorithm for civil dates.
 fn date(seconds: u64) -> String {
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
@@ -216,19 +197,17 @@ fn text(path: impl AsRef<Path>) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// Returns the value after `name : ` in the first line with this name.
 fn field(lines: &str, name: &str) -> Option<String> {
     let mut pairs = lines.lines().filter_map(|line| line.split_once(':'));
     pairs.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim_end().to_owned()).map(|value| {
-        // Keeps the blank in front of the first flag, because callers search for words between
-        // blanks.
+        // Callers search for flags between blanks.
         if name == "flags" { value } else { value.trim_start().to_owned() }
     })
 }
 
 fn preemption() -> String {
     let version = text("/proc/sys/kernel/version").unwrap_or_default();
-    // The kernel puts the active model in parentheses, as in "none voluntary (full) lazy".
+    // The active model is in parentheses, as in "none voluntary (full) lazy".
     let model = text("/sys/kernel/debug/sched/preempt")
         .and_then(|models| Some(models.split_once('(')?.1.split_once(')')?.0.to_owned()));
     let compiled = ["PREEMPT_RT", "PREEMPT_DYNAMIC", "PREEMPT"].into_iter().find(|word| version.contains(word));
@@ -265,15 +244,13 @@ fn scheduling(class: Option<Scheduling>) -> String {
     }
 }
 
-/// Returns the real-time threads (fixed priority or deadline) of other programs, each as "name
-/// class priority".
+/// Each thread as "name class priority".
 fn realtime_threads() -> Vec<String> {
     let own = std::process::id().to_string();
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let id = process.file_name().to_string_lossy().into_owned();
         let is_process = id.bytes().all(|byte| byte.is_ascii_digit());
-        // Kernel threads have no command line.
         let is_program = text(process.path().join("cmdline")).is_some_and(|line| !line.is_empty());
         if !is_process || id == own || !is_program {
             continue;
@@ -286,12 +263,10 @@ fn realtime_threads() -> Vec<String> {
     found
 }
 
-/// Parses a line of /proc/PID/task/TID/stat (proc_pid_stat(5)). Returns `None` if the thread has no
-/// real-time class.
+/// Returns `None` if the thread has no real-time class.
 fn realtime(stat: &str) -> Option<String> {
     let name = stat.split_once('(')?.1.rsplit_once(')')?.0;
-    // The text after the name begins with field 3 of the line. The priority is field 40, and the
-    // policy is field 41.
+    // The text after the name begins with field 3; the priority is field 40, and the policy is field 41.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let (priority, policy) = (fields.get(37)?, fields.get(38)?);
     let class = match *policy {

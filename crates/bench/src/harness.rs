@@ -1,9 +1,7 @@
 //! Measures the variants of a group in comparison with each other.
 //!
-//! All variants of a group exist at the same time and take turns (A B C A B C ...), so a change of
-//! the machine's speed affects all of them. Uncounted calls warm up each turn. Only the calls are
-//! timed. The harness does not allocate, print or read files between the first and the last call of
-//! a turn.
+//! The variants take turns (A B C A B C ...), so a change of the machine's speed affects all of them. The harness does
+//! not allocate, print or read files between the first and the last call of a turn.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -13,42 +11,32 @@ use crate::cost::Cost;
 use crate::placement::{Placement, Side};
 use crate::sample::{Samples, Summary, cdf_us, median_us};
 
-/// Name of a figure: the measured subject with all its properties.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FigureLabel {
     pub(crate) bench: &'static str,
-    /// The measured ORB: Corelane or another ORB. For bare sockets, `floor`.
+    /// For bare sockets, `floor`.
     pub(crate) peer: &'static str,
-    /// Transport of the messages: tcp, unix or shm; none for calls within one process.
+    /// tcp, unix or shm; none for calls within one process.
     pub(crate) transport: &'static str,
     pub(crate) op: String,
-    /// All other properties of the variant, such as dispatch architecture and threads.
     pub(crate) config: String,
-    /// For a figure that belongs to a line: the line, and the value of the quantity that the
-    /// benchmark varies along it.
+    /// Set for a figure that is a point of a line.
     pub(crate) axis_point: Option<AxisPoint>,
 }
 
-/// A position on an axis, for figures that form lines.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AxisPoint {
-    /// Name that all points of one line share.
     pub(crate) series: String,
-    /// The varied quantity, such as `connections`.
+    /// For example `connections`.
     pub(crate) axis: &'static str,
     pub(crate) x: u64,
 }
 
-/// A subject of measurements: makes calls and times each of them.
 pub(crate) trait MeasuredSubject {
-    /// Makes `warm_up` uncounted calls, then `count` calls one after another. Adds the time of each
-    /// counted call to `into` and returns their total time.
-    ///
-    /// # Errors
-    /// A call fails or returns a wrong result.
+    /// Makes `warm_up` uncounted calls, then `count` calls one after another. Adds the time of each counted call to
+    /// `into` and returns their total time.
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure>;
 
-    /// Returns the client's process id, or `None` if the client is in this process.
     fn client_pid(&self) -> Option<u32> {
         None
     }
@@ -56,83 +44,61 @@ pub(crate) trait MeasuredSubject {
     fn server_pid(&self) -> Option<u32>;
 }
 
-/// The quantity that ratios compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ComparedQuantity {
     Median,
-    /// Total time divided by the number of calls. Used for oneways, because the time of a single
-    /// oneway has little meaning.
+    /// Total time divided by the number of calls, for oneways.
     Rate,
 }
 
-/// A configuration that a benchmark measures and compares with others.
 pub(crate) struct Variant {
     pub(crate) label: FigureLabel,
     pub(crate) subject: Box<dyn MeasuredSubject + Send>,
-    /// Indices in the group of the variants with which the report compares this variant. The first
-    /// index is the index of the baseline.
+    /// Indices of the compared variants; the first is the baseline.
     pub(crate) against: Vec<usize>,
 }
 
-/// Variants that are measured together.
 pub(crate) struct Group {
     pub(crate) title: String,
     pub(crate) compare: ComparedQuantity,
-    /// The variants, in the order of their turns.
     pub(crate) variants: Vec<Variant>,
 }
 
-/// Numbers of calls and turns of each variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunLength {
-    /// Uncounted calls before each turn.
     pub(crate) warm_up: usize,
-    /// Calls per turn.
     pub(crate) count: usize,
-    /// Turns of each variant.
     pub(crate) repetitions: usize,
 }
 
-/// A comparison of a figure with another variant of the same group and run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ratio {
-    /// Name of the other variant.
     pub(crate) with: FigureLabel,
-    /// Median of the other variant, in microseconds.
     pub(crate) p50_us: f64,
-    /// Time of this variant divided by the time of the other variant, over all repetitions. A ratio
-    /// below 1 means that this variant is faster.
+    /// A ratio below 1 means that this variant is faster.
     pub(crate) ratio: f64,
-    /// The smallest and the largest ratio of a single repetition.
+    /// The smallest and the largest ratio of a repetition.
     pub(crate) range: (f64, f64),
 }
 
-/// The measurements of one variant.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figure {
     pub(crate) label: FigureLabel,
-    /// Statistics over all repetitions.
     pub(crate) summary: Summary,
-    /// Median of each repetition, in microseconds.
     pub(crate) medians_us: Vec<f64>,
-    /// Call times at the fractions [`CDF_FRACTIONS`](crate::sample::CDF_FRACTIONS), in microseconds.
     pub(crate) cdf_us: Vec<f64>,
-    /// Comparisons with other variants. The first comparison is with the baseline. Empty for a
-    /// baseline itself.
+    /// The first comparison is with the baseline.
     pub(crate) ratios: Vec<Ratio>,
-    /// Cost of all turns, including the calls that warm the caches before each turn.
+    /// The cost includes the calls that warm the caches before each turn.
     pub(crate) cost: Cost,
-    /// Number of calls that the cost covers.
     pub(crate) calls: usize,
 }
 
-/// Divisor that limits the uncounted calls before each turn to a fiftieth of the turn's calls. The
-/// uncounted calls load the caches. The measured cost includes them.
+/// The uncounted calls before each turn are at most a fiftieth of the turn's calls.
 const RE_WARM: usize = 50;
 
-/// The samples of one variant.
 struct CollectedSamples {
-    /// True after a failure. The results then do not use the samples.
+    /// The results do not use the samples after a failure.
     failed: bool,
     samples: Samples,
     calls: usize,
@@ -142,16 +108,12 @@ struct CollectedSamples {
     cost: Cost,
 }
 
-/// The result of a group.
 pub(crate) struct GroupResult {
-    /// Figures of the variants that did not fail.
     pub(crate) figures: Vec<Figure>,
-    /// Other ORBs that failed, with the reasons.
     pub(crate) failed: Vec<(FigureLabel, Failure)>,
 }
 
-/// Measures the variants of a group in turns. If another ORB fails, it gets no further turn, and
-/// the other variants continue.
+/// If another ORB fails, it gets no further turn, and the other variants continue.
 ///
 /// # Errors
 /// The first failure of Corelane or of a bare socket, with the variant's name.
@@ -198,7 +160,7 @@ pub(crate) fn measure(
     Ok(GroupResult { figures: compared(group, all), failed })
 }
 
-/// Returns true for Corelane and for bare sockets, whose failure ends the measurement of a group.
+/// A failure of these subjects ends the measurement of a group.
 pub(crate) fn is_corelane_or_floor(peer: &str) -> bool {
     matches!(peer, "Corelane" | "floor")
 }
@@ -223,8 +185,7 @@ impl CollectedSamples {
         let first = self.samples.len();
         subject.run(run_length.warm_up, 0, &mut self.samples).map_err(named)?;
         let before = Cost::so_far(subject.client_pid(), subject.server_pid());
-        // Reading the costs has displaced the calls' data from the caches, so some uncounted calls
-        // load it again.
+        // Reading the costs has displaced the calls' data from the caches.
         let again = run_length.warm_up.min(run_length.count / RE_WARM);
         let whole = subject.run(again, run_length.count, &mut self.samples).map_err(named)?;
         self.cost.add(Cost::so_far(subject.client_pid(), subject.server_pid()).since(before));
@@ -276,14 +237,12 @@ fn compared(group: &Group, all: Vec<CollectedSamples>) -> Vec<Figure> {
     figures
 }
 
-/// Shows the progress on the standard error. On a terminal, a new line overwrites the previous
-/// line. In a file or a pipe, each group gets a line of its own.
+/// On a terminal, a new line overwrites the previous line. In a file or a pipe, each group gets a line of its own.
 #[derive(Debug)]
 pub(crate) struct Progress {
     terminal: bool,
     silent: bool,
     last: String,
-    /// Number of the current benchmark and of all benchmarks, as text.
     step: String,
 }
 
@@ -298,7 +257,6 @@ impl Progress {
         Progress { terminal: false, silent: true, last: String::new(), step: String::new() }
     }
 
-    /// Sets the number of the current benchmark, counted from 1, and the number of all benchmarks.
     pub(crate) fn step(&mut self, number: usize, of: usize) {
         self.step = format!("[{number}/{of}] ");
     }
@@ -320,7 +278,6 @@ impl Progress {
         }
     }
 
-    /// Removes the progress line, so that other text can be printed.
     pub(crate) fn clear(&mut self) {
         if self.terminal && !self.silent {
             eprint!("\r\x1b[K");
@@ -334,7 +291,6 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// A subject that checks the order of the turns and reports fixed times.
     struct Fake {
         turns: Arc<AtomicUsize>,
         expected: usize,
@@ -404,7 +360,6 @@ mod tests {
         }
     }
 
-    /// A subject that succeeds in its first turns and then fails.
     struct Failing(usize);
 
     impl MeasuredSubject for Failing {

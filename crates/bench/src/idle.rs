@@ -1,9 +1,5 @@
-//! Keeps cores out of idle states.
-//!
-//! While [`IdleStateLock`] holds /dev/cpu_dma_latency open with the value 0, no core enters an idle
-//! state that takes time to leave. In a virtual machine this is not enough: the hypervisor takes an
-//! idle core away, and at least 20 us pass before the core is back. Benchmarks whose clients pause
-//! between calls therefore keep the cores [busy](BusyCores).
+//! Keeps cores out of idle states: while /dev/cpu_dma_latency is open with the value 0, no core enters a state that
+//! takes time to leave. A hypervisor takes idle cores away, so some benchmarks keep the cores [busy](BusyCores).
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -15,14 +11,13 @@ use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder};
 use crate::Failure;
 use crate::placement::{CoreChoice, Placement};
 
-/// Keeps all cores out of idle states until the lock is dropped.
 #[derive(Debug)]
 pub(crate) struct IdleStateLock {
     _device: File,
 }
 
 impl IdleStateLock {
-    /// Takes the lock. Returns `None` if the device does not exist or its use is not permitted.
+    /// Returns `None` if the device does not exist or its use is not permitted.
     pub(crate) fn hold() -> Option<Self> {
         let mut device = OpenOptions::new().write(true).open("/dev/cpu_dma_latency").ok()?;
         // The device takes microseconds as a native 32-bit integer.
@@ -31,8 +26,7 @@ impl IdleStateLock {
     }
 }
 
-/// One thread of the class SCHED_IDLE on each core in use, which keeps the core busy. Any other
-/// thread preempts it at once. The threads end on drop.
+/// The threads, of the class SCHED_IDLE, are preempted by any other thread at once.
 pub(crate) struct BusyCores {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -66,7 +60,7 @@ impl Drop for BusyCores {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // Ignore errors: the thread's code does not panic.
+            // The thread's code does not panic.
             let _ = thread.join();
         }
     }

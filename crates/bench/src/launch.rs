@@ -1,5 +1,5 @@
-//! Starts the servers and clients of benchmarks, each in a process of its own. Such a process runs
-//! this program in a hidden mode ([`HIDDEN_MODE`]).
+//! Starts the servers and clients of benchmarks, each in a process of its own. A server or client process is this
+//! program in a hidden mode ([`HIDDEN_MODE`]).
 
 use std::process::Command;
 
@@ -14,10 +14,6 @@ use crate::service::RunningProgram;
 /// First argument of the hidden mode in which the program serves a benchmark.
 pub const HIDDEN_MODE: &str = "__bench-server";
 
-/// Starts a baseline server and returns its address.
-///
-/// # Errors
-/// The server does not start.
 pub(crate) fn start_baseline(
     transport: BaselineTransport,
     waiting: WaitStrategy,
@@ -34,7 +30,6 @@ pub(crate) fn start_baseline(
     start("the floor server", &["floor", transport.name(), &waiting], placement)
 }
 
-/// Starts a Corelane server with one object at `address`. Returns the object's reference.
 pub(crate) fn start_echo(
     architecture: ServerArchitecture,
     address: &str,
@@ -43,7 +38,6 @@ pub(crate) fn start_echo(
     start("Corelane's server", &["echo", &architecture.to_string(), address], placement)
 }
 
-/// Starts the server of [`start_echo`] with threads that never poll before they sleep.
 pub(crate) fn start_non_polling_echo(
     architecture: ServerArchitecture,
     address: &str,
@@ -52,8 +46,6 @@ pub(crate) fn start_non_polling_echo(
     start("Corelane's server that does not poll", &["sleeping-echo", &architecture.to_string(), address], placement)
 }
 
-/// Starts a Corelane server with one object, whose POA declares one priority for all calls. Returns
-/// the object's reference.
 pub(crate) fn start_single_priority_server(
     architecture: ServerArchitecture,
     placement: &Placement,
@@ -61,14 +53,11 @@ pub(crate) fn start_single_priority_server(
     start("Corelane's server of one priority", &["declared", &architecture.to_string()], placement)
 }
 
-/// Starts a Corelane client. The client calls the object of `reference` each time its standard
-/// input asks for calls.
 pub(crate) fn start_client(reference: &str, placement: &Placement) -> Result<RunningProgram, Failure> {
     Ok(RunningProgram::start("Corelane's client", ourselves(&["calls", reference])?, placement, Side::Client)?.0)
 }
 
-/// Starts a Corelane server with an object and a lane for each native priority. The server answers
-/// any line with the objects' references.
+/// The server answers any line with the objects' references.
 pub(crate) fn start_server_with_lanes(
     priorities: &[u8],
     transport: BaselineTransport,
@@ -79,15 +68,13 @@ pub(crate) fn start_server_with_lanes(
     Ok(start("Corelane's server with lanes", &words, placement)?.0)
 }
 
-/// Starts a Corelane server with an object for each CORBA priority and a lane for each native level
-/// in use. The server answers any line with the objects' references.
+/// The server answers any line with the objects' references.
 pub(crate) fn start_server_with_bands(priorities: &[i16], placement: &Placement) -> Result<RunningProgram, Failure> {
     let list: Vec<String> = priorities.iter().map(i16::to_string).collect();
     Ok(start("Corelane's server with lanes and bands", &["banded", &list.join(",")], placement)?.0)
 }
 
-/// Starts a Corelane server whose pool has no lanes and one native priority. Returns its object's
-/// reference.
+/// Starts a Corelane server whose pool has no lanes and one native priority.
 pub(crate) fn start_server_without_lanes(
     priority: u8,
     placement: &Placement,
@@ -95,7 +82,6 @@ pub(crate) fn start_server_without_lanes(
     start("Corelane's server without lanes", &["unlaned", &priority.to_string()], placement)
 }
 
-/// Starts a Corelane server with `count` objects and a thread for each connection.
 pub(crate) fn start_server_with_objects(
     count: usize,
     keys: KeyLifetime,
@@ -104,7 +90,6 @@ pub(crate) fn start_server_with_objects(
     start_pool(count, keys, ServerArchitecture::PerConnection, placement)
 }
 
-/// Starts a Corelane server with `count` objects and the given dispatch architecture.
 pub(crate) fn start_pool(
     count: usize,
     keys: KeyLifetime,
@@ -117,19 +102,16 @@ pub(crate) fn start_pool(
 }
 
 /// Starts a Corelane server with an object in a POA that is `depth` levels below the root POA.
-/// Returns the object's reference.
 pub(crate) fn start_server_with_nested_poa(
     depth: usize,
     keys: KeyLifetime,
     placement: &Placement,
 ) -> Result<(RunningProgram, String), Failure> {
-    // The argument counts the root POA too, because numbers in arguments start at 1.
+    // Adds 1 for the root POA, because numbers in arguments start at 1.
     let words = ["nested", &(depth + 1).to_string(), keys.name()];
     start(&format!("Corelane's server with {depth} POAs below the root"), &words, placement)
 }
 
-/// Starts a Corelane server with an object that has `count` operations. Returns the object's
-/// reference.
 pub(crate) fn start_server_with_operations(
     count: usize,
     placement: &Placement,
@@ -137,7 +119,6 @@ pub(crate) fn start_server_with_operations(
     start(&format!("Corelane's server of {count} operations"), &["operations", &count.to_string()], placement)
 }
 
-/// Starts a name server and returns the reference of its initial context.
 pub(crate) fn start_name_server(
     place: &str,
     durability: &str,
@@ -146,8 +127,7 @@ pub(crate) fn start_name_server(
     start("Corelane's name server", &["naming", place, durability], placement)
 }
 
-/// Starts this program in its hidden mode with these arguments. Returns the process and the text
-/// after `ready` in its first line.
+/// Returns the process and the text after `ready` in its first line.
 pub(crate) fn start(name: &str, words: &[&str], placement: &Placement) -> Result<(RunningProgram, String), Failure> {
     RunningProgram::start(name, ourselves(words)?, placement, Side::Server)
 }

@@ -1,13 +1,4 @@
 //! The benchmarks: Corelane, other ORBs and bare sockets, compared with each other in one run.
-//!
-//! [`command::run`] is the command `corelane bench`. The benchmarks in `papers` repeat the
-//! experiments of published papers. Each benchmark in `guards` measures one cost of Corelane. A
-//! benchmark puts variants into groups, and `harness` measures the variants of a group in turns.
-//! `report` prints the results as tables and as JSON lines (docs/benchmarks.md), from which `page`
-//! makes an HTML page. Servers are separate processes that run this program again ([`server`]).
-//!
-//! Each reported figure has a baseline of the same run. The report lists a measurement that fails
-//! as missing.
 #![forbid(unsafe_code)]
 
 mod address;
@@ -42,7 +33,7 @@ mod workload;
 
 use std::fmt;
 
-/// The reason why a benchmark or one of its variants failed, as text.
+/// The reason why a benchmark or one of its variants failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(String);
 

@@ -52,7 +52,7 @@ impl MeasuredOperation {
     /// Returns the operation with a name such as `octet` or `longs1024`.
     ///
     /// # Errors
-    /// No operation has this name. The text lists the names.
+    /// No operation has this name. The text of the error lists the names.
     pub fn from_name(name: &str) -> Result<MeasuredOperation, Failure> {
         let words = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let number: Option<usize> = name[words.len()..].parse().ok();
@@ -71,7 +71,7 @@ impl MeasuredOperation {
             ("take_octets", Some(count)) => Some(MeasuredOperation::TakeOctets(count)),
             _ => None,
         };
-        // Checks the number of elements first, so that the computation of the size cannot overflow.
+        // Checks the number of elements before the computation of the size, which could overflow.
         let bounded = found.filter(|_| number.unwrap_or(0) <= MAX_OCTETS);
         bounded.filter(|operation| operation.body() <= MAX_OCTETS + 4).ok_or_else(|| {
             Failure::new(format!(
@@ -87,7 +87,6 @@ impl MeasuredOperation {
         self == MeasuredOperation::Oneway
     }
 
-    /// Returns true if a client makes one uncounted call first to compare the whole result.
     pub(crate) fn has_comparison_call(self) -> bool {
         matches!(
             self,
@@ -127,9 +126,8 @@ impl MeasuredOperation {
             // An octet, 3 bytes of padding, a long, a short.
             MeasuredOperation::Struct => 10,
             MeasuredOperation::Longs(count) | MeasuredOperation::TakeLongs(count) => 4 + 4 * count,
-            // The first structure begins at offset 4 and takes 10 bytes. Each further one begins 2
-            // bytes after a multiple of 4 and takes 8: an octet, 1 byte of padding, a long, a
-            // short.
+            // The first structure begins at offset 4 and takes 10 bytes; each further one takes 2 bytes of padding and
+            // 8 bytes.
             MeasuredOperation::Structs(0) => 4,
             MeasuredOperation::Structs(count) => 4 + 10 + 8 * (count - 1),
             MeasuredOperation::Octets(count) | MeasuredOperation::TakeOctets(count) => 4 + count,
@@ -157,7 +155,6 @@ impl MeasuredOperation {
         }
     }
 
-    /// Returns the GIOP 1.2 message sizes for an object key of this length.
     #[cfg(test)]
     pub(crate) fn sizes(self, key: usize) -> MessageSizes {
         let result = if self.is_echo() { self.body() } else { 4 };

@@ -12,26 +12,21 @@ use crate::operation::MeasuredOperation;
 use crate::peer::{BuiltPeer, PeerKind};
 use crate::placement::{CoreChoice, Placement};
 
-/// The benchmarks to run, and their settings.
 #[derive(Clone, Debug)]
 pub(crate) struct BenchOptions {
     pub(crate) names: Vec<String>,
     /// File to which JSON lines are written.
     pub(crate) json: Option<PathBuf>,
-    /// Name of the run in reports.
     pub(crate) name: Option<String>,
     /// Program through which a plan reaches other hosts, such as ssh.
     pub(crate) remote_shell: PathBuf,
-    /// File of the HTML page that `report` writes.
     pub(crate) page: PathBuf,
-    /// File of the picture that `report` writes beside the page.
+    /// File of the picture that `report` writes.
     pub(crate) picture: Option<PathBuf>,
-    /// Numbers of calls and turns.
     pub(crate) run_length: RunLength,
-    /// Depth of the run, for the benchmarks that define their own numbers of calls.
+    /// Depth of the run, for benchmarks that define their own numbers of calls.
     pub(crate) depth: Depth,
-    /// Numbers of calls and repetitions from the command line, for the benchmarks that define their
-    /// own numbers of calls.
+    /// Numbers of calls and repetitions from the command line.
     pub(crate) requested: RequestedRunLength,
     pub(crate) placement: Placement,
     /// Number of threads in the pool of a baseline server or of an ORB's server.
@@ -41,23 +36,18 @@ pub(crate) struct BenchOptions {
     /// Transports to measure. If empty, each benchmark uses TCP.
     pub(crate) transports: Vec<BaselineTransport>,
     pub(crate) peers_folder: PathBuf,
-    /// Server program of the hello example. `None` means the program `hello-server` in the folder
-    /// of this program.
+    /// `None` means the program `hello-server` in the folder of this program.
     pub(crate) hello_server: Option<PathBuf>,
-    /// Smallest form of the hello example's server. `None` means `../minimal/hello-server`,
-    /// relative to the folder of this program.
+    /// `None` means `../minimal/hello-server`, relative to the folder of this program.
     pub(crate) minimal_server: Option<PathBuf>,
-    /// Leaves other ORBs out. The report lists them as missing.
+    /// Leaves other ORBs out; the report lists them as missing.
     pub(crate) without_peers: bool,
     /// Permits the benchmark `os` to switch the kernel's preemption mode for the whole machine.
     pub(crate) may_switch_preemption: bool,
-    /// Treats a missing measurement as a failure.
     pub(crate) strict: bool,
-    /// Prints the help text instead of running.
     pub(crate) help: bool,
 }
 
-/// Values of `--count` and `--repetitions`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestedRunLength {
     pub(crate) count: Option<usize>,
@@ -66,27 +56,19 @@ pub(crate) struct RequestedRunLength {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// A first look: a benchmark takes seconds.
     Quick,
-    /// The default depth: a benchmark takes minutes.
     Usual,
-    /// The depth of the papers: a benchmark takes hours.
     Full,
 }
 
 const QUICK: RunLength = RunLength { warm_up: 200, count: 2000, repetitions: 3 };
 const DEFAULT: RunLength = RunLength { warm_up: 1000, count: 10_000, repetitions: 5 };
-/// Numbers of calls and turns of published figures.
 const FULL: RunLength = RunLength { warm_up: 2000, count: 50_000, repetitions: 10 };
 
-/// Maximum number of calls of a variant. It limits the memory for call times to a few gigabytes.
+/// Limits the memory for call times to a few gigabytes.
 const MAX_CALLS: usize = 10_000_000;
 
 impl BenchOptions {
-    /// Parses the arguments after `corelane bench run`.
-    ///
-    /// # Errors
-    /// The arguments are invalid. The text has the reason.
     pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Failure> {
         let placement = Placement::one_core()
             .map_err(|error| Failure::new(format!("the kernel does not report the cores: {error}")))?;
@@ -104,7 +86,7 @@ impl BenchOptions {
             threads: 4,
             operations: Vec::new(),
             transports: Vec::new(),
-            // Folder of the peers' sources at the time when this program was built.
+            // The path is known when this program is built.
             peers_folder: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/peers")),
             hello_server: None,
             minimal_server: None,
@@ -164,10 +146,6 @@ impl BenchOptions {
     }
 
     /// Builds the program of another ORB if necessary, and returns it.
-    ///
-    /// # Errors
-    /// The user leaves other ORBs out, or something that the build requires is missing. The text
-    /// has the remedy.
     pub(crate) fn peer(&self, kind: PeerKind) -> Result<BuiltPeer, Failure> {
         if self.without_peers {
             return Err(Failure::new("left out by --without-peers"));
@@ -175,20 +153,17 @@ impl BenchOptions {
         BuiltPeer::build(kind, &self.peers_folder)
     }
 
-    /// Returns the transports that the user named, or TCP.
     #[must_use]
     pub(crate) fn transports(&self) -> Vec<BaselineTransport> {
         if self.transports.is_empty() { vec![BaselineTransport::Tcp] } else { self.transports.clone() }
     }
 
-    /// Returns the operations that the user named, or `usual`.
     #[must_use]
     pub(crate) fn operations_or(&self, usual: &[MeasuredOperation]) -> Vec<MeasuredOperation> {
         if self.operations.is_empty() { usual.to_vec() } else { self.operations.clone() }
     }
 }
 
-/// The value of an option: the text after `=`, or the next argument.
 struct OptionValue<'a, I> {
     name: &'a str,
     joined: Option<OsString>,

@@ -123,14 +123,12 @@ pub struct EnteredPlacement {
 
 impl Drop for EnteredPlacement {
     fn drop(&mut self) {
-        // Ignore errors: the previous values need no permission, and nothing can be done if a core
-        // has disappeared.
+        // The previous values need no permission, and nothing can be done if a core has disappeared.
         let _ = thread::set_scheduling(None, self.scheduling);
         let _ = thread::set_affinity(None, &self.cores);
     }
 }
 
-/// Returns true if this process may start threads at all fixed priorities that benchmarks use.
 pub(crate) fn permits_fixed_priorities() -> bool {
     ThreadBuilder::new().scheduling(Scheduling::Fifo(LEVELS)).spawn(|| ()).is_ok()
 }

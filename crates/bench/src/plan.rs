@@ -1,9 +1,6 @@
-//! The command `corelane bench plan`, which runs benchmarks on several machines or kernels and
-//! collects the results.
+//! The command `corelane bench plan`, which runs benchmarks on several machines or kernels and collects the results.
 //!
-//! A plan is a JSON file (docs/benchmarks.md). A run on another host goes through ssh, or through
-//! another program that takes a host and a command line. The benchmark there writes JSON lines to
-//! its standard output and text for users to its standard error.
+//! A plan is a JSON file (docs/benchmarks.md).
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -15,30 +12,23 @@ use serde_json::Value as Json;
 use crate::Failure;
 use crate::report::SCHEMA_VERSION;
 
-/// One run of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PlanStep {
     name: String,
-    /// Host of the run. `None` means this machine.
+    /// Host of the run; `None` means this machine.
     host: Option<String>,
-    /// Path of the program on the host. `None` occurs only if the plan sends this program: the copy
-    /// on the host is then a temporary file, which is removed after the run.
+    /// Path of the program on the host; `None` means a temporary copy of this program.
     program: Option<String>,
-    /// True if the plan sends this program to the host before the run.
     send: bool,
-    /// Arguments after `corelane bench run`.
     arguments: Vec<String>,
 }
 
-/// Prefix of the line with the path of the sent program. A login script may print other lines.
+/// Prefix of the line with the program's path, because a login script may print other lines.
 const SENT: &str = "corelane-bench-sent ";
 
-/// Makes the runs of the plan in `file`, writes all JSON lines to `json`, and returns the number of
-/// runs. `via` is ssh or its replacement.
+/// `via` is ssh or its replacement.
 ///
-/// # Errors
-/// The plan is invalid, the file cannot be written, or a run failed. A failed run does not prevent
-/// the following ones.
+/// A failed run does not prevent the following runs.
 pub(crate) fn run_plan(file: &Path, json: &Path, via: &Path, say: &mut dyn Write) -> Result<usize, Failure> {
     let text =
         fs::read_to_string(file).map_err(|error| Failure::new(format!("cannot read `{}`: {error}", file.display())))?;
@@ -106,7 +96,6 @@ fn step(at: usize, run: &Json) -> Result<PlanStep, String> {
 }
 
 impl PlanStep {
-    /// Returns the arguments after the program's name.
     fn words(&self) -> Vec<String> {
         let mut words = vec!["bench".to_owned(), "run".to_owned()];
         words.extend(self.arguments.iter().cloned());
@@ -136,7 +125,6 @@ impl PlanStep {
         };
         let ran = self.run(via, &program, lines);
         if self.send && self.program.is_none() {
-            // Ignore errors: a temporary file that remains does no harm.
             let _ = self.shell(via, &format!("rm -f {}", quoted(&program)), Stdio::null());
         }
         ran
@@ -171,8 +159,7 @@ impl PlanStep {
         }
     }
 
-    /// Copies this program to the host, through the standard input of a command there. The
-    /// destination is `wanted`, or a new file that only its owner can use. Returns the path.
+    /// Copies this program to `wanted`, or to a new file that only its owner can use.
     fn send(&self, via: &Path, wanted: Option<&str>) -> Result<String, String> {
         let own: PathBuf = std::env::current_exe().map_err(|error| error.to_string())?;
         let file = File::open(&own).map_err(|error| format!("{}: {error}", own.display()))?;
@@ -187,7 +174,6 @@ impl PlanStep {
             .ok_or_else(|| "the program could not be sent: the host did not report its path".to_owned())
     }
 
-    /// Runs a command line in the host's shell and returns the output.
     fn shell(&self, via: &Path, line: &str, input: Stdio) -> Result<String, String> {
         let mut command = Command::new(via);
         command.arg(self.host.as_deref().unwrap_or_default()).arg(line).stdin(input).stderr(Stdio::inherit());
@@ -204,7 +190,6 @@ fn is_result_line(line: &str) -> bool {
         .is_ok_and(|line| line["schema"] == "corelane-bench" && line["version"] == SCHEMA_VERSION)
 }
 
-/// Quotes a text as one word of a POSIX shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -252,7 +237,7 @@ mod tests {
         assert_eq!(quoted(""), "''");
     }
 
-    /// The script that replaces ssh ignores the host and runs the command line in a local shell.
+    /// A script replaces ssh and runs the command line in a local shell.
     #[test]
     fn results_come_back_from_another_host() {
         let folder = std::env::temp_dir().join(format!("corelane-plan-{}", std::process::id()));
@@ -264,8 +249,7 @@ mod tests {
             path
         };
         let ssh = script("ssh", "#!/bin/sh\nhost=$1; shift; echo \"welcome to $host\"; exec sh -c \"$*\"\n");
-        // This script replaces the program on the host: it prints a result line with its own
-        // arguments.
+        // A script replaces the program on the host and prints its arguments.
         let there = script(
             "corelane",
             "#!/bin/sh\n[ \"$3\" = broken ] && exit 3\necho \"{\\\"schema\\\":\\\"corelane-bench\\\",\\\"version\\\":1,\\\"run\\\":\\\"r\\\",\\\"record\\\":\\\"run\\\",\
@@ -283,14 +267,12 @@ mod tests {
         assert_eq!(run_plan(&file, &json, &ssh, &mut said).unwrap(), 1);
         let line: Json = serde_json::from_str(fs::read_to_string(&json).unwrap().trim()).unwrap();
         assert_eq!((&line["name"], &line["words"]), (&"my host".into(), &"bench run call --quick".into()));
-        // A failed run does not prevent the next one.
         fs::write(&file, plan(&(run("bad", "broken") + "," + &run("good", "call")))).unwrap();
         let failure = run_plan(&file, &json, &ssh, &mut said).unwrap_err().to_string();
         assert!(failure.contains("1 of 2") && failure.contains("bad"), "{failure}");
         assert_eq!(fs::read_to_string(&json).unwrap().lines().count(), 1);
         assert!(String::from_utf8(said).unwrap().contains("welcome to rt1"));
         assert!(run_plan(&folder.join("none"), &json, &ssh, &mut Vec::new()).is_err());
-        // Sends this program, here the test program, to a temporary file and to a given path.
         let step = |program: Option<&str>| PlanStep {
             name: "sent".to_owned(),
             host: Some("rt1".to_owned()),

@@ -1,7 +1,4 @@
-//! Calls with time probes: a server whose probes can be switched remotely, and the records of
-//! client and server.
-//!
-//! `corelane trace` draws the records. The benchmark `stages` computes statistics from them.
+//! Calls with time probes in client and server.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,7 +20,6 @@ use crate::placement::{Placement, Side};
 use crate::sample::Samples;
 use crate::service::{RunningProgram, serve_lines};
 
-/// Maximum time in which a server must list its records.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A record of a thread that passed a probe.
@@ -52,7 +48,7 @@ pub struct ProcessRecords {
     pub probes: Vec<PassedProbe>,
 }
 
-/// A server and a client that calls one operation of the server. Both have time probes.
+/// A server and a client that calls one operation of the server, both with time probes.
 pub struct ProbedCalls {
     server: RunningProgram,
     calls: Option<StubCalls>,
@@ -69,7 +65,7 @@ impl ProbedCalls {
         let (server, reference) = start_probed(ProbedServer::from_word(kind)?, placement)?;
         let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
         let calls = StubCalls { target: target(&orb, &reference)?, operation, server: server.pid() };
-        // References are usable only while their ORB exists, so the ORB is never dropped.
+        // References are usable while their ORB exists, so the ORB is never dropped.
         std::mem::forget(orb);
         Ok(ProbedCalls { server, calls: Some(calls), placement: *placement })
     }
@@ -111,18 +107,15 @@ impl ProbedCalls {
     }
 }
 
-/// Starts a Corelane server whose probes can be switched. Returns the reference of its object.
 fn start_probed(kind: ProbedServer, placement: &Placement) -> Result<(RunningProgram, String), Failure> {
     launch::start("Corelane's server with probes", &["probed", &kind.to_string()], placement)
 }
 
-/// The threads that serve the calls of a server with probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbedServer {
-    /// The threads of the ORB's pool.
     Pool(ServerArchitecture),
-    /// The threads of the highest lane, of this number of lanes. The client's reference names the
-    /// ORB's own endpoint, so another thread reads each request and hands it over to the lane.
+    /// This number of lanes, of which the highest serves the calls; another thread reads each request and hands it
+    /// over.
     Lanes(u8),
 }
 
@@ -147,7 +140,6 @@ impl fmt::Display for ProbedServer {
     }
 }
 
-/// Collects the probe records of this process.
 fn own(name: &str) -> ProcessRecords {
     let of = |record: Record| PassedProbe {
         thread: record.thread,
@@ -199,8 +191,7 @@ pub(crate) fn serve(kind: ProbedServer) -> Result<(), Failure> {
     .map_err(|error| failed(&error))
 }
 
-/// Returns the time of a probe in nanoseconds: the minimum of several rounds, because other
-/// activity of the machine only adds time.
+/// Returns the minimum of several rounds, because other activity of the machine adds time.
 fn cost(on: bool) -> f64 {
     const ROUNDS: usize = 50;
     const PROBES: u32 = 1000;
@@ -219,7 +210,6 @@ fn cost(on: bool) -> f64 {
     least
 }
 
-/// Formats probe records as one line.
 fn text(process: &ProcessRecords) -> String {
     let threads = process.threads.iter().map(|(number, name)| format!("thread {number} {name}"));
     let probes = process
@@ -257,11 +247,10 @@ pub const FIRST_SERVER_PROBE: &str = "octets read";
 /// Name of the last probe that a server's thread passes for a request.
 pub const LAST_SERVER_PROBE: &str = "reply sent";
 
-/// Returns the durations of the stages of requests, in nanoseconds.
+/// Returns the durations of the stages between the probes `from` and `to`, in nanoseconds.
 ///
-/// A stage is the time between two successive probes of one thread, and has the name of the second
-/// probe. The result has the stages between the probes `from` and `to`, in the order of the probes.
-/// For a request without the probe `to`, the stages end at the request's last probe.
+/// A stage is the time between two successive probes of one thread, and has the name of the second probe. For a request
+/// without the probe `to`, the stages end at the request's last probe.
 #[must_use]
 pub fn stage_durations(probes: &[PassedProbe], from: &str, to: &str) -> Vec<(String, Vec<u64>)> {
     let mut stages: Vec<(String, Vec<u64>)> = Vec::new();

@@ -1,5 +1,4 @@
-//! Output of results: tables for readers, and JSON lines for programs (docs/benchmarks.md has their
-//! schema).
+//! Results as tables for readers, and as JSON lines for programs (docs/benchmarks.md has the schema).
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -17,35 +16,29 @@ use crate::sample::CDF_FRACTIONS;
 use crate::targets;
 use crate::value::SingleValue;
 
-/// Version of the JSON schema. It increases when a member is removed or changes its meaning; a new
-/// member does not change it.
+/// The version increases when a member is removed or changes its meaning.
 pub(crate) const SCHEMA_VERSION: u64 = 1;
 
-/// File name that means the standard output.
 pub(crate) const STANDARD_OUTPUT: &str = "-";
 
-/// Writes results as soon as they are available. Its methods fail if the output cannot be written.
+/// The methods fail if the output cannot be written.
 pub(crate) struct Report<'o> {
     out: &'o mut dyn Write,
     json: Option<Box<dyn Write>>,
     run: String,
     incomplete: bool,
-    /// Figures of benchmarks without a [verdict](Self::add_verdict) so far.
+    /// Figures of benchmarks without a verdict.
     figures: Vec<Figure>,
-    /// Single numbers with a bound, of benchmarks without a verdict so far.
+    /// Single numbers with a bound, of benchmarks without a verdict.
     bounded: Vec<SingleValue>,
-    /// Number of goals that the verdicts so far have judged.
+    /// Number of goals in all verdicts.
     goals: u64,
-    /// Number of these goals that are met.
+    /// Number of goals that are met.
     met: u64,
 }
 
 impl<'o> Report<'o> {
-    /// Creates a report. Text goes to `out`, JSON lines to a new file or to the [standard
-    /// output](STANDARD_OUTPUT).
-    ///
-    /// # Errors
-    /// The file cannot be created.
+    /// Text goes to `out`, JSON lines to a new file or to the [standard output](STANDARD_OUTPUT).
     pub(crate) fn new(out: &'o mut dyn Write, json: Option<&Path>) -> Result<Self, Failure> {
         let json: Option<Box<dyn Write>> = match json {
             None => None,
@@ -56,13 +49,13 @@ impl<'o> Report<'o> {
                 Some(Box::new(BufWriter::new(file)))
             }
         };
-        // The time and the process id distinguish the runs in one file or report.
+        // The time and the process id distinguish the runs in one file.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let run = format!("{}-{}", now.as_secs(), std::process::id());
         Ok(Report { out, json, run, incomplete: false, figures: Vec::new(), bounded: Vec::new(), goals: 0, met: 0 })
     }
 
-    /// Writes the machine and the numbers of calls. Must precede all other output.
+    /// Writes the machine and the numbers of calls, before all other output.
     pub(crate) fn begin(
         &mut self,
         name: Option<&str>,
@@ -91,11 +84,7 @@ impl<'o> Report<'o> {
         self.line(environment.record(object))
     }
 
-    /// Measures a group and reports its figures. If another ORB fails, it is reported as
-    /// [missing](Self::add_missing).
-    ///
-    /// # Errors
-    /// A variant of Corelane or of bare sockets fails, or the output cannot be written.
+    /// If another ORB fails, the report lists it as [missing](Self::add_missing).
     pub(crate) fn measure(
         &mut self,
         mut group: Group,
@@ -111,7 +100,6 @@ impl<'o> Report<'o> {
         Ok(figures)
     }
 
-    /// Reports the figures of a measured group.
     pub(crate) fn add_figures(
         &mut self,
         title: &str,
@@ -127,7 +115,6 @@ impl<'o> Report<'o> {
         Ok(())
     }
 
-    /// Reports single numbers under a title.
     pub(crate) fn add_values(&mut self, title: &str, values: &[SingleValue]) -> Result<(), Failure> {
         let mut text = format!("\n{title}\n");
         let columns = width(values.iter().map(|value| &value.label.config));
@@ -149,7 +136,7 @@ impl<'o> Report<'o> {
         self.add_json_values(title, values)
     }
 
-    /// Writes single numbers as JSON lines only. The caller writes their text itself.
+    /// Writes single numbers as JSON lines without text.
     pub(crate) fn add_json_values(&mut self, title: &str, values: &[SingleValue]) -> Result<(), Failure> {
         for value in values {
             let mut object = labelled(self.object("value").string("group", title), &value.label)
@@ -165,8 +152,7 @@ impl<'o> Report<'o> {
         Ok(())
     }
 
-    /// Reports which goals a finished benchmark meets: the goals of the hot path, and all bounds of
-    /// single numbers. Writes nothing if there are no goals.
+    /// Reports which goals a finished benchmark meets, or nothing if there are none.
     pub(crate) fn add_verdict(&mut self, bench: &str, cores: CoreChoice) -> Result<(), Failure> {
         let compared = targets::compare_with_goals(&std::mem::take(&mut self.figures), cores);
         self.add_json_values(&format!("{bench}: goals"), &compared)?;
@@ -190,8 +176,6 @@ impl<'o> Report<'o> {
         self.add_text(&text)
     }
 
-    /// Writes the values that are known only at the end: the duration of the run, and other
-    /// programs' use of the machine.
     pub(crate) fn end(&mut self, ending: &RunEnd) -> Result<(), Failure> {
         if self.goals > 0 {
             self.add_text(&format!("\nverdict of the run: {} of {} goals are met\n", self.met, self.goals))?;
@@ -201,7 +185,6 @@ impl<'o> Report<'o> {
         self.line(object)
     }
 
-    /// Reports a measurement that belongs to the benchmark and was not made.
     pub(crate) fn add_missing(&mut self, bench: &str, peer: &str, reason: &str) -> Result<(), Failure> {
         self.incomplete = true;
         self.add_text(&format!("\nNOT MEASURED: {bench}, {peer}: {reason}\n"))?;
@@ -209,8 +192,7 @@ impl<'o> Report<'o> {
         self.line(object)
     }
 
-    /// Unwraps a result. Reports an error as a [missing](Self::add_missing) measurement and returns
-    /// `None`.
+    /// Reports an error as a [missing](Self::add_missing) measurement and returns `None`.
     pub(crate) fn or_report_missing<T>(
         &mut self,
         bench: &str,
@@ -223,13 +205,11 @@ impl<'o> Report<'o> {
         }
     }
 
-    /// Writes text for readers.
     pub(crate) fn add_text(&mut self, text: &str) -> Result<(), Failure> {
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
         written.map_err(|error| Failure::new(format!("cannot write the output: {error}")))
     }
 
-    /// Returns true if any measurement is [missing](Self::add_missing).
     #[must_use]
     pub(crate) fn is_incomplete(&self) -> bool {
         self.incomplete
@@ -250,19 +230,17 @@ impl<'o> Report<'o> {
     }
 }
 
-/// Maximum number of goals for which a verdict also lists the goals that are met.
+/// Maximum number of goals for which a verdict names the goals that are met.
 const MOST_LISTED: usize = 100;
 
-/// Rounds a value to three decimal digits, as in the written results, so that a reader of the
-/// results reaches an equal verdict.
+/// Rounds to three decimal digits, as in the written results, so that readers reach an equal verdict.
 fn written(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-/// Appends one line of a verdict.
 fn judged(text: &mut String, word: &str, value: &SingleValue) {
     let FigureLabel { transport, config, op, .. } = &value.label;
-    // In a group with several transports, the configuration already begins with the transport.
+    // The configuration begins with the transport in a group with several transports.
     let transport = if config.starts_with(transport) { "" } else { transport };
     let named: Vec<&str> = [transport, config, op].into_iter().filter(|name| !name.is_empty()).collect();
     let bound = value.bound.map_or(String::new(), |bound| format!(", at most {}", format_number(bound)));
@@ -329,13 +307,11 @@ fn name(label: &FigureLabel) -> String {
     format!("{} {} {}", label.peer, label.transport, label.config)
 }
 
-/// Returns the width of a column that holds these texts.
 fn width<'t>(texts: impl Iterator<Item = &'t String>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0).max("config".len())
 }
 
-/// Formats a table of call times in microseconds. Each variant has one line, which ends with its
-/// ratios.
+/// Formats call times in microseconds, with one line for each variant.
 fn table(title: &str, compare: ComparedQuantity, figures: &[Figure]) -> String {
     let quantity = match compare {
         ComparedQuantity::Median => "ratio of medians (lowest to highest of a repetition)",
@@ -393,7 +369,6 @@ fn table(title: &str, compare: ComparedQuantity, figures: &[Figure]) -> String {
     text
 }
 
-/// Formats a number, followed by its bound if the number exceeds it.
 pub(crate) fn format_with_bound(value: &SingleValue) -> String {
     match value.bound {
         Some(bound) if value.value > bound => format!("{} ABOVE {}", format_number(value.value), format_number(bound)),
@@ -401,7 +376,6 @@ pub(crate) fn format_with_bound(value: &SingleValue) -> String {
     }
 }
 
-/// Formats a number with three decimal digits, or as an integer if it is one.
 pub(crate) fn format_number(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }
@@ -467,10 +441,8 @@ mod tests {
             |value| SingleValue { label: label("x"), quantity: "calls".into(), value, unit: "", bound: Some(2.0) };
         report.add_values("counts", &[value(2.0), value(2.5)]).unwrap();
         report.add_json_values("counts", &[SingleValue { bound: None, ..value(9.0) }]).unwrap();
-        // A difference that rounding hides does not miss a goal.
         report.add_json_values("counts", &[value(2.000_4)]).unwrap();
         report.add_verdict("counts", CoreChoice::Shared(0)).unwrap();
-        // The figures of a benchmark with a verdict are not judged again.
         report.add_verdict("switch", CoreChoice::Shared(0)).unwrap();
         assert!(!report.is_incomplete());
         report.add_missing("call", "omniORB", "not installed").unwrap();

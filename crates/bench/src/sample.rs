@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use corelane_sys::clock::{self, Monotonic};
 
-/// Call times in nanoseconds. Their memory is allocated and written to before the first call.
+/// Memory for the samples is allocated and written to before the first call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     nanoseconds: Vec<u64>,
 }
 
 impl Samples {
-    /// Reserves memory for `count` call times.
     #[must_use]
     pub(crate) fn with_capacity(count: usize) -> Self {
         let mut nanoseconds = vec![u64::MAX; count];
@@ -19,7 +18,7 @@ impl Samples {
         Samples { nanoseconds }
     }
 
-    /// Adds one call time. Does not allocate while the reserved memory suffices.
+    /// Does not allocate while the reserved memory suffices.
     #[inline]
     pub(crate) fn push(&mut self, nanoseconds: u64) {
         self.nanoseconds.push(nanoseconds);
@@ -30,26 +29,21 @@ impl Samples {
         self.nanoseconds.len()
     }
 
-    /// Removes all call times after the first `count`.
     pub(crate) fn truncate(&mut self, count: usize) {
         self.nanoseconds.truncate(count);
     }
 
-    /// Returns the call times from index `first` on.
     #[must_use]
     pub(crate) fn skip_first(&self, first: usize) -> &[u64] {
         self.nanoseconds.get(first..).unwrap_or_default()
     }
 }
 
-/// Makes `count` calls and records the time of each. Returns the time from the first call's start
-/// to the last call's end.
+/// Times each of `count` calls, and returns the time from the first call's start to the last call's end.
 ///
-/// The clock is read once per call, so each call time includes one reading of the clock (about 25
-/// ns).
+/// The clock is read once per call, so each call time includes one reading (about 25 ns).
 ///
-/// # Errors
-/// The error of the first call that fails; no further call is made.
+/// Returns the error of the first call that fails, and makes no further call.
 #[inline(always)]
 pub(crate) fn time_calls<E>(
     count: usize,
@@ -77,15 +71,13 @@ pub(crate) struct Summary {
     pub(crate) p999_us: f64,
     pub(crate) max_us: f64,
     pub(crate) mean_us: f64,
-    /// Standard deviation. The ORB literature calls it jitter.
     pub(crate) sd_us: f64,
-    /// Calls per second, over the total time of all repetitions.
+    /// Calls per second over all repetitions.
     pub(crate) per_s: f64,
 }
 
 impl Summary {
-    /// Computes the statistics of call times in nanoseconds. `whole` is their total time. Returns
-    /// `None` if there are no times.
+    /// Computes statistics of times in nanoseconds, whose total is `whole`.
     #[must_use]
     pub(crate) fn of(times: &[u64], whole: Duration) -> Option<Summary> {
         let mut sorted = times.to_vec();
@@ -109,14 +101,12 @@ impl Summary {
     }
 }
 
-/// Fractions of all calls for which [`cdf_us`] returns the call times.
 pub(crate) const CDF_FRACTIONS: [f64; 31] = [
     0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8,
     0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0,
 ];
 
-/// Returns the distribution of call times: the time in microseconds at each fraction of
-/// [`CDF_FRACTIONS`]. Empty if there are no times.
+/// Returns the time in microseconds at each fraction of [`CDF_FRACTIONS`].
 #[must_use]
 pub(crate) fn cdf_us(times: &[u64]) -> Vec<f64> {
     if times.is_empty() {
@@ -127,14 +117,12 @@ pub(crate) fn cdf_us(times: &[u64]) -> Vec<f64> {
     CDF_FRACTIONS.iter().map(|&part| microseconds(quantile(&sorted, part))).collect()
 }
 
-/// Returns the smallest value that at least the fraction `part` of the sorted values do not exceed
-/// (nearest rank). Returns 0 without values.
+/// Returns the nearest-rank quantile of sorted values, or 0 without values.
 fn quantile(sorted: &[u64], part: f64) -> u64 {
     let rank = (part * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).or(sorted.last()).copied().unwrap_or(0)
 }
 
-/// Returns the median of call times in microseconds, or 0 if there are none.
 #[must_use]
 pub(crate) fn median_us(times: &[u64]) -> f64 {
     let mut sorted = times.to_vec();

@@ -1,7 +1,6 @@
 //! The hidden mode of the program, in which it runs as a server or a client of a benchmark.
 //!
-//! `launch` starts these processes. A server prints `ready ...` when it accepts calls, and ends at
-//! the end of its standard input.
+//! A server prints `ready ...` when it accepts calls, and ends at the end of its standard input.
 
 use std::ffi::OsString;
 
@@ -14,14 +13,14 @@ use crate::probed;
 
 pub use crate::launch::HIDDEN_MODE;
 
-/// Limit on open descriptors, enough for ten thousand connections.
+/// Enough descriptors for ten thousand connections.
 const MOST_DESCRIPTORS: u64 = 12_000;
 
 /// Runs the server that the arguments after [`HIDDEN_MODE`] name. Returns the exit status of the process.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<String> = arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    // Ignore errors: with a limit that is too low, connecting fails later.
+    // With a limit that is too low, connecting fails later.
     let _ = corelane_sys::process::raise_descriptor_limit(MOST_DESCRIPTORS);
     match serve(&words) {
         Ok(()) => 0,

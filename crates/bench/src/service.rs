@@ -1,7 +1,5 @@
-//! Child processes of a benchmark: servers of this program, and servers and clients of other ORBs.
-//!
-//! A child process ends at the end of its standard input, so it cannot outlive this process, even
-//! if this process is killed. If it does not end in time, it is killed. Every wait has a time-out.
+//! Child processes of a benchmark, which end at the end of their standard input and therefore cannot outlive this
+//! process. A child process that does not end in time is killed.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -15,17 +13,14 @@ use corelane_sys::poll;
 use crate::Failure;
 use crate::placement::{Placement, Side};
 
-/// Maximum time in which a program must be ready. The activation of a million servants takes
-/// seconds.
+/// The activation of a million servants takes seconds.
 const START: Duration = Duration::from_secs(60);
 
-/// Maximum time in which a program must end after the end of its standard input.
 const END: Duration = Duration::from_secs(5);
 
 /// Maximum length of a line in bytes, enough for 10,000,000 call times.
 const LONGEST_LINE: usize = 200 << 20;
 
-/// A child process that reads and writes lines.
 #[derive(Debug)]
 pub(crate) struct RunningProgram {
     name: String,
@@ -36,11 +31,7 @@ pub(crate) struct RunningProgram {
 }
 
 impl RunningProgram {
-    /// Starts `command` on a side, waits for its line `ready ...`, and returns the text after
-    /// `ready`.
-    ///
-    /// # Errors
-    /// The program cannot be started, ends early, or does not write the line in time.
+    /// Starts `command`, waits for its line `ready ...`, and returns the text after `ready`.
     pub(crate) fn start(
         name: &str,
         mut command: Command,
@@ -63,21 +54,14 @@ impl RunningProgram {
         }
     }
 
-    /// Sends a line and waits for the answer.
-    ///
-    /// # Errors
-    /// The program has ended, answers `error ...`, or does not answer in time.
+    /// Fails if the program has ended, answers `error ...`, or does not answer in time.
     pub(crate) fn ask(&mut self, line: &str, patience: Duration) -> Result<String, Failure> {
         self.tell(line)?;
         let answer = self.line(patience)?;
         self.understood(answer)
     }
 
-    /// Waits for the answer to a line that [`tell`](Self::tell) sent. Returns `None` if the time is
-    /// over.
-    ///
-    /// # Errors
-    /// The program has ended, or answers `error ...`.
+    /// Returns the answer to a line that [`tell`](Self::tell) sent, or `None` after `within`.
     pub(crate) fn answer(&mut self, within: Duration) -> Result<Option<String>, Failure> {
         let answer = self.line_within(within)?;
         answer.map(|answer| self.understood(answer)).transpose()
@@ -95,35 +79,27 @@ impl RunningProgram {
         self.child.id()
     }
 
-    /// Kills the program with SIGKILL and waits for its end.
     pub(crate) fn kill(&mut self) {
-        // Ignore errors: both calls fail only if the program has just ended.
+        // Both calls fail only if the program has just ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Sends a line without waiting for an answer.
-    ///
-    /// # Errors
-    /// The program has ended.
     pub(crate) fn tell(&mut self, line: &str) -> Result<(), Failure> {
         let Some(input) = &mut self.input else {
             return Err(Failure::new(format!("{} has no standard input any more", self.name)));
         };
-        // Sends the line in one write, because the program may read only once per line.
+        // The program may read once per line, so the line is one write.
         let told = input.write_all(format!("{line}\n").as_bytes()).and_then(|()| input.flush());
         told.map_err(|error| Failure::new(format!("cannot write to {}: {error}", self.name)))
     }
 
     /// Returns the next line of the program's output.
-    ///
-    /// # Errors The output ends, or no line arrives in time.
     pub(crate) fn line(&mut self, patience: Duration) -> Result<String, Failure> {
         let line = self.line_within(patience)?;
         line.ok_or_else(|| Failure::new(format!("{} has written nothing for {} s", self.name, patience.as_secs())))
     }
 
-    /// Returns the next line, or `None` if no line arrives in time.
     fn line_within(&mut self, patience: Duration) -> Result<Option<String>, Failure> {
         let deadline = clock::now() + patience;
         let mut searched = 0;
@@ -160,7 +136,7 @@ impl Drop for RunningProgram {
         let deadline = Instant::now() + END;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() >= deadline {
-                // Ignore errors: both calls fail only if the program has just ended.
+                // Both calls fail only if the program has just ended.
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 return;
@@ -170,7 +146,6 @@ impl Drop for RunningProgram {
     }
 }
 
-/// Returns a hint about the reason why the kernel refused to start a program in its placement.
 fn refusal(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -182,11 +157,7 @@ fn refusal(error: &io::Error) -> &'static str {
     }
 }
 
-/// Answers each line of the standard input until the input ends. The main thread of a server runs
-/// this.
-///
-/// # Errors
-/// The standard output is closed.
+/// Answers each line of the standard input until the input ends.
 pub(crate) fn serve_lines(mut answer: impl FnMut(&str) -> Option<String>) -> io::Result<()> {
     for line in io::stdin().lines() {
         let Ok(line) = line else { return Ok(()) };

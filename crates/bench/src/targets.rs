@@ -1,14 +1,12 @@
-//! Goals of the hot path: limits on Corelane's calls relative to bare sockets and other ORBs of the
-//! same run.
+//! Goals of the hot path: limits on Corelane's calls relative to bare sockets and other ORBs of the same run.
 //!
-//! This module judges figures and measures nothing. A missed goal is not a failure of the run.
+//! A missed goal is not a failure of the run.
 
 use crate::harness::{Figure, FigureLabel, Ratio};
 use crate::placement::CoreChoice;
 use crate::testbed::NEVER_POLLS;
 use crate::value::SingleValue;
 
-/// The cores of client and server to which a goal applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CoreArrangement {
     OneCore,
@@ -21,22 +19,21 @@ impl CoreArrangement {
             CoreChoice::Shared(_) => Some(CoreArrangement::OneCore),
             CoreChoice::Separate(client, server) if client == server => Some(CoreArrangement::OneCore),
             CoreChoice::Separate(..) => Some(CoreArrangement::BothCores),
-            // The kernel chooses the cores and may change them between calls, so no goal applies.
+            // The kernel may change the cores between calls, so no goal applies.
             CoreChoice::Any => None,
         }
     }
 }
 
-/// The configurations of a benchmark to which a goal applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OperationSet {
     /// Calls through stubs, with either dispatch architecture.
     Plain,
     PerConnection,
     LeaderFollowers,
-    /// Oneways that wait on their connection and are sent in batches.
+    /// Oneways that the ORB sends in batches.
     Batches,
-    /// Any configuration at this position on this axis of the benchmark.
+    /// Any configuration at this position on this axis.
     Along(&'static str, u64),
 }
 
@@ -46,8 +43,7 @@ impl OperationSet {
         let config = label.config.strip_prefix(label.transport).and_then(|rest| rest.strip_prefix(", "));
         let config = config.unwrap_or(&label.config);
         let config = config.strip_prefix("with marshalling, ").unwrap_or(config);
-        // The names must match to their end, because dynamic invocation and batches append text to
-        // them.
+        // Dynamic invocation and batches append text to the names.
         let per_connection = |config: &str| config == "thread per connection";
         let followers = |config: &str| {
             config.strip_prefix("leader/followers, ").is_some_and(|threads| threads.parse::<u32>().is_ok())
@@ -66,36 +62,26 @@ impl OperationSet {
     }
 }
 
-/// The compared quantity and its bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum TargetBound {
-    /// Maximum ratio to the call time of a baseline. For a thread per connection, the baseline's
-    /// server blocks in `recv` or on a futex; for leader/followers it waits in `epoll_wait`.
+    /// Maximum ratio to the call time of a baseline whose server waits as Corelane's server does.
     Floor(f64),
-    /// Minimum ratio to the baseline's calls per second.
     FloorRate(f64),
-    /// Maximum ratio to the call time of a baseline with two spinning sides.
     Spin(f64),
-    /// Maximum ratio to the call time of an equal server and an equal caller that never poll.
     NeverPolls(f64),
-    /// Maximum ratio to omniORB's call time.
     OmniOrb(f64),
-    /// Maximum ratio to the call time of the variant that is the benchmark's own baseline.
     Baseline(f64),
-    /// Maximum median in microseconds.
     Median(f64),
 }
 
 impl TargetBound {
-    /// Returns the number, its unit, its name and its maximum. Returns `None` if the run lacks the
-    /// figure for the comparison.
+    /// Returns the number, its unit, its name and its maximum, or `None` without a figure for the comparison.
     fn value(self, figure: &Figure) -> Option<(f64, &'static str, String, f64)> {
         let against = |found: Option<&Ratio>, at_most| {
             let Ratio { with, ratio, .. } = found?;
             Some((*ratio, "x", format!("against {} {}", with.peer, with.config), at_most))
         };
-        // The first ratio compares with the baseline. A ratio to a spinning baseline may follow
-        // later.
+        // The first ratio compares with the baseline.
         let floor = figure
             .ratios
             .first()
@@ -119,7 +105,6 @@ impl TargetBound {
     }
 }
 
-/// A goal, which applies to every matching figure.
 struct Goal {
     benches: &'static [&'static str],
     operations: &'static [&'static str],
@@ -156,8 +141,7 @@ const GOALS: &[Goal] = &[
     goal(CALLS, SMALL, "tcp", TargetBound::NeverPolls(1.01)),
     goal(CALLS, SMALL, "unix", TargetBound::NeverPolls(1.01)),
     goal(CALLS, SMALL, "shm", TargetBound::Floor(1.2)),
-    // Applies only to connections whose reading thread spins before it sleeps. A pool's threads
-    // wait in `epoll_wait`.
+    // The goal excludes pools, whose threads wait in `epoll_wait` and do not spin.
     Goal {
         calls: OperationSet::PerConnection,
         place: CoreArrangement::BothCores,
@@ -173,8 +157,7 @@ const GOALS: &[Goal] = &[
     },
 ];
 
-/// Goals of half-sync/half-async beside floods of oneways, with one core for each side. The server
-/// reads the connections in turn, and the queue serves the connections in turn.
+/// Goals of half-sync/half-async beside floods of oneways, with one core for each side.
 pub(crate) mod floods {
     /// Maximum number of requests that the server takes during a call of median time. The bound is
     /// two turns of 16 requests of each of 4 floods, one queued request of each of 8 connections,
@@ -217,7 +200,6 @@ pub(crate) mod naming {
     pub(crate) const MAX_LIST_OCTETS: f64 = 4.0 * 1024.0 * 1024.0;
 }
 
-/// Returns a goal for both dispatch architectures, with client and server on one core.
 const fn goal(
     benches: &'static [&'static str],
     operations: &'static [&'static str],
@@ -227,13 +209,11 @@ const fn goal(
     Goal { benches, operations, transport, calls: OperationSet::Plain, bound, place: CoreArrangement::OneCore }
 }
 
-/// Returns a goal for both dispatch architectures, with client and server on two cores.
 const fn on_both(operations: &'static [&'static str], transport: &'static str, bound: TargetBound) -> Goal {
     Goal { place: CoreArrangement::BothCores, ..goal(CALLS, operations, transport, bound) }
 }
 
-/// Returns every comparison of Corelane's figures that a goal covers. A comparison has the goal's
-/// bound only if the goal is for these cores. A comparison whose figures are missing is left out.
+/// A comparison has the goal's bound only if the goal is for these cores. Omits a comparison whose figures are missing.
 pub(crate) fn compare_with_goals(figures: &[Figure], cores: CoreChoice) -> Vec<SingleValue> {
     let here = CoreArrangement::of(cores);
     let ours = figures.iter().filter(|figure| figure.label.peer == "Corelane");
@@ -272,7 +252,6 @@ mod tests {
         FigureLabel { bench: "call", peer, transport, op: op.to_owned(), config: config.to_owned(), axis_point: None }
     }
 
-    /// Returns a figure with a median of 1.2 us and these ratios.
     fn figure(label: FigureLabel, ratios: &[(FigureLabel, f64)]) -> Figure {
         let ratio = |(with, ratio): &(FigureLabel, f64)| Ratio {
             with: with.clone(),
@@ -291,7 +270,6 @@ mod tests {
         }
     }
 
-    /// Returns the value and the bound of each comparison.
     fn judged(figure: Figure, cores: CoreChoice) -> Vec<(f64, Option<f64>)> {
         compare_with_goals(&[figure], cores).iter().map(|value| (value.value, value.bound)).collect()
     }
@@ -307,8 +285,6 @@ mod tests {
         {
             let floor = label("floor", "tcp", "octet", floor);
             let figure = figure(label("Corelane", "tcp", "octet", config), &[(floor, 1.10), (omniorb.clone(), 0.80)]);
-            // A comparison has a bound only on the cores of its goal. No comparison has one if the
-            // kernel chooses the cores.
             assert_eq!(judged(figure.clone(), ONE), [(1.10, Some(most)), (0.80, Some(0.88)), (0.80, None)]);
             assert_eq!(judged(figure.clone(), BOTH), [(1.10, None), (0.80, None), (0.80, Some(0.40))]);
             assert_eq!(judged(figure, CoreChoice::Any), [(1.10, None), (0.80, None), (0.80, None)]);

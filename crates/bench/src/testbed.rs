@@ -23,7 +23,6 @@ use crate::service::RunningProgram;
 /// Message size in bytes from which copying dominates the time of an exchange through memory.
 const LARGE: usize = 4096;
 
-/// A baseline server and its address.
 pub(crate) struct Baseline {
     transport: BaselineTransport,
     waiting: WaitStrategy,
@@ -53,8 +52,6 @@ impl Baseline {
         }
     }
 
-    /// Returns a variant with messages of these sizes, or `None` if this server does not support
-    /// the operation.
     pub(crate) fn variant(
         &self,
         bench: &'static str,
@@ -83,7 +80,7 @@ impl Baseline {
     }
 }
 
-/// Starts the baselines of a transport. The first one is the default baseline of all variants.
+/// The first server is the default baseline of all variants.
 pub(crate) fn baselines(transport: BaselineTransport, options: &BenchOptions) -> Result<Vec<Baseline>, Failure> {
     let mut ways = match transport {
         BaselineTransport::Tcp | BaselineTransport::Unix => {
@@ -91,15 +88,13 @@ pub(crate) fn baselines(transport: BaselineTransport, options: &BenchOptions) ->
         }
         BaselineTransport::SharedMemory => vec![(transport, WaitStrategy::Blocking)],
     };
-    // On one core, a spinning side would keep the other side from running.
+    // On one core, a spinning side keeps the other side from running.
     if several_cores(&options.placement) {
         ways.push((transport, WaitStrategy::SpinThenSleep));
     }
     ways.into_iter().map(|(transport, waiting)| Baseline::start(transport, waiting, options)).collect()
 }
 
-/// Starts the [`baselines`] of a transport, and adds baselines over `corelane_net` streams and with
-/// pipelined copying.
 pub(crate) fn baselines_and_streams(
     transport: BaselineTransport,
     options: &BenchOptions,
@@ -113,7 +108,6 @@ pub(crate) fn baselines_and_streams(
     Ok(all)
 }
 
-/// Reports the spinning baseline as missing if both sides share a core.
 pub(crate) fn report_missing_spin(
     bench: &str,
     transport: BaselineTransport,
@@ -126,7 +120,7 @@ pub(crate) fn report_missing_spin(
     report.add_missing(bench, "floor", "spin over shm: client and server share a core; name two with --cores A,B")
 }
 
-/// Returns true if fixed priorities are permitted. Otherwise reports the benchmark as missing.
+/// Reports the benchmark as missing and returns false if fixed priorities are not permitted.
 pub(crate) fn require_fixed_priorities(bench: &str, report: &mut Report<'_>) -> Result<bool, Failure> {
     if !permits_fixed_priorities() {
         report.add_missing(
@@ -138,7 +132,6 @@ pub(crate) fn require_fixed_priorities(bench: &str, report: &mut Report<'_>) -> 
     Ok(permits_fixed_priorities())
 }
 
-/// Returns true if both sides can run at the same time.
 fn several_cores(placement: &Placement) -> bool {
     match placement.cores {
         CoreChoice::Shared(_) => false,
@@ -147,26 +140,22 @@ fn several_cores(placement: &Placement) -> bool {
     }
 }
 
-/// Suffix of the configurations whose threads never poll before they sleep.
 pub(crate) const NEVER_POLLS: &str = ", never polls";
 
 pub(crate) struct CorelaneServer {
     transport: BaselineTransport,
     architecture: ServerArchitecture,
-    /// ORB whose callers never poll, for a server that never polls. `None` means that callers and
-    /// server may poll.
+    /// ORB whose callers never poll; `None` means that callers and server may poll.
     sleeping: Option<Orb>,
     pub(crate) server: RunningProgram,
     pub(crate) reference: String,
 }
 
 impl CorelaneServer {
-    /// Returns the configuration's name in labels.
     pub(crate) fn config(&self) -> String {
         self.architecture.config() + if self.sleeping.is_some() { NEVER_POLLS } else { "" }
     }
 
-    /// Starts one server for each dispatch architecture.
     pub(crate) fn start(transport: BaselineTransport, options: &BenchOptions) -> Result<Vec<Self>, Failure> {
         let architectures = [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(options.threads)];
         architectures
@@ -184,8 +173,6 @@ impl CorelaneServer {
         Ok(CorelaneServer { transport, architecture, sleeping: None, server, reference })
     }
 
-    /// Starts a server whose threads never poll before they sleep, and an ORB whose callers never
-    /// poll.
     fn sleeping(
         transport: BaselineTransport,
         architecture: ServerArchitecture,
@@ -226,7 +213,6 @@ impl PeerServer {
     }
 }
 
-/// Returns the transport of other ORBs that is comparable to one of Corelane's transports.
 pub(crate) fn transport_of_other_orbs(transport: BaselineTransport) -> BaselineTransport {
     match transport {
         BaselineTransport::Tcp => BaselineTransport::Tcp,
@@ -234,8 +220,6 @@ pub(crate) fn transport_of_other_orbs(transport: BaselineTransport) -> BaselineT
     }
 }
 
-/// The servers that benchmarks call over one transport. The figures for shared memory are compared
-/// with Unix sockets: bare sockets, Corelane's and other ORBs' servers.
 pub(crate) struct Testbed {
     bench: &'static str,
     transport: BaselineTransport,
@@ -243,14 +227,11 @@ pub(crate) struct Testbed {
     others: Vec<PeerServer>,
 }
 
-/// The variants of one operation, and the Corelane servers among them.
 pub(crate) struct VariantGroup {
     pub(crate) variants: Vec<Variant>,
     pub(crate) servers: Vec<CorelaneServer>,
-    /// Index of the first Corelane server's variant. The variants of the other Corelane servers
-    /// follow it.
+    /// Index of the first Corelane server's variant, before the variants of the other Corelane servers.
     pub(crate) first: usize,
-    /// Index of the variant of the first omniORB server.
     pub(crate) omniorb: Option<usize>,
 }
 
@@ -268,9 +249,7 @@ impl Testbed {
         Ok(Testbed { bench, transport, floors, others })
     }
 
-    /// Returns the variants of an operation: baselines, other ORBs, then Corelane. Each call starts
-    /// new Corelane servers, because a flood of oneways moves its connection to other threads
-    /// permanently.
+    /// Starts new Corelane servers, because a flood of oneways moves its connection to other threads permanently.
     pub(crate) fn variant_group(
         &self,
         orb: &Orb,
@@ -317,7 +296,6 @@ impl Testbed {
                 options,
             )?);
         }
-        // Each polling server has a counterpart with threads that never poll.
         let polling = servers.len();
         if self.bench == "call" && self.transport != BaselineTransport::SharedMemory && !operation.is_oneway() {
             for index in 0..polling {
@@ -342,7 +320,7 @@ impl Testbed {
             if index + polling < servers.len() {
                 against.push(first + index + polling);
             }
-            // For shared memory, the last server is Corelane's server over Unix sockets.
+            // The last server is Corelane's server over Unix sockets.
             if server.transport == BaselineTransport::SharedMemory {
                 against.push(first + servers.len() - 1);
             }
@@ -352,8 +330,6 @@ impl Testbed {
             variants.push(Variant { label, subject: Box::new(calls), against });
         }
         if operation.is_oneway() {
-            // Each server has a second variant with batches: oneways wait on their connection, and
-            // the ORB sends them together.
             for (server, plain) in servers.iter().zip(first..) {
                 let policies = CallPolicies { sync_scope: Some(SyncScope::None), ..CallPolicies::NONE };
                 let target = target(orb, &server.reference)?.with_policies(policies);
@@ -368,14 +344,13 @@ impl Testbed {
             }
         }
         if self.transport == BaselineTransport::SharedMemory {
-            // In a group with two transports, each configuration's name begins with the transport.
+            // The configurations of a group with two transports begin with the transport.
             let named = variants.iter_mut().filter(|variant| variant.label.transport != "none");
             named.for_each(|variant| prefix_transport(&mut variant.label));
         }
         Ok(VariantGroup { variants, servers, first, omniorb })
     }
 
-    /// Returns the variant that calls the first omniORB server by dynamic invocation.
     pub(crate) fn dynamic(
         &self,
         operation: MeasuredOperation,
@@ -396,7 +371,6 @@ impl Testbed {
     }
 }
 
-/// Puts the transport in front of a label's configuration.
 pub(crate) fn prefix_transport(label: &mut FigureLabel) {
     label.config = format!("{}, {}", label.transport, label.config);
 }

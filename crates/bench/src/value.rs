@@ -2,18 +2,16 @@
 
 use crate::harness::FigureLabel;
 
-/// Unit of the numbers that a page draws in one picture, with one row for each operation.
 pub(crate) const MICROSECONDS_PER_CALL: &str = "us per call";
 
-/// A single number of a report that is not a distribution of call times.
+/// A number of a report that is not a distribution of call times.
 #[derive(Clone, Debug)]
 pub(crate) struct SingleValue {
-    /// Subject of the measurement.
     pub(crate) label: FigureLabel,
     /// Name of the number, such as `client system calls per call`.
     pub(crate) quantity: String,
     pub(crate) value: f64,
-    /// Unit, such as `octets`. Empty for a count.
+    /// Unit, such as `octets`; empty for a count.
     pub(crate) unit: &'static str,
     /// Maximum that the design permits.
     pub(crate) bound: Option<f64>,

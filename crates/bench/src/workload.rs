@@ -18,22 +18,17 @@ use crate::options::BenchOptions;
 use crate::orb::client::object;
 use crate::orb::{ServerArchitecture, relay};
 
-/// Maximum number of bytes that a turn moves in both directions. It limits the time of turns with
-/// large arguments.
+/// Maximum bytes that a turn moves in both directions, which limits the time of turns with large arguments.
 const BUDGET: usize = 64 << 20;
 const FEWEST: usize = 5;
 
-/// Maximum time in which a server must accept ten thousand connections.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Returns the quantity by which figures of an operation are compared: the median, or the rate for
-/// oneways.
 pub(crate) fn compared_quantity(operation: MeasuredOperation) -> ComparedQuantity {
     if operation.is_oneway() { ComparedQuantity::Rate } else { ComparedQuantity::Median }
 }
 
-/// Measures the sizes of an operation's messages with a relay. The sizes do not depend on the
-/// transport.
+/// Measures the sizes with a relay over TCP; they do not depend on the transport.
 pub(crate) fn message_sizes(
     orb: &Orb,
     operation: MeasuredOperation,
@@ -43,13 +38,11 @@ pub(crate) fn message_sizes(
     relay::measure_message_sizes(orb, &object(orb, &reference)?, operation)
 }
 
-/// Limits the requested number of calls by [`BUDGET`].
 pub(crate) fn run_length(asked: RunLength, sizes: MessageSizes) -> RunLength {
     let most = (BUDGET / (sizes.request + sizes.reply)).max(FEWEST);
     RunLength { warm_up: asked.warm_up.min(most / 2), count: asked.count.min(most), ..asked }
 }
 
-/// Makes `count` idle connections and waits until the server has accepted all of them.
 pub(crate) fn open_idle_connections(address: SocketAddr, count: usize, server: u32) -> Result<Vec<OwnedFd>, Failure> {
     let deadline = clock::now() + PATIENCE;
     let descriptors = || std::fs::read_dir(format!("/proc/{server}/fd")).map_or(0, Iterator::count);

@@ -1,9 +1,4 @@
-//! Command lines: the options and positional words of each command, described for clap.
-//!
-//! The help text of a command is written by hand. clap parses the words and generates completions
-//! The help text of a command is written by hand. clap parses the words and generates completions
-//! and manual pages. This module takes the descriptions for clap from the help text, so that both
-//! agree.
+//! Command lines: clap gets its descriptions of the options and words from the help texts, which are written by hand.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -15,16 +10,14 @@ use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use crate::text::excerpt;
 use crate::{DONE, WRONG_USAGE};
 
-/// The entry of an option or a subcommand in a help text.
 #[derive(Debug, PartialEq, Eq)]
 struct HelpEntry<'t> {
-    /// Names of the entry with their value names, such as `-o DIR` or `--quick, --full`.
+    /// For example `-o DIR` or `--quick, --full`.
     names: &'t str,
     text: String,
 }
 
 impl<'t> HelpEntry<'t> {
-    /// Returns each name of the entry with its value name.
     fn forms(&self) -> impl Iterator<Item = (&'t str, Option<&'t str>)> {
         self.names.split(", ").map(|form| match form.split_once(' ') {
             Some((name, value)) => (name, Some(value)),
@@ -33,8 +26,7 @@ impl<'t> HelpEntry<'t> {
     }
 }
 
-/// Returns the entries of a help text: lines with an indent of two, and the lines that continue
-/// them.
+/// An entry is a line with an indent of two, and the lines that continue it.
 fn entries(help: &str) -> Vec<HelpEntry<'_>> {
     let column = column(help);
     let mut entries: Vec<HelpEntry<'_>> = Vec::new();
@@ -48,7 +40,6 @@ fn entries(help: &str) -> Vec<HelpEntry<'_>> {
             }
             entry.text.push_str(line.trim());
         } else if indent == 2 {
-            // A long name fills its line, so its description is on the next line.
             let (names, text) = match line.split_at_checked(column) {
                 Some((names, text)) if names.ends_with(' ') => (names.trim(), text.to_owned()),
                 _ => (line.trim(), String::new()),
@@ -59,8 +50,7 @@ fn entries(help: &str) -> Vec<HelpEntry<'_>> {
     entries
 }
 
-/// Returns the column in which most descriptions start. Counts only options, or all entries if
-/// there are no options.
+/// Returns the column at which most descriptions of options begin; without options, of all entries.
 fn column(help: &str) -> usize {
     let of = |prefix: &str| {
         let begin = |line: &str| {
@@ -75,7 +65,6 @@ fn column(help: &str) -> usize {
     of("  -").or_else(|| of("  ")).unwrap_or(0)
 }
 
-/// Returns a command without arguments, with this help text.
 pub(crate) fn command(name: &'static str, help: &'static str) -> Command {
     let asks_for_help = Arg::new("help").short('h').long("help").action(ArgAction::Help).help("Print help");
     let (description, rest) = paragraphs(help);
@@ -83,15 +72,13 @@ pub(crate) fn command(name: &'static str, help: &'static str) -> Command {
         .disable_help_flag(true)
         .disable_help_subcommand(true)
         .disable_version_flag(true)
-        // If an option is repeated, its last value counts.
         .args_override_self(true)
         .long_about(description)
         .after_help(rest)
         .arg(asks_for_help)
 }
 
-/// Returns the paragraphs of a help text before its first entry and after its last one, without the
-/// usage lines.
+/// The usage lines are left out.
 fn paragraphs(help: &str) -> (String, String) {
     let (mut before, mut after, mut is_after) = (Vec::new(), Vec::new(), false);
     for paragraph in help.split("\n\n").skip(1) {
@@ -106,8 +93,7 @@ fn paragraphs(help: &str) -> (String, String) {
     (before.join("\n\n"), after.join("\n\n"))
 }
 
-/// Adds the descriptions of a help text to a command's options and subcommands. An option without a
-/// description is hidden.
+/// An option without a description is hidden.
 pub(crate) fn with_descriptions(command: Command, help: &str) -> Command {
     let entries = entries(help);
     let text = |name: &str| {
@@ -132,14 +118,12 @@ pub(crate) fn with_descriptions(command: Command, help: &str) -> Command {
     })
 }
 
-/// Returns the description of the first entry whose names start with `begin`.
 pub(crate) fn summary(help: &str, begin: &str) -> String {
     let entry = entries(help).into_iter().find(|entry| entry.names.starts_with(begin));
     entry.map(|entry| entry.text).unwrap_or_default()
 }
 
-/// Returns a command with the options of its help text, for a command that parses its words without
-/// clap.
+/// For a command that parses its words without clap.
 pub(crate) fn from_help(name: &'static str, help: &'static str) -> Command {
     let entries = entries(help);
     let options = entries.iter().flat_map(|entry| entry.forms().map(|form| (form, entry.text.clone())));
@@ -158,7 +142,6 @@ pub(crate) fn from_help(name: &'static str, help: &'static str) -> Command {
     command(name, help).args(options)
 }
 
-/// Returns the kind of completion for a value with this name.
 fn hint(value: &str) -> ValueHint {
     match value {
         "FILE" | "PLAN" | "PAGE" | "COPY" => ValueHint::FilePath,
@@ -168,12 +151,11 @@ fn hint(value: &str) -> ValueHint {
     }
 }
 
-/// Returns an option with a value. Any word can be the value, even a word that starts with `-`.
+/// Any word can be the value of the option, even a word that starts with `-`.
 pub(crate) fn option(long: &'static str, value: &'static str) -> Arg {
     with_value(Arg::new(long).long(long), value)
 }
 
-/// Returns an option of one letter with a value.
 pub(crate) fn short_option(short: char, id: &'static str, value: &'static str) -> Arg {
     with_value(Arg::new(id).short(short), value)
 }
@@ -183,22 +165,18 @@ fn with_value(argument: Arg, value: &'static str) -> Arg {
     argument.action(ArgAction::Set).allow_hyphen_values(true)
 }
 
-/// Returns an option without a value.
 pub(crate) fn flag(long: &'static str) -> Arg {
     Arg::new(long).long(long).action(ArgAction::SetTrue)
 }
 
-/// Returns a positional argument with one value.
 pub(crate) fn positional(name: &'static str) -> Arg {
     Arg::new(name).value_name(name).value_hint(hint(name)).value_parser(value_parser!(OsString))
 }
 
-/// Returns a positional argument with any number of values.
 pub(crate) fn positionals(name: &'static str) -> Arg {
     positional(name).num_args(0..).action(ArgAction::Append)
 }
 
-/// Returns the options from which [`idl_options_of`] makes `CompileOptions`.
 pub(crate) fn idl_options() -> [Arg; 4] {
     [
         short_option('I', "include", "DIR").action(ArgAction::Append),
@@ -208,7 +186,6 @@ pub(crate) fn idl_options() -> [Arg; 4] {
     ]
 }
 
-/// Returns the values of [`idl_options`] in a parsed command line.
 pub(crate) fn idl_options_of(parsed: &ArgMatches) -> corelane_idl::compile::CompileOptions {
     corelane_idl::compile::CompileOptions {
         include: parsed.get_many::<OsString>("include").into_iter().flatten().map(Into::into).collect(),
@@ -219,41 +196,34 @@ pub(crate) fn idl_options_of(parsed: &ArgMatches) -> corelane_idl::compile::Comp
     }
 }
 
-/// Returns the value of an option as text. Bytes that are not UTF-8 are replaced.
+/// Bytes that are not UTF-8 are replaced.
 pub(crate) fn text(parsed: &ArgMatches, id: &str) -> Option<String> {
     parsed.get_one::<OsString>(id).map(|word| word.to_string_lossy().into_owned())
 }
 
-/// Returns the values of an option or of a positional argument as texts.
 pub(crate) fn texts(parsed: &ArgMatches, id: &str) -> Vec<String> {
     let values = parsed.get_many::<OsString>(id).into_iter().flatten();
     values.map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Parses a number of seconds from `least` to 1,000,000. Any other text gives the error `refusal`.
+/// A text that is no number from `least` to 1,000,000 gives the error `refusal`.
 pub(crate) fn seconds(text: &str, least: f64, refusal: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (least..=1e6).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| refusal.to_owned())
 }
 
-/// Minimum value in seconds of an option with a time-out.
 pub(crate) const MIN_TIMEOUT_S: f64 = 0.001;
-/// Error message for an invalid value of `--timeout`.
 pub(crate) const INVALID_TIMEOUT: &str = "a time-out is a number of seconds";
 
-/// The reason why words were not parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ArgumentRefusal {
-    /// The user requests the help text.
     Help,
-    /// The command does not have this option, or takes no further word.
     Unknown(String),
-    /// Another reason, as a message for the user.
     Other(String),
 }
 
 impl ArgumentRefusal {
-    /// Returns the message for the user, or `None` if the user requests help.
+    /// `None` if the user requests help.
     pub(crate) fn reason(self) -> Option<String> {
         match self {
             ArgumentRefusal::Help => None,
@@ -265,8 +235,7 @@ impl ArgumentRefusal {
         }
     }
 
-    /// Returns the message of a subcommand for the user, or `None` if the user requests help.
-    /// Another subcommand may have an option or word that this one does not have.
+    /// Another subcommand may have the unknown option or word.
     pub(crate) fn subcommand_reason(self) -> Option<String> {
         match self {
             ArgumentRefusal::Unknown(word) if word.starts_with('-') => {
@@ -278,9 +247,9 @@ impl ArgumentRefusal {
     }
 }
 
-/// Prints the help text, after the reason if there is one. Returns the exit status.
+/// Returns the exit status.
 pub(crate) fn print_refusal(reason: Option<String>, help: &str, out: &mut dyn Write) -> u8 {
-    // Ignore errors: the reader may have closed the pipe.
+    // The reader may have closed the pipe.
     let _ = match &reason {
         Some(reason) => write!(out, "error: {reason}\n\n{help}"),
         None => out.write_all(help.as_bytes()),
@@ -288,7 +257,6 @@ pub(crate) fn print_refusal(reason: Option<String>, help: &str, out: &mut dyn Wr
     if reason.is_some() { WRONG_USAGE } else { DONE }
 }
 
-/// Parses the words after the name of a command.
 pub(crate) fn parse(
     command: Command,
     words: impl IntoIterator<Item = OsString>,
@@ -300,8 +268,7 @@ pub(crate) fn parse(
             _ => String::new(),
         };
         let word = context(ContextKind::InvalidArg);
-        // clap names an option as `--at <REFERENCE>`. The message shows the option without the
-        // value's name.
+        // clap names an option as `--at <REFERENCE>`.
         let name = word.split([' ', '=']).next().unwrap_or_default();
         match error.kind() {
             ErrorKind::DisplayHelp => ArgumentRefusal::Help,
@@ -316,8 +283,7 @@ pub(crate) fn parse(
     })
 }
 
-/// Parses the words after the name of a command with subcommands. Returns the subcommand's name and
-/// its arguments.
+/// Returns the subcommand's name and its arguments.
 pub(crate) fn parse_subcommand(
     name: &str,
     command: Command,
@@ -337,10 +303,8 @@ pub(crate) fn parse_subcommand(
     subcommand.ok_or_else(|| ArgumentRefusal::Other("no command is given".to_owned()))
 }
 
-/// Moves the positional words to the end, after `--`.
-///
-/// `is_word` returns true for a positional word. Its arguments are the word and the number of
-/// positional words before it. It is not called for the values of options.
+/// `is_word` gets a word and the number of positional words before it, and returns true for a positional word. It is
+/// not called for the values of options.
 pub(crate) fn move_positionals_last(
     command: &Command,
     words: impl IntoIterator<Item = OsString>,
@@ -368,7 +332,6 @@ pub(crate) fn move_positionals_last(
             if takes_next(&text) {
                 match words.next() {
                     Some(value) => options.push(value),
-                    // The value is missing, which the parser reports.
                     None => return options,
                 }
             }

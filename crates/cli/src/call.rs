@@ -20,7 +20,6 @@ use crate::operations::{self, ListedInterface, Signature};
 use crate::text::{excerpt, json_line, json_text};
 use crate::{DONE, NOT_DONE, json, naming};
 
-/// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane call [-I DIR]... [-D NAME[=VALUE]]... [--idl-4] [--interface NAME] [--timeout SECONDS]
                      [--context NAME=VALUE]... --idl FILE REFERENCE OPERATION [ARGUMENT]...
@@ -57,8 +56,7 @@ With --list no operation is called: those of the reference's interface are print
 Exit status: 0 called, 1 not called, or an exception was raised, 2 wrong usage.
 ";
 
-/// Maximum size in bytes of an argument from a file or the standard input: the default maximum of a
-/// message.
+/// The default maximum of a message.
 const MAX_ARGUMENT: u64 = Limits::DEFAULT.max_message_size as u64;
 
 #[derive(Debug, Default)]
@@ -73,7 +71,6 @@ struct CallArguments {
     words: Vec<String>,
 }
 
-/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let command = arguments::command("call", USAGE)
         .args(arguments::idl_options())
@@ -83,7 +80,6 @@ pub(crate) fn command() -> Command {
     arguments::with_descriptions(command, USAGE)
 }
 
-/// Runs the command with the arguments after `corelane call`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let arguments = match parse(arguments) {
         Ok(arguments) => arguments,
@@ -95,7 +91,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
             Err(error) if arguments.is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
             Err(error) => (NOT_DONE, format!("error: {error}\n")),
         };
-        // Ignore errors: the reader may have closed the pipe.
+        // The reader may have closed the pipe.
         let _ = out.write_all(text.as_bytes());
         return status;
     }
@@ -108,17 +104,16 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     status
 }
 
-/// Parses the words. The error is a message, or `None` if the user requests help.
+/// The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<CallArguments, Option<String>> {
     let command = command();
-    // Every word after the operation is an argument, because negative numbers start with `-`.
+    // Negative numbers start with `-`, so every word after the operation is an argument.
     let is_word = |word: &str, count| count >= 2 || !word.starts_with('-') || word == "-";
     let words = arguments::move_positionals_last(&command, words, is_word);
     let parsed = arguments::parse(command, words).map_err(ArgumentRefusal::reason)?;
     refine(&parsed).map_err(Some)
 }
 
-/// Converts the values of options and checks which words are present.
 fn refine(parsed: &ArgMatches) -> Result<CallArguments, String> {
     let words = ["REFERENCE", "OPERATION", "ARGUMENT"].map(|name| arguments::texts(parsed, name)).concat();
     let timeout =
@@ -145,10 +140,9 @@ fn refine(parsed: &ArgMatches) -> Result<CallArguments, String> {
     Ok(CallArguments { idl, options, interface, timeout: timeout.transpose()?, context, list, is_json, words })
 }
 
-/// Outcome of a call in JSON: the returned values, or the raised user exception.
+/// The returned values, or the raised user exception.
 type CallOutcome = Result<Json, Json>;
 
-/// Returns the text that `--list` prints.
 fn list(arguments: &CallArguments) -> Result<String, String> {
     let compilation = compile(&arguments.idl, &arguments.options)?;
     let type_id = match arguments.words.first() {
@@ -212,8 +206,7 @@ fn call(arguments: CallArguments) -> Result<CallOutcome, String> {
     }
 }
 
-/// Returns the properties to send with the call, or `None` if the operation has no `context`
-/// clause.
+/// `None` if the operation has no `context` clause.
 fn asked_for(operation: &str, signature: &Signature, given: Context) -> Result<Option<Context>, String> {
     let context = given.matching(&signature.context);
     if let Some((name, _)) = given.iter().find(|(name, _)| context.get(name).is_none()) {
@@ -256,16 +249,14 @@ fn request(
     Ok(request)
 }
 
-/// Sources of argument text: the command line, files, and the standard input, which can be read
-/// only once.
+/// The standard input can be read once.
 #[derive(Default)]
 struct Sources {
     standard_input_is_read: bool,
 }
 
 impl Sources {
-    /// Reads the bytes of a word `@FILE`, or of the standard input for `-`. Returns `None` for any
-    /// other word, which is the argument itself.
+    /// Returns `None` for a word that is neither `@FILE` nor `-`.
     fn read(&mut self, word: &str) -> Result<Option<Vec<u8>>, String> {
         let mut octets = Vec::new();
         let (name, read) = if let Some(path) = word.strip_prefix('@') {
@@ -289,8 +280,8 @@ impl Sources {
     }
 }
 
-/// Converts a word to a value. The word is JSON, or text if it is not JSON or the type is a string.
-/// Sequences and arrays of octets are hexadecimal digits.
+/// The word is JSON, or text if it is not JSON or the type is a string. Sequences and arrays of octets are hexadecimal
+/// digits.
 fn argument(word: &str, type_code: &TypeCode, types: &mut Types<'_>, sources: &mut Sources) -> Result<Any, String> {
     let is_of_octets = json::is_of_octets(type_code);
     let contents = match sources.read(word)? {
@@ -300,7 +291,6 @@ fn argument(word: &str, type_code: &TypeCode, types: &mut Types<'_>, sources: &m
         }
         None => None,
     };
-    // The last line end of a text file is not part of the argument.
     let word = match &contents {
         Some(text) => text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line)),
         None => word,

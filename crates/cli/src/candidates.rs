@@ -9,27 +9,22 @@ use serde_json::{Value as Json, json};
 
 use crate::text::printable;
 
-/// Limits of an ORB that calls candidates. A `corbaloc:` reference becomes more than twice as long
-/// in its `IOR:` form, so the maximum length of the text is larger.
+/// A `corbaloc:` reference becomes more than twice as long in its `IOR:` form, so the maximum length of the text is
+/// larger.
 pub(crate) const CANDIDATE_LIMITS: Limits =
     Limits { max_reference_text: 4 * Limits::DEFAULT.max_reference_text, ..Limits::DEFAULT };
 
-/// One address of a reference.
 #[derive(Debug)]
 pub(crate) struct Candidate {
-    /// Number of the profile with the address, starting at 1.
     pub(crate) profile: usize,
-    /// Version of the profile.
     pub(crate) version: Version,
     pub(crate) endpoint: ProfileEndpoint,
-    /// Priority of the lane to which the address belongs.
     pub(crate) priority: Option<i16>,
-    /// A reference with only this address. It has no type id, so the ORB asks the object for its
-    /// interface. It has no policies, so requests carry no priority.
+    /// The reference has no type id, so the ORB asks the object for its interface. It has no policies, so requests
+    /// carry no priority.
     pub(crate) ior: Ior,
 }
 
-/// Returns the addresses of a reference, in the reference's order.
 pub(crate) fn candidates(ior: &Ior) -> Vec<Candidate> {
     let parsed = ior.profiles.iter().enumerate().filter_map(|(index, tagged)| Some((index + 1, tagged.parse().ok()?)));
     parsed.flat_map(|(number, profile)| of_profile(number, &profile)).collect()
@@ -45,14 +40,12 @@ fn of_profile(number: usize, profile: &Profile<'_>) -> Vec<Candidate> {
     let all = all.chain(others.map(|(lane, priority)| (lane, Some(priority))));
     let candidate = |(endpoint, priority): (ProfileEndpoint, Option<i16>)| {
         let ior = Ior { type_id: String::new(), profiles: vec![alone(profile, &endpoint).ok()?] };
-        // The priority -1 means that the lane has none.
         let priority = priority.filter(|priority| *priority >= 0);
         Some(Candidate { profile: number, version: profile.version, endpoint, priority, ior })
     };
     all.filter_map(candidate).collect()
 }
 
-/// Returns a copy of the profile with only one address.
 fn alone(profile: &Profile<'_>, endpoint: &ProfileEndpoint) -> Result<TaggedProfile, CdrError> {
     let left_out = [
         component_tag::ALTERNATE_IIOP_ADDRESS,
@@ -67,18 +60,15 @@ fn alone(profile: &Profile<'_>, endpoint: &ProfileEndpoint) -> Result<TaggedProf
 }
 
 impl Candidate {
-    /// Returns the address as text: `tcp:HOST:PORT`, `unix:PATH`, `shm:PATH` or `SCHEME:ADDRESS`.
     pub(crate) fn address(&self) -> String {
         printable(&self.endpoint.to_string())
     }
 
-    /// Returns the address with the priority of its lane.
     pub(crate) fn address_and_lane(&self) -> String {
         let lane = self.priority.map_or(String::new(), |priority| format!(", lane of priority {priority}"));
         format!("{}{lane}", self.address())
     }
 
-    /// Returns the profile, the address and the lane as JSON.
     pub(crate) fn to_json(&self) -> Json {
         json!({
             "profile": self.profile,

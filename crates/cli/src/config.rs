@@ -1,9 +1,8 @@
 //! Options from a configuration file and from the environment.
 //!
-//! An option's value comes from the first of these sources that has one: the words of the command,
-//! the environment, the file, the command's default. `CORELANE_CONFIG` names the file; without this
-//! variable there is no file. Each configured value becomes a word in front of the user's words, so
-//! that one parser checks all values.
+//! An option's value comes from the first of these sources that has one: the words of the command, the environment, the
+//! file, the command's default. Each configured value becomes a word in front of the user's words, so that one parser
+//! checks all values.
 
 mod import;
 mod orb_options;
@@ -26,7 +25,6 @@ use crate::arguments::{self, ArgumentRefusal, flag, option};
 use crate::text::{excerpt, json_text, printable};
 use crate::{DONE, NOT_DONE, TOOLS};
 
-/// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane config show [--json] [COMMAND]...
        corelane config show [--json] [--environment PREFIX] FILE [-ORBNAME VALUE]...
@@ -59,14 +57,10 @@ Exit status: 0 shown or converted, 1 the configuration is refused or a file cann
 malformed.
 ";
 
-/// Commands whose options can be configured.
 const CONFIGURED: &[&str] = &["call", "doctor", "ior", "naming", "ping", "sniff"];
-/// Environment variable with the path of the file.
 const FILE: &str = "CORELANE_CONFIG";
-/// Maximum size of the file in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let options = [flag("json"), option("environment", "PREFIX"), arguments::positionals("COMMAND")];
     let show = arguments::command("show", USAGE).args(options);
@@ -74,7 +68,6 @@ pub(crate) fn command() -> Command {
     arguments::with_descriptions(config, USAGE)
 }
 
-/// Runs the command with the arguments after `corelane config`.
 pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     let words: Vec<OsString> = words.collect();
     if words.first().is_some_and(|word| word == "show") {
@@ -113,12 +106,11 @@ fn show(parsed: &ArgMatches, arguments: Vec<String>, out: &mut dyn Write) -> u8 
         Err(error) if is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
         Err(error) => (NOT_DONE, format!("error: {error}\n")),
     };
-    // Ignore errors: the reader may have closed the pipe.
+    // The reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes());
     status
 }
 
-/// Returns the options of the commands whose names start with `wanted`, as text or JSON.
 fn show_commands(wanted: &str, is_json: bool) -> Result<String, String> {
     let settings = Settings::read()?;
     if settings.shown(wanted).next().is_none() {
@@ -127,9 +119,8 @@ fn show_commands(wanted: &str, is_json: bool) -> Result<String, String> {
     Ok(if is_json { json_text(&settings.to_json(wanted)) } else { settings.to_text(wanted) })
 }
 
-/// An option that can be configured.
 struct KnownOption {
-    /// Full name of the command, such as `naming serve`.
+    /// For example `naming serve`.
     command: String,
     name: String,
     takes_value: bool,
@@ -137,8 +128,7 @@ struct KnownOption {
 }
 
 impl KnownOption {
-    /// Returns the environment variables that set the option. The variable of the subcommand
-    /// precedes the variable of its command, which sets the option of all subcommands.
+    /// The variable of the subcommand precedes the variable of its command.
     fn variables(&self) -> Vec<String> {
         let path: Vec<&str> = self.command.split(' ').collect();
         let variable = |path: &[&str]| format!("CORELANE_{}_{}", path.join("_"), self.name);
@@ -147,7 +137,6 @@ impl KnownOption {
     }
 }
 
-/// Returns all options that can be configured.
 fn known_options() -> Vec<KnownOption> {
     fn of(command: &Command, path: &str, found: &mut Vec<KnownOption>) {
         let options = command.get_arguments().filter_map(|argument| Some((argument, argument.get_long()?)));
@@ -167,23 +156,19 @@ fn known_options() -> Vec<KnownOption> {
     found
 }
 
-/// The source of an option's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
-    /// The environment variable with this name.
     Environment(String),
-    /// The table of the file with this name.
     File(String),
 }
 
-/// The values of an option. An option without a value has `true` or `false`.
+/// An option without a value has `true` or `false`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
     values: Vec<OsString>,
     source: Source,
 }
 
-/// The configured options, by the names of command and option.
 struct Settings {
     options: Vec<KnownOption>,
     file: Option<PathBuf>,
@@ -191,7 +176,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// Reads the file and the environment. The error is a message for the user.
+    /// The error is a message for the user.
     fn read() -> Result<Settings, String> {
         let file = env::var_os(FILE).map(PathBuf::from);
         let text = file.as_ref().map(read_file).transpose()?;
@@ -205,13 +190,11 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Adds the options in the text of a file.
     fn take_file(&mut self, text: &str) -> Result<(), String> {
         let table = DeTable::parse(text).map_err(|error| printable(&error.to_string()))?;
         self.take_table(table.get_ref(), "", text)
     }
 
-    /// Adds the options of a command and of its subcommands.
     fn take_table(&mut self, table: &DeTable<'_>, command: &str, text: &str) -> Result<(), String> {
         for (key, value) in table {
             let name: &str = key.get_ref();
@@ -241,7 +224,6 @@ impl Settings {
             let mut found = Vec::new();
             for option in with_name {
                 let values = values(value.get_ref(), option).map_err(|reason| format!("line {line}: {reason}"))?;
-                // A subcommand's own table has precedence over the table of its command.
                 let place = (option.command.clone(), name.to_owned());
                 let is_nearer = option.command == command || !self.set.contains_key(&place);
                 if is_nearer {
@@ -253,7 +235,6 @@ impl Settings {
         Ok(())
     }
 
-    /// Adds the options that environment variables set.
     fn take_environment(&mut self, variables: impl Iterator<Item = (String, OsString)>) -> Result<(), String> {
         let of_tools = |name: &str| {
             let tool = |tool: &str| name.starts_with(&format!("CORELANE_{}_", tool.to_uppercase()));
@@ -285,8 +266,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns the words of a command after the configured options. Options that the words contain
-    /// are not added.
+    /// Configured options that `words` contain are not added.
     fn with_configured_options(&self, tool: &str, words: Vec<OsString>) -> Vec<OsString> {
         let first = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         let subcommand = format!("{tool} {first}");
@@ -320,13 +300,12 @@ impl Settings {
         all
     }
 
-    /// Returns the options of the commands whose names start with `wanted`, with their settings.
     fn shown(&self, wanted: &str) -> impl Iterator<Item = (&KnownOption, Option<&Setting>)> {
         let is_wanted = move |option: &&KnownOption| {
             let rest = option.command.strip_prefix(wanted);
             rest.is_some_and(|rest| wanted.is_empty() || rest.is_empty() || rest.starts_with(' '))
         };
-        // Collects the options, because the result cannot borrow the closure.
+        // The result cannot borrow the closure.
         let wanted: Vec<&KnownOption> = self.options.iter().filter(is_wanted).collect();
         wanted.into_iter().map(|option| (option, self.set.get(&(option.command.clone(), option.name.clone()))))
     }
@@ -362,8 +341,7 @@ impl Settings {
     }
 }
 
-/// Returns the words of a command after its configured options. The error is a message for the
-/// user.
+/// The error is a message for the user.
 pub(crate) fn with_configured_options(tool: &str, words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let is_set = || env::vars_os().any(|(name, _)| name.as_encoded_bytes().starts_with(b"CORELANE_"));
     let asks_for_help = words.iter().any(|word| word == "--help" || word == "-h");
@@ -384,7 +362,6 @@ fn read_file(path: &PathBuf) -> Result<String, String> {
     }
 }
 
-/// Returns the values that a file gives to an option.
 fn values(value: &DeValue<'_>, option: &KnownOption) -> Result<Vec<OsString>, String> {
     let one = |value: &DeValue<'_>| match value {
         DeValue::String(text) if option.takes_value => Ok(OsString::from(&**text)),
@@ -400,12 +377,10 @@ fn values(value: &DeValue<'_>, option: &KnownOption) -> Result<Vec<OsString>, St
     }
 }
 
-/// Returns the number of the line at an offset in bytes, starting at 1.
 fn line_of(text: &str, at: usize) -> usize {
     text.as_bytes().iter().take(at).filter(|octet| **octet == b'\n').count() + 1
 }
 
-/// Formats an unknown name with the known name that is most similar.
 fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
     let likeness = |known: &&str| (strsim::jaro_winkler(name, known) * 1e6) as u64;
     match known.max_by_key(likeness).filter(|known| likeness(known) > 700_000) {
@@ -450,7 +425,6 @@ mod tests {
         let none = [("CORELANE_NAMING_SERVE_LISTEN", " p  q"), ("CORELANE_NAMING_SERVE_READ_ONLY", "false")];
         assert_eq!(with_configured_options(file, &none, "naming serve"), "serve --listen=p --listen=q");
         assert_eq!(with_configured_options(file, &[], "ping r"), "--count=3 --interval=0.5 r");
-        // The subcommand's table has precedence over the command's table, whichever is first in the file.
         for file in ["[naming]\nat = 'a'\n[naming.list]\nat = 'b'\n", "[naming.list]\nat = 'b'\n[naming]\nat = 'a'\n"] {
             assert_eq!(with_configured_options(file, &[], "naming list"), "list --at=b");
             assert_eq!(with_configured_options(file, &[], "naming tree"), "tree --at=a");
@@ -480,7 +454,6 @@ mod tests {
             assert_eq!(error, reason);
         }
         assert!(settings("[ping\n", &[]).is_err());
-        // Variables without the name of a configured command belong to other programs.
         assert!(settings("", &[("CORELANE_CYCLES", "1"), ("PING_COUNT", "x")]).is_ok());
     }
 

@@ -18,7 +18,6 @@ use crate::idl_types::{Types, compile};
 use crate::text::json_text;
 use crate::{DONE, NOT_DONE, arguments};
 
-/// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane idl dump [-I DIR]... [-D NAME[=VALUE]]... [--idl-4] FILE
 
@@ -28,13 +27,11 @@ and annotations as they are written. The options are those of `corelane idl`.
 Exit status: 0 printed, 1 the file was refused, 2 wrong usage.
 ";
 
-/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let command = arguments::command("dump", USAGE).args(arguments::idl_options()).arg(arguments::positionals("FILE"));
     arguments::with_descriptions(command, corelane_idl::command::USAGE)
 }
 
-/// Runs the command with the arguments after `corelane idl dump`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let parsed = match arguments::parse(command(), arguments) {
         Ok(parsed) => parsed,
@@ -80,7 +77,6 @@ impl Dump<'_> {
         Some(self.annotated(shown, &self.compilation.model.get(id).annotations))
     }
 
-    /// Adds the names of the annotations and the text of their arguments, if there are any.
     fn annotated(&self, mut shown: Json, annotations: &[Annotation]) -> Json {
         if annotations.is_empty() {
             return shown;
@@ -97,7 +93,7 @@ impl Dump<'_> {
         Some(match &self.compilation.model.get(id).kind {
             DefinitionKind::Module(members) => {
                 let definitions = self.all(members);
-                // Skips the ORB's own module if the file adds nothing to the module.
+                // The file adds nothing to the ORB's own module.
                 if self.types.name(id) == "CORBA" && definitions.is_empty() {
                     return None;
                 }
@@ -196,8 +192,7 @@ impl Dump<'_> {
         })
     }
 
-    /// Returns true if a file contains the definition, and false if the definition is built into
-    /// the ORB.
+    /// False if the definition is built into the ORB.
     fn is_in_text(&self, id: DefinitionId) -> bool {
         self.compilation.model.get(id).span != Span::default()
     }
@@ -239,7 +234,6 @@ impl Dump<'_> {
         })
     }
 
-    /// Returns the name of a type, or a JSON object for a type without a name.
     fn ty(&self, ty: &Type) -> Json {
         match ty {
             Type::Basic(basic) => json!(basic.text()),
@@ -269,7 +263,7 @@ impl Dump<'_> {
                 Err(_) => u64::try_from(*number).map_or_else(|_| json!(number.to_string()), |number| json!(number)),
             },
             ConstantValue::Float(number) => json!(number),
-            // A JSON number has too few digits for a `long double`, so the value is a string.
+            // A JSON number has too few digits for a `long double`.
             ConstantValue::LongDouble(number) => json!(number.to_string()),
             ConstantValue::Fixed(digits, scale) => json!({ "digits": digits.to_string(), "scale": scale }),
             ConstantValue::Character(character) => json!(character.to_string()),

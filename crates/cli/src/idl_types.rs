@@ -9,7 +9,7 @@ use corelane_idl::compile::{Compilation, CompileOptions};
 use corelane_idl::model::{ConstantValue, DefinitionId, DefinitionKind, Member, Type, Union};
 use corelane_wire::typecode::{UnionMember, ValueMember};
 
-/// Compiles an IDL file. The error is the text of the compiler's messages.
+/// The error is the text of the compiler's messages.
 pub(crate) fn compile(file: &Path, options: &CompileOptions) -> Result<Compilation, String> {
     let compilation = Compilation::of_file(file, options);
     let compilation = compilation.map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
@@ -19,15 +19,12 @@ pub(crate) fn compile(file: &Path, options: &CompileOptions) -> Result<Compilati
     Err(format!("`{}` is refused\n\n{}", file.display(), compilation.diagnostics.render(&compilation.sources, false)))
 }
 
-/// Makes TypeCodes of the types in a compilation.
 pub(crate) struct Types<'c> {
     compilation: &'c Compilation,
-    /// Types under construction. A type that contains one of these types gets a recursive TypeCode.
+    /// A type that contains one of these types gets a recursive TypeCode.
     open: Vec<DefinitionId>,
-    /// TypeCodes by definition. A TypeCode with a recursion to a type in `open` is incomplete and
-    /// therefore not in the map.
+    /// An incomplete TypeCode, with a recursion to a type in `open`, is not in the map.
     made: HashMap<DefinitionId, TypeCode>,
-    /// Number of values (IDL `valuetype`) that already have a number.
     values: u32,
 }
 
@@ -36,7 +33,6 @@ impl<'c> Types<'c> {
         Types { compilation, open: Vec::new(), made: HashMap::new(), values: 0 }
     }
 
-    /// Returns the TypeCodes of all value types (IDL `valuetype`).
     pub(crate) fn of_values(&mut self) -> Vec<TypeCode> {
         let model = &self.compilation.model;
         let is_value =
@@ -44,7 +40,7 @@ impl<'c> Types<'c> {
         model.ids().filter(is_value).filter_map(|id| self.of_definition(id).ok()).collect()
     }
 
-    /// Returns the number of the next value (IDL `valuetype`), starting at 1.
+    /// The first number is 1.
     pub(crate) fn number_value(&mut self) -> u32 {
         self.values += 1;
         self.values
@@ -58,14 +54,12 @@ impl<'c> Types<'c> {
         self.compilation.model.repository_id(id, &self.compilation.symbols)
     }
 
-    /// Returns the name with all its scopes, as written in IDL.
     pub(crate) fn scoped_name(&self, id: DefinitionId) -> String {
         let path = self.compilation.model.path(id);
         path.into_iter().map(|part| self.name(part)).collect::<Vec<_>>().join("::")
     }
 
-    /// Returns the definitions with a name, with or without scopes. A name that starts with `::`
-    /// must contain all scopes.
+    /// A name that starts with `::` must contain all scopes.
     pub(crate) fn named(&self, name: &str) -> Vec<DefinitionId> {
         let ids = self.compilation.model.ids();
         match name.strip_prefix("::") {
@@ -74,7 +68,6 @@ impl<'c> Types<'c> {
         }
     }
 
-    /// Returns a type as written in IDL, with scoped names.
     pub(crate) fn text_of(&self, ty: &Type) -> String {
         let bounded = |bound: &Option<u32>| bound.map_or_else(String::new, |bound| format!(", {bound}"));
         match ty {
@@ -98,7 +91,6 @@ impl<'c> Types<'c> {
         }
     }
 
-    /// Returns the TypeCode of a type.
     pub(crate) fn of(&mut self, ty: &Type) -> Result<TypeCode, String> {
         let text = |error: corelane::TypeCodeError| error.to_string();
         match ty {
@@ -122,7 +114,6 @@ impl<'c> Types<'c> {
         }
     }
 
-    /// Returns the TypeCode of a type definition.
     pub(crate) fn of_definition(&mut self, id: DefinitionId) -> Result<TypeCode, String> {
         let repository_id = self.repository_id(id);
         if self.open.contains(&id) {
@@ -232,7 +223,6 @@ impl<'c> Types<'c> {
     }
 }
 
-/// Returns the TypeCode of the smallest unsigned integer with at least `bits` bits.
 fn of_bits(bits: u32) -> TypeCode {
     match bits {
         0..=8 => TypeCode::OCTET,

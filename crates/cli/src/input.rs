@@ -5,15 +5,10 @@ use std::io::{self, Read};
 
 use crate::text::excerpt;
 
-/// Maximum size in bytes of a file or the standard input, enough for several references of maximum
-/// size.
+/// Enough for several references of maximum size.
 const MAX_INPUT: u64 = 16 << 20;
 
-/// Returns the references of a word. `@FILE` reads a file and `-` reads the standard input, with
-/// one reference per line. Any other word is itself a reference.
-///
-/// # Errors
-/// A message for the user, if the file cannot be read.
+/// `@FILE` reads a file and `-` reads the standard input, with one reference per line. Any other word is a reference.
 pub(crate) fn references(word: &str) -> Result<Vec<String>, String> {
     let read = |name: String, source: &mut dyn Read| {
         let mut text = String::new();
@@ -34,7 +29,7 @@ pub(crate) fn references(word: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Returns the only reference of a word.
+/// Returns the one reference of a word.
 ///
 /// # Errors
 /// A message for the user, if the file cannot be read, or has no reference or several.

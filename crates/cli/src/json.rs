@@ -2,7 +2,7 @@
 //!
 //! | IDL | JSON |
 //! |---|---|
-//! | numbers | numbers; `fixed` and `long double` too |
+//! | numbers, `fixed`, `long double` | numbers |
 //! | char, string, enumerators | strings |
 //! | structures, exceptions | objects |
 //! | unions | `{"discriminator": ..., "NAME": ...}`; the first may be omitted if NAME implies it |
@@ -28,7 +28,6 @@ use serde_json::{Map, Number, Value as Json};
 use crate::idl_types::Types;
 use crate::text::excerpt;
 
-/// Converts a value to JSON.
 pub(crate) fn any_to_json(any: &Any) -> Json {
     match any.value() {
         Ok(value) => shown(&value, any.type_code()),
@@ -36,7 +35,6 @@ pub(crate) fn any_to_json(any: &Any) -> Json {
     }
 }
 
-/// Converts a value of the given type to JSON.
 pub(crate) fn value_to_json(value: &Value, type_code: &TypeCode) -> Json {
     shown(value, type_code)
 }
@@ -89,7 +87,6 @@ fn shown(value: &Value, type_code: &TypeCode) -> Json {
     }
 }
 
-/// Formats octets as hexadecimal digits, two for each octet.
 pub(crate) fn hexadecimal(octets: &[u8]) -> String {
     let mut text = String::with_capacity(octets.len() * 2);
     for octet in octets {
@@ -100,7 +97,7 @@ pub(crate) fn hexadecimal(octets: &[u8]) -> String {
     text
 }
 
-/// Parses hexadecimal digits as octets. White space between two octets is ignored.
+/// White space between two octets is ignored.
 pub(crate) fn parse_hexadecimal(text: &str) -> Option<Octets> {
     let mut octets = Vec::with_capacity(text.len() / 2);
     for word in text.split_ascii_whitespace() {
@@ -118,7 +115,6 @@ pub(crate) fn parse_hexadecimal(text: &str) -> Option<Octets> {
     Some(octets.into())
 }
 
-/// Returns true if a type is a sequence or an array of octets.
 pub(crate) fn is_of_octets(type_code: &TypeCode) -> bool {
     let resolved = type_code.unaliased();
     let element = || resolved.content_type().map(|element| element.unaliased().kind());
@@ -159,7 +155,6 @@ fn shown_union(union: &UnionValue, type_code: &TypeCode) -> Json {
     Json::Object(object)
 }
 
-/// Returns the index of the union member that a discriminator selects.
 fn chosen(union: &TypeCode, discriminator: i128) -> Option<usize> {
     let labelled = (0..union.member_count()).find(|arm| union.member_label(*arm) == Some(discriminator));
     labelled.or(union.default_index())
@@ -174,26 +169,19 @@ fn fixed_text(value: i128, type_code: &TypeCode) -> String {
     if part.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{part}") }
 }
 
-/// Converts JSON to a value of the given type.
-///
-/// # Errors
-/// A message for the user with the part of the JSON that does not match the type.
+/// The error is a message for the user.
 pub(crate) fn to_any(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Any, String> {
     let value = read(json, type_code, types)?;
     Any::from_value(type_code, &value).map_err(|error| error.to_string())
 }
 
-/// Makes a value of a sequence or array type from octets.
-///
-/// # Errors
-/// A message for the user, if the type does not permit the length.
+/// Fails with a message for the user, if the type does not permit the length.
 pub(crate) fn octets_to_any(octets: Vec<u8>, type_code: &TypeCode) -> Result<Any, String> {
     let length = octets.len();
     let any = Any::from_value(type_code, &Value::Octets(octets.into()));
     any.map_err(|error| format!("{length} octets are no {type_code}: {error}"))
 }
 
-/// Returns the message for JSON that does not match a type.
 fn no(json: &Json, type_code: &TypeCode) -> String {
     format!("{} is no {type_code}", shortened(json))
 }
@@ -283,14 +271,12 @@ fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Valu
     })
 }
 
-/// Returns the type and the state of a value (IDL `valuetype`) whose JSON contains a type name.
 fn own_type<'j>(
     json: &'j Json,
     expected: &TypeCode,
     types: &mut Types<'_>,
 ) -> Result<Option<(TypeCode, &'j Json)>, String> {
-    // No type inherits from a value box, and the box's content may itself have the members `type`
-    // and `value`.
+    // The content of a value box may have the members `type` and `value`, and no type inherits from a box.
     if expected.kind() == Kind::ValueBox {
         return Ok(None);
     }
@@ -305,7 +291,7 @@ fn own_type<'j>(
         Some((name, value)) => {
             let mut found = all_named(name, types);
             if !found.is_empty() {
-                // An abstract type has no state, so the JSON must name a concrete type.
+                // An abstract type has no state.
                 let is_concrete =
                     |own: &TypeCode| own.type_modifier() != Some(ABSTRACT) && own.kind() != Kind::AbstractInterface;
                 found.retain(|(_, own)| is_concrete(&own.unaliased()) && own.is_substitutable_for(expected));
@@ -320,10 +306,9 @@ fn own_type<'j>(
     }
 }
 
-/// Type modifier of an abstract value type (CORBA::VM_ABSTRACT).
+/// CORBA::VM_ABSTRACT.
 const ABSTRACT: i16 = 2;
 
-/// Converts a JSON object with exactly the given members.
 fn read_members(
     json: &Json,
     type_code: &TypeCode,
@@ -356,7 +341,6 @@ fn character(json: &Json) -> Option<char> {
     characters.next().filter(|_| characters.next().is_none())
 }
 
-/// Parses decimal digits with a point and scales the number to the type.
 fn fixed(json: &Json, type_code: &TypeCode) -> Option<i128> {
     let text = json.as_str().map_or_else(|| json.to_string(), str::to_owned);
     let (_, scale) = type_code.digits_and_scale()?;
@@ -419,12 +403,11 @@ fn read_any(json: &Json, types: &mut Types<'_>) -> Result<AnyValue, String> {
     AnyValue::from_value(&type_code, &value).map_err(|error| error.to_string())
 }
 
-/// Returns the type with this name.
 fn named_type(name: &str, types: &mut Types<'_>) -> Result<TypeCode, String> {
     only(name, all_named(name, types))
 }
 
-/// Returns the only type found for a name. No type, or more than one, is an error.
+/// No type, or more than one, is an error.
 fn only(name: &str, mut found: Vec<(String, TypeCode)>) -> Result<TypeCode, String> {
     match found.pop() {
         Some((_, type_code)) if found.is_empty() => Ok(type_code),
@@ -436,8 +419,7 @@ fn only(name: &str, mut found: Vec<(String, TypeCode)>) -> Result<TypeCode, Stri
     }
 }
 
-/// Returns the types with this name: a basic IDL type, or definitions of the file. Each type has
-/// its unambiguous name.
+/// Each type has its unambiguous name.
 fn all_named(name: &str, types: &mut Types<'_>) -> Vec<(String, TypeCode)> {
     let basics = [
         TypeCode::NULL,
@@ -463,7 +445,7 @@ fn all_named(name: &str, types: &mut Types<'_>) -> Vec<(String, TypeCode)> {
     if let Some(basic) = basics.into_iter().find(|basic| basic.kind().name() == name) {
         return vec![(name.to_owned(), basic)];
     }
-    // The name may have a kind in front, as in the printed form `struct Point`.
+    // The printed form `struct Point`, for example, begins with the kind.
     let found = types.named(name.rsplit(' ').next().unwrap_or_default());
     let made = |id| Some((format!("::{}", types.scoped_name(id)), types.of_definition(id).ok()?));
     found.into_iter().filter_map(made).collect()

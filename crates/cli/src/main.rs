@@ -1,8 +1,5 @@
-//! The `corelane` command: IDL compiler, benchmarks, and tools for references, names, calls and the
-//! machine.
-//!
-//! Each subcommand is a function that takes arguments and an output and returns an exit status. All
-//! use these statuses: 0 done, 1 not done, 2 wrong usage.
+//! The `corelane` command. Each subcommand takes arguments and an output and returns an exit status. The statuses are 0
+//! done, 1 not done, 2 wrong usage.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -38,7 +35,7 @@ use corelane_bench::server;
 use crate::status::{DONE, NOT_DONE, WRONG_USAGE};
 use crate::text::excerpt;
 
-/// Counts allocations for the benchmarks, whose servers are processes of this program.
+/// The servers of benchmarks are processes of this program.
 #[global_allocator]
 static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::CountingAllocator;
 
@@ -69,13 +66,10 @@ usage: corelane COMMAND [ARGUMENT]...
 Exit status: 0 done, 1 not done, 2 wrong usage.
 ";
 
-/// A subcommand of the program.
 struct Tool {
     name: &'static str,
-    /// Returns the subcommand's options and positional words.
     command: fn() -> Command,
     run: fn(vec::IntoIter<OsString>, &mut dyn Write) -> u8,
-    /// Returns the help text.
     help: fn() -> String,
 }
 
@@ -143,8 +137,7 @@ fn help(command: &str) -> u8 {
     }
 }
 
-/// Returns the options of `corelane idl`. The compiler parses its own words, as it does in build
-/// scripts.
+/// The compiler parses its own words, as it does in build scripts.
 fn idl_command() -> Command {
     let compile = arguments::from_help("idl", corelane_idl::command::USAGE);
     let about = arguments::summary(USAGE, "idl dump");
@@ -160,18 +153,16 @@ fn run_idl(mut words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
         words.next();
         return dump::run(words, out);
     }
-    // The compiler's messages are about its input, so they go to the standard error.
     corelane_idl::command::run(words, &mut io::stderr())
 }
 
-/// Returns the options of `corelane bench`. The benchmarks parse their own words.
+/// The benchmarks parse their own words.
 fn bench_command() -> Command {
     let verb = arguments::positional("COMMAND").value_parser(["list", "run", "all", "plan", "report"]);
     arguments::from_help("bench", corelane_bench::command::USAGE).args([verb, arguments::positionals("NAME")])
 }
 
-/// Prints a text to the standard output. Ignores errors, because the reader may have closed the
-/// pipe.
+/// Ignores errors, because the reader may have closed the pipe.
 fn print(text: &str) -> u8 {
     let _ = io::stdout().write_all(text.as_bytes());
     DONE

@@ -1,7 +1,4 @@
-//! The commands `corelane completions` and `corelane man`, which print shell completions and manual
-//! pages.
-//!
-//! Both are generated from the options and words of all commands.
+//! The commands `corelane completions` and `corelane man`, which print shell completions and manual pages.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,7 +12,6 @@ use clap_complete::Shell;
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE, TOOLS, USAGE, arguments};
 
-/// Help text of `corelane completions`.
 pub(crate) const COMPLETIONS_USAGE: &str = "\
 usage: corelane completions SHELL
 
@@ -26,7 +22,6 @@ Prints completions of the commands and their options for a shell: bash, elvish, 
 Exit status: 0 printed, 2 wrong usage.
 ";
 
-/// Help text of `corelane man`.
 pub(crate) const MAN_USAGE: &str = "\
 usage: corelane man DIR
 
@@ -36,7 +31,6 @@ shows a page; `man` finds pages in a folder man1 of its search path, such as ~/.
 Exit status: 0 written, 1 not written, 2 wrong usage.
 ";
 
-/// Returns the whole program as a clap command with all subcommands.
 pub(crate) fn program() -> Command {
     let program = Command::new("corelane")
         .version(env!("CARGO_PKG_VERSION"))
@@ -51,12 +45,10 @@ pub(crate) fn program() -> Command {
     arguments::with_descriptions(program, USAGE)
 }
 
-/// Returns the options and positional words of `corelane completions`.
 pub(crate) fn completions_command() -> Command {
     arguments::command("completions", COMPLETIONS_USAGE).arg(arguments::positionals("SHELL"))
 }
 
-/// Runs `corelane completions`.
 pub(crate) fn completions(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     let parsed = arguments::parse(completions_command(), words);
     let names = match parsed {
@@ -70,20 +62,18 @@ pub(crate) fn completions(words: vec::IntoIter<OsString>, out: &mut dyn Write) -
         let reason = format!("there are no completions for `{}`", excerpt(name));
         return arguments::print_refusal(Some(reason), COMPLETIONS_USAGE, out);
     };
-    // The generator panics if its output fails, so it writes to memory.
+    // The generator panics if its output fails.
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut program(), "corelane", &mut text);
-    // Ignore errors: the reader may have closed the pipe.
+    // The reader may have closed the pipe.
     let _ = out.write_all(&text);
     DONE
 }
 
-/// Returns the options and positional words of `corelane man`.
 pub(crate) fn man_command() -> Command {
     arguments::command("man", MAN_USAGE).arg(arguments::positionals("DIR"))
 }
 
-/// Runs `corelane man`.
 pub(crate) fn man(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     let parsed = match arguments::parse(man_command(), words) {
         Ok(parsed) => parsed,
@@ -107,7 +97,6 @@ pub(crate) fn man(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
 mod tests {
     use super::*;
 
-    /// Calls `check` with every command and its full name.
     fn for_each(command: &Command, path: &str, check: &mut dyn FnMut(&Command, &str)) {
         let path = format!("{path}{}", command.get_name());
         check(command, &path);
@@ -128,8 +117,7 @@ mod tests {
                 }
             }
         });
-        // The compiler's option `--case-sensitive` has no effect on a call or on captured messages,
-        // so the help texts omit it.
+        // The compiler's option `--case-sensitive` has no effect on these commands.
         assert_eq!(hidden, ["corelane call: case-sensitive", "corelane sniff: case-sensitive"]);
     }
 

@@ -10,18 +10,17 @@ use serde_json::{Value as Json, json};
 use crate::idl_types::Types;
 use crate::text::excerpt;
 
-/// An operation with its types, as a request and its reply carry them.
 pub(crate) struct Signature {
     pub(crate) result: Option<Type>,
     pub(crate) parameters: Vec<(Direction, String, Type)>,
     pub(crate) raises: Vec<DefinitionId>,
     pub(crate) oneway: bool,
-    /// Names in the operation's `context` clause. Empty if the operation has no clause.
+    /// Empty if the operation has no `context` clause.
     pub(crate) context: Vec<String>,
 }
 
-/// Finds an operation in the named interface, or else in the reference's interface, or else in the
-/// whole file. In the whole file only one interface may have the operation.
+/// Finds an operation in the named interface, or else in the reference's interface, or else in the whole file. In the
+/// whole file one interface may have the operation.
 pub(crate) fn find(
     compilation: &Compilation,
     types: &Types<'_>,
@@ -58,7 +57,6 @@ pub(crate) fn find(
     }
 }
 
-/// Returns the interfaces of the file that remote clients can call, in the order of declaration.
 fn interfaces(compilation: &Compilation) -> Vec<DefinitionId> {
     let model = &compilation.model;
     let is_remote = |id: &DefinitionId| match &model.get(*id).kind {
@@ -68,8 +66,7 @@ fn interfaces(compilation: &Compilation) -> Vec<DefinitionId> {
     model.ids().filter(is_remote).collect()
 }
 
-/// Returns the interfaces with the given name, or else the interfaces with the reference's type.
-/// Returns none if neither is given or known.
+/// Without `interface`, returns the interfaces with the repository id `type_id`.
 fn chosen(
     compilation: &Compilation,
     types: &Types<'_>,
@@ -90,22 +87,18 @@ fn chosen(
     Ok(all)
 }
 
-/// An interface with its own and its inherited operations.
 pub(crate) struct ListedInterface {
     name: String,
     id: String,
-    /// Operations by the interface that declares them: first this interface, then its bases.
     operations: Vec<(String, Vec<ListedOperation>)>,
 }
 
-/// An operation with the name that the command's user gives.
 struct ListedOperation {
     name: String,
     declaration: String,
 }
 
 impl ListedInterface {
-    /// Formats the operations, one per line.
     pub(crate) fn to_text(&self) -> String {
         let mut text = format!("{} ({})\n", self.name, self.id);
         for (index, (declaring, operations)) in self.operations.iter().enumerate() {
@@ -119,7 +112,6 @@ impl ListedInterface {
         text
     }
 
-    /// Returns the operations as JSON.
     pub(crate) fn to_json(&self) -> Json {
         let all = self.operations.iter().flat_map(|(declaring, operations)| {
             operations
@@ -130,8 +122,7 @@ impl ListedInterface {
     }
 }
 
-/// Lists the operations of the named interface, or of the reference's interface, including the
-/// inherited operations. Without both, lists the operations of each interface in the file.
+/// Without an interface, lists the operations of each interface in the file.
 pub(crate) fn list(
     compilation: &Compilation,
     interface: Option<&str>,
@@ -162,7 +153,6 @@ pub(crate) fn list(
     Ok(wanted.into_iter().map(listed).collect())
 }
 
-/// Returns the operations that an interface itself declares.
 fn operations_of(compilation: &Compilation, types: &Types<'_>, id: DefinitionId) -> Vec<ListedOperation> {
     let DefinitionKind::Interface(interface) = &compilation.model.get(id).kind else { return Vec::new() };
     let mut found = Vec::new();
@@ -184,7 +174,6 @@ fn operations_of(compilation: &Compilation, types: &Types<'_>, id: DefinitionId)
     found
 }
 
-/// Formats an operation as an IDL declaration.
 fn declaration(types: &Types<'_>, name: &str, signature: &Signature) -> String {
     let parameter = |(direction, name, ty): &(Direction, String, Type)| {
         let direction = match direction {
@@ -209,8 +198,7 @@ fn declaration(types: &Types<'_>, name: &str, signature: &Signature) -> String {
     text
 }
 
-/// Returns the operation or attribute of an interface that has this GIOP name, without inherited
-/// ones.
+/// Inherited operations and attributes are left out.
 fn declared(compilation: &Compilation, types: &Types<'_>, id: DefinitionId, operation: &str) -> Option<DefinitionId> {
     let DefinitionKind::Interface(interface) = &compilation.model.get(id).kind else { return None };
     let attribute = operation.strip_prefix("_get_").or_else(|| operation.strip_prefix("_set_"));

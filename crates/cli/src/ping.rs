@@ -20,7 +20,6 @@ use crate::candidates::{CANDIDATE_LIMITS, Candidate, candidates};
 use crate::text::{excerpt, json_text, printable};
 use crate::{DONE, NOT_DONE, input, naming};
 
-/// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane ping [--count N] [--interval SECONDS] [--timeout SECONDS] [--deadline SECONDS] [--type ID] [--json] REFERENCE
 
@@ -40,14 +39,11 @@ reference are tried in its order, and the first one that answers is used. Then e
 Exit status: 0 the object is there, 1 it is not, or it does not answer, 2 wrong usage.
 ";
 
-/// Maximum number of rounds. Each round records up to three response times.
+/// Each round records up to three response times.
 const MAX_ROUNDS: u64 = 1_000_000;
-/// Minimum time-out of a question.
 const MIN_TIMEOUT: Duration = Duration::from_millis(1);
-/// Repository id of the interface that every object has.
 const OBJECT: &str = "IDL:omg.org/CORBA/Object:1.0";
 
-/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let options = [option("count", "N"), option("interval", "SECONDS"), option("timeout", "SECONDS")];
     let command = arguments::command("ping", USAGE).args(options).args([
@@ -95,7 +91,6 @@ impl PingArguments {
     }
 }
 
-/// Runs the command with the arguments after `corelane ping`.
 pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     let parsed = arguments::parse(command(), words).map_err(ArgumentRefusal::reason);
     let arguments = match parsed.and_then(|parsed| PingArguments::of(&parsed).map_err(Some)) {
@@ -110,22 +105,19 @@ pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
         Err(error) if arguments.is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
         Err(error) => (NOT_DONE, format!("error: {error}\n")),
     };
-    // Ignore errors: the reader may have closed the pipe.
+    // The reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes());
     status
 }
 
-/// A question to the object, and its answers so far.
 struct Question {
     name: &'static str,
-    /// Answer that means that the object exists.
     wanted: &'static str,
     other: &'static str,
     sent: u64,
     wanted_answers: u64,
     other_answers: u64,
     failures: u64,
-    /// The last failure.
     failure: Option<String>,
     latencies: Latencies,
 }
@@ -146,7 +138,6 @@ impl Question {
         }
     }
 
-    /// Asks with the time-out, or with the remaining time of the command if that is shorter.
     /// Returns false if the remaining time did not suffice; the question is then not counted.
     fn ask(&mut self, arguments: &PingArguments, clock: &impl Clock, question: Ask<'_>) -> bool {
         let (began, timeout) = (clock.elapsed(), arguments.timeout);
@@ -174,10 +165,9 @@ impl Question {
     }
 }
 
-/// Asks the object with this time-out. Returns true if the object exists.
+/// The argument is the time-out, and the result true if the object exists.
 type Ask<'a> = &'a dyn Fn(Duration) -> Result<bool, SystemException>;
 
-/// The time since the command started, and pauses.
 trait Clock {
     fn elapsed(&self) -> Duration;
     fn sleep(&self, time: Duration);
@@ -194,11 +184,8 @@ impl Clock for Instant {
 }
 
 struct PingReport {
-    /// Type id in the reference.
     type_id: String,
-    /// Repository id that the `_is_a` question asks for.
     asked_type: String,
-    /// Addresses that did not answer, with the reasons.
     silent: Vec<(Candidate, String)>,
     answered: Option<Candidate>,
     questions: Vec<Question>,
@@ -242,13 +229,13 @@ fn ping(arguments: &PingArguments) -> Result<PingReport, String> {
     Ok(report)
 }
 
-/// Asks an address whether it has the object. Any answer is a success, even a negative answer.
+/// An answer is a success, even if it is negative.
 fn first_answer(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<ObjectRef, String> {
     let text = candidate.ior.to_text().map_err(|error| error.to_string())?;
     let object = orb.string_to_object(&text).map_err(|error| printable(&error.to_string()))?;
     let object = object.ok_or("the reference is nil")?.with_timeout(timeout.max(MIN_TIMEOUT));
     match object.validate_connection() {
-        // An exception that the server raised has no detail, so it is an answer.
+        // An exception without a detail is an answer of the server.
         Err(exception) if exception.kind() != SystemExceptionKind::ObjectNotExist && exception.detail().is_some() => {
             Err(printable(&exception.to_string()))
         }
@@ -256,7 +243,6 @@ fn first_answer(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<O
     }
 }
 
-/// Asks the object the three questions and adds the answers to the report.
 fn question(object: &ObjectRef, arguments: &PingArguments, report: &mut PingReport, clock: &impl Clock) {
     static IS_A: Operation = Operation::new("_is_a");
     static NON_EXISTENT: Operation = Operation::new("_non_existent");
@@ -282,8 +268,7 @@ fn question(object: &ObjectRef, arguments: &PingArguments, report: &mut PingRepo
     report.is_cut = is_cut;
 }
 
-/// Asks the questions in turn, in several rounds. Returns false if the deadline passed before the
-/// last round ended.
+/// Returns false if the deadline passed before the last round ended.
 fn rounds(arguments: &PingArguments, clock: &impl Clock, questions: &mut [(Question, Ask<'_>)]) -> bool {
     for round in 0..arguments.rounds {
         let due = clock.elapsed();
@@ -378,12 +363,10 @@ mod tests {
     use super::*;
     use crate::WRONG_USAGE;
 
-    /// A clock that advances only by questions and pauses.
     #[derive(Default)]
     struct ManualClock(Cell<Duration>);
 
     impl ManualClock {
-        /// Answers like an object that needs a second for each question.
         fn answer_in_a_second(&self, timeout: Duration) -> Result<bool, SystemException> {
             let time = Duration::from_secs(1);
             self.sleep(time.min(timeout));

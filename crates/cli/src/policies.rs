@@ -5,7 +5,7 @@ use corelane_wire::cdr::{CdrError, Decoder};
 use corelane_wire::ior::profile_tag;
 use corelane_wire::rt::{PriorityModelValue, ProtocolValue, parse_bands, parse_protocols, policy_type};
 
-/// Names of policy types: CORBA 3 (sections 11, 15 and 22), Real-time CORBA 1.2, and TAO.
+/// CORBA 3 (sections 11, 15 and 22), Real-time CORBA 1.2, and TAO.
 const NAMES: [(u32, &str); 31] = [
     (16, "thread"),
     (17, "lifespan"),
@@ -40,10 +40,10 @@ const NAMES: [(u32, &str); 31] = [
     (0x5441_0008, "TAO connection time-out"),
 ];
 
-/// Number of 100 ns units from 1582-10-15, the origin of TimeBase::UtcT, to 1970-01-01.
+/// 1582-10-15 is the origin of TimeBase::UtcT, in units of 100 ns.
 const UNIX_EPOCH: u64 = 0x01b2_1dd2_1381_4000;
 
-/// Returns a policy's name and its value as text. The value is `None` if its format is unknown.
+/// The value is `None` if its format is unknown.
 pub(crate) fn describe(policy: u32, value: &[u8]) -> (String, Option<String>) {
     let name = NAMES.iter().find(|(number, _)| *number == policy);
     let name = name.map_or_else(|| format!("type {policy}"), |(_, name)| format!("{name} (type {policy})"));
@@ -91,7 +91,6 @@ fn listed(all: &[String]) -> String {
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
-/// Formats a number with its name, or alone if it has no name.
 fn named(number: i16, names: &[&str]) -> String {
     let name = usize::try_from(number).ok().and_then(|number| names.get(number));
     name.map_or_else(|| number.to_string(), |name| format!("{name} ({number})"))
@@ -113,7 +112,6 @@ fn orders(bits: u16) -> String {
     if all.is_empty() { bits.to_string() } else { format!("{} ({bits})", all.join(" | ")) }
 }
 
-/// Formats a time in units of 100 ns as seconds.
 fn duration(time: u64) -> String {
     let part = format!("{:07}", time % 10_000_000);
     let part = part.trim_end_matches('0');

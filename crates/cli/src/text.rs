@@ -2,10 +2,8 @@
 
 use serde_json::Value as Json;
 
-/// Maximum number of characters of untrusted text in a message.
 const MAX_REPEATED: usize = 60;
 
-/// Escapes the control characters of an untrusted text.
 pub(crate) fn printable(text: &str) -> String {
     let escaped = text.chars().map(|character| match character {
         control if control.is_control() => control.escape_default().to_string(),
@@ -28,18 +26,16 @@ pub(crate) fn excerpt(text: &str) -> String {
     }
 }
 
-/// Formats JSON as one line. Escapes also those control characters that JSON permits but that can
-/// control a terminal.
+/// Also escapes control characters that JSON permits but that can control a terminal.
 pub(crate) fn json_line(json: &Json) -> String {
     escaped(&json.to_string())
 }
 
-/// Formats JSON as indented lines, with the escapes of [`json_line`].
 pub(crate) fn json_text(json: &Json) -> String {
     escaped(&format!("{json:#}"))
 }
 
-/// Escapes DEL and the C1 controls, which JSON has only in strings, and appends a line end.
+/// JSON has DEL and the C1 controls in strings.
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len() + 1);
     for character in json.chars() {

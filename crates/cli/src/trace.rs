@@ -43,17 +43,14 @@ struct TraceOptions {
     placement: Placement,
 }
 
-/// Number of calls before the first recorded call.
 const WARM_UP: usize = 1000;
 
-/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let options = [option("out", "FILE"), option("op", "NAME"), option("calls", "N")];
     let command = arguments::command("trace", USAGE).args(options);
     arguments::with_descriptions(command.args([option("server", "NAME"), option("cores", "A,B")]), USAGE)
 }
 
-/// Runs the command and returns its exit status.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let options = match parse(arguments) {
         Ok(options) => options,
@@ -83,7 +80,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     DONE
 }
 
-/// Parses the words. The error is a message, or `None` if the user requests help.
+/// The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<TraceOptions, Option<String>> {
     let parsed = arguments::parse(command(), words).map_err(|refusal| match refusal {
         ArgumentRefusal::Unknown(word) => Some(format!("there is no option `{}`", excerpt(&word))),
@@ -92,7 +89,6 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<TraceOptions, Option<S
     refine(&parsed).map_err(Some)
 }
 
-/// Converts the values of options.
 fn refine(parsed: &ArgMatches) -> Result<TraceOptions, String> {
     let mut placement = Placement::one_core().map_err(|error| error.to_string())?;
     let mut operation = MeasuredOperation::Octet;
@@ -123,7 +119,6 @@ fn refine(parsed: &ArgMatches) -> Result<TraceOptions, String> {
     })
 }
 
-/// Returns the object for which a thread waited, if the time before this probe was a wait.
 fn wait(point: &str) -> Option<&'static str> {
     match point {
         "octets read" | "reply read" => Some("socket"),
@@ -133,10 +128,8 @@ fn wait(point: &str) -> Option<&'static str> {
     }
 }
 
-/// Formats trace events in the JSON array format of Chrome's trace viewer.
-///
-/// A slice covers the time between two probes of a thread and has the name of the later probe.
-/// Arrows connect the two processes at each message.
+/// A slice is the time between two probes of a thread, with the name of the later probe. Arrows connect the two
+/// processes at each message.
 fn chrome(processes: &[ProcessRecords], preemptions: &[Preemption]) -> String {
     let all = processes.iter().flat_map(|process| &process.probes);
     let Some(origin) = all.map(|point| point.at_ns).min() else { return "[]\n".to_owned() };
@@ -189,8 +182,7 @@ fn slices(process: &ProcessRecords, thread: u32, origin: u64, events: &mut Vec<O
     let mut request = 0;
     for (index, pair) in probes.windows(2).enumerate() {
         let [before, point] = pair else { continue };
-        // A probe without an id belongs to the thread's current request. The next probe with an id
-        // has the id of this request.
+        // A probe without an id belongs to the thread's current request.
         request =
             probes[index + 1..].iter().find(|later| later.request_id != 0).map_or(request, |later| later.request_id);
         let waited = wait(&point.name);
@@ -204,7 +196,6 @@ fn slices(process: &ProcessRecords, thread: u32, origin: u64, events: &mut Vec<O
     }
 }
 
-/// Adds the slices in which the traced thread was ready but did not run.
 fn preempted(process: &ProcessRecords, thread: u32, origin: u64, preemptions: &[Preemption], events: &mut Vec<Object>) {
     let mut probes = process.probes.iter().filter(|point| point.thread == thread).map(|point| point.at_ns);
     let Some(first) = probes.next() else { return };
@@ -220,8 +211,7 @@ fn preempted(process: &ProcessRecords, thread: u32, origin: u64, preemptions: &[
     }
 }
 
-/// Returns the time that a request spent between two threads. This time has its own line in the
-/// trace, because it belongs to no thread.
+/// The time between two threads has its own line in the trace.
 fn waited((pid, from): ProcessPoint<'_>, (_, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
     let arguments = Object::new().integer("request", from.request_id.max(to.request_id)).string("blame", "queue");
     let begin = event("b", "waiting in the queue", pid, from.thread, from.at_ns.min(to.at_ns) - origin);
@@ -232,14 +222,11 @@ fn ended((pid, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
     event("e", "waiting in the queue", pid, to.thread, to.at_ns - origin).integer("id", number as u64)
 }
 
-/// Returns the hand-overs of requests between threads of a process.
-///
-/// A request either passes through the queue of a pool, or goes from the receiving thread to a
-/// lane, whose thread parses it again.
+/// A request passes through the queue of a pool, or goes to a lane, whose thread parses it again.
 fn handovers(process: &ProcessRecords) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| process.probes.iter().filter(move |point| point.name == name);
     let place = |point| (process.pid, point);
-    // The queue is first in, first out, so the pairs match by position.
+    // The queue is first in, first out.
     let queued = of("request queued").zip(of("taken from the queue"));
     let to_lanes = of("request parsed").filter_map(|first| {
         let again = |point: &&PassedProbe| {
@@ -250,13 +237,10 @@ fn handovers(process: &ProcessRecords) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_
     queued.chain(to_lanes).map(|(from, to)| (place(from), place(to))).collect()
 }
 
-/// A passed probe with the id of its process.
 type ProcessPoint<'p> = (u32, &'p PassedProbe);
 
-/// Pairs each sent message with its arrival in another process.
-///
-/// The arrival is the nearest in time that has the request's id or no id yet. Arrivals may include
-/// the reply to an earlier call that was not recorded.
+/// The arrival of a message is the nearest in time that has the request's id or no id yet. An arrival may be the reply
+/// to a call that was not recorded.
 fn messages(processes: &[ProcessRecords]) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| {
         let probes = processes.iter().flat_map(|process| process.probes.iter().map(|point| (process.pid, point)));
@@ -266,8 +250,7 @@ fn messages(processes: &[ProcessRecords]) -> Vec<(ProcessPoint<'_>, ProcessPoint
     for (leaves, arrives) in [("request sent", "octets read"), ("reply sent", "reply read")] {
         let arrivals = of(arrives);
         for from in of(leaves) {
-            // The receiver may have the message before the sender's own call returns, so the
-            // arrival may be earlier than the departure.
+            // The receiver may have the message before the sender's call returns.
             let others = arrivals
                 .iter()
                 .filter(|to| to.0 != from.0 && (to.1.request_id == from.1.request_id || to.1.request_id == 0));
@@ -317,7 +300,6 @@ mod tests {
         let parsed: serde_json::Value = serde_json::from_str(&chrome(&call(), &[preemption, elsewhere])).unwrap();
         let events = parsed.as_array().unwrap();
         let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
-        // The metadata events name two processes, and the two threads that passed probes.
         assert_eq!(of("M").len(), 4);
         assert_eq!(of("X").len(), 5);
         let taken = of("X").into_iter().find(|event| event["name"] == "preempted").unwrap();

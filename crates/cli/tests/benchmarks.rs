@@ -1,7 +1,6 @@
 //! Runs every benchmark to its end with a few calls.
 //!
-//! Other tests use the machine at the same time, so the figures have no meaning. The test only
-//! checks that they exist.
+//! Other tests use the machine at the same time, so the figures have no meaning.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -13,25 +12,20 @@ fn corelane(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_corelane")).args(words).output().expect("the program starts")
 }
 
-/// Returns the first word of each line of `bench list`, the names of the benchmarks.
 fn names() -> Vec<String> {
     let list = String::from_utf8(corelane(&["bench", "list"]).stdout).expect("text");
     list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// Options for the shortest run of a benchmark. `cargo xtask test` runs the other ORBs separately.
+/// `cargo xtask test` runs the other ORBs separately.
 const LITTLE: &[&str] = &["--quick", "--count", "2", "--warm-up", "0", "--repetitions", "1", "--without-peers"];
 
-/// Returns further options of a benchmark. `counts` single-steps its processes, which is slow, so
-/// it runs only one operation. Another test checks its numbers.
+/// `counts` single-steps its processes, which is slow.
 fn also(name: &str) -> &'static [&'static str] {
     if name == "counts" { &["--op", "octet"] } else { &[] }
 }
 
-/// Returns true if Corelane's figures may be missing for this reason.
-///
-/// The reasons are a program that the test does not build, a measurement that runs only on request,
-/// and a missing permission.
+/// A program that the test does not build, a measurement on request, or a missing permission.
 fn may_be_missing(reason: &str) -> bool {
     ["build ", "permitted", "ulimit", "no symbols", "only with --"].iter().any(|words| reason.contains(words))
 }
@@ -57,7 +51,6 @@ fn every_benchmark_runs_to_its_end() {
             let ours = text("peer").starts_with("Corelane");
             assert!(!ours || may_be_missing(&text("reason")), "{}", said());
         }
-        // All measurements may be missing on this machine.
         let measured = of("result").len() + of("value").len();
         assert!(measured > 0 || !of("missing").is_empty(), "{}", said());
         println!("{name}: {measured} figures, {:.1} s", began.elapsed().as_secs_f64());

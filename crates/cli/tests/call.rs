@@ -74,7 +74,7 @@ fn any_box() -> TypeCode {
     TypeCode::value_box("IDL:test/Shop/AnyBox:1.0", "AnyBox", TypeCode::ANY).unwrap()
 }
 
-/// Returns types of the module `Yard` whose names also exist in the module `Shop`.
+/// The names of these types of `Yard` also exist in the module `Shop`.
 fn yard() -> [TypeCode; 2] {
     let member = |name: &str, ty| ValueMember { name: name.into(), ty, public: true };
     let place = [member("type", TypeCode::STRING)];
@@ -86,7 +86,6 @@ fn yard() -> [TypeCode; 2] {
 
 const DESCRIBED: Kind = Kind::AbstractInterface;
 
-/// Servant of `Shop::Counter`.
 struct Counter;
 
 impl DynamicServant for Counter {
@@ -194,7 +193,6 @@ fn operation_is_called_with_the_types_of_its_idl() {
     assert_eq!(raised, (1, json!({ "raised": "IDL:test/Shop/Missing:1.0", "members": { "what": "things" } })));
     assert_eq!(json(call(&["_get_level"])), (0, json!({ "result": 7 })));
     assert_eq!(json(call(&["note", "a word"])), (0, json!({})));
-    // Options, such as properties, precede the reference.
     let told = |options: &[&str]| {
         let idl = idl.to_string_lossy().into_owned();
         let output = corelane(&[&["call", "--idl", &idl], options, &[&reference, "told", "1"]].concat());
@@ -217,7 +215,6 @@ fn operation_is_called_with_the_types_of_its_idl() {
     let money = json(call(&["same", r#"{"type": "Money", "value": "-12.50"}"#]));
     assert_eq!(money.1["result"]["value"], json!("-12.50"));
     assert_eq!(json(call(&["same", "plain text"])).1["result"], json!({ "type": "string", "value": "plain text" }));
-    // The values have inherited state, are in boxes, or are null.
     let links = r#"{"type": "Link", "value": {"at": 1, "name": "a", "next": {"at": 2, "name": null, "next": null}}}"#;
     let value = json!({ "at": 1, "name": "a", "next": { "at": 2, "name": null, "next": null } });
     let answer = json(call(&["same", links])).1["result"].clone();
@@ -231,7 +228,6 @@ fn operation_is_called_with_the_types_of_its_idl() {
     assert_eq!(json(call(&["marked", "null"])).1["result"], Json::Null);
     let scoped = json!({ "type": "Shop::Heavy", "value": heavy["value"] });
     assert_eq!(json(call(&["given", &scoped.to_string()])).1["result"], heavy);
-    // This value has another type with an equal name.
     let other = json!({ "type": "valuetype Heavy", "value": { "type": "north", "tons": 3 } });
     assert_eq!(json(call(&["stored", &other.to_string()])).1["result"], other);
     // The content of a box may look like a value with a type name.
@@ -273,7 +269,6 @@ fn operation_is_called_with_the_types_of_its_idl() {
     }
 }
 
-/// Servant with types of IDL 4, which are encoded like older types.
 struct Four;
 
 impl DynamicServant for Four {
@@ -311,7 +306,6 @@ fn arguments_and_results_have_types_of_idl_4() {
     assert_eq!(serde_json::from_str::<Json>(&text).unwrap_or_else(|error| panic!("{error}: {text}")), expected);
 }
 
-/// Servant that returns its argument: octets, text, or a record of octets.
 struct Store;
 
 fn record() -> TypeCode {
@@ -353,7 +347,7 @@ fn arguments_are_read_from_files_standard_input_and_hexadecimal_digits() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
         command.args(["call", "--idl", &idl, &reference]).args(words);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
-        // Ignore errors: a call that does not read its input may have ended and closed the pipe.
+        // A call that does not read its input may have closed the pipe.
         let _ = child.stdin.take().expect("it is piped").write_all(input);
         let output = child.wait_with_output().unwrap();
         (output.status.code().unwrap(), said(&output))
@@ -367,7 +361,7 @@ fn arguments_are_read_from_files_standard_input_and_hexadecimal_digits() {
     for same in ["00fF10", "\"00 ff 10\"", "[0, 255, 16]"] {
         assert_eq!(result(&["octets", same], b""), json!("00ff10"), "{same}");
     }
-    // Digits alone are also parsed as hexadecimal, although they are a number in JSON.
+    // Digits are parsed as hexadecimal, although they are a number in JSON.
     assert_eq!(result(&["octets", "1234"], b""), json!("1234"));
     assert_eq!(result(&["octets", ""], b""), json!(""));
     let nested = json!({ "octets": "cafe", "mark": "0102" });
@@ -377,8 +371,7 @@ fn arguments_are_read_from_files_standard_input_and_hexadecimal_digits() {
         assert!(status == 1 && text.contains("octets are pairs of hexadecimal digits"), "{wrong}: {text}");
     }
 
-    // For octets, the content of the file is the value. For other types the content is JSON, or
-    // text without its last line end.
+    // For types other than octets the content is JSON, or text without its last line end.
     let octets = path("octets");
     fs::write(&octets, b"\xff\x00[]\n").unwrap();
     let octets = format!("@{octets}");
@@ -404,7 +397,6 @@ fn arguments_are_read_from_files_standard_input_and_hexadecimal_digits() {
         assert!(status == 1 && text.contains(reason), "{words:?}: {text}");
     }
 
-    // A message shortens a long argument.
     let long = format!("{{\"octets\": \"{}\", \"mark\": \"01\", \"more\": 1}}", "00".repeat(50_000));
     for words in [&["entry", &long][..], &["entry", &long[1..]], &["octets", &long]] {
         let (status, text) = call(words, b"");
@@ -418,7 +410,6 @@ fn standard_input_is_refused_as_a_second_argument() {
     let idl = file("twice").to_string_lossy().into_owned();
     let call = ["call", "--interface", "Counter", "--idl", &idl, "corbaloc::127.0.0.1:1/x", "more", "-", "-", "0"];
     let output = corelane(&call);
-    // The first argument is empty and is refused before the second one is read.
     assert_eq!((output.status.code(), said(&output).contains("argument `it`")), (Some(1), true), "{}", said(&output));
     let kept = ["call", "--interface", "Counter", "--idl", &idl, "corbaloc::127.0.0.1:1/x", "kept", "-", "-"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
@@ -448,8 +439,7 @@ fn list_prints_operations_of_the_chosen_interfaces() {
         \x20 // inherited from Shop::Base\n\
         \x20 long _get_level();";
     assert_eq!(list(&["--interface", "Counter"]), (0, counter.to_owned()));
-    // The type of a reference selects the interface. A reference without a type selects all
-    // interfaces.
+    // A reference without a type selects all interfaces.
     let ior = |type_id: &str| {
         let address = corelane_wire::ior::ProfileAddress::Inet { host: "127.0.0.1", port: 1 };
         let version = corelane_wire::Version { major: 1, minor: 2 };

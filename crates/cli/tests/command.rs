@@ -17,7 +17,6 @@ fn text(octets: &[u8]) -> String {
     String::from_utf8_lossy(octets).into_owned()
 }
 
-/// Returns an empty folder for a test.
 fn folder(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&folder);
@@ -114,12 +113,9 @@ fn benchmark_writes_a_table_and_json_lines() {
         .map(|line| serde_json::from_str(line).expect("each line is JSON"))
         .collect();
     assert_eq!(lines[0]["record"], "run");
-    // TCP and Unix sockets: blocking, with epoll, and as streams with and without polling. Shared
-    // memory: with a futex, and as streams. Oneways: only blocking sockets.
     let of = |op: &str| lines.iter().filter(|line| line["record"] == "result" && line["op"] == op).count();
     assert_eq!((of("octet"), of("oneway")), (11, 2));
     assert_eq!(lines[lines.len() - 1]["record"], "end");
-    // Client and server share a core, so neither can spin.
     assert!(lines.iter().any(|line| line["record"] == "missing" && line["reason"].as_str().unwrap().contains("spin")));
     for line in lines.iter().filter(|line| line["record"] == "result") {
         assert_eq!((&line["schema"], &line["version"]), (&"corelane-bench".into(), &1.into()));
@@ -204,15 +200,13 @@ fn counts_of_a_steady_call_are_within_the_bounds_of_the_design() {
         refused.is_none(),
         "atomic operations are to be counted, which takes permission to trace (ptrace): {refused:?}"
     );
-    // Three architectures, three operations, two sides, three counts. Only atomic operations have a
-    // bound.
+    // Three architectures, three operations, two sides, three counts.
     assert_eq!(stepped.len(), 3 * 3 * 2 * 3);
     assert_eq!(stepped.iter().filter(|value| value["bound"].is_number()).count(), 3 * 3 * 2);
     for value in stepped {
         let count = value["value"].as_f64().expect("a number");
         assert!(count > 0.0, "{value}");
-        // The kernel entries equal the ORB's own counts. The number of instructions is not checked,
-        // because it may depend on the data.
+        // The number of instructions may depend on the data.
         let entries = if value["config"] == "thread per connection" { 2.0 } else { 3.0 };
         match value["what"].as_str().expect("a text") {
             "client: kernel entries" => assert_eq!(count, 2.0, "{value}"),
@@ -240,8 +234,7 @@ fn calls_are_compared_with_the_floor_of_their_architecture() {
     let of =
         |record: &str| lines.iter().filter(|line| line["record"] == record && line["peer"] == "Corelane").collect();
     let (ours, goals): (Vec<_>, Vec<_>) = (of("result"), of("value"));
-    // A missed goal does not change the exit status. Octets have goals against the floor and
-    // against calls without polling. Oneways have goals only on two cores.
+    // Octets have goals against the floor and against calls without polling. Oneways have goals on two cores.
     let (judged, told): (Vec<_>, Vec<_>) = goals.into_iter().partition(|line| line["bound"].is_number());
     assert!(judged.len() == 8 && judged.iter().all(|line| line["op"] == "octet"), "{judged:?}");
     assert!(

@@ -8,7 +8,6 @@ use serde_json::Value as Json;
 
 const NO_COMMAND: &str = "error: there is no command `version` that can be configured\n";
 
-/// Runs a command with a configuration file and environment variables.
 fn corelane(config: &str, variables: &[(&str, &str)], words: &[&str]) -> Output {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("config");
     fs::create_dir_all(&folder).expect("a folder for the test");
@@ -23,7 +22,6 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Returns the address that a command of `naming` tried to call.
 fn called(config: &str, variables: &[(&str, &str)], words: &[&str]) -> String {
     let output = corelane(config, variables, &[&["naming", "list"], words].concat());
     assert_eq!(output.status.code(), Some(1));
@@ -55,7 +53,6 @@ fn faults_in_a_configuration_are_reported() {
         "{}",
         text(&output)
     );
-    // Help, and commands without configured options, do not read the configuration.
     for words in [&["version"][..], &["help", "ping"], &["ping", "--help"], &["naming", "list", "--help"]] {
         assert_eq!(corelane("[ping\n", &[], words).status.code(), Some(0), "{words:?}");
     }
@@ -65,7 +62,6 @@ fn faults_in_a_configuration_are_reported() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// The configuration is the example in docs/commands.md.
 #[test]
 fn each_option_is_shown_with_its_source() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
@@ -90,7 +86,6 @@ fn each_option_is_shown_with_its_source() {
     assert_eq!(find("call", "timeout")["values"], Json::Null);
 }
 
-/// Writes a file and returns its path.
 fn file(name: &str, text: &[u8]) -> String {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("config-import");
     fs::create_dir_all(&folder).expect("a folder for the test");
@@ -123,7 +118,6 @@ fn imported_options_of_other_orbs_configure_the_commands() {
         shown(&tao)
     );
     assert_eq!(errors, expected);
-    // The commands accept the printed configuration.
     let shown = text(&corelane(&config, &[], &["config", "show"]));
     for line in [
         "naming list --at: corbaloc::1.2@127.0.0.1:7/x ([naming] of the file)",

@@ -11,12 +11,10 @@ fn status(output: &Output) -> i32 {
     output.status.code().expect("the program ends by itself")
 }
 
-/// Returns the standard output followed by the standard error.
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
 
-/// Writes an IDL file and returns its path.
 fn echo_idl() -> String {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("forms");
     std::fs::create_dir_all(&folder).expect("a folder for the test");
@@ -25,7 +23,7 @@ fn echo_idl() -> String {
     file.to_string_lossy().into_owned()
 }
 
-/// Invalid command lines, each with the reason that the command reports.
+/// Each command line has the reason that the command reports.
 const WRONG: &[(&[&str], &str)] = &[
     (&[], "no command is given"),
     (&["what"], "there is no command `what`"),
@@ -169,27 +167,23 @@ fn all_forms_of_help_print_one_text() {
     }
 }
 
-/// The error message of each call shows how its words were parsed.
+/// The error message shows how the words of a call were parsed.
 #[test]
 fn call_takes_options_up_to_the_operation_and_arguments_after_it() {
     let idl = echo_idl();
     let dead = "corbaloc::127.0.0.1:1/x";
     for (words, reason) in [
-        // Options may precede or follow the reference, and may be joined with their value. The last
-        // value of an option counts.
         (&["--idl", &idl, dead, "what"][..], "`what`"),
         (&[dead, "--idl", &idl, "what"], "`what`"),
         (&["-Ifolder", "-DX", "-D", "Y=1", "-I", "folder", "--idl-4", "--idl", &idl, dead, "what"], "`what`"),
         (&["--idl", "missing.idl", "--idl", &idl, dead, "what"], "`what`"),
         (&["--timeout", "0.5", "--timeout", "2", "--idl", &idl, dead, "what"], "`what`"),
-        // Every word after the operation is an argument.
         (&["--idl", &idl, dead, "say"], "`say` takes 2 arguments, and 0 are given"),
         (&["--idl", &idl, dead, "say", "--list"], "`say` takes 2 arguments, and 1 are given"),
         (&["--idl", &idl, dead, "say", "-h", "--idl", "--"], "`say` takes 2 arguments, and 3 are given"),
         (&["--idl", &idl, dead, "say", "a", "-x"], "argument `count`: \"-x\" is no long"),
         (&["--idl", &idl, dead, "say", "-I", "-5"], "TRANSIENT"),
         (&["--idl", &idl, dead, "say", "-5", "-5"], "TRANSIENT"),
-        // A value may start with `-`.
         (&["--interface", "-x", "--idl", &idl, dead, "say", "a", "1"], "-x"),
     ] {
         let output = corelane(&[&["call"], words].concat());
@@ -237,7 +231,6 @@ fn completions_and_manual_pages_contain_every_command() {
         for command in &commands {
             assert!(text.contains(command), "{shell}: {command}");
         }
-        // These options belong to subcommands, or to commands that parse their own words.
         for option in ["message-format", "without-peers", "dry-run", "rt-app"] {
             assert!(text.contains(option), "{shell}: {option}");
         }
@@ -264,7 +257,6 @@ fn completions_and_manual_pages_contain_every_command() {
     assert!(said(&nowhere).starts_with("error: cannot write to `/proc/nowhere`"), "{}", said(&nowhere));
 }
 
-/// bash loads the completions and completes a command and an option.
 #[test]
 fn bash_completes_commands_and_options() {
     let script = format!(

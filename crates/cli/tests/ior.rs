@@ -1,5 +1,4 @@
-//! Tests of `corelane ior` and `corelane ior make` with recorded references of other ORBs, and with
-//! damaged and very long references.
+//! `corelane ior` and `corelane ior make` with recorded, damaged and very long references.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,6 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Writes a file for the test and returns its path.
 fn file(name: &str, content: &str) -> String {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("ior");
     fs::create_dir_all(&folder).expect("a folder for the test");
@@ -28,7 +26,6 @@ fn file(name: &str, content: &str) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Returns the recorded references of TAO and omniORB, with their expected content.
 fn recorded() -> Vec<(String, Json)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/vectors");
     let mut found = Vec::new();
@@ -43,7 +40,6 @@ fn recorded() -> Vec<(String, Json)> {
     found
 }
 
-/// Returns the JSON output for these references.
 fn shown(name: &str, references: &[String]) -> Vec<Json> {
     let output = corelane(&["ior", "--json", &format!("@{}", file(name, &references.join("\n")))]);
     assert_eq!(status(&output), 0, "{}", text(&output));
@@ -93,7 +89,6 @@ fn recorded_references_are_made_from_their_parts_again() {
     let (mut made, mut parts, mut whole) = (Vec::new(), Vec::new(), Vec::new());
     for one in &all {
         let profiles = one["profiles"].as_array().unwrap();
-        // Makes the reference from the octets of all its profiles.
         let mut words = vec!["ior".to_owned(), "make".to_owned(), "--type-id".to_owned(), word(&one["type_id"])];
         for profile in profiles {
             words.extend(["--profile".to_owned(), format!("{}={}", profile["tag"], word(&profile["data"]))]);
@@ -101,7 +96,6 @@ fn recorded_references_are_made_from_their_parts_again() {
         let output = corelane(&words.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(status(&output), 0, "{}", text(&output));
         whole.push(text(&output).trim().to_owned());
-        // Makes each profile from its parts if `make` supports the profile's format.
         for profile in profiles {
             let address = &profile["address"];
             let place = match (profile["tag"].as_u64(), address["host"].as_str(), address["path"].as_str()) {
@@ -146,14 +140,12 @@ fn references_come_from_files_words_and_the_standard_input() {
     ] {
         let output = corelane(&words);
         assert_eq!(status(&output), 1);
-        // Valid references are shown in spite of an error.
         assert!(text(&output).starts_with(reason) && text(&output).contains("other:2809"), "{}", text(&output));
     }
 }
 
 #[test]
 fn huge_and_damaged_references_are_shown_or_refused() {
-    // The cases are the largest accepted text, a longer text, and a shortened text.
     let key = |octets: usize| format!("corbaloc::h/{}", "k".repeat(octets));
     for (name, reference, expected) in [
         ("largest", key((1 << 20) - 12), 0),
@@ -177,7 +169,6 @@ fn huge_and_damaged_references_are_shown_or_refused() {
             }
         }
     }
-    // A reference that is cut anywhere, or has any octet changed, is shown or refused.
     let whole = recorded().swap_remove(0).0;
     let mut lines: Vec<String> = (4..whole.len()).map(|end| whole[..end].to_owned()).collect();
     lines.extend((4..whole.len()).map(|at| {

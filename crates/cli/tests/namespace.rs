@@ -7,7 +7,6 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-/// Returns the script in docs/benchmarks.md.
 fn script() -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks.md");
     let page = fs::read_to_string(page).unwrap();
@@ -20,17 +19,16 @@ fn ip(words: &[&str]) {
     assert!(status.success(), "ip {words:?}");
 }
 
-/// A network namespace that is removed on drop.
 struct Namespace(String);
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // Ignore errors: the namespace may not exist.
+        // The namespace may not exist.
         let _ = Command::new("ip").args(["netns", "delete", &self.0]).status();
     }
 }
 
-/// Runs the plan. Returns true if it succeeded, and the lines of its output file.
+/// Returns true if the plan succeeded, and the lines of its output file.
 fn carried_out(folder: &Path, via: &Path) -> (bool, Vec<Value>) {
     let (plan, out) = (folder.join("plan.json"), folder.join("out.json"));
     let mut program = Command::new(env!("CARGO_BIN_EXE_corelane"));
@@ -54,8 +52,7 @@ fn plan_runs_benchmarks_in_a_network_namespace() {
     let plan = json!({"schema": "corelane-plan", "version": 1, "runs": [run]});
     fs::write(folder.join("plan.json"), plan.to_string()).unwrap();
     ip(&["netns", "add", name]);
-    // In a new namespace the loopback interface is down, so calls fail. With the machine's own
-    // loopback interface they would succeed.
+    // The loopback interface of a new namespace is down.
     assert!(!carried_out(&folder, &via).0, "the plan runs in the namespace");
     ip(&["-n", name, "link", "set", "lo", "up"]);
     let (well, lines) = carried_out(&folder, &via);

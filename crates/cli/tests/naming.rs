@@ -19,7 +19,6 @@ use corelane_wire::ior::ProfileEndpoint;
 
 mod naming_commands;
 
-/// A folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -49,10 +48,8 @@ fn corelane(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_corelane")).args(words).output().unwrap()
 }
 
-/// A process of `corelane naming serve`.
 struct Server {
     process: Child,
-    /// `corbaloc:` URL of the name service.
     url: String,
 }
 
@@ -96,7 +93,6 @@ impl Server {
         text
     }
 
-    /// Terminates the server with SIGTERM and expects the exit status 0.
     fn terminate(mut self) {
         let status = Command::new("kill").arg(self.process.id().to_string()).status().unwrap();
         assert!(status.success());
@@ -126,11 +122,9 @@ fn naming_commands_work_as_documented() {
     server.done(&["bind-context", "shop/up", &format!("@{ior}")]);
     assert_eq!(server.done(&["list"]), "a\\/b\\.c\nshop/\n");
     assert_eq!(server.done(&["list", "shop"]), "old.ctx/\norders.obj\nup/\n");
-    // The traversal recognises the initial context by its own reference, not by its URL.
     let tree = "a\\/b\\.c\nshop/\n  old.ctx/\n  orders.obj\n  up/\n    a\\/b\\.c\n    shop/ (a context above)\n";
     assert_eq!(server.done(&["tree"]), tree);
     assert_eq!(server.done(&["resolve", r"shop/up/a\/b\.c"]), fs::read_to_string(&ior).unwrap());
-    // A corbaname URL can name the server in `--at`, and the object in `rebind`.
     let name = format!("corbaname::1.2@127.0.0.1:{}#shop", server.port());
     assert_eq!(
         String::from_utf8(corelane(&["naming", "list", "--at", &name]).stdout).unwrap(),
@@ -165,7 +159,6 @@ fn naming_commands_work_as_documented() {
     assert_eq!(server.done(&["list", "shop"]), "old.ctx/\nup/\n");
     server.done(&["unbind", "shop/up"]);
 
-    // A running server locks its store.
     let copy = folder.text("copy.db");
     let locked = corelane(&["naming", "backup", "--store", &store, &copy]);
     assert!(String::from_utf8(locked.stdout).unwrap().contains(&format!("process {}", server.process.id())));
@@ -178,8 +171,7 @@ fn naming_commands_work_as_documented() {
     assert!(server.refused(&["unbind", "shop"]).starts_with("error: NO_PERMISSION"));
 }
 
-/// Returns true if a line is equal to the line of the page. In the page a final `...` matches any
-/// text.
+/// A final `...` in the page matches any text.
 fn is_shown(line: &str, shown: &str) -> bool {
     shown.strip_suffix("...").map_or(line == shown, |start| line.starts_with(start))
 }
@@ -203,7 +195,6 @@ fn session_of_the_page_prints_what_the_page_shows() {
     server.terminate();
 }
 
-/// Runs `naming prune` on a server of this process.
 fn prune(root: &NamingContextExtRef, words: &[&str]) -> String {
     let reference = root.as_object().to_string();
     let output = corelane(&[&["naming", "prune", "--at", &reference][..], words].concat());
@@ -217,8 +208,7 @@ fn prune_keeps_a_context_whose_iterator_was_ended() {
     let root = naming.reference();
     root.bind_new_context(&n("shop")).unwrap();
     let large = root.new_context().unwrap();
-    // `prune` reads 500 bindings at a time. Listing `large` ends the iterator of `shop`, because at
-    // least one binding of `large` is in the first batch of `shop`.
+    // Listing `large` ends the iterator of `shop`, whose first batch of 500 bindings has a binding of `large`.
     for number in 0..501 {
         large.as_ref().unwrap().bind(&n(&format!("o{number}")), None).unwrap();
         match number {
@@ -255,7 +245,7 @@ fn prune_keeps_names_that_are_bound_again_meanwhile() {
     root.bind(&n("c"), object(&format!("corbaloc::1.2@127.0.0.1:{port}/Silent")).as_ref()).unwrap();
     let text = std::thread::scope(|scope| {
         let running = scope.spawn(|| prune(root, &["--timeout", "5"]));
-        // Names are checked in order, so `a` and `b` have already been checked.
+        // Names are checked in order.
         let _connection = silent.accept().unwrap();
         root.rebind(&n("a"), object("corbaloc::1.2@127.0.0.1:1/New").as_ref()).unwrap();
         running.join().unwrap()
@@ -297,7 +287,6 @@ fn server_that_cannot_start_reports_the_reason() {
     }
 }
 
-/// The state of a name as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bound {
     Nothing,
@@ -305,13 +294,10 @@ enum Bound {
     Context,
 }
 
-/// A client that changes its own names until its server is killed.
 struct Client {
     number: usize,
     random: u64,
-    /// State of each name after the last acknowledged change.
     names: Vec<Bound>,
-    /// The change that was sent but not acknowledged.
     sent: Option<(usize, Bound)>,
     acknowledged: usize,
 }
@@ -334,7 +320,7 @@ impl Client {
         orb.string_to_object(&format!("corbaloc::1.2@192.0.2.1:{number}/O")).unwrap().unwrap()
     }
 
-    /// Makes one change. Returns false if the server has ended.
+    /// Returns false if the server has ended.
     fn change(&mut self, orb: &Orb, root: &NamingContextExtRef) -> bool {
         let index = self.next(self.names.len());
         let name = self.name(index);
@@ -385,8 +371,7 @@ impl Client {
         }
     }
 
-    /// Compares the names of this client with the names in a restarted server. All acknowledged
-    /// changes must be there. The last change must be complete or absent.
+    /// All acknowledged changes must be there, and the last change complete or absent.
     fn check(&mut self, root: &NamingContextExtRef) {
         for index in 0..self.names.len() {
             let found = match root.resolve(&self.name(index)) {
@@ -396,7 +381,6 @@ impl Client {
                     Bound::Object(port)
                 }
                 Ok(Some(object)) => {
-                    // The context to which the name is bound exists.
                     let context = NamingContextRef::unchecked_narrow(&object);
                     assert_eq!(context.list(1).unwrap(), (Vec::new(), None));
                     Bound::Context
@@ -424,8 +408,7 @@ fn of_rebind(error: RebindError) -> corelane::SystemException {
     }
 }
 
-/// Kills the server repeatedly while four clients bind, rebind and unbind. The environment variable
-/// `CORELANE_CYCLES` sets the number of kills; its default is 30.
+/// The environment variable `CORELANE_CYCLES` sets the number of kills, by default 30.
 #[test]
 fn acknowledged_changes_survive_kill_9() {
     let folder = Folder::new("crash");
@@ -446,7 +429,6 @@ fn acknowledged_changes_survive_kill_9() {
     }
     for cycle in 0..cycles {
         let (is_dying, changes) = (AtomicBool::new(false), AtomicUsize::new(0));
-        // The server is killed only after all clients have compared their names.
         let (compared, clients_count) = (AtomicUsize::new(0), clients.len());
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -463,12 +445,10 @@ fn acknowledged_changes_survive_kill_9() {
                     assert!(is_dying.load(Ordering::Relaxed), "the server ended by itself");
                 }));
             }
-            // Kills the server during changes, after a different number of changes in each cycle.
             let is_waiting = || {
                 let has_few = changes.load(Ordering::Relaxed) < 10 + cycle % 17 * 3;
                 has_few || compared.load(Ordering::Relaxed) < clients_count
             };
-            // A client thread ends early only if it has failed.
             while is_waiting() && !threads.iter().any(|thread| thread.is_finished()) {
                 std::thread::sleep(Duration::from_millis(1));
             }

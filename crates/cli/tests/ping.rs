@@ -1,4 +1,4 @@
-//! Tests of `corelane ping` and `corelane doctor REFERENCE` with working, dead and hostile servers.
+//! `corelane ping` and `corelane doctor REFERENCE` with working, dead and hostile servers.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -28,7 +28,6 @@ fn json(output: &Output) -> Json {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
 }
 
-/// A name server in this process, whose initial context is the object that the tests call.
 struct Server {
     _orb: Orb,
     port: u16,
@@ -49,7 +48,7 @@ impl Server {
     }
 }
 
-/// Starts a server that calls `serve` for each connection until the test process ends.
+/// `serve` gets each connection until the test process ends.
 fn hostile(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
     let address = listener.local_addr().expect("an address");
@@ -57,17 +56,14 @@ fn hostile(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
     address
 }
 
-/// Starts a server that keeps each connection open and never answers.
 fn silent() -> SocketAddr {
     hostile(std::mem::forget)
 }
 
-/// Starts a server that closes each connection when bytes have arrived.
 fn closing() -> SocketAddr {
     hostile(|mut connection| drop(connection.read(&mut [0; 1])))
 }
 
-/// Starts a server that answers in another protocol than GIOP.
 fn garbage() -> SocketAddr {
     hostile(|mut connection| {
         let _ = connection.read(&mut [0; 1024]);
@@ -75,13 +71,11 @@ fn garbage() -> SocketAddr {
     })
 }
 
-/// Returns an address at which no program listens.
 fn refused() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
     let client = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
     let address = client.local_addr().expect("an address");
-    // The connection occupies its port until the process ends, so no server of another test gets
-    // the port.
+    // The connection occupies its port, so no server of another test gets it.
     std::mem::forget((listener, client));
     address
 }
@@ -134,7 +128,6 @@ fn ping_reports_the_address_that_answers() {
     assert_eq!(status(&named), 0, "{}", text(&named));
 }
 
-/// Servant without operations of its own.
 struct Plain;
 
 impl DynamicServant for Plain {
@@ -209,14 +202,12 @@ fn ping_ends_with_any_hostile_server() {
         assert_eq!(status(&output), 1, "{said}");
         assert!(said.contains(&format!("no answer     profile 1, tcp:{server}: ")) && said.contains(reason), "{said}");
     }
-    // The deadline ends the command before all rounds, and before every address was tried.
     let many = format!("corbaloc:{}/k", vec![format!(":1.2@{}", silent()); 64].join(","));
     let report = json(&corelane(&["ping", "--json", "--timeout", "0.2", "--deadline", "0.5", &many]));
     assert_eq!((&report["is_cut"], &report["is_there"]), (&true.into(), &false.into()));
     assert!(report["unanswered"].as_array().unwrap().len() < 64);
 }
 
-/// The deadline passes in the pause after the first round.
 #[test]
 fn ping_that_ends_at_its_deadline_has_no_failures() {
     let server = Server::start();
@@ -228,7 +219,6 @@ fn ping_that_ends_at_its_deadline_has_no_failures() {
     }
 }
 
-/// The content of the file is parsed as a reference, not as the name of another file.
 #[test]
 fn content_of_a_file_is_not_parsed_as_a_file_name() {
     let server = Server::start();
@@ -245,7 +235,6 @@ fn content_of_a_file_is_not_parsed_as_a_file_name() {
     assert_eq!(text(&endless), "error: `/dev/zero` holds more than 16777216 octets\n");
 }
 
-/// One reference has a key of a mebibyte, and the other has the maximum number of addresses.
 #[test]
 fn references_of_maximum_size_are_examined() {
     let server = Server::start();
@@ -270,7 +259,6 @@ fn references_of_maximum_size_are_examined() {
     assert_eq!(finding(&many, "route").0, 0);
 }
 
-/// Returns the exit status of an examination, and the finding of this check that is not good.
 fn finding(reference: &str, check: &str) -> (i32, Json) {
     let output = corelane(&["doctor", "--json", "--timeout", "2", reference]);
     let report = json(&output);
@@ -302,7 +290,6 @@ fn doctor_reports_that_a_working_object_can_be_called() {
         assert!(said.contains(part), "{part} in {said}");
     }
     assert!(!said.contains("\nNO "), "{said}");
-    // An object can be called if one of its addresses is reachable.
     let url = format!("corbaloc::1.2@{},:1.2@127.0.0.1:{}/NameService", refused(), server.port);
     let (status, found) = finding(&url, "route");
     assert_eq!((status, &found["profile"], &found["verdict"]), (0, &1.into(), &"no".into()));
@@ -360,8 +347,6 @@ fn doctor_reports_faults_of_addresses_names_and_objects() {
         assert_eq!(status(&output), 0, "{}", text(&output));
         text(&output).trim().to_owned()
     };
-    // Each reference has one obstacle: only TLS, a missing socket, a transport of another ORB, or
-    // no common code set.
     let ssl = made(&["--address", "h:0", "--key", "k", "--component", "20=000000660006138800"]);
     assert!(finding(&ssl, "transport").1["found"].as_str().unwrap().contains("TLS"));
     let unix = made(&["--address", "uiop:/nowhere/socket", "--key", "k"]);

@@ -17,7 +17,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The text in a file is a reference. It must not name a further file, which may be endless.
+/// The reference in a file must not name a further file, which may be endless.
 #[test]
 fn reference_in_a_file_is_not_a_file_name() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("references");
@@ -60,7 +60,6 @@ fn doctor_distinguishes_the_name_server_from_the_object() {
     assert_eq!(checks("object"), [&["name"][..], &all].concat());
     let said = text(&corelane(&["doctor", &reference]));
     assert_eq!(said.matches(" name server: ").count(), all.len(), "{said}");
-    // Without a name, the context itself is the object.
     let said = text(&corelane(&["doctor", &format!("corbaname::1.2@127.0.0.1:{port}")]));
     assert!(said.contains("The object can be called.") && !said.contains(" name server: "), "{said}");
 }

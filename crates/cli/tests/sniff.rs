@@ -16,7 +16,6 @@ fn vectors() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/vectors")
 }
 
-/// Returns the path of the IDL file of the recorded messages.
 fn idl() -> String {
     vectors().join("fix.idl").to_string_lossy().into_owned()
 }
@@ -32,7 +31,6 @@ fn octets(hexadecimal: &Json) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("digits")).collect()
 }
 
-/// Returns the packets of the recorded connections.
 fn traffic(vectors: &[Json], segment: usize) -> Vec<Sent> {
     let mut connections: HashMap<String, Conversation> = HashMap::new();
     let mut packets = Vec::new();
@@ -51,7 +49,6 @@ fn traffic(vectors: &[Json], segment: usize) -> Vec<Sent> {
     packets
 }
 
-/// Writes a file for the test and returns its path.
 fn file(name: &str, content: &[u8]) -> String {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("sniff");
     fs::create_dir_all(&folder).expect("a folder for the test");
@@ -68,15 +65,13 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Returns the lines of JSON that the command prints.
 fn shown(words: &[&str]) -> Vec<Json> {
     let output = corelane(&[&["sniff", "--json"], words].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     text(&output).lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
 
-/// Returns true for values that the vectors and the command show alike: numbers, and objects of
-/// numbers.
+/// The vectors and the command show numbers and objects of numbers alike.
 fn is_comparable(value: &Json) -> bool {
     match value {
         Json::Number(_) => true,
@@ -138,7 +133,7 @@ fn fragments_are_shown_as_one_message() {
         for line in &lines {
             assert!(line["kind"].is_string() && line.get("not_decoded").is_none(), "{line}");
         }
-        // In front of its octets, a fragment has a header and a request id.
+        // A fragment has a header and a request id before its octets.
         let octets = |vector: &Json| octets(&vector["bytes_hex"]).len() - if is_part(&vector) { 16 } else { 0 };
         let shown: u64 = lines.iter().filter_map(|line| line["size"].as_u64()).sum();
         assert_eq!(shown, vectors.iter().map(octets).sum::<usize>() as u64, "{product}");
@@ -172,7 +167,6 @@ fn gap_and_truncated_file_are_reported() {
     let lines = shown(&[&path]);
     let gaps: Vec<&Json> = lines.iter().filter_map(|line| line.get("lost_octets")).collect();
     assert_eq!(gaps, [&Json::from(lost)]);
-    // After the gap, replies are matched with their requests again.
     let alone = lines.iter().filter(|line| line["kind"] == "Reply" && line["operation"].is_null()).count();
     assert!(alone == 1 && !lines.iter().any(|line| line["operation"] == "cube_octet"), "{lines:?}");
     let said = text(&corelane(&["sniff", &path]));
@@ -189,7 +183,6 @@ fn gap_and_truncated_file_are_reported() {
     assert!(line["error"].as_str().unwrap().ends_with("it is neither pcap nor pcapng"), "{line}");
 }
 
-/// A script named `dumpcap`, which prints a capture file, replaces the real dumpcap.
 #[test]
 fn interface_is_captured_with_dumpcap() {
     let vectors = recorded("omniorb", "giop12.json");
@@ -197,8 +190,7 @@ fn interface_is_captured_with_dumpcap() {
     let expected = shown(&["--port", "2809", &capture]);
     let script = format!("#!/bin/sh\necho \"$@\" > '{capture}.words'\ncat '{capture}'\n");
     let text_file = file("dumpcap.text", script.as_bytes());
-    // A program that this process has written may be busy while another thread starts a process, so
-    // `install` writes the script.
+    // A script that this process has written may be busy while another thread starts a process.
     let script = text_file.replace("dumpcap.text", "dumpcap");
     let status = Command::new("install").args(["-m", "755", &text_file, &script]).status().unwrap();
     assert!(status.success());
@@ -217,7 +209,6 @@ fn interface_is_captured_with_dumpcap() {
     assert!(text(&output).contains("dumpcap cannot be started"), "{}", text(&output));
 }
 
-/// Runs the examples of docs/sniff.md with a capture of recorded messages.
 #[test]
 fn examples_of_the_page_print_what_the_page_shows() {
     let page = include_str!("../../../docs/sniff.md");

@@ -8,16 +8,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const UNIT: &str = "../../docs/systemd/corelane-naming.service";
-/// The path of the program in the unit.
 const INSTALLED: &str = "/usr/local/bin/corelane";
-/// Prefix of systemd that ignores a missing file.
 const OPTIONAL: char = '-';
 
 fn unit() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(UNIT)).expect("the unit is there")
 }
 
-/// Returns the settings of the unit's section [Service].
 fn service(unit: &str) -> BTreeMap<&str, &str> {
     let (_, section) = unit.split_once("\n[Service]\n").expect("a section for the service");
     let section = section.split("\n[").next().unwrap_or_default();
@@ -25,7 +22,6 @@ fn service(unit: &str) -> BTreeMap<&str, &str> {
     lines.map(|line| line.split_once('=').expect("lines are NAME=VALUE")).collect()
 }
 
-/// Returns an empty folder for a test.
 fn folder(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&folder);
@@ -33,11 +29,10 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// A process that is killed on drop.
 struct Service(Child);
 
 impl Service {
-    /// Sends SIGTERM. Returns true if the exit status is 0.
+    /// Returns true if the exit status is 0.
     fn stop(mut self) -> bool {
         let sent = Command::new("kill").arg(self.0.id().to_string()).status().expect("kill starts");
         sent.success() && self.0.wait().expect("the service ends").success()
@@ -51,7 +46,6 @@ impl Drop for Service {
     }
 }
 
-/// Starts the command of ExecStart with the environment that systemd gives to it.
 fn start(settings: &BTreeMap<&str, &str>, folder: &Path, notify: &Path) -> Service {
     let mut command = settings["ExecStart"].to_owned();
     let mut environment = vec![("NOTIFY_SOCKET", notify.to_path_buf())];
@@ -64,7 +58,7 @@ fn start(settings: &BTreeMap<&str, &str>, folder: &Path, notify: &Path) -> Servi
     assert!(!command.contains(['$', '%', '"']), "the test does not expand all of {command}");
     let mut words = command.split(' ');
     assert_eq!(words.next(), Some(INSTALLED));
-    // The test sets the address by an environment variable, as the unit's EnvironmentFile can.
+    // The unit's EnvironmentFile can set the address in this way.
     assert!(settings["EnvironmentFile"].starts_with(OPTIONAL));
     environment.push(("CORELANE_NAMING_SERVE_LISTEN", PathBuf::from("tcp:127.0.0.1:0")));
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
@@ -86,8 +80,7 @@ fn unit_of_the_name_server_reports_its_start_and_ends_on_sigterm() {
     let settings = service(&unit);
     assert_eq!(settings["Type"], "notify");
     let folder = folder("systemd");
-    // The path of a socket has a maximum length, so the socket is in the folder for temporary
-    // files.
+    // The path of a socket has a maximum length.
     let notify = std::env::temp_dir().join(format!("corelane-notify-{}", std::process::id()));
     let _ = fs::remove_file(&notify);
     let socket = UnixDatagram::bind(&notify).expect("a socket");
@@ -98,11 +91,10 @@ fn unit_of_the_name_server_reports_its_start_and_ends_on_sigterm() {
         String::from_utf8_lossy(&state[..length]).into_owned()
     };
     let reference = folder.join("RUNTIME_DIRECTORY").join(settings["RuntimeDirectory"]).join("names.ior");
-    // The second start shows that the store is in the folder that systemd preserves.
+    // The store must be in the folder that systemd preserves.
     for expected in ["", "shop/\n"] {
         let service = start(&settings, &folder, &notify);
         assert_eq!(receive(), "READY=1\n");
-        // After this notification the server can be called.
         assert_eq!(naming(&reference, &["list"]), (Some(0), expected.to_owned()));
         if expected.is_empty() {
             assert_eq!(naming(&reference, &["new", "shop"]).0, Some(0));
@@ -113,7 +105,7 @@ fn unit_of_the_name_server_reports_its_start_and_ends_on_sigterm() {
     let _ = fs::remove_file(&notify);
 }
 
-/// Checks the syntax of the unit, if systemd's own tool is installed.
+/// Runs if systemd's own tool is installed.
 #[test]
 fn systemd_accepts_the_unit() {
     let Ok(version) = Command::new("systemd-analyze").arg("--version").output() else {

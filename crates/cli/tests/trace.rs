@@ -6,7 +6,6 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Returns the events of a trace of three calls to a server with the given threads.
 fn traced(server: &str) -> Vec<Value> {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.json", server.replace(':', "-")));
     let mut program = Command::new(env!("CARGO_BIN_EXE_corelane"));
@@ -19,7 +18,6 @@ fn of<'e>(events: &'e [Value], phase: &str, name: &str) -> Vec<&'e Value> {
     events.iter().filter(|event| event["ph"] == phase && event["name"] == name).collect()
 }
 
-/// Returns the names of the server's threads that passed probes.
 fn threads(events: &[Value]) -> Vec<&str> {
     let server = of(events, "M", "process_name").into_iter().find(|event| event["args"]["name"] == "server").unwrap();
     let names = of(events, "M", "thread_name").into_iter().filter(|event| event["pid"] == server["pid"]);
@@ -31,8 +29,7 @@ fn trace_has_both_processes_and_their_messages() {
     let events = traced("per-connection");
     let names: Vec<_> = of(&events, "M", "process_name").iter().map(|event| event["args"]["name"].clone()).collect();
     assert_eq!(names, ["client", "server"]);
-    // Each call has a request and a reply, each from one process to the other. The server may not
-    // have recorded the last reply.
+    // The server may not have recorded the last reply.
     let (from, to) = (of(&events, "s", "message"), of(&events, "f", "message"));
     assert!(from.len() == to.len() && (5..=6).contains(&from.len()), "{from:?}");
     for (from, to) in from.iter().zip(&to) {
@@ -40,7 +37,6 @@ fn trace_has_both_processes_and_their_messages() {
     }
     let waits = of(&events, "X", "waiting for the socket");
     assert!(waits.iter().all(|wait| wait["args"]["blame"] == "socket"), "{waits:?}");
-    // Each call waits for its reply, and the stages of the server's thread have their names.
     assert!(waits.iter().filter(|wait| wait["args"]["until"] == "reply read").count() == 3, "{waits:?}");
     for stage in ["request parsed", "adapter found", "servant found", "operation found", "servant done"] {
         assert_eq!(of(&events, "X", stage).len(), 3, "{stage}");

@@ -17,10 +17,8 @@ use crate::threadpool::ConfiguredThreadpool;
 use crate::value::{RawValue, excerpt};
 use crate::{toml_file, words};
 
-/// Maximum size of a file in octets.
 const MAX_FILE: u64 = 1 << 20;
 
-/// A setting of one source.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) key: Key,
@@ -44,9 +42,8 @@ pub struct ShownSetting {
 
 /// The settings of an ORB from a file, the environment and a program's arguments.
 ///
-/// A setting of the arguments replaces one of the environment, which replaces one of the file. The
-/// order in which the sources are read does not matter. Values that the program sets on
-/// the [builder](Self::builder) replace all of them.
+/// A setting of the arguments replaces one of the environment, which replaces one of the file. Values that
+/// the program sets on the [builder](Self::builder) replace all of them.
 ///
 /// # Examples
 /// ```
@@ -64,7 +61,6 @@ pub struct ShownSetting {
 pub struct Configuration {
     settings: Vec<Setting>,
     places: BTreeMap<Key, usize>,
-    /// The options that the ORB's own parser takes.
     of_orb: Vec<String>,
 }
 
@@ -78,9 +74,7 @@ impl Configuration {
     /// Reads the settings of this process: from a file, from environment variables that begin with
     /// `prefix` and `_`, and from `arguments`. Returns the configuration and the other arguments.
     ///
-    /// The argument `-ORBconfig` names the file, or else the variable `PREFIX_CONFIG`. Without
-    /// both there is no file. The forms of variables and arguments are those of
-    /// [`take_environment`](Self::take_environment) and [`take_arguments`](Self::take_arguments).
+    /// The argument `-ORBconfig` names the file, or else the variable `PREFIX_CONFIG`.
     ///
     /// # Errors
     /// If the file cannot be read, and for settings that are unknown, invalid or contradictory.
@@ -98,7 +92,6 @@ impl Configuration {
         let mut variables = Vec::new();
         for (name, value) in env::vars_os() {
             let Ok(name) = name.into_string() else { continue };
-            // The name of the file needs no text.
             if !name.starts_with(prefix) || name == variable {
                 continue;
             }
@@ -140,7 +133,8 @@ impl Configuration {
 
     /// Adds the settings of environment variables. The name of a variable is `prefix`, `_` and the
     /// key in capital letters with `_` for dots and hyphens, such as `SHOP_ORB_CALL_TIMEOUT`. Lists
-    /// have spaces between their elements. Names of pools are those of the settings read before.
+    /// have spaces between their elements. The names of pools come from the settings that were read
+    /// before.
     ///
     /// # Errors
     /// For variables that begin with `prefix` and `_` and are not settings, and for invalid values.
@@ -155,9 +149,9 @@ impl Configuration {
 
     /// Adds the settings of a program's arguments, and returns the other arguments. The name of an
     /// argument is `-ORB` and the key without hyphens, such as `-ORBcallTimeout`; capital letters
-    /// do not count. Its value is the next argument. An argument of a list may be repeated.
+    /// do not count. Its value is the next argument.
     ///
-    /// The options of [`OrbBuilder::take_arguments`], such as `-ORBInitRef`, are kept for the
+    /// The options of [`OrbBuilder::take_arguments`], such as `-ORBInitRef`, are stored for the
     /// builder.
     ///
     /// # Errors
@@ -174,7 +168,6 @@ impl Configuration {
         Ok((configuration, split.rest))
     }
 
-    /// Adds settings, and checks each value.
     fn with(mut self, settings: Vec<Setting>) -> Result<Self, ConfigurationError> {
         for setting in settings {
             let Some(place) = self.places.get(&setting.key) else {
@@ -199,7 +192,6 @@ impl Configuration {
         Ok(self)
     }
 
-    /// Sets all settings.
     fn draft(&self) -> Result<Draft, ConfigurationError> {
         let mut draft = Draft::default();
         for setting in &self.settings {
@@ -223,7 +215,6 @@ impl Configuration {
         Ok(draft)
     }
 
-    /// Sets all settings, and checks that they agree.
     fn checked(&self) -> Result<CheckedDraft, ConfigurationError> {
         self.draft()?.finish().map_err(|Contradiction { key, reason }| {
             let setting = self.settings.iter().find(|setting| setting.key.to_string() == key);
@@ -231,14 +222,12 @@ impl Configuration {
         })
     }
 
-    /// Returns the number of settings that a source sets.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn number_of_settings(&self) -> usize {
         self.settings.len()
     }
 
-    /// Makes a builder with the settings. The setters of the builder replace settings. The
-    /// addresses and pools that they add come after those of the settings.
+    /// Makes a builder with the settings. The setters of the builder replace settings.
     ///
     /// # Errors
     /// If settings contradict each other.

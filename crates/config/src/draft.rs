@@ -16,7 +16,6 @@ use corelane_net::{AllowedUsers, SharedMemory, Tcp, Transport, Unix};
 
 use crate::threadpool::ConfiguredThreadpool;
 
-/// The settings of all sections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) orb: OrbDraft,
@@ -34,10 +33,8 @@ pub(crate) struct Draft {
     threadpools: Named<ThreadpoolDraft>,
 }
 
-/// Values with names, in the order in which they were first named.
 type Named<T> = Vec<(String, T)>;
 
-/// Returns the value with a name, which is added if there is none.
 fn named<'n, T: Default>(all: &'n mut Named<T>, name: &str) -> &'n mut T {
     let index = all.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
         all.push((name.to_owned(), T::default()));
@@ -46,7 +43,7 @@ fn named<'n, T: Default>(all: &'n mut Named<T>, name: &str) -> &'n mut T {
     &mut all[index].1
 }
 
-/// Settings outside of sections. A setting that is `None` or empty keeps the builder's default.
+/// A setting that is `None` or empty keeps the builder's default.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OrbDraft {
     pub(crate) listen: Vec<String>,
@@ -68,7 +65,6 @@ pub(crate) struct OrbDraft {
     pub(crate) default_initial_reference: Option<String>,
 }
 
-/// A transport that the ORB has without a program's own ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BuiltInTransport {
     Tcp,
@@ -76,14 +72,12 @@ pub(crate) enum BuiltInTransport {
     SharedMemory,
 }
 
-/// Settings of the transport over shared memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedMemoryDraft {
     pub(crate) allowed_users: Option<AllowedUsers>,
     pub(crate) spin_policy: Option<SpinPolicy>,
 }
 
-/// Connections to make at start.
 #[derive(Clone, Debug)]
 pub(crate) struct PreconnectDraft {
     pub(crate) reference: Option<String>,
@@ -107,7 +101,6 @@ pub(crate) enum DispatchKind {
     HalfSyncHalfAsync,
 }
 
-/// A pool of the builder.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PoolDraft {
     pub(crate) dispatch: DispatchKind,
@@ -117,15 +110,12 @@ pub(crate) struct PoolDraft {
     pub(crate) config: PoolConfig,
 }
 
-/// Number of threads of a pool that does not set it.
 const THREADS: usize = 4;
-/// Maximum number of connections with threads of their own, in a pool that does not set it.
 const MAX_CONNECTION_THREADS: usize = 256;
-/// Maximum number of queued requests, in a pool that does not set it.
 const MAX_QUEUED: usize = 1024;
 
 impl PoolDraft {
-    /// Returns the pool. The error is the name of a setting without effect.
+    /// The error is the name of a setting without effect.
     fn finish(&self, name: &str) -> Result<PoolConfig, &'static str> {
         let (mut threads, mut max_threads, mut max_queued) = (self.threads, self.max_threads, self.max_queued);
         let dispatch = match self.dispatch {
@@ -147,7 +137,6 @@ impl PoolDraft {
     }
 }
 
-/// Settings of the section `real-time`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RealTimeDraft {
     pub(crate) config: RtConfig,
@@ -155,7 +144,6 @@ pub(crate) struct RealTimeDraft {
     pub(crate) server_protocols: Vec<ProtocolName>,
 }
 
-/// A protocol without its properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProtocolName {
     Tcp,
@@ -164,11 +152,9 @@ pub(crate) enum ProtocolName {
     Other,
 }
 
-/// A real-time pool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ThreadpoolDraft {
     pub(crate) thread_stack_size: Option<usize>,
-    /// Settings of pools without lanes.
     pub(crate) only: WithoutLanesDraft,
     buffering: Option<BufferBounds>,
     pub(crate) idle_thread_timeout: Option<Duration>,
@@ -180,7 +166,6 @@ pub(crate) struct ThreadpoolDraft {
     lanes: Named<LaneDraft>,
 }
 
-/// Settings of real-time pools without lanes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WithoutLanesDraft {
     pub(crate) static_threads: Option<u32>,
@@ -191,7 +176,6 @@ pub(crate) struct WithoutLanesDraft {
     pub(crate) cores: Option<Vec<usize>>,
 }
 
-/// A lane of a real-time pool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LaneDraft {
     pub(crate) config: LaneConfig,
@@ -200,7 +184,6 @@ pub(crate) struct LaneDraft {
     pub(crate) period: Option<Duration>,
 }
 
-/// A setting that contradicts others: its key and the reason.
 pub(crate) struct Contradiction {
     pub(crate) key: String,
     pub(crate) reason: String,
@@ -303,7 +286,6 @@ impl ThreadpoolDraft {
     }
 }
 
-/// The settings after the check that they agree.
 pub(crate) struct CheckedDraft {
     pub(crate) builder: OrbBuilder,
     pub(crate) limits: Limits,
@@ -325,7 +307,6 @@ impl Draft {
         named(&mut self.threadpools, name)
     }
 
-    /// Checks that the settings agree, and makes the builder.
     pub(crate) fn finish(&self) -> Result<CheckedDraft, Contradiction> {
         let real_time = self.real_time();
         let threadpools = self.threadpools.iter().map(|(name, pool)| Ok((name.clone(), pool.finish(name)?)));
@@ -386,7 +367,6 @@ impl Draft {
         Ok(self.with_numbers(builder))
     }
 
-    /// Sets the builder's options that are numbers, times and switches.
     fn with_numbers(&self, mut builder: OrbBuilder) -> OrbBuilder {
         let orb = &self.orb;
         if let Some(size) = orb.max_reply_memory {
@@ -425,7 +405,6 @@ impl Draft {
         builder
     }
 
-    /// Returns the transports if a setting changes them.
     fn transports(&self) -> Option<Transports> {
         const ALL: [BuiltInTransport; 3] =
             [BuiltInTransport::Tcp, BuiltInTransport::Unix, BuiltInTransport::SharedMemory];

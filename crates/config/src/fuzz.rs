@@ -2,7 +2,6 @@
 
 use crate::{Configuration, ConfigurationError};
 
-/// Maximum length of a message in octets.
 const MAX_MESSAGE: usize = 2000;
 
 /// Reads a file and, after a NUL, lines of the environment (`NAME=VALUE`) and of arguments: an

@@ -11,7 +11,6 @@ impl Key {
         Key(parts.into_iter().map(str::to_owned).collect())
     }
 
-    /// Returns the parts.
     pub(crate) fn parts(&self) -> Vec<&str> {
         self.0.iter().map(String::as_str).collect()
     }
@@ -38,8 +37,7 @@ impl Key {
         text
     }
 
-    /// Returns true if the name of an argument, without `-ORB`, is this key. Capital letters and
-    /// hyphens do not count.
+    /// Capital letters and hyphens do not count.
     pub(crate) fn is_argument(&self, name: &str) -> bool {
         let letters = |text: &str| text.replace('-', "").to_ascii_lowercase();
         letters(name) == letters(&self.0.join("."))

@@ -2,10 +2,9 @@
 //! and the program's arguments.
 //!
 //! [`Configuration`] reads the settings, checks them, and makes an
-//! [`OrbBuilder`](corelane::OrbBuilder). docs/configuration.md lists the settings. Programs whose
-//! size matters leave this crate out and set everything through the builder.
+//! [`OrbBuilder`](corelane::OrbBuilder). docs/configuration.md lists the settings.
 //!
-//! The crate opens the file that it is given. It makes no connections and starts no threads.
+//! The crate opens the file that it is given, makes no connections and starts no threads.
 //!
 //! Invariant: each refusal of a setting names its place, and unknown names are refused with the
 //! most similar known name.

@@ -1,6 +1,7 @@
 //! Tests of sources, their order, refusals, and of the effect of each setting.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use corelane::rt::Protocol;
 
@@ -33,7 +34,6 @@ fn value(configuration: &Configuration, key: &str) -> (String, Option<SettingSou
     (found.value, found.source)
 }
 
-/// Returns the settings of all sections with names for their parts that a deployer chooses.
 fn all_settings() -> Vec<(Key, KnownSetting)> {
     let settings = |section: &schema::Section| {
         let path = section.path.replace('*', "x");
@@ -66,14 +66,12 @@ fn arguments_precede_the_environment_and_the_environment_precedes_the_file() {
     assert_eq!(value(&both, "pool.big.threads").0, "2");
     assert_eq!(value(&both, "pool.big.listen").0, "tcp:a:1 tcp:b:2 tcp:c:3");
     assert_eq!(value(&both, "drain-timeout"), ("2s".into(), None));
-    // The order of reading does not matter.
     let (late, _) = Configuration::new().take_arguments(strings(&["-ORBcallTimeout", "3s"])).unwrap();
     let late = late
         .take_environment("X", pairs(&[("X_CALL_TIMEOUT", "2s")]))
         .unwrap()
         .take_text("file", "call-timeout = '1s'");
     assert_eq!(value(&late.unwrap(), "call-timeout").0, "3s");
-    // The last argument counts.
     let (twice, _) =
         Configuration::new().take_arguments(strings(&["-ORBcallTimeout", "3s", "-ORBcallTimeout", "4s"])).unwrap();
     assert_eq!(value(&twice, "call-timeout").0, "4s");
@@ -82,7 +80,7 @@ fn arguments_precede_the_environment_and_the_environment_precedes_the_file() {
 #[test]
 fn setters_of_the_program_precede_all_sources() {
     let (configuration, _) = Configuration::new().take_arguments(strings(&["-ORBdrainTimeout", "3s"])).unwrap();
-    let builder = configuration.builder().unwrap().drain_timeout(std::time::Duration::from_secs(9));
+    let builder = configuration.builder().unwrap().drain_timeout(Duration::from_secs(9));
     assert!(format!("{builder:?}").contains("drain_timeout: 9s"));
     assert!(format!("{:?}", configuration.builder().unwrap()).contains("drain_timeout: 3s"));
 }
@@ -202,13 +200,16 @@ fn pools_keep_the_order_of_the_file_and_the_first_one_listens() {
     assert!(shown.contains("HalfSyncHalfAsync { threads: 2, max_queued: 1024 }"), "{shown}");
     assert!(shown.contains("ThreadPerConnection { max_threads: 256 }"), "{shown}");
     let orb = read(text).builder().unwrap().build().unwrap();
-    let names: BTreeSet<String> = corelane::rt::threads()
-        .unwrap()
-        .into_iter()
-        .map(|thread| thread.name)
-        .filter(|name| name.starts_with("z/"))
-        .collect();
-    assert!(names.contains("z/l0"), "{names:?}");
+    // A thread takes its name after it has started. The bound ends the test if no thread has it.
+    let names =
+        || -> BTreeSet<String> { corelane::rt::threads().unwrap().into_iter().map(|thread| thread.name).collect() };
+    for _ in 0..10_000 {
+        if names().contains("z/l0") {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(names().contains("z/l0"), "{:?}", names());
     drop(orb);
 }
 
@@ -239,7 +240,7 @@ default-priority = 7
     let lanes: Vec<i16> = flight.lanes.iter().map(|lane| lane.priority).collect();
     assert_eq!((lanes.as_slice(), flight.lanes[0].cores.as_slice()), (&[100, 30000][..], &[0, 1][..]));
     let reservation = flight.lanes[1].reservation.expect("a reservation");
-    assert_eq!(reservation.deadline, std::time::Duration::from_millis(10));
+    assert_eq!(reservation.deadline, Duration::from_millis(10));
     let protocols = configuration.server_protocols().unwrap();
     assert!(matches!(protocols[..], [Protocol::Tcp(tcp), Protocol::SharedMemory] if !tcp.no_delay), "{protocols:?}");
     assert!(configuration.threadpool("none").is_none());
@@ -247,7 +248,6 @@ default-priority = 7
     configuration.threadpool("plain").expect("a pool").create(&orb).unwrap();
 }
 
-/// Returns a value of a setting that is not its default.
 fn other_value(key: &Key, known: KnownSetting) -> RawValue {
     let text = |text: &str| RawValue::Text(text.to_owned());
     match known.name {
@@ -276,7 +276,6 @@ fn other_value(key: &Key, known: KnownSetting) -> RawValue {
     }
 }
 
-/// The parts of the ORB that a setting changes: the builder, the protocols and the pools.
 fn made(settings: &[(Key, RawValue)]) -> String {
     let mut draft = Draft::default();
     for (key, value) in settings {
@@ -292,7 +291,6 @@ fn each_setting_has_an_effect() {
     let value = |text: &str| RawValue::Text(text.to_owned());
     for (setting, known) in all_settings() {
         let own = setting.to_string();
-        // Other settings without which this one has no effect.
         let mut needed: Vec<(Key, RawValue)> = Vec::new();
         match own.as_str() {
             "pool.x.max-threads" => needed.push((key("pool.x.dispatch"), value("thread-per-connection"))),
@@ -339,7 +337,6 @@ fn each_default_is_the_default_of_the_code() {
         if known.default == "none" || setting.parts().len() == 1 {
             continue;
         }
-        // Words are converted to every form.
         let default = (setting.clone(), RawValue::Words(known.default.to_owned()));
         let (section, _) = setting.parts().split_last().map(|(name, above)| (above.join("."), *name)).unwrap();
         let base = match section.as_str() {

@@ -11,16 +11,12 @@ use crate::value::{Converted, RawValue, excerpt};
 /// Maximum depth of lists in a value.
 const MAX_DEPTH: usize = 2;
 
-/// Maximum number of pools, lanes and connections.
 const MAX_NAMES: usize = 1000;
 
-/// A file while it is read.
 struct Reader<'t> {
     name: &'t str,
-    /// Offsets of the lines in the text.
     lines: Vec<usize>,
     settings: Vec<Setting>,
-    /// Number of names of pools, lanes and connections.
     names: usize,
 }
 
@@ -46,7 +42,7 @@ impl Reader<'_> {
     }
 
     fn take_table(&mut self, table: &DeTable<'_>, path: &[&str]) -> Result<(), ConfigurationError> {
-        // The parser sorts by name. The order of the file decides which pool is the first.
+        // The order of the file decides which pool is the first.
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
         for (key, value) in entries {
@@ -75,7 +71,6 @@ impl Reader<'_> {
     }
 }
 
-/// Checks that there is a section with this path, or below it.
 fn check_section(path: &[&str]) -> Result<(), String> {
     let Some((name, above)) = path.split_last() else { return Ok(()) };
     if !schema::leads_to_section(path) {
@@ -90,7 +85,6 @@ fn check_section(path: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Converts a value.
 fn raw(value: &DeValue<'_>, depth: usize) -> Converted<RawValue> {
     match value {
         DeValue::String(text) => Ok(RawValue::Text(text.to_string())),

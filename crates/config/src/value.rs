@@ -1,7 +1,4 @@
 //! Values of settings, and their conversion: units, choices, lists and numbers in ranges.
-//!
-//! Invariant: the work of a conversion is linear in the size of the value, and each message is
-//! short.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -11,10 +8,8 @@ use corelane::SpinPolicy;
 
 /// Maximum duration in seconds: about three years.
 const MAX_SECONDS: u64 = 100_000_000;
-/// Maximum number of characters of a value in a message.
 const MAX_SHOWN: usize = 60;
 
-/// The value of a setting, before its conversion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RawValue {
     Boolean(bool),
@@ -42,7 +37,7 @@ impl fmt::Display for RawValue {
     }
 }
 
-/// The result of a conversion. The error is a message that follows the name of the setting.
+/// The error is a message that follows the name of the setting.
 pub(crate) type Converted<T> = Result<T, String>;
 
 /// Returns the start of an untrusted text for a message, without control characters.
@@ -63,7 +58,6 @@ fn printable(character: char) -> impl Iterator<Item = char> {
 fn shown(value: &RawValue) -> String {
     match value {
         RawValue::List(_) => "a list".to_owned(),
-        // A list has at most the length of the file; its text is not made for a message.
         value => format!("`{}`", excerpt(&value.to_string())),
     }
 }
@@ -77,7 +71,6 @@ pub(crate) fn boolean(value: &RawValue) -> Converted<bool> {
     }
 }
 
-/// Converts a number in a range.
 pub(crate) fn integer<T: TryFrom<i64>>(value: &RawValue, range: RangeInclusive<i64>) -> Converted<T> {
     let number = match value {
         RawValue::Integer(number) => Some(*number),
@@ -88,7 +81,6 @@ pub(crate) fn integer<T: TryFrom<i64>>(value: &RawValue, range: RangeInclusive<i
     converted.ok_or_else(|| format!("is a number from {} to {}, not {}", range.start(), range.end(), shown(value)))
 }
 
-/// Returns the text of a value that is no list.
 pub(crate) fn text(value: &RawValue) -> Converted<&str> {
     match value {
         RawValue::Text(text) | RawValue::Words(text) => Ok(text),
@@ -96,8 +88,8 @@ pub(crate) fn text(value: &RawValue) -> Converted<&str> {
     }
 }
 
-/// Returns the elements of a list. A single text is a list of one element. The words of the
-/// environment and of arguments are elements.
+/// A single text is a list of one element. The words of the environment and of arguments are
+/// elements.
 pub(crate) fn elements(value: &RawValue) -> Vec<RawValue> {
     match value {
         RawValue::List(values) => values.clone(),
@@ -106,7 +98,6 @@ pub(crate) fn elements(value: &RawValue) -> Vec<RawValue> {
     }
 }
 
-/// Converts each element of a list.
 pub(crate) fn list<T>(value: &RawValue, convert: impl Fn(&RawValue) -> Converted<T>) -> Converted<Vec<T>> {
     elements(value).iter().map(convert).collect()
 }
@@ -119,7 +110,6 @@ pub(crate) fn optional<T>(value: &RawValue, convert: impl Fn(&RawValue) -> Conve
     }
 }
 
-/// Returns the value that a name stands for.
 pub(crate) fn choice<T: Copy>(value: &RawValue, names: &[(&str, T)]) -> Converted<T> {
     let known = || names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let found = match value {
@@ -138,8 +128,7 @@ fn with_unit(text: &str) -> Option<(u64, &str, &str)> {
     Some((whole.parse().ok()?, fraction, unit.trim_start())).filter(|_| is_valid)
 }
 
-/// Multiplies a decimal number by a unit. Returns `None` if the result is no whole number or too
-/// large.
+/// Returns `None` if the product is no whole number or too large.
 fn times(whole: u64, fraction: &str, unit: u64) -> Option<u64> {
     let scale = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     let digits: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
@@ -147,7 +136,6 @@ fn times(whole: u64, fraction: &str, unit: u64) -> Option<u64> {
     if all.is_multiple_of(scale) { u64::try_from(all / scale).ok() } else { None }
 }
 
-/// Converts a duration with its unit, such as `3ms`.
 pub(crate) fn duration(value: &RawValue) -> Converted<Duration> {
     const UNITS: &[(&str, u64)] = &[
         ("ns", 1),
@@ -169,7 +157,6 @@ pub(crate) fn duration(value: &RawValue) -> Converted<Duration> {
         .ok_or_else(|| format!("is a whole number of nanoseconds, and at most {MAX_SECONDS}s, not {}", shown(value)))
 }
 
-/// Converts a duration that is not zero.
 pub(crate) fn positive_duration(value: &RawValue) -> Converted<Duration> {
     match duration(value)? {
         Duration::ZERO => Err("is more than zero".to_owned()),
@@ -204,7 +191,6 @@ pub(crate) fn size<T: TryFrom<u64>>(value: &RawValue) -> Converted<T> {
     T::try_from(octets).map_err(|_| format!("is too large: {}", shown(value)))
 }
 
-/// Converts a size that is in a range.
 pub(crate) fn size_in<T: TryFrom<u64>>(value: &RawValue, range: RangeInclusive<u64>) -> Converted<T> {
     let octets: u64 = size(value)?;
     let converted = T::try_from(octets).ok().filter(|_| range.contains(&octets));

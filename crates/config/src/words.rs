@@ -10,9 +10,7 @@ use crate::value::{RawValue, excerpt};
 
 /// The variable with the path of the file, after the prefix and `_`.
 pub(crate) const FILE_VARIABLE: &str = "CONFIG";
-/// The argument with the path of the file.
 pub(crate) const FILE_ARGUMENT: &str = "-ORBconfig";
-/// Options that the ORB's own parser takes.
 const OF_ORB: [&str; 3] = ["-ORBInitRef", "-ORBDefaultInitRef", "-ORBid"];
 
 /// Returns the keys of all settings, with the names that `settings` have for pools, lanes and
@@ -28,7 +26,6 @@ pub(crate) fn known_keys(settings: &[Setting]) -> Vec<Key> {
     keys
 }
 
-/// Returns the paths of a section with the names in `settings`.
 fn concrete(section: &str, settings: &[Setting]) -> Vec<Vec<String>> {
     let parts: Vec<&str> = section.split('.').filter(|part| !part.is_empty()).collect();
     let Some(last_name) = parts.iter().rposition(|part| *part == "*") else {
@@ -47,7 +44,6 @@ fn concrete(section: &str, settings: &[Setting]) -> Vec<Vec<String>> {
     found.into_iter().collect()
 }
 
-/// Returns the settings of environment variables that begin with `prefix` and `_`.
 pub(crate) fn of_environment(
     prefix: &str,
     variables: impl IntoIterator<Item = (String, String)>,
@@ -82,7 +78,6 @@ pub(crate) fn of_environment(
     Ok(found)
 }
 
-/// Splits `NAME=REFERENCE` words.
 fn initial_references(words: &str, source: &SettingSource) -> Result<Vec<Setting>, ConfigurationError> {
     let setting = |word: &str| {
         let (name, text) = word.split_once('=').ok_or_else(|| {
@@ -95,17 +90,13 @@ fn initial_references(words: &str, source: &SettingSource) -> Result<Vec<Setting
     words.split_whitespace().map(setting).collect()
 }
 
-/// The parts of a program's arguments.
 #[derive(Debug, Default)]
 pub(crate) struct SplitArguments {
     pub(crate) settings: Vec<Setting>,
-    /// The options of the ORB's own parser, with their values.
     pub(crate) of_orb: Vec<String>,
-    /// The other arguments.
     pub(crate) rest: Vec<String>,
 }
 
-/// Returns the value of the argument `-ORBconfig`.
 pub(crate) fn file_of(arguments: &[String]) -> Result<Option<&String>, ConfigurationError> {
     let Some(at) = arguments.iter().position(|word| word == FILE_ARGUMENT) else { return Ok(None) };
     arguments.get(at + 1).map(Some).ok_or_else(|| without_value(FILE_ARGUMENT))
@@ -115,7 +106,6 @@ fn without_value(word: &str) -> ConfigurationError {
     ConfigurationError::new(Some(SettingSource::Argument(word.to_owned())), "lacks its value")
 }
 
-/// Splits a program's arguments.
 pub(crate) fn of_arguments(
     arguments: impl IntoIterator<Item = String>,
     settings: &[Setting],

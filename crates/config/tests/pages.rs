@@ -7,7 +7,6 @@ use corelane_config::Configuration;
 const PAGE: &str = include_str!("../../../docs/configuration.md");
 const OPTIONS: &str = include_str!("../../../docs/options.md");
 
-/// A configuration with a name in each place that has one.
 const NAMES: &str = "\
 [preconnect.name]
 reference = 'corbaloc::h/k'
@@ -17,7 +16,6 @@ threads = 4
 priority = 0
 ";
 
-/// Returns the keys with their defaults. Names have the form of the documentation.
 fn known_defaults() -> BTreeMap<String, String> {
     let configuration = Configuration::new().take_text("file", NAMES).unwrap();
     let documented = |key: &str| key.replace(".name.", ".NAME.").replace(".lane.lane.", ".lane.LANE.");
@@ -45,7 +43,6 @@ fn each_example_is_accepted() {
     }
 }
 
-/// The tables of the guides have keys in their last cells.
 #[test]
 fn keys_in_the_guides_exist() {
     let known: BTreeSet<String> = known_defaults().into_keys().collect();

@@ -1,8 +1,7 @@
 //! The syntax tree: the declarations as written, before names are looked up.
 //!
-//! The tree covers CORBA 3 IDL without components, and the corresponding building blocks of IDL
-//! 4.2. The parser recognises and refuses components, homes, event types, ports and template
-//! modules, so the tree has no nodes for them.
+//! The parser refuses components, homes, event types, ports and template modules, so the tree has
+//! no nodes for them.
 
 use crate::binary128::Binary128;
 use crate::lex::token::Token;

@@ -10,14 +10,10 @@ use std::fmt;
 pub struct Binary128(Quad);
 
 impl Binary128 {
-    /// Number of digits that suffice to round every literal correctly: a midpoint between two
-    /// neighbouring numbers has at most 11,563 digits.
+    /// Number of digits that suffice to round every literal correctly.
     const DIGITS: usize = 12_000;
-    /// Number of decimal digits that suffice to distinguish all numbers.
     const ENOUGH: usize = 36;
-    /// Power of ten above which every literal overflows.
     const MOST: i64 = 5_000;
-    /// Power of ten below which every literal is zero.
     const LEAST: i64 = -5_000;
 
     /// Returns the number nearest to a literal, which has digits and may have a point and an
@@ -25,7 +21,6 @@ impl Binary128 {
     pub(crate) fn of_literal(text: &str) -> Option<Self> {
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        // The value is 0.DIGITS times ten to the power of `magnitude`.
         let all = whole.bytes().chain(fraction.bytes());
         let zeros = all.clone().take_while(|digit| *digit == b'0').count();
         let mut digits: String = all.clone().skip(zeros).take(Self::DIGITS).map(char::from).collect();
@@ -84,7 +79,6 @@ impl Binary128 {
         Self(-self.0)
     }
 
-    /// Applies an operator. Returns `None` for an operator that binary128 does not support.
     pub(crate) fn apply(operator: BinaryOperator, left: Self, right: Self) -> Option<Self> {
         Some(Self(match operator {
             BinaryOperator::Add => (left.0 + right.0).value,
@@ -116,7 +110,6 @@ mod tests {
 
     #[test]
     fn literals_are_rounded_to_the_nearest() {
-        // Expected values come from exact arithmetic.
         for (text, expected) in [
             ("0", 0),
             ("0.000e5", 0),
@@ -135,8 +128,7 @@ mod tests {
         }
         assert!(Binary128::of_literal("1.2e4932").is_none());
         assert!(Binary128::of_literal("1e99999999999999999999").is_none());
-        // `half` is the midpoint between 1 and the next number. Only a digit far to the right makes
-        // the literal larger than the midpoint.
+        // Only a digit far to the right makes the literal larger than the midpoint.
         let half = "1.00000000000000000000000000000000009629649721936179265279889712924636592690508241076940976199693977832794189453125";
         assert_eq!(bits(half), 0x3fff << 112);
         assert_eq!(bits(&format!("{half}{}1", "0".repeat(20_000))), (0x3fff << 112) + 1);

@@ -62,9 +62,8 @@ impl Builder {
     /// another crate, such as `serde::Serialize`. The crate that includes the generated code must
     /// depend on that crate.
     ///
-    /// A type derives the trait if all its parts are numbers, strings, maps, arrays of up to 32
-    /// elements, sequences (except of octets), or other types that derive the trait. Sequences of
-    /// octets, references, `any` and fixed-point numbers prevent the derivation.
+    /// Sequences of octets, references, `any` and fixed-point numbers prevent the derivation for a
+    /// type that contains them.
     #[must_use]
     pub fn derive(mut self, path: &str) -> Self {
         self.options.derives.push(path.to_owned());
@@ -73,17 +72,15 @@ impl Builder {
 
     /// Makes generated code refer to existing Rust code of an IDL module or file.
     ///
-    /// `idl` is an IDL module (`Shared`, `A::B`) or a file (`shared.idl`). `rust` is the path of
-    /// the Rust module with the existing code. For an IDL module this is the generated module, for
-    /// a file the module that includes the generated code.
+    /// `idl` is an IDL module (`Shared`, `A::B`) or a file (`shared.idl`). `rust` is the path of the Rust
+    /// module with the existing code.
     ///
     /// ```no_run
     /// // shared.idl has `module Shared { struct Point { .. }; };`, and the crate `shapes` includes its code in `shapes::idl`.
     /// corelane_idl::Builder::new().external("Shared", "shapes::idl::shared").compile("idl/drawing.idl");
     /// ```
     ///
-    /// The code of both crates must come from the same version of the compiler and of the shared
-    /// IDL.
+    /// The code of both crates must come from the same version of the compiler and of the shared IDL.
     #[must_use]
     pub fn external(mut self, idl: &str, rust: &str) -> Self {
         self.options.externals.push((idl.to_owned(), rust.to_owned()));
@@ -99,7 +96,7 @@ impl Builder {
 
     /// Compiles a file: `idl/echo.idl` becomes `echo.rs` and `idl/shop.v2.idl` becomes
     /// `shop.v2.rs`. An unchanged output file is not rewritten. Tells cargo to run the script again
-    /// when an input file changes. This method can be called for several files.
+    /// when an input file changes.
     ///
     /// If the file is refused, prints the errors and ends the build script with exit status 1.
     pub fn compile(&self, file: impl AsRef<Path>) -> &Self {
@@ -145,26 +142,23 @@ impl Builder {
     }
 }
 
-/// Returns true for IDL that the build script itself wrote to `OUT_DIR`. Cargo would find such a file
-/// changed after every run of the script, and would build the package again each time.
+/// Cargo would find IDL that the build script wrote to `OUT_DIR` changed after every run, and would build the
+/// package again.
 fn is_generated(path: &Path, out_dir: Option<&Path>) -> bool {
     out_dir.is_some_and(|folder| path.starts_with(folder))
 }
 
 thread_local! {
-    /// The output files that this thread has written, each with its source file. All builders of a
-    /// build script may write to one folder, usually `OUT_DIR`.
+    /// The output files that this thread has written, each with its source file.
     static WRITTEN: RefCell<HashMap<PathBuf, PathBuf>> = RefCell::new(HashMap::new());
 }
 
-/// Returns the name of the Rust file for an IDL file: `rs` replaces the last extension.
 pub(crate) fn output_name(file: &Path) -> PathBuf {
     let mut name = file.file_stem().unwrap_or_default().to_owned();
     name.push(".rs");
     name.into()
 }
 
-/// Records the output file, unless it is the output of another source file of this build script.
 fn claim(file: &Path, target: &Path) -> Result<(), String> {
     let source = DiskFiles.identity(file);
     let first = WRITTEN.with_borrow_mut(|written| written.entry(target.to_owned()).or_insert(source.clone()).clone());
@@ -175,12 +169,9 @@ fn claim(file: &Path, target: &Path) -> Result<(), String> {
     Err(format!("error: `{first}` and `{file}` would both become `{}`\n", target.display()))
 }
 
-/// The result of [`write_if_changed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteOutcome {
-    /// The file is new or its content has changed.
     Changed,
-    /// The file already had this content.
     Same,
 }
 

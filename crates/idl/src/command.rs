@@ -49,8 +49,7 @@ struct CommandArguments {
 }
 
 /// Runs the command with the arguments after `corelane idl` and writes messages to `out`. Returns
-/// the exit status: [`EXIT_ACCEPTED`], [`EXIT_REFUSED`] or [`EXIT_WRONG_USAGE`]. The process should
-/// exit afterwards, because the data of the last file is not freed.
+/// the exit status: [`EXIT_ACCEPTED`], [`EXIT_REFUSED`] or [`EXIT_WRONG_USAGE`].
 pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let arguments = match parse(arguments) {
         Ok(arguments) => arguments,
@@ -95,7 +94,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
     status
 }
 
-/// Reports an error without a source location.
 fn say(arguments: &CommandArguments, out: &mut dyn Write, message: &str) {
     let _ = match arguments.json {
         true => writeln!(out, "{}", placeless_json("error", message)),
@@ -103,15 +101,12 @@ fn say(arguments: &CommandArguments, out: &mut dyn Write, message: &str) {
     };
 }
 
-/// Escapes a path for make.
 fn for_make(path: &Path) -> String {
     path.display().to_string().replace('$', "$$").replace('#', "\\#").replace(' ', "\\ ")
 }
 
-/// The error for a refused file, whose reason has been reported.
 struct Refused;
 
-/// Compiles one file. Returns the file's line in the dependency file.
 fn one_file(
     file: &Path,
     arguments: &CommandArguments,
@@ -125,14 +120,12 @@ fn one_file(
     })?;
     let result = finish(&mut compilation, file, arguments, styled, out);
     if last {
-        // The tree is not freed, because the process exits soon, and freeing a large tree would
-        // take a tenth of the run time.
+        // Freeing a large tree would take a tenth of the run time, and the process exits soon.
         std::mem::forget((compilation, tree));
     }
     result
 }
 
-/// Generates the output, if requested, and reports all diagnostics.
 fn finish(
     compilation: &mut Compilation,
     file: &Path,
@@ -186,7 +179,6 @@ fn count(errors: usize, warnings: usize) -> String {
     }
 }
 
-/// Returns true if `argument` is `option`, alone or followed by `=` and a value.
 fn is_option(argument: &str, option: &str) -> bool {
     argument.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
 }

@@ -26,9 +26,8 @@ pub struct CompileOptions {
     /// Treats names that differ only in case as different names, with a warning. If false, two such
     /// names in one scope are an error. Default: `false`.
     pub case_sensitive: bool,
-    /// Traits of other crates that generated types derive, such as `serde::Serialize`.
-    /// [`Builder::derive`](crate::Builder::derive) describes the types that can derive them.
-    /// Default: empty.
+    /// Traits of other crates that generated types derive, such as `serde::Serialize`. Default:
+    /// empty.
     pub derives: Vec<String>,
     /// IDL modules and files whose Rust code exists elsewhere, each with its Rust path. A module is
     /// written `A::B`; a file is named by the end of its path. Default: empty.
@@ -94,8 +93,7 @@ impl Compilation {
         Ok(Self::of_file_with_tree(path, options)?.0)
     }
 
-    /// Compiles a file as `of_file` does. Also returns the syntax tree, so that the caller can skip
-    /// freeing the tree.
+    /// Returns the compilation and the syntax tree, so that the caller can skip freeing the tree.
     pub(crate) fn of_file_with_tree(
         path: &Path,
         options: &CompileOptions,

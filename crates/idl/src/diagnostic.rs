@@ -1,7 +1,4 @@
 //! Diagnostics, and their presentation in the style of rustc.
-//!
-//! A message shows source lines, labels at every relevant location, and help if the correction is
-//! obvious.
 
 use crate::source::{SourceMap, Span};
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
@@ -90,8 +87,6 @@ impl Diagnostic {
         self
     }
 
-    /// Lets a later error about the same name replace this error. For example, an error about the
-    /// kind of a definition is more useful than an error about the spelling of its name.
     #[must_use]
     pub(crate) fn giving_way(mut self) -> Self {
         self.gives_way = true;
@@ -116,8 +111,8 @@ impl Diagnostic {
         renderer.render(&[group])
     }
 
-    /// Returns the snippets, beginning with the file of the message. Each snippet is limited to the
-    /// lines around its labels, so the cost does not grow with the size of the file.
+    /// Each snippet is limited to the lines around its labels, so the cost does not grow with the
+    /// size of the file.
     fn snippets(&self, sources: &SourceMap) -> Vec<Snippet<'static, annotate_snippets::Annotation<'static>>> {
         if sources.files().is_empty() {
             return Vec::new();
@@ -129,11 +124,9 @@ impl Diagnostic {
             let file = sources.file(sources.file_of(span));
             let start = (span.start - file.start_position()) as usize;
             let end = (span.end.saturating_sub(file.start_position()) as usize).min(file.text.len());
-            // The parser may point at the last byte of the previous token, which may be inside a
-            // character.
+            // The range may end inside a character of the previous token.
             let start = file.text.floor_char_boundary(start.min(end));
             let mut end = file.text.ceil_char_boundary(end);
-            // A label ends at the end of its first line, because longer ranges are hard to read.
             if let Some(length) = file.text[start..end].find('\n') {
                 end = start + length.max(1);
             }
@@ -201,7 +194,6 @@ pub(crate) struct ReportedError;
 
 type SnippetLabel = (usize, usize, String, AnnotationKind);
 
-/// The lines of one file that a message shows.
 struct Window<'s> {
     path: String,
     text: &'s str,
@@ -212,7 +204,6 @@ struct Window<'s> {
 }
 
 impl Window<'_> {
-    /// Locations at least this many bytes apart get separate snippets.
     const CLOSE: usize = 20_000;
 
     fn close_to(&self, first: usize, last: usize) -> bool {
@@ -238,8 +229,6 @@ impl Window<'_> {
     }
 }
 
-/// Returns the range of the whole lines that hold `start..end`, with at most 2,000 bytes on either
-/// side.
 fn lines_around(text: &str, start: usize, end: usize) -> (usize, usize) {
     let first = text[..start].rfind('\n').map_or(0, |at| at + 1);
     let last = text[end..].find('\n').map_or(text.len(), |at| end + at);
@@ -277,22 +266,20 @@ impl Diagnostics {
             Severity::Error => self.errors += 1,
             Severity::Warning => self.warnings += 1,
         }
-        // The compilation stops at the maximum number of errors. At the maximum number of warnings
-        // it continues and hides the further warnings, because later source may contain errors.
+        // At the maximum number of warnings the compilation continues, because later source may
+        // contain errors.
         self.full = self.errors >= Self::MAX_PER_SEVERITY;
         if diagnostic.severity == Severity::Error || self.warnings <= Self::MAX_PER_SEVERITY {
             self.list.push(diagnostic);
         }
     }
 
-    /// Changes the error with this location and message, if it is still in the list.
     pub(crate) fn amend(&mut self, span: Span, message: &str, change: impl FnOnce(&mut Diagnostic)) {
         if let Some(found) = self.list.iter_mut().find(|known| known.span == span && known.message == message) {
             change(found);
         }
     }
 
-    /// Sorts the list by source order, because each stage of the compiler adds its own diagnostics.
     pub(crate) fn sort(&mut self, sources: &SourceMap) {
         self.list.sort_by_cached_key(|diagnostic| sources.reading_order(diagnostic.span));
     }
@@ -350,13 +337,11 @@ impl Diagnostics {
     }
 }
 
-/// Returns a message without a location as one JSON object.
 pub(crate) fn placeless_json(severity: &str, message: &str) -> String {
     let message = json_string(message);
     format!(r#"{{"severity":"{severity}","message":{message},"at":null,"related":[],"notes":[],"help":null}}"#)
 }
 
-/// Returns a JSON string with its quotes.
 pub(crate) fn json_string(text: &str) -> String {
     let mut json = String::with_capacity(text.len() + 2);
     json.push('"');

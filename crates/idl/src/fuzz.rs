@@ -8,16 +8,15 @@ use crate::lex::FileSource;
 use crate::limits::CompilerLimits;
 use std::path::Path;
 
-/// Compiles the bytes as source text and renders the messages. Every stage of the compiler runs.
+/// Compiles the bytes as source text and renders the messages.
 ///
-/// A leading comment chooses settings. `//4` selects IDL 4. `//f` provides files to include, one of
+/// A leading comment chooses settings: `//4` selects IDL 4. `//f` provides files to include, one of
 /// which is the second half of the text. `//4f` selects both.
 pub fn source(bytes: &[u8]) {
     drop(of_source(bytes, MESSAGES));
 }
 
-/// Compiles the bytes as [`source`] does, but renders few messages. This is faster for millions of
-/// inputs.
+/// Compiles the bytes as [`source`] does, but renders few messages.
 pub fn source_with_few_messages(bytes: &[u8]) {
     drop(of_source(bytes, laid_out(bytes)));
 }
@@ -30,14 +29,12 @@ fn of_source(bytes: &[u8], messages: usize) -> Compilation {
 }
 
 /// Compiles a text in which each byte after the first selects a few tokens that are frequent in
-/// IDL. Such a text reaches most code after the scanner, which random text seldom does. The first
-/// byte chooses settings.
+/// IDL.
 pub fn tokens(bytes: &[u8]) {
     of_tokens(bytes, MESSAGES);
 }
 
-/// Compiles the bytes as [`tokens`] does, but renders few messages. This is faster for millions of
-/// inputs.
+/// Compiles the bytes as [`tokens`] does, but renders few messages.
 pub fn tokens_with_few_messages(bytes: &[u8]) {
     of_tokens(bytes, laid_out(bytes));
 }
@@ -48,8 +45,7 @@ fn of_tokens(bytes: &[u8], messages: usize) {
     compile(messages, text_of(words).into_bytes(), settings & 1 == 1, &files);
 }
 
-/// Files that include each other, reachable by several spellings of a path. One file contains the
-/// second half of the input, if the input has one.
+/// Files that include each other, reachable by several spellings of a path.
 struct Included(Option<String>);
 
 impl FileSource for Included {
@@ -66,7 +62,6 @@ impl FileSource for Included {
     }
 }
 
-/// Returns the words that the bytes select, followed by closing braces for the open ones.
 fn text_of(bytes: &[u8]) -> String {
     let (mut text, mut open) = (String::new(), 0usize);
     for byte in bytes {
@@ -78,8 +73,6 @@ fn text_of(bytes: &[u8]) -> String {
     text + &"};".repeat(open)
 }
 
-/// Compiles with smaller limits than the defaults, so that an input exceeds a limit within
-/// milliseconds.
 fn compile(messages: usize, text: Vec<u8>, idl_4: bool, files: &dyn FileSource) -> Compilation {
     let limits = CompilerLimits {
         max_expanded_tokens: 4_000,
@@ -100,10 +93,8 @@ fn compile(messages: usize, text: Vec<u8>, idl_4: bool, files: &dyn FileSource) 
     compilation
 }
 
-/// Number of messages to render. Rendering a message takes as long as compiling a short text.
 const MESSAGES: usize = 2;
 
-/// Returns `MESSAGES` for one input in eight, else 0.
 fn laid_out(input: &[u8]) -> usize {
     let sum = input.iter().fold(0_u8, |sum, octet| sum.wrapping_mul(31).wrapping_add(*octet));
     if sum % 8 == 0 { MESSAGES } else { 0 }
@@ -113,8 +104,6 @@ fn laid_out(input: &[u8]) -> usize {
 mod tests {
     use super::{MESSAGES, of_source, source, text_of, tokens, words::WORDS};
 
-    /// Compiles mutations of all corpus files in a fixed pseudo-random sequence: truncated,
-    /// repeated, and with changed bytes.
     #[test]
     fn mutated_texts_cause_no_panic() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
@@ -173,7 +162,6 @@ mod tests {
         assert_eq!(of_source(format!("//4f\n{includes}{empty}").as_bytes(), MESSAGES).files_read().count(), 2);
     }
 
-    /// Returns the bytes that select the words.
     fn bytes(words: &[&str]) -> Vec<u8> {
         let place = |word: &&str| WORDS.iter().position(|known| known == word).unwrap();
         words.iter().map(|word| u8::try_from(place(word)).unwrap()).collect()
@@ -219,7 +207,6 @@ mod tests {
                 + &(0..3_000).map(|n| format!("interface I{} : I{n} {{ void f{n}(); }};\n", n + 1)).collect::<String>(),
             "struct S0 { long x; };".to_owned()
                 + &(0..300).map(|n| format!("struct S{} {{ S{n} a; S{n} b; }};", n + 1)).collect::<String>(),
-            // Each use of a macro doubles a token.
             "#define S(x) #x\n#define X(x) S(x)\nconst string s = ".to_owned()
                 + &deep("X(", 60)
                 + "\"\""
@@ -230,9 +217,7 @@ mod tests {
                 + "a"
                 + &deep(")", 60)
                 + ";",
-            // A chain of macros, each of which expands to the next.
             (0..20_000).map(|n| format!("#define M{n} M{}\n", n + 1)).collect::<String>() + &deep("M0 ", 200),
-            // One long line that asks for its line number repeatedly.
             deep("__LINE__ ", 200_000),
             "#line 2147483647\n\n\n#line 4294967296\n__LINE__ __LINE__".to_owned(),
             deep("#line 7 \"x.idl\"\n__FILE__ ", 20_000),

@@ -8,8 +8,6 @@ pub(crate) mod token;
 
 pub use preprocessor::{FileSource, NoFiles};
 
-/// Returns the text of an IDL file that every ORB provides, for an `#include` that finds no file on
-/// disk.
 fn built_in(name: &str) -> Option<&'static str> {
     match name {
         "orb.idl" => Some(include_str!("lex/orb.idl")),

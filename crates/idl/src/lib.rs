@@ -1,8 +1,5 @@
 //! The IDL compiler: translates OMG IDL to Rust, as docs/rust-mapping.md defines.
 //!
-//! Build scripts use [`Builder`]. The `corelane idl` command is [`command::run`]. Tools that need
-//! the declarations start with [`compile::Compilation`].
-//!
 //! Source text passes through these stages. Each stage accepts any output of the previous stage:
 //!
 //! | stage | module | output |
@@ -11,10 +8,6 @@
 //! | parser | `parse` | a syntax tree ([`ast`]) |
 //! | names, constants, rules | `resolve` | a resolved [`model`] |
 //! | back end | `rust` | the code |
-//!
-//! A construct of IDL has the same type name in [`ast`] and in [`model`]: `ast::Interface` is the
-//! interface as written, `model::Interface` the interface with resolved names. Code that handles
-//! both writes the module in front of the name.
 //!
 //! No stage fails: an error becomes a [`diagnostic`], and the compilation continues with the other
 //! declarations. No input causes a panic or an endless run (see [`limits`]).

@@ -1,7 +1,6 @@
 //! Bounds that stop accidental or malicious source from using unbounded memory or time.
 
-/// Maximum sizes of the source, of its parts, and of the generated code. The compiler refuses a
-/// source that exceeds one of them, with a message that names the maximum.
+/// Maximum sizes of the source, of its parts, and of the generated code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompilerLimits {
     /// Depth of nested `#include`s. Stops a file that includes itself without a guard. Default:

@@ -1,6 +1,4 @@
 //! The resolved declarations, in which names are [`DefinitionId`]s and constants are values.
-//!
-//! Checks and back ends work on this model.
 
 use crate::ast::{self, BasicType, Direction, InterfaceFlavor, ValueFlavor};
 use crate::binary128::Binary128;
@@ -20,7 +18,7 @@ pub struct Model {
     /// The definitions outside modules, in source order.
     pub roots: Vec<DefinitionId>,
     /// Structures, exceptions, unions and enumerations in the order in which their definitions
-    /// ended. A type therefore follows the types that it contains directly.
+    /// ended.
     pub(crate) completed: Vec<DefinitionId>,
     /// The `typeprefix` of each file and its location, by the number of the file's inclusion.
     pub(crate) file_prefixes: HashMap<u32, (String, Span)>,
@@ -40,10 +38,9 @@ pub struct Definition {
     pub kind: DefinitionKind,
     /// Index of the definition's first token, used to find the comments in front of it.
     pub first_token: usize,
-    /// True if values cannot leave the process: for a local interface, and for a type that contains
-    /// a local interface.
+    /// True if values cannot leave the process, as for a local interface and types that contain
+    /// one.
     pub local: bool,
-    /// The last typedef before the actual type, for a typedef of another typedef.
     pub(crate) last_alias: Option<DefinitionId>,
     /// Number of array elements in one value of this type. The sizes of nested arrays are
     /// multiplied.
@@ -79,18 +76,15 @@ impl Annotation {
     }
 }
 
-/// The parts of a repository id.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
     /// The `#pragma prefix` in force at the definition.
     pub(crate) prefix: Arc<str>,
     /// Number of the file inclusion that contains the definition; the first inclusion is 0.
     pub(crate) file: u32,
-    /// The explicit settings, which few definitions have.
     pub(crate) given: Option<Box<ExplicitIdentity>>,
 }
 
-/// Explicit identity settings of one definition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ExplicitIdentity {
     /// `#pragma ID` or `typeid`, with its location.
@@ -102,12 +96,10 @@ pub(crate) struct ExplicitIdentity {
 }
 
 impl Identity {
-    /// Returns the explicit settings, if any.
     pub(crate) fn given(&self) -> Option<&ExplicitIdentity> {
         self.given.as_deref()
     }
 
-    /// Returns the explicit settings for modification, creating them if absent.
     pub(crate) fn given_mut(&mut self) -> &mut ExplicitIdentity {
         self.given.get_or_insert_default()
     }
@@ -470,7 +462,7 @@ impl Model {
     }
 }
 
-/// A set of definitions. A small set is a list, because a short list is faster than a hash table.
+/// A set of definitions: a small set is a list, because a short list is faster than a hash table.
 #[derive(Default)]
 struct Seen {
     few: Vec<DefinitionId>,
@@ -478,10 +470,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// Number of elements above which a hash table is faster.
     const FEW: usize = 32;
 
-    /// Inserts a definition. Returns true if it was absent.
     fn insert(&mut self, id: DefinitionId) -> bool {
         if self.few.len() < Self::FEW {
             let new = !self.few.contains(&id);

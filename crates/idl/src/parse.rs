@@ -1,7 +1,7 @@
 //! The parser: recursive descent from tokens to the syntax tree.
 //!
-//! The parser never fails. It returns a tree of the valid declarations, and a message for each
-//! error. After an error it continues after the next `;`, or at the `}` of the enclosing body.
+//! It returns a tree of the valid declarations, and a message for each error. After an error it
+//! continues after the next `;`, or at the `}` of the enclosing body.
 
 pub(crate) mod declaration;
 mod expression;
@@ -54,15 +54,13 @@ type ParseResult<T> = Result<T, ReportedError>;
 struct Parser<'p> {
     text: &'p Preprocessed,
     at: usize,
-    /// Index of the next event to turn into a declaration.
     event: usize,
     /// True if the first `>` of the current `>>` is consumed.
     half_greater: bool,
-    /// Number of open `<` around the current expression. If there are two, `>>` closes both and is
-    /// not a shift.
+    /// Number of open `<` around the current expression; at two, `>>` closes both and is not a
+    /// shift.
     angles: usize,
     depth: usize,
-    /// True if an unclosed brace has been reported.
     unclosed: bool,
     limits: &'p CompilerLimits,
     symbols: &'p mut Symbols,
@@ -72,8 +70,6 @@ struct Parser<'p> {
 }
 
 impl Parser<'_> {
-    // ---- tokens ------------------------------------------------------------------------------------
-
     fn token(&self) -> Token {
         let tokens = &self.text.tokens;
         let mut token = match tokens.get(self.at).or_else(|| tokens.last()) {
@@ -135,12 +131,9 @@ impl Parser<'_> {
         (self.keyword() == Some(keyword)).then(|| self.bump().span)
     }
 
-    /// Returns the span of the previous token.
     fn before(&self) -> Span {
         self.at.checked_sub(1).and_then(|at| self.text.tokens.get(at)).map_or(Span::default(), |token| token.span)
     }
-
-    // ---- messages ----------------------------------------------------------------------------------
 
     fn report(&mut self, diagnostic: Diagnostic) {
         self.diagnostics.push(diagnostic);
@@ -151,7 +144,6 @@ impl Parser<'_> {
         Err(ReportedError)
     }
 
-    /// Returns the current token for messages.
     fn found(&self) -> String {
         let token = self.token();
         match token.kind {
@@ -179,8 +171,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses the `;` that ends a declaration, and reports a missing `;`. If the next token can
-    /// begin another declaration, the parser continues as if the `;` were there.
+    /// If the next token can begin another declaration, the parser continues as if the missing `;`
+    /// were there.
     fn end_of(&mut self, what: &str) -> ParseResult<()> {
         if self.take(P::Semicolon).is_some() {
             return Ok(());
@@ -189,7 +181,6 @@ impl Parser<'_> {
         if next.kind == TokenKind::Unknown {
             return Err(ReportedError);
         }
-        // An unclosed literal, which was reported, includes the `;` of its line.
         if next.starts_line && self.at.checked_sub(1).is_some_and(|at| self.is_unclosed(&self.text.tokens[at])) {
             return Ok(());
         }
@@ -204,16 +195,15 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses the `;` as `end_of` does. After a failure, skips to the next `;`, so that the parsed
-    /// declaration is kept.
+    /// After a failure, skips to the next `;`, so that the parsed declaration is kept.
     fn end_or_skip(&mut self, what: &str) {
         if self.end_of(what).is_err() {
             self.recover();
         }
     }
 
-    /// Parses the `{` of a body. If the `{` is missing and a `}` follows on the same line, the body
-    /// counts as empty, so that this `}` does not close an outer body.
+    /// If the `{` is missing and a `}` follows on the same line, the body counts as empty, so that
+    /// this `}` does not close an outer body.
     fn open_body(&mut self) -> ParseResult<Span> {
         match self.expect(P::OpenBrace, "{") {
             Err(ReportedError) if self.is(P::CloseBrace) && !self.token().starts_line => Ok(self.token().span),
@@ -221,16 +211,12 @@ impl Parser<'_> {
         }
     }
 
-    /// Returns true for a literal without its closing quote.
     fn is_unclosed(&self, token: &Token) -> bool {
         matches!(token.kind, TokenKind::String | TokenKind::Character)
             && !literal::is_closed(self.symbols.text(token.text))
     }
 
-    // ---- recovery ----------------------------------------------------------------------------------
-
-    /// Skips to the token after the next `;`, or to the `}` of the enclosing body. Nested braces
-    /// are skipped with their content.
+    /// Skips to the token after the next `;`, or to the `}` of the enclosing body.
     fn recover(&mut self) {
         let mut depth = 0_usize;
         loop {
@@ -256,7 +242,6 @@ impl Parser<'_> {
         }
     }
 
-    /// Runs `parse` one nesting level deeper, or reports that the nesting limit is reached.
     fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.depth >= self.limits.max_nesting {
             let message = format!("this is nested more than {} levels deep", self.limits.max_nesting);
@@ -268,9 +253,6 @@ impl Parser<'_> {
         result
     }
 
-    // ---- names and texts ---------------------------------------------------------------------------
-
-    /// Parses an identifier that the source declares at this position.
     fn name(&mut self, what: &str) -> ParseResult<Name> {
         let word = self.token().text.keyword();
         let name = self.word(what, true)?;
@@ -285,13 +267,12 @@ impl Parser<'_> {
         Ok(name)
     }
 
-    /// Parses an identifier that the source uses at this position.
     fn identifier(&mut self, what: &str) -> ParseResult<Name> {
         self.word(what, false)
     }
 
-    /// Parses an identifier. A name that differs from a keyword only in case cannot be declared.
-    /// Such a name can be used, because its declaration may have an escaping underscore.
+    /// A name that differs from a keyword only in case cannot be declared, but can be used: its
+    /// declaration may have an escaping underscore.
     fn word(&mut self, what: &str, declared: bool) -> ParseResult<Name> {
         let token = self.token();
         if token.kind != TokenKind::Identifier {
@@ -319,7 +300,6 @@ impl Parser<'_> {
                 let text = keyword.text();
                 let message = format!("{what} was expected, the keyword `{text}` was found");
                 let diagnostic = Diagnostic::error(token.span, message).label("a keyword");
-                // A keyword before another word is not meant as a name.
                 let is_name = declared && self.ahead(1).is_none_or(|next| next.kind != TokenKind::Identifier);
                 self.fail(match is_name {
                     true => diagnostic
@@ -363,7 +343,6 @@ impl Parser<'_> {
         Ok(names)
     }
 
-    /// Parses one or more adjacent narrow string literals.
     fn string(&mut self, what: &str) -> ParseResult<StringLiteral> {
         if self.token().kind != TokenKind::String {
             return self.expected(what);
@@ -378,9 +357,6 @@ impl Parser<'_> {
         Ok(StringLiteral { value, span })
     }
 
-    // ---- around declarations -----------------------------------------------------------------------
-
-    /// Turns the events before the current token into declarations.
     fn events(&mut self, declarations: &mut Vec<Declaration>) {
         while let Some((_, event)) = self.text.events.get(self.event).filter(|(before, _)| *before <= self.at) {
             let kind = match event {
@@ -402,7 +378,6 @@ impl Parser<'_> {
             let name = self.annotation_name()?;
             let mut arguments = Vec::new();
             if self.take(P::OpenParenthesis).is_some() {
-                // Inside parentheses, `>` does not close an outer angle bracket.
                 let outer = std::mem::take(&mut self.angles);
                 let read = self.annotation_arguments(&mut arguments);
                 self.angles = outer;
@@ -443,8 +418,6 @@ impl Parser<'_> {
         Ok(ScopedName { absolute, parts, span: start.to(self.before()) })
     }
 
-    /// Parses a word in the name of an annotation. The word may be a keyword, as in `@default` and
-    /// `@oneway`.
     fn annotation_word(&mut self) -> ParseResult<Name> {
         let token = self.token();
         if token.kind != TokenKind::Identifier {

@@ -1,9 +1,8 @@
 //! Conversion of the syntax tree into the [`Model`]: scopes, names, constants, repository ids and
 //! rules of IDL.
 //!
-//! Definitions are resolved in source order, as IDL demands: a name refers to an earlier
-//! declaration. A refused type or constant becomes [`Faulty`](crate::model::Type::Faulty), which
-//! causes no further messages.
+//! A refused type or constant becomes [`Faulty`](crate::model::Type::Faulty), which causes no
+//! further messages.
 
 mod annotation;
 mod bits;
@@ -44,7 +43,6 @@ pub(crate) fn resolve(
         symbols,
         diagnostics,
         prefix: Arc::default(),
-        // Built-in definitions belong to no file.
         file: u32::MAX,
         files: Vec::new(),
         last_file: 0,
@@ -80,15 +78,13 @@ struct NameScope {
     /// The definition that owns the scope; `None` for the file and for operations.
     owner: Option<DefinitionId>,
     names: SymbolMap<ScopeEntry>,
-    /// A cache of look-ups in the bases, by folded name. The cache stays valid, because bases are
-    /// complete before they are inherited.
+    /// A cache of look-ups in the bases, by folded name; bases are complete before they are
+    /// inherited.
     inherited: SymbolMap<LookUpResult>,
-    /// Folded names in `names` whose entry is `ScopeItem::Introduced`. These entries are removed
-    /// when a module is opened again.
+    /// Folded names in `names` whose entry is `ScopeItem::Introduced`.
     introduced: Vec<Symbol>,
 }
 
-/// A name in a scope.
 #[derive(Clone, Copy, Debug)]
 struct ScopeEntry {
     symbol: Symbol,
@@ -98,7 +94,6 @@ struct ScopeEntry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScopeItem {
-    /// A definition declared in the scope.
     Definition(DefinitionId),
     /// A member or parameter, which occupies the name but cannot be referred to.
     Member,
@@ -107,7 +102,6 @@ enum ScopeItem {
     Introduced(DefinitionId),
 }
 
-/// The scope and the parent of a declaration.
 #[derive(Clone, Copy, Debug)]
 struct DeclarationSite {
     scope: ScopeId,
@@ -116,35 +110,27 @@ struct DeclarationSite {
 
 type ResolveResult<T> = Result<T, ReportedError>;
 
-/// An inherited operation, attribute or state member, with its location. A state member is
-/// identified by its value type and its name.
+/// An inherited operation, attribute or state member, with its location; the name identifies a
+/// state member of the value type.
 type Inherited = (DefinitionId, Option<Symbol>, Span);
 
 struct DeclarationResolver<'r> {
     model: Model,
     scopes: Vec<NameScope>,
-    /// The scope of each definition, by index.
     scope_of: Vec<Option<ScopeId>>,
     limits: &'r CompilerLimits,
-    /// True if IDL 4 features that CORBA 3 forbids are accepted.
     extended: bool,
     symbols: &'r mut Symbols,
     diagnostics: &'r mut Diagnostics,
     /// The `#pragma prefix` in force.
     prefix: Arc<str>,
-    /// Number of the current file inclusion. `files` holds the numbers of the enclosing inclusions,
-    /// `last_file` the latest number.
+    /// Number of the current file inclusion.
     file: u32,
     files: Vec<u32>,
     last_file: u32,
-    /// Prefixes of the enclosing files and scopes.
     prefixes: Vec<Arc<str>>,
-    /// Forward declarations with their locations.
     announced: Vec<(DefinitionId, Span)>,
-    /// Names that were not found, with their scopes. At the end, `explain_unknown` adds the likely
-    /// meaning to the errors about them.
     unknown: Vec<(ScopedName, ScopeId)>,
-    /// Numbers of the repeated file inclusions that were already reported.
     read_again: HashSet<u32>,
     /// A cache: the interface or value type that was looked up last, and its bases and supported
     /// interfaces.
@@ -152,15 +138,12 @@ struct DeclarationResolver<'r> {
     /// A cache: the interface or value type that was checked last, and its inherited members by
     /// folded name.
     inherited: Option<(DefinitionId, SymbolMap<Inherited>)>,
-    /// The parameters of the annotations that the source declares.
     annotations: HashMap<DefinitionId, Vec<annotation::AnnotationParameter>>,
-    /// True after the first definition. An `import` after a definition is an error.
+    /// True after the first definition: a later `import` is an error.
     defined_anything: bool,
 }
 
 impl DeclarationResolver<'_> {
-    // ---- messages ----------------------------------------------------------------------------------
-
     fn report(&mut self, diagnostic: Diagnostic) {
         self.diagnostics.push(diagnostic);
     }
@@ -174,7 +157,6 @@ impl DeclarationResolver<'_> {
         self.symbols.text(symbol)
     }
 
-    /// Returns the kind and full name of a definition for messages.
     fn described(&self, id: DefinitionId) -> String {
         format!("{} `{}`", self.what_is(id), self.full_name(id))
     }
@@ -206,8 +188,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    // ---- scopes ------------------------------------------------------------------------------------
-
     fn add(&mut self, at: DeclarationSite, name: Name, first_token: usize, kind: DefinitionKind) -> DefinitionId {
         let id = DefinitionId(u32::try_from(self.model.definitions.len()).unwrap_or(u32::MAX));
         let identity = Identity { prefix: Arc::clone(&self.prefix), file: self.file, given: None };
@@ -227,7 +207,6 @@ impl DeclarationResolver<'_> {
         id
     }
 
-    /// Adds a definition to the list of its parent, if the parent has one.
     fn list(&mut self, at: DeclarationSite, id: DefinitionId) {
         let Some(parent) = at.parent else { return self.model.roots.push(id) };
         match &mut self.model.get_mut(parent).kind {
@@ -261,7 +240,6 @@ impl DeclarationResolver<'_> {
         self.scopes[scope.0].names.get(&self.symbols.case_folded(name)).copied()
     }
 
-    /// Declares a name in a scope, or reports why it cannot be declared.
     fn declare(&mut self, scope: ScopeId, name: Name, what: ScopeItem) {
         let folded = self.symbols.case_folded(name.symbol);
         if let Some(owner) = self.scopes[scope.0].owner
@@ -274,9 +252,8 @@ impl DeclarationResolver<'_> {
                 self.model.get(owner).kind,
                 DefinitionKind::Struct(_) | DefinitionKind::Exception(_) | DefinitionKind::Union(_)
             );
-            // IDL cannot refer to a member, so a member with the name of its structure in another
-            // case is never ambiguous. It causes a warning and not an error, because the OMG's
-            // Security.idl has such members.
+            // A member with the name of its structure in another case is a warning, because the
+            // OMG's Security.idl has such members.
             let lenient = data && !exact && what == ScopeItem::Member;
             let diagnostic =
                 if lenient { Diagnostic::warning(name.span, message) } else { Diagnostic::error(name.span, message) };
@@ -330,8 +307,7 @@ impl DeclarationResolver<'_> {
         self.report(diagnostic);
     }
 
-    /// Finds a definition in a scope or, for interfaces and value types, in its bases. If
-    /// `from_within` is false, only declared and inherited names count, not introduced names.
+    /// If `from_within` is false, introduced names do not count.
     fn find_in(&mut self, scope: ScopeId, name: Symbol, from_within: bool) -> LookUpResult {
         if let Some(entry) = self.entry(scope, name) {
             match entry.what {
@@ -368,8 +344,6 @@ impl DeclarationResolver<'_> {
         found
     }
 
-    /// Returns the bases of an interface or value type, and the interfaces that it supports with
-    /// their bases.
     fn all_ancestors(&self, owner: DefinitionId) -> Vec<DefinitionId> {
         let mut all = self.model.all_bases(owner);
         if let DefinitionKind::Value(value) = &self.model.get(owner).kind {
@@ -406,8 +380,7 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Resolves a name in a scope. If `introduce` is true, this use fixes the name's meaning in the
-    /// scope.
+    /// If `introduce` is true, this use fixes the name's meaning in the scope.
     fn look_up(&mut self, name: &ScopedName, scope: ScopeId, introduce: bool) -> ResolveResult<DefinitionId> {
         let Some((first, rest)) = name.parts.split_first() else { return Err(ReportedError) };
         let mut id = if name.absolute {
@@ -451,8 +424,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Resolves a name in a scope or its enclosing scopes. Also returns the scope in which the name
-    /// was found.
     fn find_outwards(&mut self, name: Symbol, scope: ScopeId) -> (LookUpResult, ScopeId) {
         let mut here = scope;
         loop {
@@ -470,8 +441,7 @@ impl DeclarationResolver<'_> {
         let folded = self.symbols.case_folded(entry.symbol);
         let mut here = scope;
         loop {
-            // Only a use directly in a module introduces the name there; a use in a nested scope
-            // does not.
+            // A use in a nested scope does not introduce the name in a module.
             let module = match self.scopes[here.0].owner {
                 Some(owner) => matches!(self.model.get(owner).kind, DefinitionKind::Module(_)),
                 None => true,
@@ -535,7 +505,6 @@ impl DeclarationResolver<'_> {
         })
     }
 
-    /// Finds a declared name that differs from `text` in one letter.
     fn nearest(&self, text: &str, only_here: bool, scope: ScopeId) -> Option<String> {
         let mut at = Some(scope);
         let mut best: Option<&str> = None;
@@ -553,7 +522,6 @@ impl DeclarationResolver<'_> {
         best.map(str::to_owned)
     }
 
-    /// Defines `CORBA::TypeCode` and other names of the ORB that IDL may use without a declaration.
     fn define_built_in(&mut self) {
         let at = DeclarationSite { scope: ScopeId(0), parent: None };
         let nowhere = Span::default();
@@ -582,16 +550,13 @@ impl DeclarationResolver<'_> {
     }
 }
 
-/// The result of a name look-up.
 #[derive(Clone, Copy, Debug)]
 enum LookUpResult {
     Nothing,
-    /// One definition, and the spelling of its name at its declaration.
     One(DefinitionId, Symbol),
     Several(DefinitionId, DefinitionId),
 }
 
-/// Returns the IDL type that corresponds to a type name of another language.
 fn foreign(text: &str) -> Option<&'static str> {
     Some(match text {
         "bool" => "boolean",

@@ -32,8 +32,6 @@ impl Compilation {
     }
 }
 
-/// Generates the Rust code of a compilation. Adds an error for each declaration without a Rust
-/// mapping.
 fn generate(compilation: &mut Compilation) -> String {
     let names = RustNames::of(&compilation.model, &compilation.symbols);
     let mut generator = Generator {
@@ -73,29 +71,21 @@ struct Generator<'c> {
     compilation: &'c Compilation,
     names: RustNames,
     facts: HashMap<DefinitionId, types::TypeFacts>,
-    /// Definitions without a Rust mapping, each with the construct that lacks the mapping.
     unsupported: HashMap<DefinitionId, &'static str>,
     /// Definitions whose Rust code another crate or module already has.
     external: external::External,
-    /// Names of error enumerations, by interface and raised exceptions.
     errors: HashMap<(DefinitionId, Vec<DefinitionId>), String>,
-    /// The error enumerations of each interface, in order: the name and the raised exceptions.
     error_list: HashMap<DefinitionId, Vec<(String, Vec<DefinitionId>)>>,
-    /// The aliases of error enumerations of each interface: the alias and the enumeration.
     error_aliases: HashMap<DefinitionId, Vec<(String, String)>>,
-    /// Path of the Rust module being written.
     path: Vec<String>,
-    /// The definition whose module is being written.
     scope: Option<DefinitionId>,
-    /// Items of the runtime that the module uses.
     imports: BTreeSet<(&'static str, &'static str)>,
-    /// Number of bytes of generated code so far. `too_long` is the declaration whose code exceeded
-    /// the limit.
+    /// Number of bytes of generated code so far.
     written: usize,
     too_long: Option<Span>,
 }
 
-/// Public names of `corelane`. Other names of the runtime are in `corelane::mapping`.
+/// Public names of `corelane`; `corelane::mapping` has the runtime's other names.
 const PUBLIC: &[&str] = &[
     "Abstract",
     "Any",
@@ -116,22 +106,15 @@ const PUBLIC: &[&str] = &[
     "ValueRef",
 ];
 
-/// Lints of rustc that generated code may violate: visibility, unused or redundant code. One IDL
-/// file may serve several programs.
+/// Lints of rustc that generated code may violate.
 const ALLOWED: &str = "#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]";
 
 /// A kind of generated item, which determines the clippy lints that the item may violate.
-///
-/// An item may violate optional lints, and default lints whose violation the IDL causes by its
-/// names, numbers or structure. All other lints must hold: tests check `tests/idl/lints.idl` and
-/// all IDL that the tests compile.
 #[derive(Clone, Copy)]
 enum LintedItem {
-    /// A structure or a type alias.
     Type,
     Enum,
     Constant,
-    /// A trait or an implementation with methods for operations.
     Calls,
     Module,
 }
@@ -156,7 +139,6 @@ impl LintedItem {
                 "upper_case_acronyms",
                 "wrong_self_convention",
             ],
-            // A module may violate the lints of all its items.
             Self::Module => {
                 let items = [Self::Type, Self::Enum, Self::Constant, Self::Calls].into_iter().flat_map(Self::allowed);
                 return items.chain(["module_inception"]).collect();
@@ -188,13 +170,9 @@ impl<'c> Generator<'c> {
         self.model().get(id).span == Span::default()
     }
 
-    // ---- declarations without a mapping ------------------------------------------------------------
-
-    /// Returns errors for definitions of the main file without a Rust mapping. Definitions of
-    /// included files are left out without an error unless the main file uses them.
     fn find_unsupported(&mut self) -> Vec<Diagnostic> {
-        // This function first finds definitions that themselves have no mapping, and then the
-        // definitions that use them.
+        // Finds definitions that have no mapping themselves, and then the definitions that use
+        // them.
         let all = || self.model().ids().filter(|id| !self.is_built_in(*id));
         let direct: Vec<DefinitionId> = all().filter(|id| self.unsupported_reason(*id).is_some()).collect();
         for id in self.model().ids() {
@@ -278,8 +256,6 @@ impl<'c> Generator<'c> {
         }
     }
 
-    /// Returns true if generated code can name a definition, because this file or another crate
-    /// contains it.
     fn is_known(&self, id: DefinitionId) -> bool {
         !self.is_built_in(id) && !self.unsupported.contains_key(&id)
     }
@@ -288,9 +264,6 @@ impl<'c> Generator<'c> {
         self.is_known(id) && !self.external.has(id)
     }
 
-    // ---- paths -------------------------------------------------------------------------------------
-
-    /// Returns the path of the Rust module that holds a definition.
     fn module_path(&self, id: DefinitionId) -> Vec<String> {
         let path = match self.model().get(id).parent {
             Some(parent) => self.inner_path(parent),
@@ -299,7 +272,6 @@ impl<'c> Generator<'c> {
         self.external.complete(id, path)
     }
 
-    /// Returns the path of the Rust module for declarations inside a definition.
     fn inner_path(&self, id: DefinitionId) -> Vec<String> {
         if let Some(root) = self.external.module(id) {
             return vec![root.to_owned()];
@@ -312,7 +284,6 @@ impl<'c> Generator<'c> {
         path
     }
 
-    /// Returns a path relative to the module being written.
     fn relative(&self, path: &[String]) -> String {
         if path.first().is_some_and(|first| self.external.is_root(first)) {
             return path.join("::");
@@ -345,7 +316,6 @@ impl<'c> Generator<'c> {
         self.relative(&path)
     }
 
-    /// Returns the path of a runtime item, importing it if its name is free.
     fn runtime(&mut self, name: &'static str) -> String {
         let from = if PUBLIC.contains(&name) { "corelane" } else { "corelane::mapping" };
         let taken = self.names.taken.get(&self.scope).is_some_and(|taken| taken.contains(name));
@@ -360,8 +330,6 @@ impl<'c> Generator<'c> {
         self.imports.insert((from, name));
         name.to_owned()
     }
-
-    // ---- the file ----------------------------------------------------------------------------------
 
     fn file(&mut self) -> String {
         let mut out = CodeWriter::at(0);
@@ -409,7 +377,6 @@ impl<'c> Generator<'c> {
                 return;
             }
             let (written, before) = (self.written, out.len());
-            // Adjacent one-line items are not separated by empty lines.
             let single = matches!(kind, DefinitionKind::Typedef(_) | DefinitionKind::Constant(..));
             let documented = !docs::of(self.compilation, self.model().get(*id).first_token).is_empty();
             if !(single && after_single) || documented {
@@ -433,7 +400,6 @@ impl<'c> Generator<'c> {
             }
             self.describe(*id, out);
             self.inner_module(*id, kind, out);
-            // The code of the inner module is already counted.
             self.written = written + (out.len() - before);
         }
         if self.written > self.compilation.longest_output {
@@ -441,7 +407,6 @@ impl<'c> Generator<'c> {
         }
     }
 
-    /// Returns true if the module will have any content.
     fn has_something(&self, id: DefinitionId) -> bool {
         match &self.model().get(id).kind {
             DefinitionKind::Module(members) => members.iter().any(|member| self.has_something(*member)),
@@ -449,7 +414,6 @@ impl<'c> Generator<'c> {
         }
     }
 
-    /// Writes the module for declarations inside an interface, a structure or a union.
     fn inner_module(&mut self, id: DefinitionId, kind: &DefinitionKind, out: &mut CodeWriter) {
         let inner = match kind {
             DefinitionKind::Interface(interface) => &interface.members,
@@ -511,8 +475,6 @@ impl<'c> Generator<'c> {
         out.close("}");
     }
 
-    // ---- documentation and attributes --------------------------------------------------------------
-
     fn document(&self, id: DefinitionId, out: &mut CodeWriter) {
         self.document_token(self.model().get(id).first_token, out);
     }
@@ -527,10 +489,8 @@ impl<'c> Generator<'c> {
         }
     }
 
-    /// Writes the lint attributes of an item outside of modules. A module has these attributes once
-    /// for all its items.
+    /// A module has the lint attributes once for all its items.
     fn attributes(&self, item: LintedItem, out: &mut CodeWriter) {
-        /// The maximum width that rustfmt keeps on one line between the parentheses.
         const WIDTH: usize = 70;
         if !self.path.is_empty() {
             return;

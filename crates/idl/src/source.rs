@@ -1,8 +1,6 @@
-//! Source files and positions in them.
-//!
-//! All files of one compilation share one space of positions, so a [`Span`] of two numbers also
-//! identifies its file. Spans refer to the original text. A token from a macro has the location of
-//! the macro's use.
+//! Source files and positions: all files of one compilation share one space of positions, so a
+//! [`Span`] of two numbers also identifies its file. A token from a macro has the location of the
+//! macro's use.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -45,7 +43,6 @@ pub struct SourceFile {
     start: u32,
     /// Location of the first `#include` of the file; `None` for the main file.
     included_at: Option<Span>,
-    /// Start offsets of the lines, computed on first use.
     lines: OnceLock<Vec<u32>>,
     marks: Vec<LineMark>,
 }
@@ -53,9 +50,7 @@ pub struct SourceFile {
 /// The effect of a `#line` directive on the lines after it.
 #[derive(Debug)]
 struct LineMark {
-    /// Index of the first affected line, from 0.
     from: usize,
-    /// The number of that line in messages.
     number: usize,
     path: Option<PathBuf>,
 }
@@ -129,8 +124,8 @@ impl SourceMap {
         self.files[file.0 as usize].included_at = Some(at);
     }
 
-    /// Returns a sort key for the order in which the compiler reads the source: the positions of
-    /// the enclosing `#include`s, outermost first, then the start of the span.
+    /// Returns a sort key: the positions of the enclosing `#include`s, outermost first, then the
+    /// start of the span.
     pub(crate) fn reading_order(&self, span: Span) -> Vec<u32> {
         let mut places = vec![span.start];
         let mut at = span;
@@ -156,8 +151,7 @@ impl SourceMap {
         Location { path: path.to_owned(), line, column }
     }
 
-    /// Returns the file and the line in which a span begins. This is cheaper than
-    /// [`location`](Self::location) in long lines, because no column is computed.
+    /// Computes no column, so it is cheaper than [`location`](Self::location) in long lines.
     #[must_use]
     pub(crate) fn path_and_line(&self, span: Span) -> (&Path, usize) {
         let Some(file) = self.files.get(self.file_of(span).0 as usize) else { return (Path::new(""), 1) };
@@ -168,7 +162,6 @@ impl SourceMap {
         }
     }
 
-    /// Records `#line number "path"` at `span`, which sets the number of the next line.
     pub(crate) fn mark_line(&mut self, span: Span, number: usize, path: Option<PathBuf>) {
         let file = self.file_of(span).0 as usize;
         let Some(file) = self.files.get_mut(file) else { return };
@@ -209,10 +202,7 @@ impl SourceFile {
     }
 }
 
-/// Decodes a text as UTF-8 if it is valid UTF-8, else as ISO 8859-1.
-///
-/// ISO 8859-1 is IDL's character set (IDL 4.2, 7.2.1), but current files use UTF-8. ISO 8859-1 text
-/// is hardly ever valid UTF-8 by accident.
+/// ISO 8859-1 is IDL's character set (IDL 4.2, 7.2.1), but current files use UTF-8.
 fn decode(bytes: Vec<u8>) -> String {
     let mut text = String::from_utf8(bytes)
         .unwrap_or_else(|error| error.as_bytes().iter().map(|octet| char::from(*octet)).collect());

@@ -1,7 +1,4 @@
 //! Interned texts: a number represents each identifier and literal.
-//!
-//! Identifiers that differ only in case share a folded number, because IDL makes them collide (IDL
-//! 4.2, 7.2.3).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -23,8 +20,8 @@ impl Symbol {
     }
 }
 
-/// A map whose keys are symbols. Its hash is one multiplication, because hostile input cannot
-/// choose the numbers of symbols.
+/// A hash of one multiplication suffices, because hostile input cannot choose the numbers of
+/// symbols.
 pub(crate) type SymbolMap<T> = HashMap<Symbol, T, std::hash::BuildHasherDefault<SymbolHasher>>;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,7 +51,7 @@ pub struct Symbols {
     case_sensitive: bool,
 }
 
-/// A fast hash for short texts. Its random start value prevents hostile input with colliding texts.
+/// The random start value prevents hostile input with colliding texts.
 #[derive(Clone, Copy, Debug)]
 struct TextHashing(u64);
 
@@ -95,7 +92,6 @@ impl Hasher for TextHasher {
 }
 
 impl TextHasher {
-    /// Multiplies the state, and folds the upper half of the product into the lower half.
     fn mix(&mut self, word: u64) {
         let product = u128::from(self.0 ^ word) * 0x9e37_79b9_7f4a_7c15;
         #[expect(clippy::cast_possible_truncation, reason = "the halves of a product")]
@@ -104,7 +100,6 @@ impl TextHasher {
     }
 }
 
-/// Texts that the preprocessor uses before it reads any input.
 const OF_THE_PREPROCESSOR: &[&str] = &[
     "defined",
     "directive",
@@ -125,14 +120,13 @@ const OF_THE_PREPROCESSOR: &[&str] = &[
 struct SymbolEntry {
     text: Cow<'static, str>,
     folded: Symbol,
-    /// The keyword that equals the text apart from case.
     keyword: Option<Keyword>,
 }
 
 impl Default for Symbols {
     fn default() -> Self {
-        // The keywords are interned once and then cloned. For a short text, interning would take
-        // most of the compilation time.
+        // The keywords are interned once and then cloned, because interning takes most of the time
+        // for a short text.
         static KNOWN: LazyLock<Symbols> = LazyLock::new(Symbols::known);
         KNOWN.clone()
     }
@@ -204,8 +198,6 @@ impl Symbols {
         self.texts[symbol.0 as usize].folded
     }
 
-    /// Selects case-sensitive mode: names that differ only in case are distinct, contrary to IDL
-    /// (IDL 4.2, 7.2.3).
     pub(crate) fn keep_case(&mut self) {
         self.case_sensitive = true;
     }
@@ -261,8 +253,7 @@ keywords! {
 }
 
 impl Keyword {
-    /// Returns true if the word has been a keyword since CORBA 2.3. Other keywords are recognised
-    /// only where a declaration or a type may begin, because older IDL uses them as names.
+    /// Returns true if the word has been a keyword since CORBA 2.3.
     #[must_use]
     pub fn is_reserved(self) -> bool {
         (self as usize) < Self::Component as usize

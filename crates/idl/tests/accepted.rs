@@ -1,6 +1,5 @@
 //! Tests that compile each IDL file in tests/accepted and compare the output with the file
-//! `.expected` beside it. The expected code is formatted by rustfmt. `BLESS=1` rewrites the
-//! expected files.
+//! `.expected` beside it. `BLESS=1` rewrites the expected files.
 
 use corelane_idl::DiskFiles;
 use corelane_idl::compile::{Compilation, CompileOptions};

@@ -1,5 +1,5 @@
 //! Tests that compile texts which are built to take unbounded memory or time, with the default
-//! limits. A separate process with a memory limit of the system compiles them.
+//! limits.
 
 use corelane_idl::NoFiles;
 use corelane_idl::compile::{Compilation, CompileOptions};
@@ -7,8 +7,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-/// Returns texts with their names and their first message. The message is empty if the text is
-/// accepted.
+/// Each text has a name and its first message, which is empty if the text is accepted.
 fn texts() -> Vec<(&'static str, String, &'static str)> {
     let times = |piece: &str, count: usize| piece.repeat(count);
     let lines = |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();

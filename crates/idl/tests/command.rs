@@ -4,7 +4,6 @@ use corelane_idl::{Builder, command};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// A separate folder for each test, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {

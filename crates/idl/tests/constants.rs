@@ -1,15 +1,11 @@
 //! Tests that compare constant expressions with independently computed values (CORBA 3.0.3,
 //! 3.10.2).
-//!
-//! They cover the rounding of quotients and remainders, complements by type, limits of
-//! sub-expressions, constants of other scopes, and values out of range.
 
 use corelane_idl::NoFiles;
 use corelane_idl::compile::{Compilation, CompileOptions};
 use corelane_idl::model::{ConstantValue as V, DefinitionKind, Type};
 use std::path::Path;
 
-/// Returns the value of the constant `X` of a text, or the first message.
 fn value(text: &str) -> Result<V, String> {
     let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
     if let Some(first) = compilation.diagnostics.list().first() {
@@ -135,7 +131,6 @@ fn long_doubles_have_the_precision_of_binary128() {
     }
     let pi = "const long double PI = 3.14159265358979323846264338327950288; const long double X = PI * 2.0;";
     assert_eq!(bits(pi), 0x4001_921f_b544_42d1_8469_898c_c517_01b8);
-    // A constant of type `double` has its double value in an expression of type `long double`.
     let double = "const double A = 0.1; const long double X = A;";
     assert_eq!(bits(double), 0x3ffb_9999_9999_9999_a000_0000_0000_0000);
 }
@@ -188,7 +183,6 @@ fn two_angle_brackets_close_types_or_shift() {
     }
 }
 
-/// Returns the bounds of a sequence or string, the outermost first.
 fn bounds_of(ty: &Type) -> Vec<u32> {
     match ty {
         Type::Sequence(element, bound) => bound.iter().copied().chain(bounds_of(element)).collect(),

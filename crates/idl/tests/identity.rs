@@ -5,7 +5,6 @@ use corelane_idl::compile::{Compilation, CompileOptions};
 use corelane_idl::{FileSource, NoFiles};
 use std::path::Path;
 
-/// Included files, by name.
 struct Texts(&'static [(&'static str, &'static str)]);
 
 impl FileSource for Texts {
@@ -15,7 +14,6 @@ impl FileSource for Texts {
     }
 }
 
-/// Returns the scoped names and ids of all declarations of a text, or its errors.
 fn ids_with(text: &str, files: &dyn FileSource) -> Result<Vec<(String, String)>, String> {
     let options = CompileOptions { include: vec!["in".into()], ..CompileOptions::default() };
     let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &options, files);

@@ -5,7 +5,6 @@ use corelane_idl::FileSource;
 use corelane_idl::compile::{Compilation, CompileOptions};
 use std::path::Path;
 
-/// Included files, by path.
 struct Texts<'t>(&'t [(&'t str, &'t str)]);
 
 impl FileSource for Texts<'_> {
@@ -14,7 +13,6 @@ impl FileSource for Texts<'_> {
     }
 }
 
-/// Returns the messages about `main/a.idl`, with their locations.
 fn said(text: &str, include: &[&str], files: &[(&str, &str)]) -> Vec<String> {
     let options = CompileOptions { include: include.iter().map(Into::into).collect(), ..CompileOptions::default() };
     let compilation = Compilation::of_text(Path::new("main/a.idl"), text.into(), &options, &Texts(files));

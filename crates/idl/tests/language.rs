@@ -1,6 +1,5 @@
 //! Tests that each IDL file in tests/language is accepted without a message and has the definitions
-//! in the list beside it. The list contains each definition with its repository id, and each
-//! constant with its value. `BLESS=1` rewrites the lists.
+//! in the list beside it. `BLESS=1` rewrites the lists.
 
 use corelane_idl::DiskFiles;
 use corelane_idl::compile::{Compilation, CompileOptions};
@@ -8,7 +7,6 @@ use corelane_idl::model::{ConstantValue, DefinitionKind, Type};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Returns the definitions of a text, one on each line, from the main file and from included files.
 fn meaning(compilation: &Compilation) -> String {
     let mut lines = String::new();
     for id in compilation.model.ids() {

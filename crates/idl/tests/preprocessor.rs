@@ -5,7 +5,6 @@ use corelane_idl::compile::{Compilation, CompileOptions};
 use corelane_idl::diagnostic::Severity;
 use std::path::Path;
 
-/// Returns the messages about a text with their locations, warnings included.
 fn said(text: &str) -> Vec<String> {
     let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
     let place = |diagnostic: &corelane_idl::diagnostic::Diagnostic| {

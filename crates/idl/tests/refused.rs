@@ -1,6 +1,4 @@
-//! Tests that compare the messages about IDL files with the text beside each file. The files in
-//! tests/refused break a rule of the language. The files in tests/warned are accepted with a
-//! warning. The files in tests/case_sensitive have names that differ only in case. `BLESS=1`
+//! Tests that compare the messages about IDL files with the text beside each file. `BLESS=1`
 //! rewrites the messages.
 
 use corelane_idl::NoFiles;
@@ -30,8 +28,6 @@ fn names_that_differ_only_in_case_are_distinct_on_request() {
     assert!(!compilation.is_accepted());
 }
 
-/// Compares the messages about each case of a folder with the text beside it. Returns the names of
-/// the cases.
 fn compare(folder: &str, options: &CompileOptions, accepted: bool) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
     let bless = std::env::var_os("BLESS").is_some();

@@ -117,14 +117,8 @@ impl Endpoint {
     }
 
     /// Returns true if only this machine can reach the endpoint: a path, a loopback address or
-    /// `localhost`. The function does not look up other host names, and regards them as reachable
-    /// from other machines.
-    ///
-    /// It also regards endpoints of added transports as reachable from other machines. If a
-    /// real-time lane without a ceiling listens at such an endpoint, the ORB reports this
-    /// (`Event::ReachableLane`), and the lowest lane accepts the endpoint's connections. The
-    /// ceiling of a single connection does not depend on this function, but on
-    /// [`Stream::is_peer_local`](crate::Stream::is_peer_local).
+    /// `localhost`. The function regards other host names and endpoints of added transports as
+    /// reachable from other machines.
     #[must_use]
     #[cold]
     pub fn is_local(&self) -> bool {

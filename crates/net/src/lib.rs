@@ -1,10 +1,7 @@
 //! Transports: the connections over which ORBs exchange bytes.
 //!
 //! A [`Stream`] is one connection, a [`Listener`] accepts connections, and a [`Transport`] creates
-//! streams and listeners for the [`Endpoint`]s that it supports. The ORB uses these traits and no
-//! particular transport. So a transport may have no descriptor (a simulation), or a descriptor that
-//! only signals events (shared memory). The documentation of [`Transport`] explains how to write a
-//! transport.
+//! streams and listeners for the [`Endpoint`]s that it supports.
 //!
 //! This crate knows nothing of GIOP and never interprets the bytes that it carries.
 //!

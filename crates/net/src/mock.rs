@@ -1,9 +1,7 @@
 //! A transport inside the process, for tests. Its streams have no descriptor, so a test over this
 //! transport shows that the tested code works without one.
 //!
-//! Its endpoints are Unix socket paths below `/mock/`, so an ORB can use it together with the real
-//! transports. Each [`MockTransport`] has endpoints of its own, which other values of the type
-//! cannot reach. Its listeners have a descriptor, because [`Listener::readiness`] must return one.
+//! Its endpoints are Unix socket paths below `/mock/`.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -20,7 +18,6 @@ use corelane_sys::lock::{Condvar, LockScope, Mutex, MutexGuard};
 use crate::{ConnectionProperties, Endpoint, Listener, Peer, ReadinessCallback, ShutdownMode, Stream, Transport, Wait};
 
 const PATH_PREFIX: &str = "/mock";
-/// Maximum number of bytes in one direction of a connection.
 const PIPE_CAPACITY: usize = 64 * 1024;
 
 /// A transport between threads of this process.
@@ -81,7 +78,6 @@ impl Transport for MockTransport {
     }
 }
 
-/// The queue of connections that wait to be accepted.
 #[derive(Debug)]
 struct AcceptQueue {
     waiting: Mutex<VecDeque<MockStream>>,
@@ -111,7 +107,6 @@ impl Listener for MockListener {
     }
 }
 
-/// One direction of a connection.
 struct Pipe {
     state: Mutex<PipeState>,
     changed: Condvar,
@@ -126,13 +121,9 @@ enum PipeEnd {
 #[derive(Default)]
 struct PipeState {
     octets: VecDeque<u8>,
-    /// Callback of the reader's stream, called when the pipe may have bytes to read.
     reader: Option<ReadinessCallback>,
-    /// Callback of the writer's stream, called when the pipe may have room.
     writer: Option<ReadinessCallback>,
-    /// The writer has closed: it writes no more bytes.
     ended: bool,
-    /// The reader has closed: it reads no more bytes.
     abandoned: bool,
 }
 
@@ -143,8 +134,8 @@ impl Default for Pipe {
 }
 
 impl Pipe {
-    /// Calls `work` until it returns a result or the wait ends. If `work` returned a result, wakes
-    /// the end `other` and calls its callback.
+    /// Calls `work` until it returns a result or the wait ends; a result wakes the end `other` and
+    /// calls its callback.
     fn when<T>(
         &self,
         other: PipeEnd,
@@ -180,8 +171,6 @@ impl Pipe {
         self.tell(state, other);
     }
 
-    /// Wakes the waiting threads and calls the callback of `end`. The caller has changed the pipe
-    /// in a way that affects this end.
     fn tell(&self, state: MutexGuard<'_, PipeState>, end: PipeEnd) {
         let report = match end {
             PipeEnd::Reader => state.reader.clone(),
@@ -205,7 +194,6 @@ impl fmt::Debug for Pipe {
 struct MockStream {
     incoming: Arc<Pipe>,
     outgoing: Arc<Pipe>,
-    /// Coarse time-outs of receiving (first) and sending (second).
     timeouts: Mutex<(Duration, Duration)>,
 }
 

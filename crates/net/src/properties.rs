@@ -1,14 +1,12 @@
 //! Properties of connections that a program may request from a transport.
 
-/// Properties that a program requests for connections. With `None` a property has the transport's
-/// default. A transport ignores properties that do not apply to it.
+/// Properties that a program requests for connections. `None` means the transport's default, and a
+/// transport ignores properties that do not apply to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ConnectionProperties {
-    /// Size of the kernel's send buffer in bytes, without the kernel's overhead. The system limits
-    /// the size.
+    /// Size of the kernel's send buffer in bytes, without the kernel's overhead.
     pub send_buffer_size: Option<u32>,
-    /// Size of the kernel's receive buffer in bytes, without the kernel's overhead. The system
-    /// limits the size.
+    /// Size of the kernel's receive buffer in bytes, without the kernel's overhead.
     pub receive_buffer_size: Option<u32>,
     /// If true, the kernel probes idle connections at the system's default intervals.
     pub keep_alive: Option<bool>,

@@ -1,18 +1,12 @@
 //! Resolution of host names, bounded by the caller's deadline.
 //!
-//! The system's resolver cannot be interrupted. Each look-up therefore has a thread of its own, and
-//! the caller waits for it until the caller's deadline at the latest.
+//! Each look-up has a thread of its own, because the system's resolver cannot be interrupted.
 //!
-//! When a caller's deadline has passed, its look-up continues until the system's resolver answers,
-//! which takes 5 to 30 seconds with usual settings. No thread waits for this, not even when the ORB
-//! ends. The answer serves all calls for the same name that begin before it comes or within ten
-//! seconds afterwards. So callers with short deadlines get a result even from a slow name server.
+//! When a caller's deadline has passed, its look-up continues until the system's resolver answers. The answer
+//! serves all calls for the same name that begin before it comes or within ten seconds afterwards, so callers
+//! with short deadlines get a result even from a slow name server.
 //!
-//! The threads run in the ordinary scheduling class, even for a caller with a high priority,
-//! because a look-up is not urgent.
-//!
-//! Invariant: at most [`MAX_LOOK_UPS`] of these threads exist at a time. Calls for further names
-//! wait until one of the threads ends.
+//! At most [`MAX_LOOK_UPS`] look-ups run at a time.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,23 +20,19 @@ use corelane_sys::lock::{Condvar, LockScope, Mutex};
 use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};
 
 pub(crate) const MAX_LOOK_UPS: usize = 16;
-/// Time for which callers get an answer after it came.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(10);
-/// Time for which callers get a failure after it came. Without it, every call to an unknown host
-/// would ask the system's resolver.
+/// Without this cache of failures, every call to an unknown host would ask the system's resolver.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(2);
-/// Maximum number of answers and failures in the cache.
 const MAX_CACHED_ANSWERS: usize = 256;
 
 type LookUpFunction = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
-/// A cache of the addresses of hosts, which asks the system's resolver.
 #[derive(Clone)]
 pub(crate) struct Resolver(Arc<ResolverShared>);
 
 struct ResolverShared {
     look_up: Box<LookUpFunction>,
-    /// Cores of the thread that made the resolver. All look-ups run on these cores.
+    /// Cores of the thread that made the resolver, on which all look-ups run.
     cores: Option<CpuSet>,
     state: Mutex<State>,
     changed: Condvar,
@@ -55,14 +45,12 @@ struct State {
 }
 
 enum CacheEntry {
-    /// A thread waits for the system's resolver.
     Asked,
     Found(Vec<IpAddr>, Monotonic),
     Failed(io::ErrorKind, String, Monotonic),
 }
 
 impl Resolver {
-    /// Creates a resolver that asks the system's resolver.
     pub(crate) fn system() -> Self {
         Self::new(|host| Ok((host, 0).to_socket_addrs()?.map(|address| address.ip()).collect()))
     }
@@ -73,7 +61,7 @@ impl Resolver {
         Resolver(Arc::new(ResolverShared { look_up, cores, state, changed: Condvar::new() }))
     }
 
-    /// Returns the addresses of `host`. A numeric address needs no look-up.
+    /// Returns the addresses of `host`.
     ///
     /// # Errors
     /// `TimedOut` after the deadline, otherwise the error of the system's resolver.
@@ -94,7 +82,7 @@ impl Resolver {
                 Some(CacheEntry::Found(addresses, at)) if at.elapsed() < ANSWER_LIFETIME => {
                     return Ok(addresses.clone());
                 }
-                // This call gets a failure that came during the call, even if the failure is older
+                // A call gets a failure that came during the call, even if the failure is older
                 // than its lifetime.
                 Some(CacheEntry::Failed(kind, why, at)) if *at >= begun || at.elapsed() < FAILURE_LIFETIME => {
                     return Err(io::Error::new(*kind, why.clone()));
@@ -111,7 +99,6 @@ impl Resolver {
         }
     }
 
-    /// Starts a thread that asks the system's resolver.
     fn begin(&self, state: &mut State, host: &str) -> io::Result<()> {
         if state.names.len() >= MAX_CACHED_ANSWERS {
             // Look-ups in progress stay in the cache; their number is bounded.
@@ -131,7 +118,7 @@ impl Resolver {
             drop(state);
             shared.changed.notify_all();
         };
-        // No thread joins the look-up thread. It ends when the system's resolver answers.
+        // No thread joins this one, which ends when the system's resolver answers.
         let builder = ThreadBuilder::new().name("net/resolve").stack_size(512 * 1024);
         drop(builder.scheduling(Scheduling::Other).preferred_affinity(self.0.cores).spawn(ask)?);
         state.running += 1;
@@ -150,7 +137,6 @@ impl fmt::Debug for Resolver {
 mod tests {
     use super::*;
 
-    /// A resolver that answers when the test permits it, and counts the look-ups.
     #[derive(Clone)]
     struct Slow(Arc<(Mutex<(usize, bool)>, Condvar)>);
 
@@ -247,7 +233,7 @@ mod tests {
         let resolver = slow.resolver(|_| Err(io::ErrorKind::NotFound.into()));
         slow.answer();
         let fails = |name: &str, deadline| resolver.resolve(name, 1, deadline).unwrap_err().kind();
-        // Renews the time of the failure, so that the failure does not expire during a slow test.
+        // The failure must not expire during a slow test.
         let renewed = |name: &str| {
             resolver.0.state.lock().names.get_mut(name).map(|known| match known {
                 CacheEntry::Failed(_, _, at) => *at = Monotonic::now(),

@@ -18,7 +18,7 @@ use crate::spin::{AdaptiveSpin, NextWait, SpinPermit, SpinWait};
 use crate::transport::{Listener, Transport};
 use crate::{ConnectionProperties, Endpoint, Peer, ShutdownMode, SpinPolicy, Stream, Wait};
 
-/// Maximum number of connections in a listener's queue. The kernel refuses further connections.
+/// Maximum number of connections in a listener's queue.
 pub(crate) const BACKLOG: u32 = 1024;
 
 /// Delay between connection attempts to two addresses of a name (RFC 8305, section 5).
@@ -27,10 +27,8 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// TCP over IPv4 and IPv6. Small messages are sent at once (no Nagle delay).
 ///
 /// For a connection with a deadline, threads of the transport look up host names, at most 16 at a
-/// time. A look-up continues after the caller's deadline until the system's resolver answers.
-/// Callers get an answer for ten seconds after it came, and a failure for two. If a name has
-/// several addresses, the transport tries each address 250 ms after the previous one. The
-/// connection is made to the first address that answers.
+/// time; the answers are cached for ten seconds. If a name has several addresses, the transport
+/// tries each address 250 ms after the previous one, and connects to the first that answers.
 #[derive(Clone, Debug)]
 pub struct Tcp {
     resolver: Resolver,
@@ -43,7 +41,7 @@ impl Tcp {
         Tcp { resolver: Resolver::system() }
     }
 
-    /// Returns the addresses of a TCP endpoint. An empty host means all addresses of this machine.
+    /// An empty host means all addresses of this machine.
     fn resolve(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Vec<SocketAddr>> {
         match endpoint {
             Endpoint::Tcp { host, port } if host.is_empty() => Ok(vec![
@@ -93,8 +91,8 @@ impl Transport for Tcp {
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
         let mut failure = io::Error::new(io::ErrorKind::NotFound, format!("{endpoint} has no address"));
         for address in self.resolve(endpoint, None)? {
-            // The unspecified IPv6 address accepts IPv4 connections as well, as users of dual-stack
-            // hosts expect.
+            // The unspecified IPv6 address accepts IPv4 and IPv6 connections, as users of
+            // dual-stack hosts expect.
             let v6_only = address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED);
             // Accepted connections do not inherit `nodelay`: each connection gets its own
             // properties.
@@ -176,8 +174,6 @@ fn unix_path(endpoint: &Endpoint) -> io::Result<&Path> {
     }
 }
 
-/// Wraps a Unix socket. Its socket options asked the kernel to refuse descriptors before it was
-/// connected.
 pub(crate) fn filtered_socket(fd: OwnedFd) -> DescriptorFilterSocket {
     if socket::refuses_descriptors(fd.as_fd()) {
         DescriptorFilterSocket::without_descriptor_passing(fd)
@@ -200,7 +196,6 @@ pub(crate) fn credentials(fd: BorrowedFd<'_>) -> Peer {
 struct SocketStream {
     fd: DescriptorFilterSocket,
     peer: Peer,
-    /// State of polling for bytes to read.
     spin: AdaptiveSpin,
 }
 
@@ -215,7 +210,6 @@ impl SocketStream {
         SocketStream { fd, peer, spin: AdaptiveSpin::untried(SpinPolicy::DEFAULT) }
     }
 
-    /// Receives like `recv`, but polls first if polling has helped.
     #[inline(never)]
     fn recv_spinning(&self, buffer: &mut [u8], deadline: Option<Monotonic>) -> io::Result<usize> {
         match self.spin.next_wait() {
@@ -236,7 +230,7 @@ impl SocketStream {
         }
     }
 
-    /// Polls for bytes. Returns `None` if no bytes came in time, or if too many threads poll.
+    /// Returns `None` if no bytes came in time, or if too many threads poll.
     #[inline]
     fn poll_recv(
         &self,
@@ -262,9 +256,8 @@ impl SocketStream {
                     }
                 }
                 received => {
-                    // If bytes are found late, another thread had the core for a while, and the
-                    // polling may have kept that thread from the core before. So the attempt does
-                    // not count as a success.
+                    // If the bytes come late, another thread ran on this core, and the polling may
+                    // have delayed it.
                     self.spin.record(!is_late);
                     return Some(received);
                 }
@@ -363,7 +356,6 @@ impl Stream for SocketStream {
             ShutdownMode::Write => socket::Shutdown::Write,
             ShutdownMode::Both => socket::Shutdown::Both,
         };
-        // The call fails only if the connection has already ended.
         let _ = socket::shutdown(self.fd.as_fd(), direction);
     }
 
@@ -385,7 +377,7 @@ impl Stream for SocketStream {
     }
 }
 
-/// Receives with a deadline. A separate function keeps this code out of the path of most reads.
+/// A separate function keeps this code out of the path of most reads.
 #[inline(never)]
 fn recv_until(fd: &DescriptorFilterSocket, buffer: &mut [u8], deadline: Monotonic) -> io::Result<usize> {
     loop {
@@ -399,7 +391,7 @@ fn recv_until(fd: &DescriptorFilterSocket, buffer: &mut [u8], deadline: Monotoni
     }
 }
 
-/// Sends with a deadline. A separate function keeps this code out of the path of most messages.
+/// A separate function keeps this code out of the path of most messages.
 #[inline(never)]
 fn send_until(
     fd: BorrowedFd<'_>,
@@ -432,7 +424,6 @@ struct SocketListener {
     _file: Option<SocketFile>,
     fd: DescriptorFilterListener,
     local: Endpoint,
-    /// Properties that the listener gives to connections when it accepts them.
     properties: Mutex<ConnectionProperties>,
 }
 
@@ -481,8 +472,6 @@ impl Listener for SocketListener {
 mod tests {
     use super::*;
 
-    /// A new listener must replace the socket file of a dead server, and must not replace the file
-    /// of a running server.
     #[test]
     fn stale_socket_file_is_replaced_and_used_file_is_kept() {
         let path = std::env::temp_dir().join(format!("corelane-net-{}", std::process::id()));

@@ -1,7 +1,7 @@
 //! The file of a Unix listener.
 //!
-//! Before a listener binds a path, the module removes the file that a dead process left there. When
-//! a listener is dropped, the module removes its file.
+//! Before a listener binds a path, the module removes the file that a dead process left there; a
+//! dropped listener removes its file.
 //!
 //! Invariant: the module removes no other file, and no file of a socket on which a process listens.
 
@@ -17,23 +17,20 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::process;
 use corelane_sys::socket::{self, Address, SocketOptions};
 
-/// Maximum time of the connection attempt that checks whether a listener is alive. A listener whose
-/// backlog is full lets the attempt wait.
+/// Maximum time of the connection attempt that checks whether a listener is alive, because a full
+/// backlog lets the attempt wait.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The file of a listener, which is removed on drop.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Device and inode of the file. They show whether another file has taken the path.
+    /// Device and inode of the file, which show whether another file has taken the path.
     identity: (u64, u64),
-    /// Fork generation of the process that made the listener. In a forked child, the listener and
-    /// its file belong to the parent.
+    /// In a forked child, the listener and its file belong to the parent.
     forks: u64,
 }
 
 impl SocketFile {
-    /// Takes ownership of the file at `path`, to which the caller has just bound a socket.
     pub(crate) fn for_path(path: &Path) -> io::Result<Self> {
         let identity = identity(&fs::symlink_metadata(path)?);
         Ok(SocketFile { path: path.to_owned(), identity, forks: process::fork_generation() })
@@ -65,7 +62,7 @@ pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
     }
     check_dead(path, path)?;
     // Between the check and the removal, another process may put its own file at `path`. So the
-    // file is first moved to a name that no other process uses, and checked again.
+    // file is first moved to a temporary name, and checked again.
     let aside = temporary_path(path);
     match fs::rename(path, &aside) {
         Ok(()) => {}
@@ -85,7 +82,6 @@ fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
-/// Checks that no process answers at the socket file `file`, and that no socket is bound to `path`.
 fn check_dead(file: &Path, path: &Path) -> io::Result<()> {
     let until = Monotonic::now() + PROBE_TIMEOUT;
     match socket::connect(&Address::Unix(file.to_owned()), &SocketOptions::default(), Some(until)) {
@@ -95,8 +91,8 @@ fn check_dead(file: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns true if a socket is bound to `path`. A process that has bound its socket and does not
-/// listen yet refuses connections like a dead process.
+/// A process that has bound its socket and does not listen yet refuses connections like a dead
+/// process.
 fn is_bound(path: &Path) -> bool {
     // Without /proc, the connection attempt alone decides.
     let sockets = fs::read("/proc/net/unix").unwrap_or_default();
@@ -110,13 +106,11 @@ fn in_use(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::AddrInUse, format!("{} is in use", path.display()))
 }
 
-/// Returns a path in the folder of `path` that no other call of this function returns.
 fn temporary_path(path: &Path) -> PathBuf {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     let mut name = path.as_os_str().to_owned().into_vec();
-    // The name is no longer than `path` if possible. So if the path could be bound, a process can
-    // also connect to the new name.
+    // The name is no longer than `path` if possible.
     let folder = path.as_os_str().len() - path.file_name().map_or(0, |name| name.len());
     name.truncate(folder);
     name.extend(format!(".{:x}.{call:x}", process::id()).into_bytes());
@@ -130,7 +124,6 @@ mod tests {
     use super::*;
     use crate::{Endpoint, Transport, Unix};
 
-    /// Creates an empty folder for one test.
     fn folder(test: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("corelane-{test}-{}", process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -168,7 +161,6 @@ mod tests {
         drop(living);
         drop(Unix.listen(&Endpoint::unix(&path)).unwrap());
 
-        // This socket is bound but does not listen.
         let datagrams = UnixDatagram::bind(&path).unwrap();
         assert!(is_bound(&path));
         refused(&path);

@@ -1,13 +1,10 @@
 //! Polling for a bounded time before a thread sleeps, where this helps.
 //!
-//! A thread that sleeps until its peer answers costs the peer a wake-up. If the two run on
-//! different cores, the wake-up takes longer than many calls. A thread that polls for a bounded
-//! time before it sleeps saves the wake-up and costs processor time. A [`SpinPolicy`] states
+//! The polling saves a wake-up by the peer and costs processor time. A [`SpinPolicy`] states
 //! whether the threads that read a stream may poll.
 //!
-//! Two limits apply under every policy. One wait polls for at most the policy's time. The number of
-//! threads of a process that poll at the same time is smaller than the number of the machine's
-//! cores.
+//! Under every policy, one wait polls for at most the policy's time. The number of threads of a
+//! process that poll at the same time is smaller than the number of the machine's cores.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -19,7 +16,7 @@ use corelane_sys::thread;
 
 /// Policy for how long threads that read a stream poll before they sleep.
 ///
-/// The time is a maximum for one wait. A time above [`SpinPolicy::MAX_SPIN`] counts as `MAX_SPIN`.
+/// A time above [`SpinPolicy::MAX_SPIN`] counts as `MAX_SPIN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SpinPolicy {
     /// Threads sleep at once.
@@ -44,7 +41,6 @@ impl SpinPolicy {
     /// The policy of sockets whose policy was not set: adaptive, for at most 50 us.
     pub const DEFAULT: Self = SpinPolicy::Adaptive { max_spin: Duration::from_micros(50) };
 
-    /// Returns the policy as a number: twice the time in nanoseconds, plus 1 for `Always`.
     fn encode(self) -> u64 {
         let nanos = |time: Duration| u64::try_from(time.min(Self::MAX_SPIN).as_nanos()).unwrap_or(0) * 2;
         match self {
@@ -55,40 +51,29 @@ impl SpinPolicy {
     }
 }
 
-/// Moving average of success if polling succeeds in every wait.
 const FULL_SUCCESS: u32 = 1024;
-/// Minimum success for polling in every wait. Below it a thread polls in one of many waits, to try
-/// whether polling helps.
+/// Minimum success for polling in every wait; below it a thread polls in one of many waits.
 const MIN_SUCCESS: u32 = FULL_SUCCESS / 4;
-/// Number of waits between two tries after the first failure. The number doubles with each failed
-/// try.
+/// Number of waits between two tries after the first failure, which doubles with each failed try.
 const MIN_RETRY_INTERVAL: u32 = 64;
 const MAX_RETRY_INTERVAL: u32 = 4096;
 const POLLS_PER_CLOCK_READ: u32 = 64;
-/// Number of rounds of [`POLLS_PER_CLOCK_READ`] polls without a pause, at the beginning of a wait.
 /// An answer that is about to arrive takes no longer than the processor's pause instruction.
 const ROUNDS_WITHOUT_PAUSE: u32 = 4;
 
-/// Decision about how a thread begins a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextWait {
-    /// Sleep.
     Sleep,
-    /// Poll for at most this time, then sleep.
     Spin(Duration),
-    /// Polling has not helped so far, or has not been tried. Poll for at most this time if the peer
-    /// runs on another core or machine.
+    /// Poll for at most this time if the peer runs on another core or machine.
     Try(Duration),
 }
 
 /// The policy of one direction of a stream, with the success of polling so far.
-///
-/// One thread at a time waits for a direction. A second thread would only make the counts inexact.
 pub(crate) struct AdaptiveSpin {
     policy: AtomicU64,
-    /// Success of polling, as a moving average over the last waits.
     success: AtomicU32,
-    /// Number of waits until polling is tried again. It counts while success is low.
+    /// Number of waits until polling is tried again.
     waits_left: AtomicU32,
     retry_interval: AtomicU32,
 }
@@ -119,13 +104,11 @@ impl AdaptiveSpin {
         self.policy.store(policy.encode(), Ordering::Relaxed);
     }
 
-    /// Returns true unless the policy is `Never`.
     #[inline]
     pub(crate) fn is_allowed(&self) -> bool {
         self.policy.load(Ordering::Relaxed) != 0
     }
 
-    /// Decides how the next wait begins, and counts it.
     pub(crate) fn next_wait(&self) -> NextWait {
         let policy = self.policy.load(Ordering::Relaxed);
         let max_spin = Duration::from_nanos(policy / 2);
@@ -146,14 +129,12 @@ impl AdaptiveSpin {
         NextWait::Try(max_spin)
     }
 
-    /// Makes the next waits poll. The caller has found that the peer runs on another core or machine.
+    /// Makes the next waits poll, because the peer runs on another core or machine.
     pub(crate) fn encourage(&self) {
         self.success.store(MIN_SUCCESS, Ordering::Relaxed);
     }
 
-    /// Begins a wait that polls, if the policy permits polling and polling has helped. If the
-    /// decision depends on the core of the peer, the function calls `is_peer_elsewhere`, which
-    /// returns true if the peer runs on another core or machine.
+    /// Begins a wait that polls, if the policy permits polling and polling has helped.
     pub(crate) fn begin(&self, is_peer_elsewhere: impl FnOnce() -> bool) -> Option<SpinWait<'_>> {
         let max_spin = match self.next_wait() {
             NextWait::Sleep => return None,
@@ -171,8 +152,7 @@ impl AdaptiveSpin {
         Some(SpinWait { adaptive: self, end: Monotonic::now() + max_spin, _permit: permit })
     }
 
-    /// Records whether polling has helped in a wait. A wait in which the thread could not poll
-    /// counts as no help.
+    /// A caller passes false for a wait in which the thread could not poll.
     pub(crate) fn record(&self, helped: bool) {
         let success = self.success.load(Ordering::Relaxed);
         let success = success - success / 8 + if helped { FULL_SUCCESS / 8 } else { 0 };
@@ -186,8 +166,8 @@ impl AdaptiveSpin {
         }
     }
 
-    /// Polls memory until `is_there` returns true, if polling has helped before. Returns true if
-    /// `is_there` returned true. The caller must know that the peer runs on another core.
+    /// Polls memory until `is_there` returns true, if polling has helped before. The caller must
+    /// know that the peer runs on another core.
     #[inline]
     pub(crate) fn spin_until(&self, is_there: impl Fn() -> bool) -> bool {
         self.is_allowed() && self.spin_if_worthwhile(is_there)
@@ -232,24 +212,21 @@ impl SpinWait<'_> {
         self.end.is_past()
     }
 
-    /// Ends the wait, and records whether the thread found data by polling. A thread that stopped
-    /// for another reason drops the value, which records no outcome.
+    /// Ends the wait, and records whether the thread found data by polling.
     pub fn finish(self, is_found: bool) {
-        // Data that is found late counts as no help: another thread had the core for a while, and
-        // the polling may have kept that thread from the core before.
+        // Data that comes after the limit counts as a failure of the polling, which may have delayed
+        // the thread that sends the data.
         self.adaptive.record(is_found && !self.is_over());
     }
 }
 
-/// Number of threads of this process that poll now.
 static SPINNING: AtomicUsize = AtomicUsize::new(0);
 
-/// Permit of a thread to poll. A process has one permit fewer than the machine has cores.
+/// A process has one permit to poll fewer than the machine has cores.
 #[derive(Debug)]
 pub(crate) struct SpinPermit(());
 
 impl SpinPermit {
-    /// Takes a permit. Returns `None` if all are taken, or if the machine has one core.
     #[inline]
     pub(crate) fn acquire() -> Option<Self> {
         static LIMIT: OnceLock<usize> = OnceLock::new();
@@ -283,8 +260,6 @@ mod tests {
 
     const SHORT: Duration = Duration::from_nanos(1);
 
-    /// Returns the number of the next 1,000 waits that poll. `is_there` tells whether polling finds
-    /// data.
     fn polls(spin: &AdaptiveSpin, is_there: bool) -> usize {
         let polls = |_: &i32| {
             let polled = Cell::new(false);
@@ -328,7 +303,7 @@ mod tests {
             };
             std::thread::spawn(decide).join().unwrap()
         };
-        // The machine may not permit fixed priorities. The test then checks nothing.
+        // The machine may not permit fixed priorities.
         let Some(adaptive) = next(SpinPolicy::Adaptive { max_spin: SHORT }) else { return };
         assert_eq!(adaptive, NextWait::Sleep);
         assert_eq!(next(SpinPolicy::Always { max_spin: SHORT }), Some(NextWait::Spin(SHORT)));

@@ -73,13 +73,12 @@ impl fmt::Display for Peer {
     }
 }
 
-/// A callback of a stream without a descriptor. The stream calls it when its state has changed.
+/// A callback that a stream without a descriptor calls when its state has changed.
 pub type ReadinessCallback = Arc<dyn Fn() + Send + Sync>;
 
 /// A connection: an ordered stream of bytes in both directions.
 ///
-/// At most one thread reads and at most one thread writes at a time; the ORB ensures this. The
-/// reading and the writing thread may differ.
+/// At most one thread reads and at most one thread writes at a time, which the ORB ensures.
 pub trait Stream: Send + Sync + fmt::Debug {
     /// Reads at least one byte into the front of `buffer`. Returns 0 if the peer has closed its
     /// sending direction.
@@ -106,17 +105,15 @@ pub trait Stream: Send + Sync + fmt::Debug {
     }
 
     /// Returns a descriptor that reports an edge when bytes can be read or written, after a call
-    /// with [`Wait::Now`] has transferred fewer bytes than requested. A transport may report room
-    /// to write as if data had come. `None` if the transport has no descriptor; see
-    /// [`set_readiness_callback`](Self::set_readiness_callback).
+    /// with [`Wait::Now`] has transferred fewer bytes than requested. `None` if the transport has
+    /// no descriptor; see [`set_readiness_callback`](Self::set_readiness_callback).
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 
     /// Makes [`readiness`](Self::readiness) report the next arrival of data.
     ///
-    /// A thread that has the stream for itself, and waits for the descriptor and not in `recv`,
-    /// calls this before each wait. `Some(true)` means that data or the end of the stream can be
-    /// read now. `None` means that the descriptor reports every arrival in any case. The descriptor
-    /// may become readable without data to read; the thread then calls this method again.
+    /// `Some(true)` means that data or the end of the stream can be read now. `None` means that the
+    /// descriptor reports every arrival in any case. The descriptor may become readable without
+    /// data to read; the thread then calls this method again.
     ///
     /// # Errors
     /// If the connection is lost.
@@ -125,8 +122,7 @@ pub trait Stream: Send + Sync + fmt::Debug {
     }
 
     /// Returns true if the descriptor reports arrivals without a call of
-    /// [`arm_readiness`](Self::arm_readiness). Each arrival then wakes the thread that watches the
-    /// descriptor, which costs the sender time.
+    /// [`arm_readiness`](Self::arm_readiness).
     fn reports_every_arrival(&self) -> bool {
         true
     }
@@ -150,26 +146,21 @@ pub trait Stream: Send + Sync + fmt::Debug {
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()>;
 
     /// Sets whether threads in [`recv`](Self::recv) poll before they sleep. Has no effect where
-    /// polling is impossible. By default threads over sockets never poll; threads over shared
-    /// memory follow the setting of their transport.
+    /// polling is impossible.
     ///
-    /// A call with [`Wait::Until`] does not poll beyond its deadline. A call with [`Wait::Now`]
-    /// polls only over shared memory, while the peer copies the next part of a message. On a
-    /// socket, a thread that polls makes system calls.
+    /// A call with [`Wait::Until`] does not poll beyond its deadline.
     fn set_spin_policy(&self, policy: SpinPolicy) {
         let _ = policy;
     }
 
     /// Begins a wait of a thread that polls outside of `recv`, by calls with [`Wait::Now`] or an
-    /// epoll instance. Returns `None` if the policy, earlier waits or the number of polling threads
-    /// forbids polling, or if such polling does not help on this stream.
+    /// epoll instance.
     fn begin_spin(&self) -> Option<SpinWait<'_>> {
         None
     }
 
     /// Makes the kernel poll the network card's queue for `time` before a reading thread sleeps;
-    /// zero for never. Has no effect without a network card behind the stream, for example between
-    /// processes of one machine.
+    /// zero for never.
     ///
     /// # Errors
     /// `PermissionDenied` without the privilege (`CAP_NET_ADMIN`) for a time above the system's

@@ -1,6 +1,4 @@
 //! The traits of transports, and the list of transports that an ORB uses.
-//!
-//! The documentation of [`Transport`] explains how to write a transport.
 
 use std::fmt;
 use std::io;
@@ -153,15 +151,13 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// Returns true if this transport handles `endpoint`.
     fn supports(&self, endpoint: &Endpoint) -> bool;
 
-    /// Connects to `endpoint` with `properties`. Properties that affect the connecting are set before
-    /// the connection is made.
+    /// Connects to `endpoint` with `properties`.
     ///
-    /// Tries every address of the endpoint's host name. `deadline` limits the whole call, including
-    /// name resolution.
+    /// `deadline` limits the whole call, including name resolution.
     ///
     /// # Errors
-    /// `TimedOut` after the deadline, otherwise the error of the last address. Another error if the
-    /// system refuses a property.
+    /// `TimedOut` after the deadline, otherwise the error of the last address. Another error if the system
+    /// refuses a property.
     fn connect_with(
         &self,
         endpoint: &Endpoint,
@@ -214,7 +210,7 @@ pub trait Transport: Send + Sync + fmt::Debug {
     fn attach_orb(&self) {}
 
     /// Tells the transport that an ORB which used it has ended. After the last ORB, the transport
-    /// ends its threads and waits for their end. The remaining streams work without these threads.
+    /// ends its threads and waits for their end.
     fn detach_orb(&self) {}
 }
 

@@ -11,7 +11,6 @@ mod checks;
 #[path = "../../../tests/src/pipe.rs"]
 pub mod pipe;
 
-/// Runs `check` over every transport, at an endpoint whose name contains `name`.
 fn each(name: &str, check: impl Fn(&dyn Transport, &Endpoint)) {
     check(&Tcp::new(), &Endpoint::tcp("127.0.0.1", 0));
     check(&Tcp::new(), &Endpoint::tcp("::1", 0));

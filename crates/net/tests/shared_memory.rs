@@ -18,8 +18,8 @@ use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_sys::{poll, socket};
 
-/// Name of the environment variable that makes this test binary the other process. Its value is the
-/// path of the socket.
+/// Name of the environment variable that makes this test binary the other process, with the path of
+/// the socket.
 const OTHER: &str = "CORELANE_TEST_SHM";
 
 fn path(name: &str) -> PathBuf {
@@ -49,14 +49,12 @@ fn pair(name: &str) -> (Box<dyn Stream>, Box<dyn Stream>) {
     (client, accept(&*listener))
 }
 
-/// Starts this test binary again, as the other end of the connection at `path`.
 fn other_process(path: &PathBuf) -> Child {
     let program = std::env::current_exe().unwrap();
     Command::new(program).args(["--exact", "run_as_the_other_process"]).env(OTHER, path).spawn().unwrap()
 }
 
-/// Echoes arriving bytes, in a process that another test has started. Does nothing in an ordinary
-/// test run.
+/// Echoes arriving bytes, in a process that another test has started.
 #[test]
 fn run_as_the_other_process() {
     let Some(path) = std::env::var_os(OTHER) else { return };
@@ -95,7 +93,6 @@ fn two_processes_exchange_more_than_the_rings_hold() {
         }
         assert!(echoed == octets);
     });
-    // Each small message is sent after the answer to the previous one.
     for round in 0..2000u32 {
         server.send(&round.to_le_bytes(), Wait::Block).unwrap();
         let mut buffer = [0; 8];
@@ -106,9 +103,6 @@ fn two_processes_exchange_more_than_the_rings_hold() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Sends messages of sizes near the sizes of parts and rings, in slices, with calls that wait and
-/// calls that do not. Fails if bytes change, or if a part costs more than one wake-up and one
-/// sleep.
 #[test]
 fn large_messages_arrive_unchanged_with_few_wake_ups() {
     for (name, policy) in
@@ -179,7 +173,6 @@ fn killed_peer_ends_the_stream_of_a_waiting_thread() {
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 if waits_to_write {
-                    // The echoes fill the other ring first, and then this ring.
                     while server.send(&[1; 50_000], Wait::Block).is_ok() {}
                     0
                 } else {
@@ -191,7 +184,7 @@ fn killed_peer_ends_the_stream_of_a_waiting_thread() {
             assert_eq!(waiting.join().unwrap(), 0);
         });
         child.wait().unwrap();
-        // A thread that does not wait must also see the end, after it has read the remaining bytes.
+        // A thread that does not wait must see the end after it has read the remaining bytes.
         while server.recv(&mut [0; 100_000], Wait::Now).unwrap() > 0 {}
     }
 }
@@ -215,8 +208,6 @@ fn long_waiting_reader_is_woken() {
     });
 }
 
-/// A server's lanes use edge-triggered epoll. Fails if an arrival after a short read is not
-/// reported.
 #[test]
 fn every_arrival_after_a_short_read_is_an_edge() {
     let (client, server) = pair("edges");
@@ -279,8 +270,7 @@ fn room_is_an_edge_for_a_refused_writer() {
 }
 
 /// A reply is many times as large as the ring, and no thread reads the bell's bytes, which exceed
-/// the socket's buffer. The client waits for the reply and sends no bytes. Fails if the writer is
-/// disconnected.
+/// the socket's buffer.
 #[test]
 fn writer_with_repeated_room_edges_is_not_disconnected() {
     let (client, server) = pair("deaf");
@@ -309,7 +299,6 @@ fn writer_with_repeated_room_edges_is_not_disconnected() {
                 }
             }
         }
-        // Data that was sent during the loop above must be reported and readable.
         let mut buffer = [0; 8];
         while !matches!(server.recv(&mut buffer, Wait::Now), Ok(6)) {
             assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "expected an edge");
@@ -339,15 +328,12 @@ fn silent_or_malformed_clients_delay_no_other_client() {
     let silent: Vec<_> = (0..100).map(|_| UnixStream::connect(&path).unwrap()).collect();
     let mut liar = UnixStream::connect(&path).unwrap();
     liar.write_all(b"GIOP\x01\x02\x00\x00 and so on").unwrap();
-    // A header without a descriptor, and a header with the descriptor of another kind of file, are
-    // refused.
     let mut header = b"CLNRINGS".to_vec();
     header.extend([1, 65536, 65536].map(u32::to_le_bytes).concat());
     UnixStream::connect(&path).unwrap().write_all(&header).unwrap();
     let other = UnixStream::connect(&path).unwrap();
     let file = File::open("/dev/null").unwrap();
     socket::send_with_descriptor(other.as_fd(), &header, file.as_fd(), socket::WaitMode::Now).unwrap();
-    // A header that announces rings larger than the server accepts is refused.
     let large = RingSizes::at_least(16 << 20, 4096);
     let greedy = UnixStream::connect(&path).unwrap();
     let (_rings, memory) = RingPair::create(large).unwrap();
@@ -361,14 +347,12 @@ fn silent_or_malformed_clients_delay_no_other_client() {
 }
 
 /// The peer is a process that writes any value anywhere in the memory and rings the bell at random.
-/// Fails if a call does not end in time.
 #[test]
 fn calls_with_a_hostile_peer_end_in_time() {
     against_a_hostile_peer("hostile", 4096, 5000);
 }
 
-/// Calls with large messages must also end in time. The messages are larger than a part, so they
-/// are copied in parts.
+/// The messages are copied in parts.
 #[test]
 fn large_calls_with_a_hostile_peer_end_in_time() {
     against_a_hostile_peer("hostile-l", 65_536, 200_000);
@@ -392,8 +376,7 @@ fn against_a_hostile_peer(name: &str, ring: u32, message: usize) {
                     state ^= state << 13;
                     state ^= state >> 7;
                     state ^= state << 17;
-                    // Most writes change the control words of both directions. The values are often
-                    // plausible counters.
+                    // Most writes change the control words of both directions.
                     let offset = if state & 1 == 0 { (state >> 8) % 16 * 128 } else { (state >> 8) % 3072 * 4 };
                     let value = if state & 6 == 0 { state as u32 } else { (state >> 40) as u32 % (ring + 4) };
                     memory.write_all_at(&value.to_le_bytes(), offset).unwrap();

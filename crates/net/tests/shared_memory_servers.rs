@@ -1,5 +1,4 @@
-//! Tests of clients whose server over shared memory is dead or hostile. They fail if a wait does
-//! not end, or if a resource of the connection remains.
+//! Tests of clients whose server over shared memory is dead or hostile.
 //!
 //! The tests run in a process of their own, because they examine all descriptors, mappings and
 //! threads of the process.
@@ -19,12 +18,10 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::thread::{self, Tid};
 use corelane_sys::{poll, socket};
 
-/// Name of the environment variable that makes this test binary the server. Its value is the path
-/// of the socket.
+/// Name of the environment variable that makes this test binary the server, with the path of the
+/// socket.
 const PATH: &str = "CORELANE_TEST_SHM_SERVER";
-/// Name of the environment variable with the kind of server.
 const KIND: &str = "CORELANE_TEST_SHM_KIND";
-/// Line that the server prints when it listens.
 const READY: &str = "listening";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +36,9 @@ enum Kind {
 
 const KINDS: [Kind; 3] = [Kind::Absent, Kind::Deaf, Kind::Hostile];
 
-/// A server in a process of its own, which is killed on drop.
 struct Server {
     child: Child,
-    /// The server's input. It is closed on drop, so that the server ends when its parent ends.
+    /// The server ends when its input is closed, even if its parent is killed.
     _input: ChildStdin,
     path: PathBuf,
 }
@@ -62,7 +58,6 @@ impl Server {
         SharedMemory::default().connect(&Endpoint::shared_memory(&self.path), None).unwrap()
     }
 
-    /// Kills the server with SIGKILL.
     fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -71,13 +66,11 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both calls fail only if the server has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Runs the server. Does nothing unless another test has started this process.
 #[test]
 fn run_as_the_server() {
     let Some(path) = std::env::var_os(PATH).map(PathBuf::from) else { return };
@@ -134,8 +127,7 @@ fn scribble(path: &Path) {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
-                // Most writes change the control words of both directions. The values are often
-                // plausible counters.
+                // Most writes change the control words of both directions.
                 let offset = if state & 1 == 0 { (state >> 8) % 16 * 128 } else { (state >> 8) % 3072 * 4 };
                 let value = if state & 6 == 0 { state as u32 } else { (state >> 40) as u32 % 70_000 };
                 memory.write_all_at(&value.to_le_bytes(), offset).unwrap();
@@ -145,7 +137,6 @@ fn scribble(path: &Path) {
     }
 }
 
-/// Lists the descriptors and mappings of rings in this process, and its monitor thread.
 fn traces() -> Vec<String> {
     let links = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
     let descriptors = links.map(|link| format!("descriptor of {}", link.display()));
@@ -158,8 +149,6 @@ fn traces() -> Vec<String> {
     rings.chain(names.filter(|name| name.trim() == "net/peers")).collect()
 }
 
-/// Returns when the thread has published its id and sleeps. The test passes in the same way if the
-/// thread runs again before its server is killed.
 fn until_asleep(thread: &OnceLock<Tid>) {
     let sleeps = || {
         let Some(thread) = thread.get() else { return false };
@@ -172,13 +161,11 @@ fn until_asleep(thread: &OnceLock<Tid>) {
     }
 }
 
-/// A method by which a client waits for its server. Returns true if the client saw the end of the
-/// stream.
+/// Returns true if the client saw the end of the stream.
 type Waits = fn(&dyn Stream) -> bool;
 
 const IN_RECV: Waits = |stream| stream.recv(&mut [0; 8], Wait::Block).unwrap() == 0;
 const IN_SEND: Waits = |stream| loop {
-    // The server does not read.
     if let Err(error) = stream.send(&[1; 50_000], Wait::Block) {
         return error.kind() == io::ErrorKind::BrokenPipe;
     }
@@ -204,12 +191,11 @@ fn server_is_killed(kind: Kind, waits: Waits, name: &str) {
         server.kill();
         assert!(waiting.join().unwrap(), "{name}: expected the end of the stream");
     });
-    // A thread that does not wait must also see the end, and the end must be permanent.
+    // A thread that does not wait must see the end, and the end must be permanent.
     assert_eq!(client.recv(&mut [0; 8], Wait::Now).unwrap(), 0, "{name}");
     assert!(poll::check_hang_up(client.readiness().unwrap()).unwrap().both_closed, "{name}");
     drop(client);
     assert_eq!(traces(), Vec::<String>::new(), "{name}: expected that no resource remains");
-    // The socket file of the dead server must not hinder a new listener.
     assert!(server.path.exists());
     let listener = SharedMemory::default().listen(&Endpoint::shared_memory(&server.path)).unwrap();
     let (client, next) = (server.connect(), accept(&*listener));
@@ -217,8 +203,7 @@ fn server_is_killed(kind: Kind, waits: Waits, name: &str) {
     assert_eq!(next.recv(&mut [0; 8], Wait::Block).unwrap(), 5, "{name}");
 }
 
-/// Every connection must end when the client finds an invalid value. Until then every call must end
-/// in time.
+/// Every connection must end when the client finds an invalid value.
 fn server_is_hostile() {
     let server = Server::start(Kind::Hostile, "hostile");
     for _ in 0..20 {

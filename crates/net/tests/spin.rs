@@ -1,5 +1,4 @@
-//! Tests of polling before sleeping. They count the system calls of threads that poll, that do not
-//! poll and that have stopped polling, and the number of threads that poll at the same time.
+//! Tests of polling before sleeping.
 #![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
 use std::io;
@@ -14,8 +13,8 @@ use corelane_sys::{poll, thread};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Takes the lock of this file's tests, so that they run one after the other. Permits to poll and
-/// totals belong to the whole process.
+/// The tests run one after the other, because permits to poll and totals belong to the whole
+/// process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,7 +44,6 @@ fn ask_once() {
     thread::native_priority();
 }
 
-/// Waits until the thread sleeps in the kernel.
 fn wait_until_asleep(tid: thread::Tid) {
     let state = format!("/proc/self/task/{}/stat", tid.as_raw());
     let end = Monotonic::now() + Duration::from_secs(60);
@@ -59,8 +57,7 @@ fn wait_until_asleep(tid: thread::Tid) {
     }
 }
 
-/// Returns the number of system calls of one `recv` on an empty stream. The peer writes when the
-/// thread sleeps.
+/// The peer writes when the reading thread sleeps.
 fn syscalls_of_a_long_wait(reader: &dyn Stream, writer: &dyn Stream, wait: Wait) -> u64 {
     let (told, tid) = (AtomicBool::new(false), std::sync::OnceLock::new());
     std::thread::scope(|scope| {
@@ -107,15 +104,13 @@ fn thread_polls_only_with_permission_and_idle_thread_makes_no_calls() {
     });
 }
 
-/// A peer that is always too late must make an adaptive thread poll in few of its waits.
 #[test]
 fn adaptive_threads_stop_polling_for_a_slow_peer() {
     let _alone = alone();
     each("slow", |client, server| {
         server.set_spin_policy(SpinPolicy::Adaptive { max_spin: Duration::from_nanos(1) });
         let mut buffer = [0; 8];
-        // The first arrival shows on which core the peer runs. Over Unix sockets the core stays
-        // unknown.
+        // The first arrival shows on which core the peer runs.
         client.send(b"x", Wait::Block).unwrap();
         assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 1);
         ask_once();

@@ -20,27 +20,21 @@ use crate::rt::client_policies::ProfilePolicies;
 /// address.
 const NO_TCP_ADDRESS: (&str, u16) = ("255.255.255.255", 65535);
 
-/// A decoded profile.
 pub(crate) struct ParsedProfile {
     /// Endpoints of the server, in the order in which the client tries them.
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) object_key: Vec<u8>,
     pub(crate) version: Version,
-    /// The code sets to announce on a new connection.
     pub(crate) code_sets: Option<CodeSets>,
     /// The code sets that apply if none are announced.
     pub(crate) default_code_sets: CodeSets,
-    /// Index of the profile in its reference.
     pub(crate) index: u32,
-    /// True if the server is a Corelane ORB.
     pub(crate) is_ours: bool,
-    /// The profile's policies on priorities, bands and protocols.
     pub(crate) policies: ProfilePolicies,
-    /// The endpoints of the server's lanes.
     pub(crate) lanes: Vec<LaneEndpoint>,
 }
 
-/// Returns the profiles of `ior` that can be decoded, in the order of the reference.
+/// Returns the profiles of `ior` that can be decoded.
 pub(crate) fn parse_profiles(ior: &Ior, highest: Version, native: CharSet, limits: &Limits) -> Vec<ParsedProfile> {
     let parsed = ior.profiles.iter().zip(0..).filter_map(|(TaggedProfile { tag, data }, index)| {
         let profile = Profile::parse(*tag, data, limits).ok()?;
@@ -75,7 +69,7 @@ fn parse_profile(
     }
 }
 
-/// Returns the policies of a profile. Policies that do not decode are ignored.
+/// Policies that do not decode are ignored.
 fn profile_policies(profile: &Profile<'_>, limits: &Limits) -> ProfilePolicies {
     let mut found = ProfilePolicies::default();
     let policies = profile.components.find(component_tag::POLICIES).map(|data| ior::parse_policies(data, limits));
@@ -93,15 +87,13 @@ fn profile_policies(profile: &Profile<'_>, limits: &Limits) -> ProfilePolicies {
     found
 }
 
-/// Returns the endpoints of lanes that a profile lists. All of them are on the profile's machine.
+/// Returns the endpoints of lanes that a profile lists.
 fn lane_endpoints(profile: &Profile<'_>, limits: &Limits) -> Vec<LaneEndpoint> {
     let lane = |(endpoint, priority)| Some(LaneEndpoint { endpoint: to_net_endpoint(endpoint)?, priority });
     profile.lane_endpoints(limits).into_iter().filter_map(lane).collect()
 }
 
-/// Chooses the transmission code sets for a server. The native code set is chosen if the server
-/// supports it; UTF-8 is the default and needs no conversion. Otherwise the specification's
-/// algorithm decides.
+/// The native code set is chosen if the server supports it; UTF-8 is the default and needs no conversion.
 fn choose_code_sets(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
     let mut own = CodeSetInfo::for_native(native);
     let conversion = std::mem::take(&mut own.char.conversion);
@@ -123,8 +115,7 @@ fn is_visible_here(found: &ProfileEndpoint) -> bool {
     }
 }
 
-/// Converts an endpoint of a reference to a transport's endpoint. Returns `None` if no transport
-/// can have the endpoint's scheme.
+/// Returns `None` if no transport can have the endpoint's scheme.
 fn to_net_endpoint(found: ProfileEndpoint) -> Option<Endpoint> {
     Some(match found {
         ProfileEndpoint::Inet { host, port } => Endpoint::tcp(host, port),
@@ -139,9 +130,8 @@ fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
 }
 
-/// Returns a text that identifies this boot of the kernel and the file system that this process
-/// sees. Host names are not enough, because two machines may have the same name. Paths are not
-/// enough either: in another container the same path can belong to another server.
+/// Returns a text that identifies this boot of the kernel and the file system that this process sees. Host names are
+/// not enough, because two machines may have the same name.
 fn host_identity() -> Option<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let mounts = std::fs::metadata("/proc/self/ns/mnt").ok()?;
@@ -155,8 +145,6 @@ pub(crate) struct LaneEndpoint {
     pub(crate) priority: i16,
 }
 
-/// The names of this machine in references. Each name is determined at most once, when it is
-/// needed.
 #[derive(Default)]
 struct ThisMachine {
     name: OnceCell<String>,
@@ -164,8 +152,7 @@ struct ThisMachine {
 }
 
 impl ThisMachine {
-    /// Returns the address that a profile carries for an endpoint. Returns `None` for a path that
-    /// is not UTF-8, and for shared memory on a machine without an identity.
+    /// Returns `None` for a path that is not UTF-8, and for shared memory on a machine without an identity.
     fn profile_address<'e>(&'e self, endpoint: &'e Endpoint) -> Option<ProfileAddress<'e>> {
         Some(match endpoint {
             Endpoint::Tcp { host, port } => ProfileAddress::Inet { host, port: *port },
@@ -182,7 +169,6 @@ impl ThisMachine {
     }
 }
 
-/// Returns the components that all profiles have.
 fn common_components(native: CharSet) -> Result<[TaggedComponent; 2], CdrError> {
     Ok([
         TaggedComponent::orb_type(ior::orb_type_id::CORELANE)?,
@@ -190,10 +176,7 @@ fn common_components(native: CharSet) -> Result<[TaggedComponent; 2], CdrError> 
     ])
 }
 
-/// Makes a reference to an object of a real-time POA. The reference has one profile for each kind
-/// of address, in the order of `lanes`. The address of a profile is the first endpoint of its kind,
-/// and a component contains the endpoints of this kind of all lanes. Each profile contains the
-/// policies.
+/// Makes a reference with one profile for each kind of address, in the order of `lanes`.
 pub(crate) fn make_rt_ior(
     type_id: &str,
     lanes: &[LaneEndpoint],
@@ -235,7 +218,6 @@ pub(crate) fn make_rt_ior(
     Ok(Ior { type_id: type_id.to_owned(), profiles })
 }
 
-/// Returns true if one profile can list both addresses.
 fn is_same_kind(one: &ProfileAddress<'_>, other: &ProfileAddress<'_>) -> bool {
     match (one, other) {
         (ProfileAddress::Other { scheme: one, .. }, ProfileAddress::Other { scheme: other, .. }) => one == other,
@@ -243,10 +225,7 @@ fn is_same_kind(one: &ProfileAddress<'_>, other: &ProfileAddress<'_>) -> bool {
     }
 }
 
-/// Makes a reference to an object of this ORB, with profiles for each kind of address. Profiles of
-/// shared memory and Unix sockets come first, because these transports are faster for clients that
-/// can use them. Next come profiles of transports that the program added. The profile of TCP is
-/// last.
+/// Makes a reference with the profiles in this order: shared memory and Unix sockets, added transports, TCP.
 pub(crate) fn make_ior(
     type_id: &str,
     endpoints: &[Endpoint],
@@ -285,7 +264,6 @@ pub(crate) fn make_ior(
     Ok(Ior { type_id: type_id.to_owned(), profiles })
 }
 
-/// Returns the object key in a request's target, which is a key, a profile or a whole reference.
 #[cold]
 pub(crate) fn key_in_profile<'m>(target: &giop::Target<'m>, limits: &Limits) -> Option<&'m [u8]> {
     match target {
@@ -353,8 +331,6 @@ mod tests {
         let address = ProfileAddress::Inet { host: "h", port: 1 };
         let profile = TaggedProfile::encode(Version::GIOP_1_2, address, b"key", &components).unwrap();
         let ior = Ior { type_id: String::new(), profiles: vec![profile] };
-        // The closure returns the number of protocols that the policies name; `None` if the profile
-        // does not decode.
         let found = |max_components, max_profiles| {
             let limits = Limits { max_components, max_profiles, ..Limits::DEFAULT };
             let parsed = parse_profiles(&ior, Version::GIOP_1_2, CharSet::Utf8, &limits);

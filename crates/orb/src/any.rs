@@ -16,8 +16,8 @@ use crate::written_any::{self, WrittenContext};
 
 /// A value of any IDL type, together with its TypeCode (IDL `any`; CORBA 3.0.3, section 4.11).
 ///
-/// A program inserts and extracts values of Rust types. A received value stays encoded until the
-/// program extracts it, so a program can pass on values of types that it does not know.
+/// A received value stays encoded until the program extracts it, so a program can pass on values of types that it does
+/// not know.
 ///
 /// ```
 /// use corelane::{Any, TypeCode};
@@ -30,7 +30,6 @@ use crate::written_any::{self, WrittenContext};
 #[derive(Clone, Default)]
 pub struct Any {
     value: AnyValue,
-    /// The ORB of the references in the value; `None` if the value has no references.
     client: Option<Arc<ClientContext>>,
 }
 
@@ -127,7 +126,6 @@ impl Any {
         Ok(T::read(&mut d, self.type_code())?)
     }
 
-    /// Writes the value without its type.
     pub(crate) fn encode_value(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         #[cfg(feature = "valuetype")]
         if let Some(client) = &self.client {
@@ -163,7 +161,7 @@ fn mismatch(kind: SystemExceptionKind, wanted: &TypeCode, found: &TypeCode) -> S
     SystemException::new(kind, 0, Completion::No).because(format!("{wanted} does not represent {found}"))
 }
 
-/// Compares types and values. Different encodings of one value are equal.
+/// Different encodings of one value are equal.
 impl PartialEq for Any {
     fn eq(&self, other: &Any) -> bool {
         self.value == other.value
@@ -195,9 +193,7 @@ impl Cdr for Any {
 
 /// A Rust type that represents one or more IDL types, so that an [`Any`] can contain its values.
 ///
-/// Numbers, `bool`, `char`, `String`, vectors, arrays, [`ObjectRef`] and [`Any`] implement the
-/// trait. Generated code implements it for structures, unions, enumerations, exceptions and typed
-/// references.
+/// Generated code implements it for structures, unions, enumerations, exceptions and typed references.
 pub trait Typed: Sized {
     /// Returns the default IDL type of the Rust type: without bounds, and with `string` and `char`
     /// for text.
@@ -263,10 +259,8 @@ by_cdr! {
     TypeCode => TypeCode::TYPE_CODE,
 }
 
-/// Represents the IDL type `fixed` with exactly these digits and this scale.
 impl<const DIGITS: u8, const SCALE: u8> Typed for Fixed<DIGITS, SCALE> {
     fn type_code() -> TypeCode {
-        // Every valid `Fixed` has a TypeCode, so the default is never used.
         TypeCode::fixed(DIGITS.into(), SCALE.into()).unwrap_or(TypeCode::NULL)
     }
 
@@ -328,7 +322,6 @@ impl Typed for String {
     }
 }
 
-/// Returns true if a type is a sequence or array of this length whose elements `T` can represent.
 fn is_list_of<T: Typed>(type_code: &TypeCode, kind: Kind, length: Option<usize>) -> bool {
     let resolved = type_code.unaliased();
     let fits = length.is_none_or(|length| resolved.length().is_some_and(|found| found as usize == length));
@@ -341,7 +334,6 @@ fn element(type_code: &TypeCode) -> Result<TypeCode, CdrError> {
 
 impl<T: Typed> Typed for Vec<T> {
     fn type_code() -> TypeCode {
-        // `T` can be an element type, so the default is never used.
         TypeCode::sequence(T::type_code(), 0).unwrap_or(TypeCode::NULL)
     }
 
@@ -431,8 +423,7 @@ impl<T: Typed, const N: usize> Typed for Box<[T; N]> {
     }
 }
 
-/// A map is encoded as a sequence of pairs. If two received pairs have the same key, the map keeps
-/// the later pair.
+/// If two received pairs have the same key, the map keeps the later pair.
 impl<K: Typed + Ord, V: Typed> Typed for BTreeMap<K, V> {
     fn type_code() -> TypeCode {
         TypeCode::map(K::type_code(), V::type_code(), 0).unwrap_or(TypeCode::NULL)
@@ -483,7 +474,7 @@ impl ReferenceWithTypeCode for ObjectRef {
     }
 }
 
-/// A nil reference is `None`. An `Option<ObjectRef>` represents every interface.
+/// An `Option<ObjectRef>` represents every interface.
 impl<R: ReferenceWithTypeCode> Typed for Option<R> {
     fn type_code() -> TypeCode {
         R::interface_type()

@@ -23,8 +23,7 @@ macro_rules! fields {
     ($($number:ty)+) => {$(
         impl BitField for $number {
             fn from_bits(bits: u64, width: u32) -> Self {
-                // The shifts extend the sign of a signed number. An unsigned number uses `bits`
-                // unchanged.
+                // The shifts extend the sign of a signed number.
                 let unused = u64::BITS - width;
                 let extended = ((bits << unused).cast_signed() >> unused).cast_unsigned();
                 (if <$number>::MIN == 0 { bits } else { extended }) as $number

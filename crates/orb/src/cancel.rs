@@ -8,13 +8,13 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::poll;
 
-/// Cancels calls that wait for their replies. A canceller is attached to references, and cancels
-/// all present and later calls through these references.
+/// Cancels all present and later calls through the references to which it is attached.
 ///
-/// A cancelled call raises TRANSIENT 3, COMPLETED_MAYBE, and the server gets a CancelRequest. Each
-/// call with a canceller costs one additional system call.
+/// A cancelled call raises TRANSIENT 3, COMPLETED_MAYBE, and the server gets a CancelRequest. Each call with a
+/// canceller costs one additional system call.
 ///
 /// # Examples
+///
 /// ```
 /// use corelane::Canceller;
 /// let canceller = Canceller::new()?;
@@ -27,7 +27,7 @@ use corelane_sys::poll;
 pub struct Canceller(Arc<EventFd>);
 
 impl Canceller {
-    /// Makes a canceller. Calls run normally until [`cancel`](Self::cancel).
+    /// Makes a canceller.
     ///
     /// # Errors
     /// If the process has no descriptors left.
@@ -48,12 +48,10 @@ impl Canceller {
         poll::wait_readable(self.0.as_fd(), now).unwrap_or(false)
     }
 
-    /// Returns a descriptor that becomes readable when [`cancel`](Self::cancel) is called.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    /// Waits until `other` is readable, at most until `deadline`; signals do not end the wait.
     /// Returns false if [`cancel`](Self::cancel) was called before `other` became readable.
     pub(crate) fn wait_or_cancelled(&self, other: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
         loop {

@@ -7,19 +7,15 @@ use corelane_sched::Priority;
 /// The limit on the priorities that the requests of one connection may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ceiling {
-    /// The peer may ask for priorities up to and including this priority.
     UpTo(Priority),
-    /// No ceiling is configured for the endpoint, and the peer is on another machine. The peer may
-    /// ask for at most the priority that a request without a priority gets.
+    /// No ceiling is configured, and the peer is on another machine.
     Unset,
 }
 
 impl Ceiling {
-    /// The ceiling that permits every priority.
     pub(crate) const NONE: Ceiling = Ceiling::UpTo(Priority::MAX);
 
-    /// Returns the ceiling of a connection to an endpoint with the ceiling `configured`. `is_local`
-    /// returns true if the peer is on this machine.
+    /// `is_local` returns true if the peer is on this machine.
     pub(crate) fn for_connection(configured: Option<Priority>, is_local: impl FnOnce() -> bool) -> Self {
         match configured {
             Some(ceiling) => Ceiling::UpTo(ceiling),
@@ -28,8 +24,7 @@ impl Ceiling {
         }
     }
 
-    /// Returns false if the ceiling forbids `priority` for requests to any POA. With
-    /// [`Ceiling::Unset`] the request's POA decides.
+    /// Returns false if the ceiling forbids `priority`.
     pub(crate) fn allows(self, priority: Priority) -> bool {
         match self {
             Ceiling::UpTo(ceiling) => priority <= ceiling,

@@ -1,5 +1,4 @@
-//! The clock of the code that drives the pure state machines. A test can stop the clock of a thread
-//! at a virtual time.
+//! The clock of the pure state machines, which a test can stop at a virtual time.
 
 #[cfg(not(test))]
 pub(crate) use corelane_sys::clock::{coarse_now, max_coarse_lag, now};
@@ -17,7 +16,7 @@ mod simulated {
         static TIME: Cell<Option<Monotonic>> = const { Cell::new(None) };
     }
 
-    /// Stops the calling thread's clock at `time`. With `None` the clock runs again.
+    /// With `None` the clock runs.
     pub(crate) fn set(time: Option<Monotonic>) {
         TIME.set(time);
     }

@@ -1,11 +1,5 @@
-//! Contexts: properties that a client sends with a call if the operation's IDL has a clause
-//! `context ("name", "prefix*")` (CORBA 3.0.3, sections 3.13.6 and 4.6).
-//!
-//! In the request the properties follow the arguments, as a `sequence<string>` of alternating names
-//! and values (section 15.3.2.11).
-//!
-//! Invariant: an upcall sees only the properties of its own call, and only while it is the
-//! innermost upcall of its thread.
+//! Contexts: properties that a client sends with a call if the operation's IDL has a clause `context ("name",
+//! "prefix*")` (CORBA 3.0.3, sections 3.13.6 and 4.6).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,11 +12,9 @@ use corelane_wire::{CdrError, Decoder, Encoder};
 use crate::exception::{Completion, SystemException, SystemExceptionKind};
 use crate::upcall_stack;
 
-/// A set of named properties that a client sends with calls, or that a servant received with a
-/// call. Clones are cheap.
+/// A set of named properties that a client sends with calls, or that a servant received with a call.
 ///
-/// A client attaches a context to a reference. Each call through the reference sends the properties
-/// that the operation's IDL clause selects.
+/// Each call through the reference sends the properties that the operation's IDL clause selects.
 ///
 /// ```no_run
 /// use corelane::Context;
@@ -42,8 +34,7 @@ impl Context {
         Context(None)
     }
 
-    /// Returns the properties of the call that the calling thread serves. The context is empty
-    /// outside an upcall, and for operations without a context clause.
+    /// Returns the properties of the call that the calling thread serves.
     #[must_use]
     pub fn of_call() -> Context {
         let depth = upcall_stack::depth();
@@ -121,16 +112,13 @@ impl Context {
         })
     }
 
-    /// Reads the properties behind the arguments. The context is empty if the request ends there,
-    /// as requests of ORBs without contexts do.
+    /// The context is empty if the request ends after the arguments, as requests of ORBs without contexts do.
     pub(crate) fn read(d: &mut Decoder<'_>) -> Result<Context, CdrError> {
         if d.remaining() == 0 {
             return Ok(Context::new());
         }
-        // A string has at least the four bytes of its length.
         let len = d.read_len(4)?;
         if !len.is_multiple_of(2) {
-            // The number of strings is odd, so the last name has no value.
             return Err(CdrError::Truncated);
         }
         d.charge_elements::<(String, String)>(len / 2)?;
@@ -151,8 +139,7 @@ impl Context {
         Ok(Context::read(d)?.enter())
     }
 
-    /// For generated code: makes [`Context::of_call`] return the properties until the guard is
-    /// dropped.
+    /// For generated code: makes [`Context::of_call`] return the properties until the guard is dropped.
     #[doc(hidden)]
     #[must_use]
     pub fn enter(&self) -> ContextScope {
@@ -168,13 +155,11 @@ impl fmt::Debug for Context {
 }
 
 thread_local! {
-    /// The properties of the upcalls that the thread runs, innermost last. The number is the depth
-    /// of the upcall on the thread's upcall stack.
+    /// The number is the depth of the upcall on the thread's upcall stack.
     static CALL_CONTEXTS: RefCell<Vec<(usize, Context)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A guard for the context of a call. Until the guard is dropped, [`Context::of_call`] returns the
-/// properties with which the guard was made.
+/// Until the guard is dropped, [`Context::of_call`] returns the properties with which the guard was made.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ContextScope(());

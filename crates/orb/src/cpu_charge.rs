@@ -1,9 +1,5 @@
-//! The charging of processor time to the operations that the calling thread runs.
-//!
-//! The ORB measures each operation that declares its maximum processor time (`@wcet`). The
-//! operation is charged for the processor time of its thread, except for time that the thread
-//! spends on other requests while the operation waits. With a budget (`sys::cpu_budget`), the
-//! thread gets a lower priority when the operation has used its declared time.
+//! Charges each operation with `@wcet` for the processor time of its thread, except while the thread runs other
+//! requests.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -15,7 +11,6 @@ use corelane_sys::usage::thread_time;
 use crate::thread_context::{self, SavedScheduling, can_lower};
 
 thread_local! {
-    /// Number of measured operations, nested in each other, that the calling thread runs.
     static MONITORED_OPERATIONS: Cell<u32> = const { Cell::new(0) };
     /// Processor time that the calling thread has spent on other requests while measured operations
     /// waited.
@@ -23,11 +18,9 @@ thread_local! {
 }
 
 thread_local! {
-    /// The calling thread's processor-time budget, and the stamp of its ORB.
     static CPU_BUDGET: RefCell<Option<(u64, CpuBudget)>> = const { RefCell::new(None) };
 }
 
-/// Stops the calling thread's budget, and returns the remaining time of the budget.
 fn stop_budget() -> BudgetOutcome {
     let left = CPU_BUDGET
         .with_borrow_mut(|own| own.as_mut().map_or(BudgetOutcome::NotStarted, |(_, allowance)| allowance.stop()));
@@ -37,7 +30,6 @@ fn stop_budget() -> BudgetOutcome {
     left
 }
 
-/// Restarts a budget with its remaining time less `used`.
 fn resume_budget(left: BudgetOutcome, used: Duration) {
     if let BudgetOutcome::Unused(left, then) = left {
         CPU_BUDGET.with_borrow_mut(|own| {
@@ -48,22 +40,18 @@ fn resume_budget(left: BudgetOutcome, used: Duration) {
     }
 }
 
-/// A measured operation of the calling thread. Dropping it ends the measurement.
 #[derive(Debug)]
 pub(crate) struct ChargedOperation {
     started_at: Duration,
-    /// Value of `UNCHARGED_TIME` when the operation began.
     uncharged_before: Duration,
 }
 
 impl ChargedOperation {
-    /// Begins to charge an operation.
     pub(crate) fn begin() -> Self {
         MONITORED_OPERATIONS.set(MONITORED_OPERATIONS.get() + 1);
         ChargedOperation { started_at: thread_time(), uncharged_before: UNCHARGED_TIME.get() }
     }
 
-    /// Returns the processor time that the operation has used.
     pub(crate) fn used(&self) -> Duration {
         let uncharged = UNCHARGED_TIME.get().saturating_sub(self.uncharged_before);
         thread_time().saturating_sub(self.started_at).saturating_sub(uncharged)
@@ -76,8 +64,7 @@ impl Drop for ChargedOperation {
     }
 }
 
-/// A processor-time budget for an operation. When the budget is used up, the operation's thread
-/// gets a lower priority.
+/// When the budget is used up, the operation's thread gets a lower priority.
 #[derive(Debug)]
 pub(crate) struct BudgetScope {
     before: SavedScheduling,
@@ -87,10 +74,8 @@ pub(crate) struct BudgetScope {
 }
 
 impl BudgetScope {
-    /// Starts a budget of `time` for `operation` on the calling thread. When the budget is used up,
-    /// the thread gets the scheduling `to`. `monitor` belongs to the ORB with the stamp `stamp`.
-    /// Returns `None` if `to` is not lower than the thread's scheduling, or if the budget cannot be
-    /// made.
+    /// When the budget is used up, the thread gets the scheduling `to`. `monitor` belongs to the ORB with the stamp
+    /// `stamp`. Returns `None` if `to` is not lower than the thread's scheduling, or if the budget cannot be made.
     #[cold]
     pub(crate) fn start(
         (stamp, monitor): (u64, &CpuBudgetMonitor),
@@ -98,8 +83,7 @@ impl BudgetScope {
         time: Duration,
         operation: &ChargedOperation,
     ) -> Option<Self> {
-        // The enclosing budget stops first, because its monitor could change the thread's
-        // scheduling, which is read next.
+        // The monitor of the enclosing budget could change the thread's scheduling, which is read next.
         let outer = stop_budget();
         let is_started = thread_context::current_scheduling().is_ok_and(|now| can_lower(now, to))
             && CPU_BUDGET.with_borrow_mut(|own| {
@@ -131,8 +115,7 @@ impl Drop for BudgetScope {
     }
 }
 
-/// A guard during which the calling thread's time is not charged to the operations that have
-/// already begun.
+/// A guard during which the thread's time is not charged to running operations.
 pub(crate) struct ChargePause(Option<(Duration, Duration, BudgetOutcome)>);
 
 impl ChargePause {
@@ -146,8 +129,7 @@ impl Drop for ChargePause {
     #[inline]
     fn drop(&mut self) {
         if let Some((before, begun, left)) = self.0 {
-            // The uncharged time is replaced, not increased: it already includes the nested pauses,
-            // whose time is part of this pause.
+            // The uncharged time is replaced, because this pause includes the nested pauses.
             UNCHARGED_TIME.set(before + thread_time().saturating_sub(begun));
             resume_budget(left, Duration::ZERO);
         }

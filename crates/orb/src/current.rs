@@ -1,11 +1,6 @@
-//! The context of the running upcall: PortableServer::Current (CORBA 3.0.3, section 11.3.9).
+//! PortableServer::Current: the context of the running upcall (CORBA 3.0.3, section 11.3.9).
 //!
-//! The [upcall stack](crate::upcall_stack) identifies the ORB, the POA and the object of each
-//! upcall by numbers. This module finds the ORB, the POA and the object for these numbers. A
-//! thread-local list (`SPILL`) keeps the servants that no table contains.
-//!
-//! Invariant: a frame's POA and servant live as long as the frame, because the code that pushed the
-//! frame keeps both.
+//! The code that pushes a frame keeps the frame's POA and servant alive until the frame is removed.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -40,8 +35,7 @@ pub struct Current {
 }
 
 impl Current {
-    /// Returns the servant that runs. Returns `None` in a servant locator's `preinvoke`, because
-    /// the servant is not known yet.
+    /// Returns the servant that runs, or `None` in a servant locator's `preinvoke`.
     #[must_use]
     pub fn servant(&self) -> Option<&Servant> {
         self.servant.as_ref()
@@ -70,7 +64,6 @@ pub fn current() -> Option<Current> {
     resolve(frame, depth)
 }
 
-/// Resolves a frame to its POA, object and servant.
 fn resolve(frame: UpcallFrame, depth: usize) -> Option<Current> {
     let object_id = ObjectId::from(&*upcall_stack::object_id(&frame, depth)?);
     let (kept, orb) = SPILL.with_borrow(|beside| {
@@ -88,7 +81,6 @@ fn resolve(frame: UpcallFrame, depth: usize) -> Option<Current> {
     Some(Current { poa: Poa::from_core(poa), object_id, servant })
 }
 
-/// Returns true if a frame belongs to an upcall or a callback of this POA.
 fn is_of(frame: &UpcallFrame, poa: &PoaCore) -> bool {
     frame.stamp == poa.stamp && frame.poa == poa.slot_id
 }
@@ -102,23 +94,21 @@ pub(crate) fn upcall_on(poa: &PoaCore, servant: usize) -> Option<ObjectId> {
         .map(|current| current.object_id)
 }
 
-/// Returns true if the calling thread runs an upcall or callback of this POA.
 pub(crate) fn is_running_in(poa: &PoaCore) -> bool {
     upcall_stack::frames().any(|(frame, _)| is_of(&frame, poa))
 }
 
-/// Returns true if the calling thread runs an upcall on this object.
 pub(crate) fn is_running_on(poa: &PoaCore, id: &[u8]) -> bool {
     upcall_stack::frames()
         .filter(|(frame, _)| is_of(frame, poa))
         .any(|(frame, depth)| upcall_stack::object_id(&frame, depth).is_some_and(|own| *own == *id))
 }
 
-/// A guard for a frame of the upcall stack. The drop removes the frame.
+/// The drop removes the frame.
 pub(crate) struct UpcallScope(());
 
 impl UpcallScope {
-    /// Pushes a frame for an upcall. Returns `None` if too many upcalls are nested.
+    /// Returns `None` if too many upcalls are nested.
     #[inline]
     pub(crate) fn enter(target: &UpcallTarget<'_>) -> Option<Self> {
         let poa = target.poa;
@@ -135,8 +125,6 @@ impl UpcallScope {
         Self::enter_with(target)
     }
 
-    /// Pushes a frame for an upcall whose object id is long, or whose object is in no active object
-    /// map.
     fn enter_with(target: &UpcallTarget<'_>) -> Option<Self> {
         let poa = target.poa;
         let mut frame = UpcallFrame::for_object(poa.stamp, poa.slot_id, target.id);
@@ -149,7 +137,7 @@ impl UpcallScope {
         Some(upcall)
     }
 
-    /// Pushes a frame for `preinvoke`, during which the object is known but its servant is not.
+    /// Pushes a frame for `preinvoke`, which has no servant.
     pub(crate) fn enter_preinvoke(poa: &Arc<PoaCore>, id: &[u8]) -> Option<Self> {
         Self::push(poa, &UpcallFrame::for_object(poa.stamp, poa.slot_id, id), Some(id))
     }
@@ -164,7 +152,6 @@ impl UpcallScope {
     }
 }
 
-/// Records the ORB of this POA under its stamp.
 #[cold]
 fn register_orb(poa: &PoaCore) {
     SPILL.with_borrow_mut(|beside| {
@@ -173,7 +160,6 @@ fn register_orb(poa: &PoaCore) {
     });
 }
 
-/// Keeps the servant of the innermost frame in the thread's list.
 #[cold]
 fn keep_servant(servant: &Servant) {
     SPILL.with_borrow_mut(|beside| beside.servants.push(servant.clone()));
@@ -182,8 +168,7 @@ fn keep_servant(servant: &Servant) {
 #[cold]
 fn pop_servant() {
     let servant = SPILL.with_borrow_mut(|beside| beside.servants.pop());
-    // The servant is dropped after the borrow has ended, because the last owner may run a
-    // destructor of the application.
+    // The last owner may run a destructor of the application, so the drop follows the borrow.
     drop(servant);
 }
 

@@ -1,5 +1,4 @@
-//! Macros with which generated code describes its IDL types, so that an `Any` can contain their
-//! values. Without the feature `any` the macros expand to nothing.
+//! Macros with which generated code describes its IDL types.
 
 /// For generated code: describes an IDL type, so that an `Any` can contain its values.
 ///

@@ -18,11 +18,10 @@ use crate::exception::SystemException;
 use crate::fault::PeerFault;
 use crate::text;
 
-/// An event of an ORB that no call can report. The program's callback runs on the thread in which
-/// the event happened, so it must be quick.
+/// An event of an ORB that no call can report. The program's callback runs on the thread in which the event happened,
+/// so it must be quick.
 ///
-/// `Display` prints one line. Control characters in operation names, which peers sent, are escaped.
-/// A name of more than 256 bytes is truncated to 256 bytes, and its full length is added.
+/// Control characters in operation names, which peers sent, are escaped.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -53,21 +52,18 @@ pub enum Event {
         /// Bytes that the connection held.
         bytes: usize,
     },
-    /// An idle connection was closed, for one of two reasons. Either it made room for a new
-    /// connection, because the pool was full or the process had no descriptors left. Or no request
-    /// arrived on it within the pool's `first_request_timeout`.
+    /// An idle connection was closed to make room for a new one, or because no request arrived within the pool's
+    /// `first_request_timeout`.
     IdleConnectionClosed {
         /// The peer.
         peer: Peer,
-        /// Time since the last complete message of the connection, or since the connection was
-        /// accepted if it has sent none. Rounded down to seconds.
+        /// Time since the last complete message, or since the connection was accepted, rounded down to seconds.
         idle: Duration,
         /// True if the connection was closed to make room for a new connection.
         evicted: bool,
     },
-    /// A draining connection was closed early, to make room for a new connection, because the pool
-    /// was full or the process had no descriptors left. Of all draining connections that could be
-    /// closed, this one had been draining longest.
+    /// A draining connection was closed early, to make room for a new connection, because the pool was full or the
+    /// process had no descriptors left.
     DrainingConnectionEvicted {
         /// The peer.
         peer: Peer,
@@ -134,9 +130,7 @@ pub enum Event {
         /// True if the manager has been in a state other than holding before.
         was_active: bool,
     },
-    /// Other machines can reach a lane, directly or through a pool that passes requests on to
-    /// lanes. Reported when the lane is made. For the builder's pools the event is reported when
-    /// the ORB gets its first thread pool or POA with priorities.
+    /// Other machines can reach a lane, directly or through a pool that passes requests on to lanes.
     ReachableLane {
         /// The name of the pool, with the lane's index if the pool has several lanes, as in thread
         /// names.
@@ -394,20 +388,14 @@ pub struct EventCounts {
     pub execution_time_overruns: u64,
 }
 
-/// Formats events for standard error, within maximum numbers of lines per second. The maxima apply
-/// to each peer, to all peers together, and to each kind of event of the process. So one peer can
-/// neither fill a disk nor hide the events of other peers.
+/// Limits the lines about each peer, about all peers together, and about each kind of event of the process.
 pub(crate) struct Log(PiMutex<Lines>);
 
-/// Numbers of lines in the current second.
 struct Lines {
     began: Monotonic,
-    /// Number of lines about peers.
     printed: u32,
     sources: HashMap<Source, Count>,
-    /// Number of omitted lines of earlier seconds that no line has reported yet.
     left_out: u64,
-    /// The source with the most omitted lines, and the number of these lines.
     most: Option<(Source, u64)>,
 }
 
@@ -417,21 +405,16 @@ struct Count {
     left_out: u64,
 }
 
-/// The origin of an event, for which lines are counted. A peer that connects again is the same
-/// source.
+/// The origin of an event, which decides the maximum number of its lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Source {
     Address(IpAddr),
-    /// The peers with the same first 64 bits of their IPv6 addresses, because one host may have all
-    /// addresses of such a network.
+    /// The peers with the same first 64 bits of their IPv6 addresses, all of which one host may have.
     Network(Ipv6Addr),
     User(u32),
-    /// A peer that the transport cannot identify.
     Unknown,
-    /// The process itself, with the kind of the event. Kinds are counted separately, so that events
-    /// that peers can cause do not hide other events.
+    /// The kind of an event of the process.
     Own(Discriminant<Event>),
-    /// All further peers, once [`Log::MAX_SOURCES`] peers are counted in the current second.
     Others,
 }
 
@@ -465,7 +448,6 @@ impl fmt::Display for Source {
 }
 
 impl Lines {
-    /// Begins a new second and resets the numbers.
     fn begin(&mut self, now: Monotonic) {
         for (source, count) in self.sources.drain().filter(|(_, count)| count.left_out > 0) {
             self.left_out += count.left_out;
@@ -478,8 +460,6 @@ impl Lines {
 }
 
 impl Log {
-    /// Maximum number of lines per second about one peer, or about one kind of event of the
-    /// process.
     const MAX_LINES_PER_SOURCE: u32 = 10;
     /// Maximum number of lines per second about all peers.
     const MAX_LINES: u32 = 100;
@@ -492,8 +472,7 @@ impl Log {
         Log(PiMutex::new("log of events", LockScope::Orb, lines))
     }
 
-    /// Returns the line to print for an event at `now`. Returns `None` if a maximum has been
-    /// reached.
+    /// Returns `None` if a maximum has been reached.
     pub(crate) fn line(&self, event: &Event, now: Monotonic) -> Option<String> {
         let mut lines = self.0.lock();
         let lines = &mut *lines;
@@ -501,7 +480,6 @@ impl Log {
             lines.begin(now);
         }
         let mut source = Source::of(event);
-        // The process has few kinds of events, so their number needs no bound.
         let is_peer = !matches!(source, Source::Own(_));
         if is_peer && lines.sources.len() >= Self::MAX_SOURCES && !lines.sources.contains_key(&source) {
             source = Source::Others;
@@ -523,8 +501,7 @@ impl Log {
         }
     }
 
-    /// Counts a line that could not be printed without blocking. The next line reports the number
-    /// of omitted lines.
+    /// Counts a line that could not be printed without blocking.
     #[cold]
     pub(crate) fn note_lost(&self) {
         self.0.lock().left_out += 1;
@@ -533,7 +510,6 @@ impl Log {
 
 pub(crate) type Callback = Box<dyn Fn(&Event) + Send + Sync>;
 
-/// The counters and the callback of an ORB.
 #[derive(Default)]
 pub(crate) struct Events {
     callback: Option<Callback>,
@@ -571,15 +547,12 @@ impl Events {
         self.requests_handed_over.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Reports peers that had not read their last replies when a pool ended.
     #[cold]
     pub(crate) fn replies_unread(&self, peers: impl IntoIterator<Item = Peer>) {
         peers.into_iter().for_each(|peer| self.report(&Event::WriteTimedOut { peer }));
     }
 
-    /// Reports a server's protocol fault. CloseConnection and MessageError are not faults: with
-    /// CloseConnection a server closes gracefully, and with MessageError it states that it could
-    /// not read a request.
+    /// CloseConnection and MessageError are no faults of a server.
     #[cold]
     pub(crate) fn fault_of_server(&self, peer: &Peer, fault: PeerFault) {
         if !matches!(fault, PeerFault::Unexpected(MessageKind::CloseConnection | MessageKind::MessageError)) {
@@ -610,7 +583,6 @@ impl Events {
             | Event::RequestsHeld { .. }
             | Event::ReachableLane { .. }
             | Event::ThreadFailed { .. } => None,
-            // The pool counts its requests (`rt::CorePoolCounts`).
             #[cfg(feature = "core-pool")]
             Event::TasksAdvisory { .. } | Event::TaskNotBound { .. } => None,
         };
@@ -618,18 +590,15 @@ impl Events {
             counter.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(callback) = &self.callback {
-            // A panic in the callback must not end the thread that reports.
             let _ = catch_unwind(AssertUnwindSafe(|| callback(event)));
         }
     }
 
-    /// Reports a POA manager that was never activated. Without a callback, prints a line on
-    /// standard error, because the error is in the program.
+    /// Without a callback, prints a line on standard error, because the error is in the program.
     #[cold]
     pub(crate) fn never_activated(&self, manager: &str) {
         if self.callback.is_none() {
-            // The line does not come from the `Display` of [`Event`], so that the linker can drop
-            // this code from programs without events.
+            // The code of `Display` is not used here, so that the linker can drop it from programs without events.
             process::try_print_error(&["corelane: ", &never_activated(manager)].concat());
         }
         self.report(&Event::ManagerNeverActivated { manager: manager.to_owned() });
@@ -685,7 +654,6 @@ mod tests {
     #[test]
     fn a_peer_that_floods_the_log_does_not_hide_others() {
         let (log, now) = (Log::new(), Monotonic::now());
-        // The peer uses a new port for each connection.
         let floods = (0..500).filter_map(|port| log.line(&stalled([10, 0, 0, 1], port), now)).count();
         assert_eq!(floods, 10);
         assert!(log.line(&stalled([10, 0, 0, 2], 1), now).is_some_and(|line| line.contains("10.0.0.2")));
@@ -714,8 +682,7 @@ mod tests {
             log.line(&stalled(address, flood), now)
         });
         assert_eq!(printed.count(), 100);
-        // Clients can cause `DeadlinePassed`. A flood of this event must not hide the panic of a
-        // servant.
+        // A flood of this event must not hide the panic of a servant.
         let passed = || {
             let (waited, remaining) = (Duration::ZERO, Duration::ZERO);
             Event::DeadlinePassed { operation: "op".into(), waited, remaining }
@@ -736,8 +703,6 @@ mod tests {
         for other in ["2001:db8:0:1::1", "::1", "10.0.0.1"] {
             assert!(log.line(&stalled(other.to_owned()), now).is_some(), "{other}");
         }
-        // The address is the IPv4-mapped form of 10.0.0.1, for which one line has been printed in
-        // this second.
         let mapped = (0..500).filter_map(|_| log.line(&stalled("::ffff:10.0.0.1".to_owned()), now)).count();
         assert_eq!(mapped, 9);
         let later = log.line(&stalled("10.0.0.2".to_owned()), now + Duration::from_secs(1)).unwrap();

@@ -1,8 +1,4 @@
 //! System exceptions: the errors that every call may raise, with an explanation for users.
-//!
-//! A [`SystemException`] has the size of two words, so that `Result`s stay cheap on the fast path.
-//! The detail is boxed, and is made only if a call fails for a local reason (a connection, a
-//! deadline, a limit).
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -29,9 +25,7 @@ pub struct SystemException {
     code: Code,
 }
 
-/// Minor code, kind and completion status in one word, which is never 0. A `Result` therefore uses
-/// this word as its tag and keeps it in a register. With a tag of one byte, a read of the whole
-/// word just after the write of the tag would wait for the write (docs/performance.md).
+/// Minor code, kind and completion status in one word; `Result` uses this word, which is never 0, as its tag.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Code(NonZeroU64);
 
@@ -101,7 +95,6 @@ impl fmt::Display for CallPhase {
     }
 }
 
-/// Makes OBJECT_NOT_EXIST 2, for a request to an object that does not exist.
 #[cold]
 pub(crate) fn no_such_object() -> SystemException {
     let code = minor::object_not_exist::NO_OBJECT_OR_ADAPTER;
@@ -172,26 +165,22 @@ impl SystemException {
         self.code.completed()
     }
 
-    /// Returns the ORB's information about the cause. Returns `None` for an exception that the peer
-    /// sent.
+    /// Returns the ORB's information about the cause; `None` for an exception that the peer sent.
     #[must_use]
     pub fn detail(&self) -> Option<&FailureDetail> {
         self.detail.as_deref()
     }
 
-    /// Returns true if the exception means that the target does not have the operation.
     #[inline]
     pub(crate) fn is_unknown_operation(&self) -> bool {
         self.kind() == SystemExceptionKind::BadOperation
     }
 
-    /// Writes the exception as the body of a reply.
     #[cold]
     pub(crate) fn encode(&self, encoder: &mut Encoder<'_>) {
         SystemExceptionBody { kind: self.kind(), minor: self.minor(), completed: self.completed() }.write(encoder);
     }
 
-    /// Reads the exception from the body of a reply.
     #[cold]
     pub(crate) fn decode(decoder: &mut Decoder<'_>) -> Result<Self, CdrError> {
         let body = SystemExceptionBody::read(decoder)?;
@@ -251,7 +240,7 @@ impl fmt::Display for SystemException {
         if let Some(endpoint) = &detail.endpoint {
             write!(f, " at {}", text::message(endpoint))?;
         }
-        // A time of zero means only that the coarse clock has not ticked, so it is not printed.
+        // A time of zero means that the coarse clock has not ticked.
         if let Some(elapsed) = detail.elapsed.filter(|elapsed| !elapsed.is_zero()) {
             write!(f, " after {elapsed:.1?}")?;
         }

@@ -4,11 +4,8 @@ use corelane_wire::Encoder;
 use corelane_wire::connection::FragmentPlan;
 use corelane_wire::giop::Header;
 
-/// Splits the complete message in `encoder` into consecutive fragments of at most `threshold`
-/// bytes. Returns `None` if the message needs no fragments.
-///
-/// The message is copied once. The copy is acceptable: fragments are for peers that cannot receive
-/// large messages, not for speed.
+/// Splits the complete message in `encoder` into consecutive fragments of at most `threshold` bytes. Returns `None` if
+/// the message needs no fragments.
 #[cold]
 pub(crate) fn split(encoder: &Encoder<'_>, request_id: u32, threshold: usize) -> Option<Vec<u8>> {
     if encoder.len() <= threshold {

@@ -1,5 +1,4 @@
-//! The entry point for fuzzing a server connection's pure state machines. A violated invariant
-//! panics.
+//! The entry point for fuzzing a server connection's pure state machines.
 
 use std::time::Duration;
 
@@ -10,12 +9,9 @@ use crate::server::connection::eviction_rank;
 use crate::server::connection::graceful_close::{CloseAction, CloseOutcome, GracefulClose, MAX_DISCARDED};
 use crate::server::connection::stall::StallDetector;
 
-/// The time that a graceful close gives the peer to close.
 const TIME: Duration = Duration::from_secs(4);
 
-/// Runs events on a server's connections, one event for each input byte. Messages arrive, stall or
-/// continue; requests are admitted; connections close while transport and peer behave arbitrarily.
-/// The bytes also advance the clock by seconds.
+/// Runs events on a server's connections, one event for each input byte.
 pub fn connection_ops(input: &[u8]) {
     let mut now = Monotonic::from_nanos(1);
     let mut queue = Vec::new();
@@ -44,20 +40,15 @@ pub fn connection_ops(input: &[u8]) {
     }
 }
 
-/// A message that arrives, and the state that its stall detector should have.
 struct Message {
     stall_detector: StallDetector,
     octets: usize,
-    /// Number of bytes of the message at the last progress.
     counted: usize,
-    /// Time of the last progress.
     progress: Monotonic,
-    /// True if the server may have delayed reading the message since the last progress.
     excused: bool,
 }
 
 impl Message {
-    /// Adds received bytes to the message. Every 1,024 bytes count as progress.
     fn grow(&mut self, octets: usize, now: Monotonic) {
         let begins = self.octets == 0 && octets > 0;
         self.octets += octets;
@@ -81,8 +72,8 @@ impl Message {
     }
 }
 
-/// Admits a request to a shared queue. The queue must not exceed its bound. A connection whose
-/// reading pauses when `may_read` returns false must not exceed its share.
+/// The queue must not exceed its bound. A connection whose reading pauses when `may_read` returns false must not exceed
+/// its share.
 fn admit(queue: &mut Vec<usize>, connection: usize) {
     const BOUND: usize = 16;
     let own = queue.iter().filter(|of| **of == connection).count();
@@ -98,8 +89,7 @@ fn admit(queue: &mut Vec<usize>, connection: usize) {
     }
 }
 
-/// Checks the order of eviction. A connection that has just sent a message is not evicted. A
-/// connection that never sent a message is evicted first.
+/// A connection that has just sent a message is not evicted. A connection that never sent a message is evicted first.
 fn ranked(number: usize) {
     let heard = u32::try_from(number).unwrap_or(0);
     let never = eviction_rank::eviction_rank(eviction_rank::NO_MESSAGE, false, heard + 20, 1);
@@ -107,9 +97,8 @@ fn ranked(number: usize) {
     assert!(never.is_some() && never < eviction_rank::eviction_rank(heard.max(1), false, heard + 20, 0));
 }
 
-/// Runs a graceful close. The close takes a bounded number of steps and bytes, and sends nothing
-/// after the last message. A peer that keeps reading may get more time until `limit_close_time` is
-/// called.
+/// The close takes a bounded number of steps and bytes, and sends nothing after the last message. A peer that keeps
+/// reading may get more time until `limit_close_time` is called.
 fn end(outcomes: &[u8], mut now: Monotonic) {
     let mut patient = outcomes.first().is_some_and(|octet| octet & 0x80 != 0);
     let mut closing = if patient { GracefulClose::while_peer_reads(now, TIME) } else { GracefulClose::new(now, TIME) };

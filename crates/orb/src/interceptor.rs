@@ -1,9 +1,5 @@
-//! Interceptors: application code that the ORB calls at four points of each request (similar to
-//! Portable Interceptors, CORBA 3.0.3, chapter 21). Two points are in the client and two in the
-//! server. Interceptors serve tracing, metrics and access checks.
-//!
-//! In an ORB without interceptors each point costs the test of one pointer. With an interceptor,
-//! calls take the slow path of the [driver](crate::invocation), which allocates memory.
+//! Interceptors: application code that the ORB calls at four points of each request (similar to Portable Interceptors,
+//! CORBA 3.0.3, chapter 21).
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -19,23 +15,18 @@ use crate::exception::{Completion, FailureDetail, SystemException, SystemExcepti
 /// Application code that an ORB calls before and after each request.
 /// [`OrbBuilder::interceptor`](crate::OrbBuilder::interceptor) sets it.
 ///
-/// In the client, the ORB calls [`send_request`](Self::send_request) before each attempt to send a
-/// request, on the calling thread. For each `send_request` that returned `Ok` it calls
-/// [`receive_reply`](Self::receive_reply) once after the attempt, unless the program panics while
-/// it writes the arguments. For a deferred call, `receive_reply` runs on the thread that collects
-/// the reply or drops the call. A failure to connect is not an attempt.
+/// In the client, the ORB calls [`send_request`](Self::send_request) before each attempt to send a request, on the
+/// calling thread. For each `send_request` that returned `Ok` it calls [`receive_reply`](Self::receive_reply) once
+/// after the attempt, unless the program panics while it writes the arguments.
 ///
-/// In the server, the ORB calls [`receive_request`](Self::receive_request) and
-/// [`send_reply`](Self::send_reply) once for each request that it can read, on the thread that
-/// serves the request. It also calls them for requests that the ORB refuses, but not for requests
-/// that an overloaded server rejects unread.
+/// In the server, the ORB calls [`receive_request`](Self::receive_request) and [`send_reply`](Self::send_reply) once
+/// for each request that it can read, on the thread that serves the request. It also calls them for requests that the
+/// ORB refuses, but not for requests that an overloaded server rejects unread.
 ///
-/// Before a request, several interceptors run in the order in which they were set. After it, they
-/// run in the reverse order. If one of them raises an exception, the interceptors before it get the
-/// outcome. Calls that an interceptor makes are not intercepted.
+/// Before a request, several interceptors run in the order in which they were set. After it, they run in the reverse
+/// order. Calls that an interceptor makes are not intercepted.
 ///
-/// Collocated calls, LocateRequests and the ORB's declaration of a priority band are not
-/// intercepted. Interceptors do not see the service contexts of replies.
+/// Collocated calls, LocateRequests and the ORB's declaration of a priority band are not intercepted.
 pub trait Interceptor: Send + Sync + 'static {
     /// Runs in the client before an attempt to send a request. May add service contexts, for
     /// example the identity of a trace.
@@ -205,20 +196,16 @@ impl<'m> RequestServiceContexts<'m> {
     }
 }
 
-/// The points at which the ORB calls its interceptors. The trait lets the linker drop the code from
-/// programs without interceptors.
+/// The trait lets the linker drop the code from programs without interceptors.
 pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
-    /// Appends an interceptor.
     fn push(&mut self, interceptor: Box<dyn Interceptor>);
 
-    /// Returns a number for the next request.
     fn next_number(&self) -> u64;
 
     /// Calls all interceptors before a request is sent.
     ///
     /// # Errors
-    /// The first exception that an interceptor raises. The interceptors before it have then
-    /// received this outcome.
+    /// The first exception that an interceptor raises.
     fn send_request(
         &self,
         request: &RequestInfo<'_>,
@@ -230,8 +217,7 @@ pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
     /// Calls all interceptors before a request runs.
     ///
     /// # Errors
-    /// The first exception that an interceptor raises. The interceptors before it have then
-    /// received this outcome.
+    /// The first exception that an interceptor raises.
     fn receive_request(
         &self,
         request: &RequestInfo<'_>,
@@ -241,18 +227,16 @@ pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
     fn send_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>);
 }
 
-/// Interceptors in the order in which they were set.
 #[derive(Default)]
 pub(crate) struct InterceptorChain {
     interceptors: Vec<Box<dyn Interceptor>>,
-    /// The number of the last request; 0 before the first request. Incremented `Relaxed`.
+    /// Incremented `Relaxed`.
     last_number: AtomicU64,
 }
 
 impl InterceptorChain {
-    /// Calls `before` for each interceptor. If an interceptor raises an exception, calls `after`
-    /// for the interceptors before it. A panic of an interceptor becomes the exception UNKNOWN.
-    /// Does nothing if the calling thread runs an interceptor.
+    /// If an interceptor raises an exception, calls `after` for the interceptors that ran. A panic of an interceptor
+    /// becomes the exception UNKNOWN.
     fn enter(
         &self,
         mut before: impl FnMut(&dyn Interceptor) -> Result<(), SystemException>,
@@ -282,12 +266,10 @@ impl InterceptorChain {
 }
 
 thread_local! {
-    /// True while the thread runs an interceptor.
     static IS_INTERCEPTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs code of the application. Returns `None` if the code panicked; the panic hook has then
-/// reported the panic.
+/// Returns `None` if the code panicked.
 fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
     IS_INTERCEPTING.set(true);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).ok();

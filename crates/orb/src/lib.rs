@@ -1,13 +1,8 @@
 //! Corelane: a Real-time CORBA ORB.
 //!
-//! A [builder](Orb::builder) makes an [`Orb`]. A servant implements the trait that the IDL compiler
-//! makes from an interface, and is activated with a [`Poa`](poa::Poa). Clients make calls through
-//! typed [references](Reference). Every call has a deadline. A [`SystemException`] reports a
-//! failure with the phase of the call and the elapsed time.
-//!
-//! The path of a request takes no lock that another connection's thread can hold. In steady state
-//! the path allocates nothing, and finds the servant in constant time. ARCHITECTURE.md describes
-//! the path.
+//! A [builder](Orb::builder) makes an [`Orb`]. A servant implements the trait that the IDL compiler makes from an
+//! interface, and is activated with a [`Poa`](poa::Poa). Clients make calls through typed [references](Reference).
+//! Every call has a deadline. A [`SystemException`] reports a failure with the phase of the call and the elapsed time.
 //!
 //! Features, all on by default:
 //! - `any`: `any`, TypeCodes, dynamic invocation and dynamic servants.
@@ -124,7 +119,6 @@ pub mod prelude {
     };
 }
 
-/// Tests the examples of documentation pages that do not belong to one module.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../docs/client.md")]

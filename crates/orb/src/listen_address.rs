@@ -4,11 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 use corelane_net::{Endpoint, OtherAddress, Transports};
 
-/// The forms of an address, for error messages.
 pub(crate) const SYNTAX: &str = "write tcp:HOST:PORT, tcp:[IPV6]:PORT, unix:PATH or shm:PATH";
 
-/// Parses an address: `tcp:HOST:PORT`, `unix:PATH`, `shm:PATH`, TAO's `iiop://HOST:PORT`, or
-/// `SCHEME:ADDRESS` if one of `transports` supports the scheme. Returns `None` for any other text.
 pub(crate) fn parse(address: &str, transports: &Transports) -> Option<Endpoint> {
     if let Some(path) = address.strip_prefix("unix:") {
         return (!path.is_empty()).then(|| Endpoint::unix(path));
@@ -30,18 +27,14 @@ pub(crate) fn parse(address: &str, transports: &Transports) -> Option<Endpoint> 
     Some(Endpoint::tcp(host, port))
 }
 
-/// Returns the beginning of the error message for an address that [`parse`] refuses. It states that
-/// the scheme is unknown, and is empty if the scheme is known. [`SYNTAX`] follows it in the
-/// message.
+/// Returns the start of the error message for an unknown scheme; empty if the scheme is known.
 #[cold]
 pub(crate) fn scheme_error(address: &str) -> &'static str {
     let has = |scheme| address.starts_with(scheme);
     if has("tcp:") || has("unix:") || has("shm:") || has("iiop:") { "" } else { "no transport has this scheme; " }
 }
 
-/// Returns the endpoint that references carry if the ORB listens at `listening`. Clients cannot
-/// connect to an unspecified address (`0.0.0.0` or `::`), so an address of this machine replaces
-/// it.
+/// Clients cannot connect to `0.0.0.0` or `::`, so an address of this machine replaces it.
 pub(crate) fn publishable(listening: &Endpoint) -> Endpoint {
     match listening {
         Endpoint::Tcp { host, port } if host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) => {
@@ -51,21 +44,18 @@ pub(crate) fn publishable(listening: &Endpoint) -> Endpoint {
     }
 }
 
-/// Returns the address from which this machine would connect to other machines. The function
-/// consults the routing table and sends nothing.
+/// The function consults the routing table and sends nothing.
 fn own_address() -> IpAddr {
     let routed = || {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-        // The address is reserved for documentation (RFC 5737). Any address outside this machine
-        // would serve.
+        // Any address outside this machine would serve (RFC 5737).
         socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
         socket.local_addr().ok().map(|address| address.ip())
     };
     routed().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// Returns the published addresses. Port 0 is replaced by the port of the first TCP address at
-/// which the ORB listens.
+/// Port 0 is replaced by the port of the first TCP address at which the ORB listens.
 pub(crate) fn fill_ports(publish: &[Endpoint], listening: &[Endpoint]) -> Vec<Endpoint> {
     let first_port = listening.iter().find_map(|endpoint| match endpoint {
         Endpoint::Tcp { port, .. } => Some(*port),

@@ -8,9 +8,7 @@ use corelane_wire::{Cdr, CdrError, Decoder, Encoder};
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LongDouble(pub [u8; 16]);
 
-/// Number of fraction bits of binary128 beyond the fraction bits of binary64.
 const MORE_FRACTION: u32 = 112 - 52;
-/// Difference between the exponent biases of binary128 and binary64.
 const MORE_BIAS: u128 = 16_383 - 1_023;
 
 impl LongDouble {
@@ -35,8 +33,7 @@ impl LongDouble {
         let fraction = bits & ((1 << 52) - 1);
         let magnitude = match (exponent, fraction) {
             (0, 0) => 0,
-            // A subnormal binary64 number becomes a normal binary128 number. Its highest fraction
-            // bit is shifted out, because a normal number implies this bit.
+            // A subnormal binary64 number becomes a normal binary128 number.
             (0, _) => {
                 let shift = fraction.leading_zeros() - 11;
                 let fraction = (fraction << shift & ((1 << 52) - 1)) as u128;
@@ -58,8 +55,7 @@ impl LongDouble {
         let fraction = (bits >> MORE_FRACTION) as u64 & ((1 << 52) - 1);
         let lost = bits & ((1 << MORE_FRACTION) - 1) != 0;
         let magnitude = if exponent == 0x7fff {
-            // If the conversion loses all set fraction bits of a NaN, it sets one fraction bit.
-            // Without a fraction bit the result would be infinity.
+            // A NaN without a fraction bit would be infinity.
             0x7ff << 52 | fraction | if lost && fraction == 0 { 1 } else { 0 }
         } else if exponent <= MORE_BIAS {
             0
@@ -113,8 +109,7 @@ mod tests {
     fn long_double_has_the_bits_of_binary128() {
         let one = LongDouble::from_f64(1.0).0;
         assert_eq!((one[0], one[1], one[2]), (0x3f, 0xff, 0));
-        // The smallest subnormal f64 is 2^-1074. In binary128 this number has the exponent 0x3bcd
-        // (16383 - 1074) and no fraction bits.
+        // The smallest subnormal f64 is 2^-1074.
         let smallest = LongDouble::from_f64(f64::from_bits(1)).0;
         assert_eq!((smallest[0], smallest[1], smallest[2]), (0x3b, 0xcd, 0));
     }

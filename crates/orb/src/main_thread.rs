@@ -1,9 +1,7 @@
-//! The queue of the main thread: requests and deactivations that only the main thread may run, and
-//! the end of [`Orb::run`](crate::Orb::run).
+//! The queue of the main thread: requests and deactivations that only the main thread may run, and the end of
+//! [`Orb::run`](crate::Orb::run).
 //!
-//! The main thread is the thread in `run`. If no thread is in `run`, it is the thread that last
-//! called `perform_work`. Before the first such call the main thread is the thread that made the
-//! ORB. A second thread in `run` only waits for the end of the ORB.
+//! The main thread is the thread in `run`, or else the thread that last called `perform_work`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,26 +17,20 @@ use crate::thread_context::thread_number;
 
 type MainThreadJob = Box<dyn FnOnce() + Send>;
 
-/// Requests and deactivations that wait for the main thread.
 pub(crate) struct MainQueue {
     state: Mutex<State>,
     changed: Condvar,
-    /// Number of the thread that may run this ORB's work. A thread stores its own number
-    /// (`Release`) when it becomes the main thread.
+    /// Number of the thread that may run this ORB's work, stored `Release` by this thread.
     thread: AtomicU64,
-    /// The event count at which the main thread waits for a change of a POA's state.
     waiter: EventCount,
 }
 
 struct State {
     requests: VecDeque<(MainThreadJob, usize)>,
-    /// Jobs that end activations. Other threads wait for these jobs, so none is dropped. There is
-    /// at most one for each active object.
+    /// Jobs that end activations. Other threads wait for these jobs.
     deactivations: VecDeque<MainThreadJob>,
-    /// Size of the queued requests in bytes.
     request_bytes: usize,
     stopped: bool,
-    /// True while a thread is in `run`.
     running: bool,
 }
 
@@ -69,8 +61,7 @@ impl MainQueue {
         self.thread.load(Ordering::Acquire) == thread_number()
     }
 
-    /// Queues work that holds `octets` bytes of a request. Returns false if the queue has stopped
-    /// or has too many bytes; the caller then replies with TRANSIENT 1.
+    /// Returns false if the queue has stopped or has too many bytes; the caller then replies with TRANSIENT 1.
     pub(crate) fn push_request(&self, work: MainThreadJob, octets: usize) -> bool {
         let mut state = self.state.lock();
         if state.stopped
@@ -85,7 +76,7 @@ impl MainQueue {
         true
     }
 
-    /// Queues a job that ends an activation. Returns the job if the queue has stopped.
+    /// Returns the job if the queue has stopped.
     pub(crate) fn push_deactivation(&self, end: MainThreadJob) -> Result<(), MainThreadJob> {
         {
             let mut state = self.state.lock();
@@ -99,20 +90,17 @@ impl MainQueue {
         Ok(())
     }
 
-    /// Waits, as the main thread, until `look` returns a value or `deadline` has passed. Meanwhile
-    /// the method runs queued deactivations, because the awaited event may depend on them. It runs
-    /// no requests.
+    /// Waits, as the main thread, until `look` returns a value or `deadline` has passed. Runs queued deactivations
+    /// during the wait, because the awaited event may depend on them.
     #[cold]
     pub(crate) fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         self.waiter.wait(deadline, || {
             loop {
-                // The deadline is checked before `look`, which may take long. A caller that arrives
-                // before the deadline then runs at least one job.
+                // `look` may take long, and a caller that arrives before the deadline must run at least one job.
                 let late = deadline.is_some_and(Monotonic::is_past);
                 if let Some(found) = look() {
                     return Some(found);
                 }
-                // Another thread may have become the main thread during the wait.
                 if late || !self.is_main_thread() {
                     return None;
                 }
@@ -122,12 +110,10 @@ impl MainQueue {
         })
     }
 
-    /// Wakes the main thread if it is in [`wait`](Self::wait), which then calls `look` again.
     pub(crate) fn notify_waiter(&self) {
         self.waiter.notify_all();
     }
 
-    /// Runs work until [`stop`](Self::stop) is called.
     pub(crate) fn run(&self) {
         let mut state = self.state.lock();
         let mut main = false;
@@ -151,11 +137,10 @@ impl MainQueue {
         }
     }
 
-    /// Runs one job. Returns false if no job is queued.
+    /// Returns false if no job is queued.
     pub(crate) fn perform_one(&self) -> bool {
         let mut state = self.state.lock();
-        // If another thread is in `run`, that thread runs the jobs. A job that the main thread runs
-        // in `run` may call this function.
+        // If another thread is in `run`, that thread runs the jobs.
         if state.running && !self.is_main_thread() {
             return false;
         }
@@ -170,8 +155,7 @@ impl MainQueue {
         !(state.requests.is_empty() && state.deactivations.is_empty())
     }
 
-    /// Stops the queue and drops the queued requests. The caller must run the returned jobs, which
-    /// end activations.
+    /// The caller must run the returned jobs, which end activations.
     pub(crate) fn stop(&self) -> impl Iterator<Item = MainThreadJob> + use<> {
         let mut state = self.state.lock();
         state.stopped = true;
@@ -251,7 +235,6 @@ mod tests {
         assert_eq!(queue.wait(None, look), Some(()));
         let past = Some(Monotonic::from_nanos(1));
         assert_eq!((queue.wait(past, || None::<()>), ended.load(Ordering::Relaxed)), (None, 1));
-        // When another thread has become the main thread, `wait` runs no job.
         std::thread::scope(|scope| scope.spawn(|| assert!(queue.perform_one())).join().unwrap());
         let soon = Some(Monotonic::now() + std::time::Duration::from_millis(1));
         assert_eq!((queue.wait(soon, || None::<()>), ended.load(Ordering::Relaxed)), (None, 2));

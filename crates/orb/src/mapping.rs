@@ -1,4 +1,4 @@
-//! Items that code from the IDL compiler uses. Programs do not use them directly.
+//! Items that code from the IDL compiler uses.
 
 pub use corelane_wire::cdr::{BulkCdr, BulkLayout, BulkReader, BulkWriter};
 #[cfg(feature = "any")]

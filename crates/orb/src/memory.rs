@@ -8,13 +8,11 @@ use corelane_wire::cdr::{MemoryAccount, MemoryMeter, MemoryRefusal};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
-/// A count of bytes in use, with a limit.
 #[derive(Debug)]
 pub(crate) struct ByteBudget {
     held: AtomicUsize,
     limit: usize,
-    /// True if memory has been released since the last call of [`was_used`](Self::was_used).
-    /// Written `Relaxed`.
+    /// True if memory was released since the last call of [`was_used`](Self::was_used). Written `Relaxed`.
     is_used: AtomicBool,
 }
 
@@ -36,36 +34,32 @@ impl ByteBudget {
         self.is_used.swap(false, Ordering::Relaxed) || self.held() > 0
     }
 
-    /// Returns the limit in bytes.
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Makes the error for `octets` bytes that do not fit into the budget.
     pub(crate) fn refusal(&self, octets: usize) -> MemoryRefusal {
         MemoryRefusal { requested: octets, in_use: self.held(), limit: self.limit }
     }
 
-    /// Adds `octets` bytes. If the sum is above the limit, adds nothing and returns false.
+    /// If the sum is above the limit, adds nothing and returns false.
     #[cold]
     pub(crate) fn add(&self, octets: usize) -> bool {
         let add = |held: usize| held.checked_add(octets).filter(|sum| *sum <= self.limit);
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 
-    /// Adds `octets` bytes if no bytes are in use and the limit permits the addition. Otherwise
-    /// adds nothing and returns false.
+    /// Adds `octets` bytes if no bytes are in use and the limit permits it.
     #[cold]
     pub(crate) fn add_first(&self, octets: usize) -> bool {
         octets <= self.limit && self.held.compare_exchange(0, octets, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Changes the count of one holder from `from` to `to` bytes, even beyond the limit.
     pub(crate) fn change(&self, from: usize, to: usize) {
         if to < from {
             self.is_used.store(true, Ordering::Relaxed);
         }
-        // The sum cannot underflow, because every byte that is subtracted was added before.
+        // Every byte that is subtracted was added before.
         self.held.fetch_add(to.wrapping_sub(from), Ordering::Relaxed);
     }
 }
@@ -82,7 +76,7 @@ impl MemoryAccount for ByteBudget {
     }
 }
 
-/// The share of one holder in a [`ByteBudget`]. Dropping it returns the bytes to the budget.
+/// Dropping a share returns its bytes to the budget.
 #[derive(Debug)]
 pub(crate) struct MemoryShare {
     total: Arc<ByteBudget>,
@@ -103,10 +97,8 @@ impl MemoryShare {
         self.octets
     }
 
-    /// Changes the share to `octets` bytes.
-    ///
     /// # Errors
-    /// If the budget has no room for this number of bytes. The share is then unchanged.
+    /// If the budget has no room for this number of bytes.
     pub(crate) fn set(&mut self, octets: usize) -> Result<(), MemoryRefusal> {
         match octets.checked_sub(self.octets) {
             Some(more) => self.total.reserve(more)?,
@@ -125,16 +117,15 @@ impl Drop for MemoryShare {
     }
 }
 
-/// Makes the exception for a lack of memory. `what` begins the message, and `setting` is the name
-/// of the limit.
+/// `what` begins the message, and `setting` is the name of the limit.
 #[cold]
 pub(crate) fn over_budget(what: &str, refusal: MemoryRefusal, setting: &str, completed: Completion) -> SystemException {
     let minor = CdrError::MemoryBudgetExceeded.minor();
     SystemException::new(Kind::ImpLimit, minor, completed).because(format!("{what}: {refusal} ({setting})"))
 }
 
-/// Replaces an exception that the memory account of `meter` caused. The new exception has a message
-/// with the amount of memory that was needed. Returns false if the exception has another cause.
+/// Adds the needed amount of memory to an exception that the memory account of `meter` caused. Returns false if the
+/// exception has another cause.
 #[cold]
 pub(crate) fn explain_refusal(
     exception: &mut SystemException,

@@ -1,9 +1,6 @@
-//! Waiting in nested calls: a thread of the ORB may run other requests while its servant waits for
-//! the reply to a call.
+//! Waiting in nested calls: a thread of the ORB may run other requests while its servant waits for the reply to a call.
 //!
-//! The dispatch layer installs a [`NestedWaitHook`] in its threads. Code that waits for a reply
-//! calls the functions of this module and does not depend on lanes. A thread of the application has
-//! no hook and blocks.
+//! Code that waits for a reply calls the functions of this module; a thread of the application blocks.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -15,14 +12,10 @@ use corelane_sys::poll;
 
 use crate::cancel::Canceller;
 
-/// The operations of a thread's dispatch loop that a waiting call may use.
 pub(crate) trait NestedWaitHook {
-    /// Hands the connection that only this thread reads over to the shared threads of its lane (in
-    /// the dispatch architecture thread-per-connection).
     fn release_connection(&self) {}
 
-    /// Runs other requests until the reply `awaited` has arrived. Returns false if the thread must
-    /// block instead.
+    /// Returns false if the thread must block instead.
     ///
     /// # Errors
     /// If the wait fails.
@@ -33,34 +26,28 @@ pub(crate) trait NestedWaitHook {
 
 thread_local! {
     static HOOK: RefCell<Option<Rc<dyn NestedWaitHook>>> = const { RefCell::new(None) };
-    /// True if the thread is the only reader of a connection and has not yet passed it to the
-    /// shared threads.
     static IS_DEDICATED: Cell<bool> = const { Cell::new(false) };
     static IS_SERVING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Installs the hook of a thread that is the only reader of a connection.
 pub(crate) fn install_dedicated(hook: Rc<dyn NestedWaitHook>) {
     HOOK.set(Some(hook));
     IS_DEDICATED.set(true);
 }
 
-/// Installs the hook of a thread that runs other requests while it waits.
 pub(crate) fn install_serving(hook: Rc<dyn NestedWaitHook>) {
     HOOK.set(Some(hook));
     IS_SERVING.set(true);
 }
 
-/// Removes the hook of the calling thread, which is about to end.
 pub(crate) fn uninstall() {
     IS_SERVING.set(false);
     IS_DEDICATED.set(false);
     HOOK.set(None);
 }
 
-/// If only the calling thread reads a connection, hands the connection over to the shared threads
-/// of its lane. Called before the thread waits inside an upcall, because the awaited event may
-/// depend on a request on this connection, for example on a callback.
+/// If the calling thread alone reads a connection, hands it over: the awaited event may depend on a request on this
+/// connection.
 #[inline]
 pub(crate) fn release_dedicated_connection() {
     if IS_DEDICATED.get() {
@@ -76,20 +63,16 @@ fn release_dedicated() {
     }
 }
 
-/// Returns true if the calling thread is the only reader of its connection.
 pub(crate) fn is_dedicated() -> bool {
     IS_DEDICATED.get()
 }
 
-/// Returns true if the calling thread runs other requests while it waits.
 #[inline]
 pub(crate) fn dispatches_while_waiting() -> bool {
     IS_SERVING.get()
 }
 
-/// Runs other requests until `reply` is readable, the call is cancelled, or `deadline` has passed.
-/// Returns false if the thread must block, because it runs no other requests or has too many nested
-/// upcalls.
+/// Returns false if the thread must block, because it runs no other requests or has too many nested upcalls.
 ///
 /// # Errors
 /// If the wait fails.
@@ -103,7 +86,6 @@ pub(crate) fn wait_or_dispatch(
     hook.map_or(Ok(false), |hook| hook.wait_or_dispatch(&AwaitedReply { reply, deadline, canceller }))
 }
 
-/// The reply for which a thread waits, with the events that also end the wait.
 pub(crate) struct AwaitedReply<'a> {
     reply: BorrowedFd<'a>,
     deadline: Option<Monotonic>,
@@ -111,8 +93,8 @@ pub(crate) struct AwaitedReply<'a> {
 }
 
 impl AwaitedReply<'_> {
-    /// Waits for the reply or for `work`. The first result is true if the wait is over, the second
-    /// if `work` is readable. After a signal both may be false.
+    /// The first result is true if the wait is over, the second if `work` is readable. After a signal both may be
+    /// false.
     ///
     /// # Errors
     /// If the wait fails.
@@ -128,11 +110,7 @@ impl AwaitedReply<'_> {
         Ok((come || self.is_past_deadline(), work))
     }
 
-    /// Returns true if the wait is over: the reply has arrived, the call is cancelled, or the
-    /// deadline has passed.
-    ///
-    /// # Errors
-    /// If the check fails.
+    /// Returns true if the wait is over: the reply has arrived, the call is cancelled, or the deadline has passed.
     pub(crate) fn has_arrived(&self) -> io::Result<bool> {
         let now = Some(Monotonic::now());
         Ok(poll::wait_readable(self.reply, now)?

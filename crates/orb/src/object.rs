@@ -1,5 +1,4 @@
-//! Object references to local and remote objects. The module `calls` has the calls through
-//! references, and `typed` the trait of typed references.
+//! Object references to local and remote objects.
 
 mod calls;
 mod typed;
@@ -25,7 +24,6 @@ use crate::policy::CallPolicies;
 use crate::rt::RtClientPolicies;
 use crate::rt::client_policies::ClientPolicies;
 
-/// The repository id of `CORBA::Object`, which every object has.
 pub(crate) const OBJECT_REPOSITORY_ID: &str = "IDL:omg.org/CORBA/Object:1.0";
 
 /// A reference to an object, with its addresses and the policies of calls. Clones are cheap and
@@ -35,18 +33,13 @@ pub(crate) const OBJECT_REPOSITORY_ID: &str = "IDL:omg.org/CORBA/Object:1.0";
 #[derive(Clone)]
 pub struct ObjectRef {
     callee: Callee,
-    /// Properties for operations with a context clause in their IDL.
     properties: Context,
-    /// The object's servant, for calls that bypass the POA. The first call through each interface
-    /// adds an entry. `None` if calls go through the POA.
+    /// The object's servant, for calls that bypass the POA. `None` if calls go through the POA.
     bypass: Option<Arc<BypassServants>>,
-    /// True if this ORB made the reference and does not listen, so that other processes cannot call
-    /// the object.
     has_no_address: bool,
 }
 
-/// The servant of an object, for calls that bypass the POA: a linked list with one entry for each
-/// interface through which the servant was called.
+/// A linked list with one entry for each interface through which the servant was called.
 #[derive(Default)]
 struct BypassServants(OnceLock<BypassServant>);
 
@@ -68,8 +61,7 @@ impl BypassServants {
         }
     }
 
-    /// Adds an entry at the end of the list. Concurrent first calls may add the same servant
-    /// several times; `find` returns the first entry.
+    /// Concurrent first calls may add the same servant several times.
     fn add(&self, servant: ErasedArc) {
         let mut calls = self;
         let mut new = BypassServant { servant, others: Box::default() };
@@ -86,8 +78,6 @@ impl ObjectRef {
         ObjectRef { callee: Callee::new(context, ior), properties: Context::new(), bypass: None, has_no_address: false }
     }
 
-    /// Makes a reference to an object of this ORB. `has_address` is true if other processes can
-    /// call the object.
     pub(crate) fn local(context: Arc<ClientContext>, ior: Ior, has_address: bool) -> Self {
         ObjectRef { has_no_address: !has_address, ..ObjectRef::new(context, ior) }
     }
@@ -127,10 +117,8 @@ impl ObjectRef {
         ObjectRef { callee: self.callee.with_policies(policies), ..self.clone() }
     }
 
-    /// Returns a reference to the same object with this spin policy, which decides how long callers
-    /// poll for a reply before they sleep. It replaces the ORB's policy
-    /// ([`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy)). The new reference shares
-    /// connections only with references of the same policy.
+    /// Returns a reference to the same object with this spin policy, which decides how long callers poll for a reply
+    /// before they sleep.
     #[must_use]
     pub fn with_spin_policy(&self, policy: SpinPolicy) -> Self {
         let wider = &self.client().config().client_policies;
@@ -161,29 +149,27 @@ impl ObjectRef {
         ObjectRef { callee: self.callee.with_canceller(canceller), ..self.clone() }
     }
 
-    /// Returns a copy that sends the properties of `context` with operations that have a context
-    /// clause in their IDL. The properties replace the properties of the original. [Dynamic
-    /// requests](crate::dynamic::DynamicRequest::context) do not use them; a program sets the
-    /// properties of each dynamic request.
+    /// Returns a copy that sends the properties of `context` with operations that have a context clause in their IDL.
+    /// The properties replace the properties of the original. [Dynamic
+    /// requests](crate::dynamic::DynamicRequest::context) do not use them; a program sets the properties of each
+    /// dynamic request.
     #[must_use]
     pub fn with_context(&self, context: &Context) -> Self {
         ObjectRef { properties: context.clone(), ..self.clone() }
     }
 
-    /// Returns a copy whose typed calls bypass the POA if the object is active in this ORB. Such a
-    /// call costs a virtual function call.
+    /// Returns a copy whose typed calls bypass the POA if the object is active in this ORB. Such a call costs a virtual
+    /// function call.
     ///
-    /// The first call goes through the POA and finds the servant; later calls go to the servant
-    /// directly. The state of the POA manager, threading policies, priorities, deactivation and the
-    /// shutdown of the ORB do not affect the later calls. [`current`](crate::current()) does not
-    /// report them, and a panic of the servant unwinds into the caller. The servant lives at least
-    /// as long as the copy and its clones.
+    /// The first call finds the servant; POA, priorities, deactivation and the shutdown of the ORB do not affect later
+    /// calls. [`current`](crate::current()) does not see such a call, and a panic of the servant unwinds into the
+    /// caller.
     ///
-    /// Calls of some objects never bypass the POA: remote and forwarded objects, objects with
-    /// dynamic servants, objects called by a [plain key](crate::Orb::bind_key), and objects whose
-    /// servants a servant locator supplies.
+    /// Calls of some objects never bypass the POA: remote and forwarded objects, objects with dynamic servants, objects
+    /// called by a [plain key](crate::Orb::bind_key), and objects whose servants a servant locator supplies.
     ///
     /// # Examples
+    ///
     /// ```
     /// # fn example(object: &corelane::ObjectRef) {
     /// let direct = object.with_poa_bypass();
@@ -194,7 +180,6 @@ impl ObjectRef {
         ObjectRef { bypass: Some(Arc::default()), ..self.clone() }
     }
 
-    /// Adds the servant if the reference bypasses the POA.
     #[inline]
     pub(crate) fn add_bypass_servant(&self, servant: impl FnOnce() -> Option<ErasedArc>) {
         if let Some(direct) = &self.bypass
@@ -259,7 +244,6 @@ impl ObjectRef {
     }
 }
 
-/// Returns the ORB that received the message being decoded.
 pub(crate) fn client_of<'m>(decoder: &Decoder<'m>) -> Option<&'m Arc<ClientContext>> {
     decoder.environment().and_then(|env| (env as &dyn std::any::Any).downcast_ref::<Arc<ClientContext>>())
 }
@@ -282,16 +266,15 @@ impl fmt::Display for ObjectRef {
     /// Writes the stringified reference, `IOR:...`.
     ///
     /// If the reference's ORB does not listen, reports
-    /// [`Event::ReferenceWithoutAddress`](crate::Event::ReferenceWithoutAddress), because other
-    /// processes cannot use the text. A type id that cannot be encoded is omitted, for example a
-    /// peer's type id with a NUL. Without the type id the reference denotes the same object.
+    /// [`Event::ReferenceWithoutAddress`](crate::Event::ReferenceWithoutAddress), because other processes cannot use
+    /// the text. A type id that cannot be encoded is omitted, for example a peer's type id with a NUL.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.has_no_address {
             self.client().report_nowhere_reference(self.type_id());
         }
         let ior = self.ior();
         let untyped = || Ior { type_id: String::new(), profiles: ior.profiles.clone() }.to_text();
-        // `to_text` has only one further error, an exceeded message size, which is impossible here.
+        // The remaining error of `to_text`, an exceeded message size, is impossible here.
         f.write_str(&ior.to_text().or_else(|_| untyped()).unwrap_or_else(|_| "IOR:".to_owned()))
     }
 }

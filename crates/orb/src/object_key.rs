@@ -6,30 +6,21 @@
 //! persistent               'C' 'L' 'N' 'P'  length of POA path u16   POA path (names, each ended by NUL)  object id ...
 //! with a hint              'C' 'L' 'N' 'H'  slot u32  the persistent key
 //! ```
-//! Numbers are big-endian. The stamp is a random number of the ORB, so the server refuses a
-//! transient key of an earlier process. A generation grows when its slot is reused, so an old key
-//! never reaches another object.
 //!
-//! A persistent key is the same in every run of the server, unless its POA adds hints. A hint is
-//! the slot of the object in the table of keys: the server looks in this slot first, and compares
-//! the whole key. A key without one of these four forms is a plain key: a name that the program
-//! bound to a reference (`Orb::bind_key`).
+//! Numbers are big-endian. The stamp is a random number of the ORB, so the server refuses a transient key of an earlier
+//! process. A generation grows when its slot is reused, so an old key never reaches another object.
+//!
+//! A persistent key is the same in every run of the server, unless its POA adds hints. A key without one of these four
+//! forms is a plain key: a name that the program bound to a reference (`Orb::bind_key`).
 
 pub(crate) use crate::slot_id::SlotId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectKey<'k> {
-    /// A key of a transient POA with SYSTEM_ID. `object` is the object's slot, or the octets of an
-    /// id that `create_reference` made.
     System { stamp: u64, poa: SlotId, object: SlotId },
-    /// A key of a transient POA with USER_ID.
     User { stamp: u64, poa: SlotId, id: &'k [u8] },
-    /// A key of a persistent POA, without a hint.
     Persistent { path: &'k [u8], id: &'k [u8] },
-    /// A key of a persistent POA, with the slot that the object had in the table of keys when the
-    /// reference was made.
     Hinted { slot: u32, key: &'k [u8] },
-    /// A plain key: any key without one of the four forms of this module.
     Plain,
 }
 
@@ -53,7 +44,7 @@ impl<'k> ObjectKey<'k> {
         Self::parse_other(key).unwrap_or(ObjectKey::Plain)
     }
 
-    /// Parses a key that is not a `System` key. Returns `None` for a plain key.
+    /// Returns `None` for a plain key.
     #[inline(never)]
     fn parse_other(key: &'k [u8]) -> Option<ObjectKey<'k>> {
         let (magic, rest) = key.split_first_chunk::<3>()?;
@@ -102,8 +93,7 @@ impl<'k> ObjectKey<'k> {
             }
             ObjectKey::Persistent { path, id } => {
                 key.push(PERSISTENT);
-                // The conversion cannot fail, because `create_rt_poa` refuses paths above
-                // `MAX_PATH_LEN`.
+                // `create_rt_poa` refuses longer paths.
                 key.extend(u16::try_from(path.len()).unwrap_or(u16::MAX).to_be_bytes());
                 key.extend(path);
                 key.extend(id);
@@ -119,10 +109,8 @@ impl<'k> ObjectKey<'k> {
     }
 }
 
-/// Maximum length of a persistent POA's path in bytes.
 pub(crate) const MAX_PATH_LEN: usize = u16::MAX as usize;
 
-/// Returns the path of a child POA called `name`.
 pub(crate) fn child_path(parent: &[u8], name: &str) -> Vec<u8> {
     let mut path = parent.to_vec();
     path.extend(name.as_bytes());
@@ -130,7 +118,6 @@ pub(crate) fn child_path(parent: &[u8], name: &str) -> Vec<u8> {
     path
 }
 
-/// Returns the names in a path, outermost first; `None` if the path is malformed.
 pub(crate) fn names(path: &[u8]) -> Option<Vec<&str>> {
     let Some(path) = path.strip_suffix(&[0]) else { return path.is_empty().then(Vec::new) };
     path.split(|&octet| octet == 0).map(|name| std::str::from_utf8(name).ok()).collect()
@@ -208,8 +195,7 @@ mod tests {
         assert_eq!((names(b"a\0b"), names(b"\xff\0"), names(b"a\0\xff\0")), (None, None, None));
     }
 
-    /// References may be used longer than the server process that made them, so the bytes of keys
-    /// must not change.
+    /// References may outlive the server process that made them, so the bytes of keys must not change.
     #[test]
     fn object_keys_have_the_documented_bytes() {
         let (poa, object) = (SlotId { slot: 1, generation: 2 }, SlotId { slot: 3, generation: 4 });

@@ -1,14 +1,6 @@
-//! The look-up of an interface's operations by name, in constant time.
+//! The look-up of an interface's operations by name, with a *minimal perfect hash* that the IDL compiler finds.
 //!
-//! The IDL compiler finds a *minimal perfect hash* of the operation names (hash and displace) and
-//! writes the parameters of this hash into the generated skeleton. This module evaluates the hash.
-//! A look-up takes one hash of the name, one displacement and one comparison, for any number of
-//! operations. The comparison fails for an unknown name. A name longer than the longest operation
-//! name is refused before it is hashed, so a long name from an attacker costs no more than a valid
-//! name.
-//!
-//! The compiler has its own copies of [`hash`] and [`slot`]. The tests of both copies check the
-//! same known results, because a difference would make every operation unknown.
+//! A name longer than the longest operation name is refused before it is hashed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -18,16 +10,14 @@ use crate::rt::OverrunMonitor;
 use crate::servant::ServerCall;
 
 /// The operation names of an interface, in the order of their slots in a minimal perfect hash.
-///
-/// Made by the IDL compiler, in a `static` of the generated code.
 #[derive(Debug)]
 pub struct OperationTable {
     seed: u64,
     longest: usize,
     displacements: &'static [u16],
     names: &'static [&'static str],
-    /// Maximum processor time of each operation in microseconds, 0 if not declared. The list is
-    /// empty if no operation declares a time.
+    /// Maximum processor time of each operation in microseconds, 0 if not declared; empty if no operation declares a
+    /// time.
     worst_cases: &'static [u32],
 }
 
@@ -71,12 +61,12 @@ impl OperationTable {
         Self { worst_cases, ..Self::new(seed, displacements, names) }
     }
 
-    /// Runs an operation, and reports it if it uses more processor time than it declares.
-    /// Operations without a declared time are not measured.
+    /// Runs an operation, and reports it if it uses more processor time than it declares. Operations without a declared
+    /// time are not measured.
     ///
     /// # Errors
-    /// The errors of `run`; TIMEOUT with [`OVERRUN`](crate::minor::OVERRUN) if the operation used
-    /// too much time and the ORB is configured to drop the results of such operations.
+    /// The errors of `run`; TIMEOUT with [`OVERRUN`](crate::minor::OVERRUN) if the operation used too much time and the
+    /// ORB is configured to drop the results of such operations.
     #[inline]
     pub fn run_measured<'m>(
         &self,
@@ -123,8 +113,7 @@ impl OperationTable {
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Hashes a name. Each step folds eight bytes into a 128-bit product. The last eight bytes may
-/// overlap the bytes before them.
+/// The last eight bytes may overlap the bytes before them.
 #[inline]
 fn hash(seed: u64, name: &[u8]) -> u64 {
     let mut state = seed ^ (name.len() as u64).wrapping_mul(MULTIPLIER);
@@ -152,8 +141,7 @@ fn fold(state: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// Returns the slot of a hash. The upper half selects a bucket; with the bucket's displacement,
-/// both halves give one of `count` slots. `displacements.len()` is a power of two.
+/// `displacements.len()` is a power of two.
 #[inline]
 fn slot(hash: u64, displacements: &[u16], count: usize) -> usize {
     let (high, low) = ((hash >> 32) as u32, hash as u32);
@@ -166,8 +154,7 @@ fn slot(hash: u64, displacements: &[u16], count: usize) -> usize {
 mod tests {
     use super::{OperationTable, hash, slot};
 
-    /// The tests of the IDL compiler check the same words and hashes. If the two copies of the hash
-    /// differed, a server would find no operation.
+    /// If the two copies of the hash differed, a server would find no operation.
     #[test]
     fn hash_matches_the_idl_compiler() {
         assert_eq!(hash(0, b""), 0xbe8c_ab64_4efd_da51);

@@ -27,14 +27,14 @@ use crate::rt::RtOrb;
 
 /// An ORB, which owns its threads, connections and POAs. The ORBs of a process share nothing.
 ///
-/// Dropping an ORB shuts it down and waits for the end of the shutdown. On a thread that the ORB
-/// started, and in an upcall, the drop starts the shutdown and returns at once. The drop waits at
-/// most [`OrbBuilder::drain_timeout`] for running servants and for peers.
-/// [`shutdown`](Orb::shutdown) waits until the last servant has returned and its thread has ended.
+/// Dropping an ORB shuts it down and waits for the end of the shutdown. On a thread that the ORB started, and in an
+/// upcall, the drop starts the shutdown and returns at once. The drop waits at most [`OrbBuilder::drain_timeout`] for
+/// running servants and for peers.
 ///
 /// References may live longer than the ORB; calls through them then raise BAD_INV_ORDER 4.
 ///
 /// # Examples
+///
 /// ```
 /// use corelane::Orb;
 /// let orb = Orb::builder().listen("tcp:127.0.0.1:0").build()?;
@@ -135,10 +135,9 @@ impl Orb {
             .because(format!("\"{name}\" is empty or registered already")))
     }
 
-    /// Returns the initial reference `name`. It may be a registered reference, or a text from
-    /// [`OrbBuilder::initial_reference`] or `-ORBInitRef`. If neither exists, the text is made from
-    /// [`OrbBuilder::default_initial_reference`]. A text is resolved at each call, so the result is
-    /// the object to which the name service binds a name at that time.
+    /// Returns the initial reference `name`. It is a registered reference, a text from
+    /// [`OrbBuilder::initial_reference`] or `-ORBInitRef`, or a text made from
+    /// [`OrbBuilder::default_initial_reference`]. A text is resolved at each call.
     ///
     /// # Errors
     /// BAD_PARAM 10 if there is no such reference; for a text the errors of
@@ -193,10 +192,8 @@ impl Orb {
         self.core.server().main_queue().is_pending()
     }
 
-    /// Runs one request or etherealizes one object that waits for the main thread. The calling
-    /// thread becomes the main thread. Returns false if nothing waits, or if another thread is in
-    /// [`run`](Self::run). Programs whose main thread runs an event loop of the program call this
-    /// method instead of `run`.
+    /// Runs one request or etherealizes one object that waits for the main thread. The calling thread becomes the main
+    /// thread. Returns false if nothing waits, or if another thread is in [`run`](Self::run).
     pub fn perform_work(&self) -> bool {
         self.core.server().main_queue().perform_one()
     }
@@ -208,12 +205,8 @@ impl Orb {
         self.core.send_batches(true);
     }
 
-    /// Shuts the ORB down: destroys POAs, closes connections gracefully, and joins threads. With
-    /// `wait` the method returns when the shutdown is complete, however long servants run. Without
-    /// `wait` it returns at once; a later call with `wait`, or the drop of the ORB, waits.
-    ///
-    /// The thread that shuts the ORB down etherealizes the objects of POAs with the MAIN_THREAD
-    /// model, even if this thread is not the main thread.
+    /// Shuts the ORB down: destroys POAs, closes connections gracefully, and joins threads. With `wait` the method
+    /// returns when the shutdown is complete. A later call with `wait`, or the drop of the ORB, waits.
     ///
     /// # Errors
     /// BAD_INV_ORDER 3 with `wait` on a thread that would wait for itself:

@@ -21,38 +21,29 @@ use crate::{listen_address, text};
 
 const RUNNING: u8 = 0;
 const ENDING: u8 = 1;
-/// State in which every connection is closing.
 const CLOSED: u8 = 2;
 const ENDED: u8 = 3;
 
-/// The configuration and the running state of an ORB, without its connections and objects.
 #[derive(Debug)]
 pub(crate) struct OrbContext {
     config: Config,
     transports: Transports,
     events: Events,
-    /// Random number that identifies the ORB. Every transient key contains it.
+    /// A random number that identifies the ORB, and that every transient key contains.
     stamp: u64,
-    /// Cores on which the thread that made the ORB may run, if known.
     cores: Option<CpuSet>,
     listening: OnceLock<Vec<Endpoint>>,
     published: OnceLock<Vec<Endpoint>>,
-    /// The id of the next connection, accepted or made. Incremented `Relaxed` by the thread that
-    /// accepts or connects.
+    /// Incremented `Relaxed` by the thread that accepts or connects.
     next_connection_id: AtomicU64,
-    /// Cache that keeps the memory of large messages for later messages.
     spares: RegionCache,
-    /// The state of the ORB: `RUNNING`, `ENDING`, `CLOSED` or `ENDED`. The threads that shut the
-    /// ORB down raise it with Release; no thread lowers it.
+    /// Raised with AcqRel by the threads that shut the ORB down, and never lowered.
     state: AtomicU8,
-    /// Event count that is notified when the state becomes [`CLOSED`]. Threads wait here if another
-    /// thread began the shutdown.
+    /// Threads wait here if another thread began the shutdown.
     closing: EventCount,
-    /// True once [`Event::ReferenceWithoutAddress`] has been reported. The thread that reports
-    /// swaps it `Relaxed`.
+    /// Swapped `Relaxed` by the thread that reports.
     nowhere_reported: AtomicBool,
-    /// Monitor that lowers the priority of threads whose operations exceed their declared time.
-    /// Empty if not configured.
+    /// Lowers the priority of threads whose operations exceed their declared time.
     cpu_monitor: OnceLock<CpuBudgetMonitor>,
     fork_generation: u64,
     interceptors: Option<Box<dyn InterceptionPoints>>,
@@ -87,12 +78,10 @@ impl OrbContext {
         &self.transports
     }
 
-    /// Sets the interceptors of the ORB, before its first request.
     pub(crate) fn set_interceptors(&mut self, points: Box<dyn InterceptionPoints>) {
         self.interceptors = Some(points);
     }
 
-    /// Returns the points at which interceptors see requests; `None` without interceptors.
     #[inline]
     pub(crate) fn interceptors(&self) -> Option<&dyn InterceptionPoints> {
         self.interceptors.as_deref()
@@ -102,19 +91,15 @@ impl OrbContext {
         &self.events
     }
 
-    /// Returns the random number that identifies the ORB.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
         self.stamp
     }
 
-    /// Returns the cores on which the thread that made the ORB may run, if known. They are the
-    /// default for the ORB's threads.
     pub(crate) fn cores(&self) -> Option<CpuSet> {
         self.cores
     }
 
-    /// Returns the cache that keeps the memory of large messages.
     #[inline]
     pub(crate) fn spares(&self) -> &RegionCache {
         &self.spares
@@ -125,45 +110,37 @@ impl OrbContext {
     }
 
     pub(crate) fn set_cpu_monitor(&self, monitor: CpuBudgetMonitor) {
-        // `set` succeeds, because an ORB starts only once.
         let _ = self.cpu_monitor.set(monitor);
     }
 
-    /// Returns a new id for a connection that is being accepted or made.
     pub(crate) fn allocate_connection_id(&self) -> u64 {
         self.next_connection_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the id that the next connection will have.
     #[inline]
     pub(crate) fn peek_connection_id(&self) -> u64 {
         self.next_connection_id.load(Ordering::Relaxed)
     }
 
-    /// Records the endpoints at which the ORB listens, and derives the endpoints to publish.
     pub(crate) fn set_listening(&self, listening: Vec<Endpoint>) {
         let published = if self.config.publish.is_empty() {
             listening.iter().map(listen_address::publishable).collect()
         } else {
             listen_address::fill_ports(&self.config.publish, &listening)
         };
-        // `set` succeeds, because an ORB starts only once.
         let _ = self.listening.set(listening);
         let _ = self.published.set(published);
     }
 
-    /// Returns the endpoints at which the pools of the ORB's builder listen.
     pub(crate) fn listening(&self) -> &[Endpoint] {
         self.listening.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the addresses that references carry for the pools of the ORB's builder.
     pub(crate) fn published_endpoints(&self) -> &[Endpoint] {
         self.published.get().map_or(&[][..], Vec::as_slice)
     }
 
-    /// Returns the address that references carry for a lane's endpoint. If the ORB publishes a
-    /// host, the address has this host.
+    /// Replaces the host of a TCP endpoint by the host that the ORB publishes.
     pub(crate) fn published(&self, endpoint: &Endpoint) -> Endpoint {
         let host = self.config.publish.iter().find_map(|published| match published {
             Endpoint::Tcp { host, .. } => Some(host),
@@ -175,7 +152,6 @@ impl OrbContext {
         }
     }
 
-    /// Reports, once, that a reference without an address was converted to text.
     #[cold]
     pub(crate) fn report_nowhere_reference(&self, type_id: &str) {
         if !self.nowhere_reported.swap(true, Ordering::Relaxed) {
@@ -183,21 +159,17 @@ impl OrbContext {
         }
     }
 
-    /// Sets the DSCP code point for a priority on a connection's packets, if the ORB maps the
-    /// priority to a code point.
     #[cold]
     pub(crate) fn set_code_point(&self, stream: &dyn Stream, priority: Priority) {
         if let Some(dscp) = self.config.rt.network_mapping.as_ref().and_then(|network| network.to_dscp(priority))
             && let Err(error) = stream.set_dscp(dscp)
         {
-            // Without the code point the connection still works, so the refusal is only reported.
             let peer = stream.peer().clone();
             self.events.report(&Event::DscpRefused { peer, dscp, error: error.to_string() });
         }
     }
 
-    /// Checks that the ORB can be used. Fails with BAD_INV_ORDER 4 after shutdown, and in a process
-    /// that was forked from the ORB's process.
+    /// Fails with BAD_INV_ORDER 4 after shutdown, and in a process that was forked from the ORB's process.
     #[inline]
     pub(crate) fn check_usable(&self) -> Result<(), SystemException> {
         if self.state.load(Ordering::Acquire) == RUNNING && !self.is_forked_copy() {
@@ -217,43 +189,36 @@ impl OrbContext {
             .because("the ORB has been shut down"))
     }
 
-    /// Returns true in a process that was forked from the process that made the ORB. Such a process
-    /// has the connections of its parent, but none of its threads.
+    /// A forked process has the connections of its parent, but none of its threads.
     #[inline]
     pub(crate) fn is_forked_copy(&self) -> bool {
         corelane_sys::process::fork_generation() != self.fork_generation
     }
 
-    /// Begins the shutdown. Returns false if another thread has already begun it.
+    /// Returns false if another thread has begun the shutdown.
     pub(crate) fn begin_shutdown(&self) -> bool {
         self.state.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Records that every connection is closing, and wakes the threads that wait for this state.
     pub(crate) fn set_closed(&self) {
-        // The state is raised by `fetch_max`, because a thread that stopped waiting may already
-        // have set `ENDED`.
+        // A thread that stopped waiting may have set `ENDED`, which must stay.
         self.state.fetch_max(CLOSED, Ordering::AcqRel);
         self.closing.notify_all();
     }
 
-    /// Waits until every connection is closing, or until `deadline`.
     pub(crate) fn wait_until_closed(&self, deadline: Option<Monotonic>) {
         let through = || (self.state.load(Ordering::Acquire) >= CLOSED).then_some(());
         let _ = self.closing.wait(deadline, through);
     }
 
-    /// Records that the ORB has ended.
     pub(crate) fn set_ended(&self) {
         self.state.store(ENDED, Ordering::Release);
     }
 
-    /// Returns true if the ORB has ended: its threads have been joined and its connections closed.
     pub(crate) fn has_ended(&self) -> bool {
         self.state.load(Ordering::Acquire) == ENDED
     }
 
-    /// Reports a panic in the application's code.
     #[cold]
     pub(crate) fn report_panic(&self, interface: &'static str, operation: &[u8], panic: &(dyn Any + Send)) {
         let message = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {

@@ -1,5 +1,4 @@
-//! Macros that implement the CDR encoding of enumerations and of structures of numbers. Generated
-//! code lists only their members.
+//! Macros that implement the CDR encoding of enumerations and of structures of numbers.
 
 /// For generated code: implements the encoding of a structure whose members are numbers, booleans,
 /// enumerations, and structures of these types. `bulk_cdr! { Point { x: f64, y: f64 } }`

@@ -1,9 +1,4 @@
-//! Policies of calls: time-outs, the point until which a oneway waits, rebinding, and retries after
-//! TRANSIENT.
-//!
-//! A policy can be set for the ORB, for a thread, for a reference and, by a copy of the reference,
-//! for one call. Each policy takes the value of the level nearest to the call (CORBA 3.0.3, section
-//! 4.9).
+//! Policies of calls. Each policy takes the value of the level nearest to the call (CORBA 3.0.3, section 4.9).
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -12,25 +7,19 @@ use corelane_sys::clock::Monotonic;
 
 use crate::clock;
 
-/// Duration from which a `Duration` is converted to a coarse time-out. A shorter duration becomes a
-/// precise time-out.
+/// A shorter duration becomes a precise time-out.
 const PRECISE_BELOW: Duration = Duration::from_secs(1);
 
-/// The time-out of a call, from its start until its result arrives. The time for the look-up of a
-/// host name and for connecting is included.
+/// The time-out of a call, from its start until its result arrives. The time for the look-up of a host name and for
+/// connecting is included.
 ///
-/// The system's resolver cannot be interrupted. A look-up that takes too long continues in the
-/// background, and its answer is used for calls in the next ten seconds.
+/// A look-up by the system's resolver cannot be interrupted, and continues in the background.
 ///
-/// The time-out bounds the time for which a call waits. If the reply has arrived when the caller's
-/// thread checks, the call returns it even after the time-out, because the operation has run. A
-/// call can therefore return late if its thread did not get a core in time, or if its time-out is
-/// coarse.
+/// A call returns late if its thread did not get a core in time, or if its time-out is coarse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
-    /// A high-resolution timer ends the call within tens of microseconds of the time-out. The timer
-    /// costs one system call per call. The request carries the remaining time to Corelane servers,
-    /// which may refuse late requests or run them at a lower priority
+    /// A timer, which costs one system call, ends the call within tens of microseconds of the time-out. The request
+    /// carries the remaining time to Corelane servers, which may refuse late requests or run them at a lower priority
     /// ([`rt::ExpiredRequestAction`](crate::rt::ExpiredRequestAction)).
     Precise(Duration),
     /// The receive time-out of the socket ends the call, and costs no additional system call. It
@@ -42,8 +31,6 @@ pub enum Timeout {
 }
 
 impl From<Duration> for Timeout {
-    /// Makes a precise time-out from a duration below one second, and a coarse time-out from any
-    /// other.
     fn from(duration: Duration) -> Self {
         if duration < PRECISE_BELOW { Timeout::Precise(duration) } else { Timeout::Coarse(duration) }
     }
@@ -52,11 +39,9 @@ impl From<Duration> for Timeout {
 /// The point until which a oneway call waits (CORBA 3.0.3, section 22.2.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncScope {
-    /// The call does not wait. The request may stay in the buffer of its connection until it is
-    /// sent together with other requests, within the limits of
-    /// [`OrbBuilder::oneway_batch`](crate::OrbBuilder::oneway_batch). The request precedes any
-    /// later request on the connection, and is lost if the connection is lost. Requests with a
-    /// real-time priority and requests on multiplexed connections are sent at once.
+    /// The call does not wait. The request may stay in the buffer of its connection, within the limits of
+    /// [`OrbBuilder::oneway_batch`](crate::OrbBuilder::oneway_batch). Requests with a real-time priority and requests
+    /// on multiplexed connections are sent at once.
     None,
     /// The call waits until the transport has accepted the request.
     Transport,
@@ -80,10 +65,9 @@ pub enum RebindMode {
     /// priorities, bands and protocols as the profile that answered last. The ORB considers
     /// profiles of the reference and of a forward.
     NoRebind,
-    /// The policies of the binding must not change, as with [`NoRebind`](Self::NoRebind), and no
-    /// call opens a connection. A call fails if no connection is idle, so the number of concurrent
-    /// calls is at most the number of connections.
-    /// [`ObjectRef::preconnect`](crate::ObjectRef::preconnect) makes connections.
+    /// The policies of the binding must not change, as with [`NoRebind`](Self::NoRebind), and no call opens a
+    /// connection. A call fails if no connection is idle. [`ObjectRef::preconnect`](crate::ObjectRef::preconnect) makes
+    /// connections.
     NoReconnect,
 }
 
@@ -111,10 +95,9 @@ pub struct CallPolicies {
     pub connect_timeout: Option<Duration>,
     /// The point until which a oneway waits.
     pub sync_scope: Option<SyncScope>,
-    /// Maximum number of retries after TRANSIENT with COMPLETED_NO; 0 if not set. Before each retry
-    /// the call pauses for a random time. The maximum pause is 10 ms at first and doubles with each
-    /// retry, up to one second. If the call's deadline would pass during the pause, the call raises
-    /// TRANSIENT at once.
+    /// Maximum number of retries after TRANSIENT with COMPLETED_NO; 0 if not set. Before each retry the call pauses for
+    /// a random time. The maximum pause is 10 ms at first and doubles with each retry, up to one second. If the call's
+    /// deadline would pass during the pause, the call raises TRANSIENT at once.
     pub max_transient_retries: Option<u8>,
     /// The changes that the ORB may make to a reference's binding; [`RebindMode::Transparent`] if
     /// not set.
@@ -176,15 +159,11 @@ pub fn with_call_policies<T>(policies: CallPolicies, body: impl FnOnce() -> T) -
     body()
 }
 
-/// The deadline of a call, in one of the forms that a transport can enforce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallDeadline {
-    /// A duration and the start of the call. The receive time-out of the socket enforces the
-    /// duration, and the first wait may last the whole duration.
+    /// A duration and the start of the call; the first wait may last the whole duration.
     WithinFrom(Duration, Monotonic),
-    /// An absolute time.
     At(Monotonic),
-    /// No deadline.
     Never,
 }
 
@@ -199,21 +178,17 @@ impl CallDeadline {
         }
     }
 
-    /// Returns the absolute time until which a slow step may continue, such as connecting or
-    /// waiting for a free connection.
     #[cold]
     pub(crate) fn latest(self) -> Option<Monotonic> {
         match self {
-            // A start from the coarse clock may be too early by the clock's lag. Without the
-            // correction the call would end early.
+            // A start from the coarse clock may be too early by the clock's lag.
             CallDeadline::WithinFrom(duration, start) => Some(start + duration + clock::max_coarse_lag()),
             CallDeadline::At(moment) => Some(moment),
             CallDeadline::Never => None,
         }
     }
 
-    /// Returns the deadline to use after a step that is rarely slow. The deadline becomes absolute
-    /// if more than an eighth of the time has passed.
+    /// The deadline becomes absolute if more than an eighth of the time has passed.
     #[inline]
     pub(crate) fn after_slow_step(self) -> CallDeadline {
         match self {
@@ -224,7 +199,6 @@ impl CallDeadline {
         }
     }
 
-    /// Returns the elapsed part of `timeout`; `None` if it is not known.
     #[cold]
     pub(crate) fn elapsed(self, timeout: Timeout) -> Option<Duration> {
         match (self, timeout) {
@@ -236,8 +210,6 @@ impl CallDeadline {
         }
     }
 
-    /// Returns the deadline as an absolute time, so that a further wait does not get the whole time
-    /// again.
     #[cold]
     pub(crate) fn to_absolute(self) -> CallDeadline {
         self.latest().map_or(CallDeadline::Never, CallDeadline::At)
@@ -260,8 +232,6 @@ mod tests {
         assert_eq!((both.timeout, both.max_transient_retries), (Some(Timeout::Never), Some(2)));
     }
 
-    /// Covers each policy in four cases: set at the nearer level, at the wider level, at both
-    /// levels, at neither.
     #[test]
     fn or_takes_each_policy_from_the_nearest_level() {
         let near = CallPolicies {
@@ -304,14 +274,12 @@ mod tests {
         assert_eq!(Timeout::from(Duration::from_secs(1)), Timeout::Coarse(Duration::from_secs(1)));
     }
 
-    /// A time of the virtual clock.
     const NOW: Monotonic = Monotonic::from_nanos(1_000_000_000_000);
 
     const fn ms(milliseconds: u64) -> Duration {
         Duration::from_millis(milliseconds)
     }
 
-    /// Runs `body` with the calling thread's clock stopped at [`NOW`] plus `later`.
     fn at<T>(later: Duration, body: impl FnOnce() -> T) -> T {
         struct RestoreClock;
         impl Drop for RestoreClock {
@@ -330,12 +298,12 @@ mod tests {
         assert_eq!(of(Timeout::Precise(ms(20))), CallDeadline::At(NOW + ms(20)));
         assert_eq!(of(Timeout::Precise(Duration::ZERO)), CallDeadline::At(NOW));
         assert_eq!(of(Timeout::Coarse(ms(2000))), CallDeadline::WithinFrom(ms(2000), NOW));
-        // A socket treats a time-out of zero as no time-out, so the deadline is absolute.
+        // A socket treats a time-out of zero as no time-out.
         assert_eq!(of(Timeout::Coarse(Duration::ZERO)), CallDeadline::At(NOW));
         assert_eq!(of(Timeout::Never), CallDeadline::Never);
     }
 
-    /// The test uses the real clock, because the virtual clock has no lag.
+    /// The virtual clock has no lag.
     #[test]
     fn latest_moment_is_never_before_the_deadline() {
         assert!(clock::max_coarse_lag() > Duration::ZERO);

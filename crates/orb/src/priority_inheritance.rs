@@ -1,5 +1,4 @@
-//! A test of priority inheritance: it checks if the holder of a resource inherits the priority of a
-//! waiting thread.
+//! A test of priority inheritance: it checks if the holder of a resource inherits the priority of a waiting thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -7,17 +6,14 @@ use std::time::Duration;
 
 use corelane_sys::thread::{Scheduling, ThreadBuilder, current_tid};
 
-/// Returns the effective priority of a thread of this process, as the kernel reports it: -1 - n for
-/// the fixed priority n.
+/// The kernel reports -1 - n for the fixed priority n.
 fn effective_priority(tid: i32) -> i32 {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
     let fields = stat.rsplit(')').next().unwrap();
     fields.split_whitespace().nth(15).unwrap().parse().unwrap()
 }
 
-/// Returns true if a holder of priority 1 inherits the priority of a waiter of priority 10. The
-/// holder's thread calls `hold(f)`, which takes the resource, and calls `f` before it releases the
-/// resource. The waiter's thread calls `wait`, which blocks on the resource.
+/// `hold(f)` takes the resource, and calls `f` before it releases the resource. `wait` blocks on the resource.
 pub(crate) fn inherits_priority(
     hold: impl FnOnce(&dyn Fn()) + Send + 'static,
     wait: impl FnOnce() + Send + 'static,
@@ -42,7 +38,6 @@ pub(crate) fn inherits_priority(
         pause();
         high.is_finished() || effective_priority(holder.load(Ordering::SeqCst)) == -11
     });
-    // The result is valid only if the waiter had to wait.
     let waited = !high.is_finished();
     done.store(true, Ordering::SeqCst);
     low.join().unwrap();

@@ -1,26 +1,19 @@
-//! The receive buffer of a connection, for bytes that have been received and not yet consumed.
+//! The receive buffer of a connection.
 //!
-//! A buffer of up to 64 KiB is ordinary memory that is reused. A larger buffer is a reservation of
-//! addresses, of the size that the message's header announces. Memory is committed only as bytes
-//! arrive, so a header that announces 60 MiB costs no memory until the bytes arrive. The memory of
-//! a large message is used again for the next message of about the same size
-//! (`corelane_sys::buffer::RegionCache`), and then counts as held in full.
+//! A buffer above 64 KiB is a reservation of addresses, of the size that the message's header announces. Memory is
+//! committed only as bytes arrive, so a header that announces 60 MiB costs no memory until the bytes arrive.
 
 use std::sync::Arc;
 
 use corelane_sys::buffer::{Buffer, MAX_HEAP_BYTES, RegionCache};
 use corelane_wire::Octets;
 
-/// Minimum number of bytes for which a new buffer has room.
 const MIN_READ_BYTES: usize = 16 * 1024;
-/// Number of bytes of room behind the expected message.
 const TAIL_ROOM: usize = 64;
 
-/// Maximum size in bytes of memory that is kept for reuse. Larger memory is returned to the kernel
-/// after its message, or when no thread uses it.
+/// Maximum size in bytes of memory that is kept for reuse.
 pub(crate) const MAX_RETAINED_BYTES: usize = 256 << 10;
 
-/// A contiguous buffer of bytes that were received and not yet consumed.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveBuffer(Buffer);
 
@@ -39,37 +32,31 @@ impl ReceiveBuffer {
         self.0.is_empty()
     }
 
-    /// Returns the room for the next read. `wanted` is the expected number of bytes, counted from
-    /// the first unread byte. Large memory comes from the ORB's `spares`. The room is empty only if
-    /// the process has no addresses left; the connection then ends.
+    /// `wanted` is the expected number of bytes, counted from the first unread byte. The room is empty if the process
+    /// has no addresses left.
     #[inline]
     pub(crate) fn room(&mut self, wanted: usize, spares: &RegionCache) -> &mut [u8] {
-        // If the reservation fails, the method returns the room that remains in the present memory.
         let _ = self.0.reserve_from(self.min_capacity(wanted), spares);
         self.0.spare_capacity()
     }
 
-    /// Returns the capacity for `wanted` bytes and a little more. A read that ends with the message
-    /// then does not fill the room, which shows that no more bytes have arrived.
+    /// A read that ends with the message must not fill the room, which shows that no more bytes have arrived.
     #[inline]
     fn min_capacity(&self, wanted: usize) -> usize {
         (wanted.max(self.0.len() + 1) + TAIL_ROOM).max(MIN_READ_BYTES)
     }
 
-    /// Marks the first `count` bytes of the room as received.
     #[inline]
     pub(crate) fn filled(&mut self, count: usize) {
         self.0.advance(count);
     }
 
-    /// Removes the first `count` unread bytes.
     #[inline]
     pub(crate) fn consume(&mut self, count: usize) {
         self.0.consume(count.min(self.0.len()));
     }
 
-    /// Appends bytes to the unread bytes. If the process has no addresses left, changes nothing and
-    /// returns false.
+    /// If the process has no addresses left, changes nothing and returns false.
     #[must_use]
     pub(crate) fn append(&mut self, octets: &[u8]) -> bool {
         let min_capacity = self.min_capacity(self.0.len() + octets.len());
@@ -82,7 +69,6 @@ impl ReceiveBuffer {
         true
     }
 
-    /// Keeps the first `count` unread bytes and moves the remaining bytes to the buffer `rest`.
     /// Returns `None` if the process has no addresses left; the moved bytes are then lost.
     #[cold]
     pub(crate) fn split_after(&mut self, count: usize, mut rest: ReceiveBuffer) -> Option<ReceiveBuffer> {
@@ -91,7 +77,6 @@ impl ReceiveBuffer {
         Some(rest)
     }
 
-    /// Converts the unread bytes to an octet sequence that can be shared without a copy.
     #[cold]
     pub(crate) fn into_octets(self) -> Octets {
         Octets::shared(Arc::new(self.0))
@@ -101,13 +86,11 @@ impl ReceiveBuffer {
         self.0.clear();
     }
 
-    /// Returns the number of bytes of memory that the buffer holds. Reserved addresses above the
-    /// maximum heap size count only once a message has filled them.
+    /// Reserved addresses above the maximum heap size count only once a message has filled them.
     pub(crate) fn held(&self) -> usize {
         self.0.capacity().min(MAX_HEAP_BYTES).max(self.0.committed())
     }
 
-    /// Returns the number of bytes for which the buffer has addresses, with or without memory.
     pub(crate) fn capacity(&self) -> usize {
         self.0.capacity()
     }

@@ -15,8 +15,7 @@ use crate::orb_context::OrbContext;
 use crate::service_contexts::{ContextList, context};
 use crate::trail::unwritable;
 
-/// The dispatcher of an interface: decodes requests, calls the servant and encodes replies. The IDL
-/// compiler generates an implementation for each interface.
+/// The dispatcher of an interface: decodes requests, calls the servant and encodes replies.
 ///
 /// A servant without generated code implements this trait directly.
 pub trait Skeleton: Send + Sync + 'static {
@@ -31,9 +30,8 @@ pub trait Skeleton: Send + Sync + 'static {
     /// arguments that do not decode; any exception that the servant raises.
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException>;
 
-    /// For collocated calls: [provides](InterfaceQuery::provide) the servant as an implementation
-    /// of the interface and of each of its bases. If a skeleton provides nothing, collocated calls
-    /// are encoded and decoded.
+    /// For collocated calls: [provides](InterfaceQuery::provide) the servant as an implementation of the interface and
+    /// of each of its bases. If a skeleton provides nothing, collocated calls are encoded and decoded.
     fn query_interface<'s>(&'s self, cast: &mut InterfaceQuery<'s>) {
         let _ = cast;
     }
@@ -44,19 +42,15 @@ pub trait Skeleton: Send + Sync + 'static {
 pub struct InterfaceQuery<'s> {
     interface: TypeId,
     found: Option<ErasedRef<'s>>,
-    /// An `Option<Arc<I>>` that the skeleton fills, if the caller wants a shared pointer and not a
-    /// borrow.
     owned: Option<&'s mut dyn Any>,
 }
 
 impl<'s> InterfaceQuery<'s> {
-    /// Makes a query that borrows the servant as the trait object with the type id `interface`.
     #[inline]
     pub(crate) fn new(interface: TypeId) -> Self {
         InterfaceQuery { interface, found: None, owned: None }
     }
 
-    /// Returns the servant as the queried type, if the skeleton provided it.
     #[inline]
     pub(crate) fn found(&self) -> Option<&ErasedRef<'s>> {
         self.found.as_ref()
@@ -90,8 +84,7 @@ impl<'s> InterfaceQuery<'s> {
 pub struct Servant(Arc<dyn Skeleton>);
 
 impl Servant {
-    /// Makes a servant from its skeleton. Called by generated code, for example in
-    /// `Echo::servant(MyEcho)`.
+    /// Makes a servant from its skeleton.
     pub fn new(skeleton: impl Skeleton) -> Self {
         Servant(Arc::new(skeleton))
     }
@@ -122,8 +115,6 @@ impl Servant {
         slot
     }
 
-    /// Answers the query `cast` with a borrow of the servant. [`found`](InterfaceQuery::found) then
-    /// returns the servant, if it has the interface.
     #[inline]
     pub(crate) fn cast<'s>(&'s self, cast: &mut InterfaceQuery<'s>) {
         self.0.query_interface(cast);
@@ -134,7 +125,6 @@ impl Servant {
         &*self.0
     }
 
-    /// Returns a number that identifies the servant.
     pub(crate) fn identity(&self) -> usize {
         Arc::as_ptr(&self.0).cast::<()>() as usize
     }
@@ -158,18 +148,15 @@ impl fmt::Debug for Servant {
 pub struct ServerCall<'m> {
     arguments: Decoder<'m>,
     reply: Encoder<'m>,
-    /// Version and request id of the reply. `None` for a collocated call, whose reply has no
-    /// header.
+    /// `None` for a collocated call, whose reply has no header.
     head: Option<(Version, u32)>,
-    /// The priority of the request, which the reply carries back.
     priority: Option<i16>,
     raised: bool,
 }
 
 impl<'m> ServerCall<'m> {
-    /// Makes a call whose reply will carry `priority` (RTCorbaPriority). The caller then
-    /// [begins](Self::begin) the reply in a second step. If this function began the reply, its
-    /// return would copy an encoder whose fields have just been written (docs/performance.md).
+    /// Does not begin the reply: returning an encoder whose fields were just written would be slow
+    /// (docs/performance.md).
     #[inline]
     pub(crate) fn new(
         arguments: Decoder<'m>,
@@ -180,13 +167,11 @@ impl<'m> ServerCall<'m> {
         ServerCall { arguments, reply, head, priority, raised: false }
     }
 
-    /// Returns the ORB that received the request.
     pub(crate) fn orb(&self) -> Option<&OrbContext> {
         let env: &dyn Any = self.arguments.environment()?;
         env.downcast_ref::<Arc<ClientContext>>().map(|client| &***client)
     }
 
-    /// Begins the reply, and writes its header if it has one.
     #[inline]
     pub(crate) fn begin(&mut self, status: ReplyStatus) {
         if let Some((version, id)) = self.head {
@@ -194,19 +179,17 @@ impl<'m> ServerCall<'m> {
                 None => giop::begin_reply(&mut self.reply, version, id, status, &[]),
                 Some(_) => self.begin_with_contexts(version, id, status),
             };
-            // Encoding cannot fail, because these service contexts are short.
+            // These service contexts are short, so their encoding cannot fail.
             debug_assert!(begun.is_ok());
         }
     }
 
-    /// Begins a reply with service contexts.
     fn begin_with_contexts(&mut self, version: Version, id: u32, status: ReplyStatus) -> Result<(), CdrError> {
         let priority = self.priority.map(rt::encode_priority_context);
         let contexts = ContextList::new([context(context_id::RT_CORBA_PRIORITY, &priority)]);
         giop::begin_reply(&mut self.reply, version, id, status, contexts.as_slice())
     }
 
-    /// Discards the reply and begins it again.
     #[cold]
     pub(crate) fn restart(&mut self, status: ReplyStatus) -> &mut Encoder<'m> {
         self.reply.clear();
@@ -240,7 +223,6 @@ impl<'m> ServerCall<'m> {
         exception.encode(&mut self.reply).map_err(|error| unwritable(error, "exception member ", &self.reply))
     }
 
-    /// Replies with a user exception, whose id and members `write` writes.
     #[cfg(feature = "any")]
     #[cold]
     pub(crate) fn raise_with(

@@ -1,7 +1,4 @@
 //! The server context of an ORB: its lanes, its thread pools and the queue of its main thread.
-//!
-//! POAs refer to this context. The context has no list of POAs: [`PoaTable`](crate::poa::PoaTable)
-//! has them.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,15 +15,13 @@ use crate::object::ObjectRef;
 use crate::rt::registry::{RtRegistry, report_reachable};
 use crate::server::strategy::Lane;
 
-/// The server context of an ORB: the client context, and the state that POAs share.
 #[derive(Debug)]
 pub(crate) struct ServerContext {
     client: Arc<ClientContext>,
     lanes: OnceLock<Vec<Arc<Lane>>>,
     main_queue: MainQueue,
     rt: RtRegistry,
-    /// True if running requests used memory of their budget at the last maintenance. Maintenance
-    /// swaps the flag `Relaxed`.
+    /// True if running requests used their budget at the last maintenance, which swaps this flag `Relaxed`.
     memory_was_high: AtomicBool,
 }
 
@@ -41,7 +36,6 @@ impl ServerContext {
         }
     }
 
-    /// Returns the client context, which references keep.
     #[inline]
     pub(crate) fn client(&self) -> &Arc<ClientContext> {
         &self.client
@@ -55,32 +49,26 @@ impl ServerContext {
         &self.main_queue
     }
 
-    /// Sets the lanes of the pools that the ORB's builder makes. Called once.
     pub(crate) fn set_lanes(&self, lanes: Vec<Arc<Lane>>) {
-        // `set` succeeds, because an ORB calls this method only once.
         let _ = self.lanes.set(lanes);
     }
 
-    /// Returns the lanes of the pools that the ORB's builder made.
     pub(crate) fn lanes(&self) -> &[Arc<Lane>] {
         self.lanes.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the lanes of the builder's pools and of all Real-time CORBA thread pools.
     pub(crate) fn all_lanes(&self) -> Vec<Arc<Lane>> {
         self.lanes().iter().cloned().chain(self.rt.lanes()).collect()
     }
 
-    /// Records the use of real-time features. From the first use on, requests at the builder's
-    /// endpoints can reach every lane, so the first use reports these endpoints.
+    /// From the first use of real-time features on, requests at the builder's endpoints can reach every lane.
     pub(crate) fn enable_rt(&self) {
         if self.rt.mark_used() {
             report_reachable(self, self.lanes());
         }
     }
 
-    /// Returns freed memory to the kernel, if large messages used memory before the previous call
-    /// of this method and no large message has used memory since.
+    /// Returns freed memory to the kernel when no large message has used memory since the previous call.
     pub(crate) fn trim_memory(&self, lanes: &[Arc<Lane>]) {
         let used = lanes.iter().fold(self.reply_memory().was_used(), |used, lane| lane.was_used() | used);
         if !self.memory_was_high.swap(used, Ordering::Relaxed) || used {
@@ -93,7 +81,6 @@ impl ServerContext {
         }
     }
 
-    /// Makes a reference to an object of a real-time POA.
     pub(crate) fn make_rt_reference(
         &self,
         type_id: &str,
@@ -102,15 +89,14 @@ impl ServerContext {
         key: &[u8],
     ) -> ObjectRef {
         let (version, native) = (self.config().version, self.config().native_char_set);
-        // Encoding cannot fail, because every type id and address of this ORB can be encoded.
+        // Every type id and address of this ORB can be encoded.
         let ior = crate::address::make_rt_ior(type_id, lanes, policies, version, native, key).unwrap_or(Ior::NIL);
         ObjectRef::local(Arc::clone(&self.client), ior, !lanes.is_empty())
     }
 
-    /// Makes a reference to an object of this ORB.
     pub(crate) fn make_reference(&self, type_id: &str, key: &[u8]) -> ObjectRef {
         let endpoints = self.published_endpoints();
-        // Encoding cannot fail, because every type id and address of this ORB can be encoded.
+        // Every type id and address of this ORB can be encoded.
         let ior =
             crate::address::make_ior(type_id, endpoints, self.config().version, self.config().native_char_set, key)
                 .unwrap_or(Ior::NIL);
@@ -127,9 +113,7 @@ impl Deref for ServerContext {
     }
 }
 
-/// Waits at `gate` until `look` returns a value or `deadline` has passed; [`notify`] makes the
-/// thread call `look` again. The main thread of `orb` waits at the main thread's queue instead of
-/// `gate`, and runs queued deactivations during the wait.
+/// The main thread of `orb` waits at its queue instead of `gate`, and runs queued deactivations during the wait.
 pub(crate) fn wait_for<T>(
     orb: &Weak<ServerContext>,
     gate: &EventCount,
@@ -142,8 +126,6 @@ pub(crate) fn wait_for<T>(
     }
 }
 
-/// Wakes the threads that [wait](wait_for) at `gate`. The threads then check their conditions
-/// again.
 pub(crate) fn notify(orb: &Weak<ServerContext>, gate: &EventCount) {
     gate.notify_all();
     if let Some(orb) = orb.upgrade() {

@@ -2,15 +2,13 @@
 
 use corelane_wire::giop::ServiceContext;
 
-/// The service contexts that features of the ORB send with one message, in a fixed order.
 pub(crate) struct ContextList<'d, const N: usize> {
     list: [ServiceContext<'d>; N],
     count: usize,
 }
 
 impl<'d, const N: usize> ContextList<'d, N> {
-    /// Makes a list from the contexts of the ORB's features. The element of a feature is `None` if
-    /// the message does not need the feature's context.
+    /// `None` stands for a context that the message does not need.
     #[inline]
     pub(crate) fn new(contexts: [Option<ServiceContext<'d>>; N]) -> Self {
         let mut list = [ServiceContext { id: 0, data: &[] }; N];
@@ -28,7 +26,6 @@ impl<'d, const N: usize> ContextList<'d, N> {
     }
 }
 
-/// Makes a service context with this id from `data`. Returns `None` without data.
 #[inline]
 pub(crate) fn context<const LEN: usize>(id: u32, data: &Option<[u8; LEN]>) -> Option<ServiceContext<'_>> {
     data.as_ref().map(|data| ServiceContext { id, data })

@@ -1,8 +1,6 @@
-//! A macro for chained setters of configuration structs. With setters, a struct can get more fields
-//! without breaking programs that use it.
+//! A macro for chained setters of configuration structs.
 
-/// Generates a setter for each listed field of a configuration struct. A setter takes the struct by
-/// value and returns the changed struct.
+/// Generates a setter for each listed field of a configuration struct.
 macro_rules! setters {
     ($config:ident { $($field:ident: $kind:ty),* $(,)? }) => {
         impl $config {

@@ -1,7 +1,6 @@
 //! The identity of an entry in a table whose slots are reused.
 
-/// A slot of a table and the slot's generation. In a POA with system ids, an object id is the slot
-/// id of the object in the active object map.
+/// In a POA with system ids, an object id is the slot id of the object in the active object map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SlotId {
     pub(crate) slot: u32,

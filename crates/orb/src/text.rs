@@ -1,37 +1,28 @@
-//! Conversion of text from peers for one line of a log: operation names, repository ids, host
-//! names.
-//!
-//! Invariant: the output is bounded. It has no control characters, no line or paragraph separators
-//! and no marks of text direction.
+//! Conversion of text from peers for one line of a log: the output is bounded. It has no control characters, no line or
+//! paragraph separators and no marks of text direction.
 
 use std::fmt::{self, Write};
 
-/// Maximum number of bytes of a peer's text that are shown.
 pub(crate) const MAX_SHOWN: usize = 256;
-/// Maximum number of bytes of a message that are shown. A message is text of the ORB that may
-/// contain text of a peer.
+/// Maximum number of bytes of a message of the ORB, which may contain text of a peer.
 pub(crate) const MAX_MESSAGE: usize = 1024;
 
-/// Returns the values as text, with commas between them.
 #[cold]
 pub(crate) fn join(values: impl Iterator<Item = impl ToString>) -> String {
     values.map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a peer's bytes as text for a log line. Special characters are escaped. Text of more than
-/// [`MAX_SHOWN`] bytes is truncated, and its full length is added.
+/// Special characters are escaped. Text of more than [`MAX_SHOWN`] bytes is truncated, and its full length is added.
 #[cold]
 pub(crate) fn shown(octets: &[u8]) -> String {
     Escaped { octets, most: MAX_SHOWN }.to_string()
 }
 
-/// Returns a message that may contain text of peers, for display in a log line. Text that [`shown`]
-/// returned is not escaped a second time.
+/// Text that [`shown`] returned is not escaped a second time.
 pub(crate) fn message(text: &str) -> Escaped<'_> {
     Escaped { octets: text.as_bytes(), most: MAX_MESSAGE }
 }
 
-/// Bytes of text that `Display` writes with special characters escaped.
 pub(crate) struct Escaped<'o> {
     octets: &'o [u8],
     most: usize,
@@ -46,7 +37,6 @@ impl fmt::Display for Escaped<'_> {
                 let len = match escape {
                     None => character.len_utf8(),
                     Some(Escape::Letter(_)) => 2,
-                    // Length of `\u{}` and of the hexadecimal digits inside.
                     Some(Escape::Number) => 4 + (35 - (character as u32 | 1).leading_zeros() as usize) / 4,
                 };
                 let Some(left) = room.checked_sub(len) else { return self.cut(f) };
@@ -67,18 +57,13 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// The form of the escape for a character that must not appear in a log line.
 #[derive(Clone, Copy)]
 enum Escape {
-    /// A backslash and this letter.
     Letter(char),
-    /// `\u{...}`, with the character's number in hexadecimal.
     Number,
 }
 
-/// Returns the escape for a character that must not appear in a log line; `None` for other
-/// characters. The escaped characters are control characters, line and paragraph separators, and
-/// marks of text direction and byte order.
+/// Escapes control characters, line and paragraph separators, and invisible characters such as marks of text direction.
 fn escape(character: char) -> Option<Escape> {
     match character {
         '\0' => Some(Escape::Letter('0')),

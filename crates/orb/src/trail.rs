@@ -1,13 +1,11 @@
-//! The path to a member of an argument or result that could not be encoded or decoded. Exceptions
-//! contain the path.
+//! The path to a member of an argument or result that could not be encoded or decoded.
 
 use corelane_wire::cdr::{PathRecorder, PathStep};
 use corelane_wire::{CdrError, Decoder, Encoder};
 
 use crate::exception::SystemException;
 
-/// Functions with which generated code adds the names of members to an error. Without an error they
-/// do nothing.
+/// Functions with which generated code adds the names of members to an error.
 #[derive(Debug)]
 pub struct At;
 
@@ -82,14 +80,14 @@ fn unwritable_result(error: CdrError, name: &'static str, e: &mut Encoder<'_>) -
     unwritable(error, "", e)
 }
 
-/// Makes the exception for a value that cannot be encoded. In the message `what` precedes the path.
+/// The message contains `what` and the path.
 #[cold]
 pub(crate) fn unwritable(error: CdrError, what: &str, e: &Encoder<'_>) -> SystemException {
     let place = place(what, e);
     SystemException::from(error).because(format!("{}{place}", error.text()))
 }
 
-/// Returns the text `, in ` and the path to the member. The text is empty if there is no path.
+/// Returns `, in ` and the path to the member, or an empty text without a path.
 #[cold]
 pub(crate) fn place(what: &str, coder: &impl PathRecorder) -> String {
     coder.value_path().map_or_else(String::new, |trail| format!(", in {what}{trail}"))

@@ -1,35 +1,28 @@
 //! The stack of upcalls that a thread runs.
 //!
-//! Each thread has a stack with a frame for each nested upcall or callback, innermost last. Frames
-//! are copied, never borrowed. A frame identifies its ORB, POA and object by numbers, so pushing a
-//! frame changes no reference count and allocates nothing. An object id that does not fit into a
-//! frame is kept in a separate list.
+//! A frame identifies its ORB, POA and object by numbers, so pushing it changes no reference count and allocates
+//! nothing. An object id that does not fit into a frame is kept in a separate list.
 
 use std::cell::{Cell, RefCell};
 
 use crate::slot_id::SlotId;
 use crate::thread_context;
 
-/// Maximum number of nested upcalls on one thread.
 pub(crate) const MAX_DEPTH: usize = 32;
-/// Maximum length in bytes of an object id stored in a frame.
 const MAX_INLINE_ID: usize = 24;
-/// Value of a frame's id length if the id is in the separate list.
+/// The object id is in the separate list.
 const SPILLED: u8 = u8::MAX;
-/// Value of a frame's id length for a callback without an object: a servant manager or an adapter
-/// activator.
+/// A callback without an object: a servant manager or an adapter activator.
 const NO_OBJECT: u8 = u8::MAX - 1;
 
 #[derive(Clone, Copy)]
 pub(crate) struct UpcallFrame {
-    /// Stamp of the upcall's ORB.
     pub(crate) stamp: u64,
     pub(crate) poa: SlotId,
-    /// Number that identifies the servant; 0 if the servant is not known yet.
+    /// 0 if the servant is not known.
     pub(crate) servant: usize,
     id: [u8; MAX_INLINE_ID],
     length: u8,
-    /// True if the servant is kept in the thread's list of servants.
     pub(crate) spills_servant: bool,
 }
 
@@ -43,8 +36,6 @@ const EMPTY: UpcallFrame = UpcallFrame {
 };
 
 impl UpcallFrame {
-    /// Makes a frame for an upcall on an object. If the id does not fit, [`push`] keeps it in the
-    /// separate list.
     #[inline]
     pub(crate) fn for_object(stamp: u64, poa: SlotId, id: &[u8]) -> Self {
         let mut frame = UpcallFrame { stamp, poa, length: SPILLED, ..EMPTY };
@@ -55,25 +46,22 @@ impl UpcallFrame {
         frame
     }
 
-    /// Makes a frame for a callback without an object.
     pub(crate) fn for_callback(stamp: u64, poa: SlotId) -> Self {
         UpcallFrame { stamp, poa, ..EMPTY }
     }
 
-    /// Returns true if the object id does not fit into the frame.
     pub(crate) fn spills_id(&self) -> bool {
         self.length == SPILLED
     }
 }
 
-/// The storage for a frame on the stack. The fields of a frame are written and read one by one: a
-/// copy of the whole frame just after these writes would make the processor wait for them
+/// The fields are copied one by one, because a copy of the frame just after the writes would make the processor wait
 /// (docs/performance.md).
 pub(crate) struct FrameSlot {
     stamp: Cell<u64>,
     poa: Cell<SlotId>,
     servant: Cell<usize>,
-    /// The object id in words of eight bytes. Ids that POAs make have one word.
+    /// Ids that POAs make have one word of eight bytes.
     id: [Cell<u64>; MAX_INLINE_ID / 8],
     length: Cell<u8>,
     spills_servant: Cell<bool>,
@@ -121,7 +109,6 @@ impl FrameSlot {
 struct UpcallStack {
     depth: Cell<usize>,
     frames: [FrameSlot; MAX_DEPTH],
-    /// Stamp of the ORB of the frame that was pushed last.
     known_orb: Cell<u64>,
 }
 
@@ -133,7 +120,6 @@ thread_local! {
 }
 
 impl FrameSlot {
-    /// Writes a frame for an object in the active object map with an id of eight bytes.
     #[inline]
     pub(crate) fn set_mapped(&self, stamp: u64, poa: SlotId, servant: usize, id: [u8; 8]) {
         self.stamp.set(stamp);
@@ -145,8 +131,7 @@ impl FrameSlot {
     }
 }
 
-/// Pushes a frame that `fill` writes. If the frame that was pushed last belongs to another ORB,
-/// calls `register` first. Returns `None` if too many upcalls are nested.
+/// If the last frame belongs to another ORB, calls `register` first. Returns `None` if too many upcalls are nested.
 #[inline]
 pub(crate) fn push_with(stamp: u64, register: impl FnOnce(), fill: impl FnOnce(&FrameSlot)) -> Option<()> {
     STACK.with(|stack| {
@@ -161,7 +146,7 @@ pub(crate) fn push_with(stamp: u64, register: impl FnOnce(), fill: impl FnOnce(&
     })
 }
 
-/// Pushes a frame. If its object id does not fit, keeps the id in the separate list.
+/// An object id that does not fit goes to the separate list.
 pub(crate) fn push(frame: &UpcallFrame, id: Option<&[u8]>, register: impl FnOnce()) -> Option<()> {
     push_with(frame.stamp, register, |slot| slot.set(frame))?;
     if frame.spills_id() {
@@ -170,8 +155,7 @@ pub(crate) fn push(frame: &UpcallFrame, id: Option<&[u8]>, register: impl FnOnce
     Some(())
 }
 
-/// Removes the innermost frame. Returns true if the frame's servant is in the thread's list of
-/// servants.
+/// Returns true if the frame's servant is in the thread's list of servants.
 #[inline]
 pub(crate) fn pop() -> bool {
     let (spills_id, spills_servant) = STACK.with(|stack| {
@@ -192,7 +176,6 @@ fn pop_spilled_id() {
     drop(id);
 }
 
-/// Returns the number of nested upcalls and callbacks that the calling thread runs.
 pub(crate) fn depth() -> usize {
     STACK.with(|stack| stack.depth.get())
 }
@@ -202,23 +185,20 @@ fn frame_at(depth: usize) -> Option<UpcallFrame> {
     STACK.with(|stack| stack.frames.get(index).map(FrameSlot::get))
 }
 
-/// Returns the innermost frame of the calling thread, and its depth.
 pub(crate) fn innermost() -> Option<(UpcallFrame, usize)> {
     let depth = depth();
     Some((frame_at(depth)?, depth))
 }
 
-/// Returns the frames of the calling thread with their depths, innermost first.
 pub(crate) fn frames() -> impl Iterator<Item = (UpcallFrame, usize)> {
     (1..=depth()).rev().filter_map(|depth| Some((frame_at(depth)?, depth)))
 }
 
-/// Returns the frames below `depth`, outermost first.
 pub(crate) fn frames_below(depth: usize) -> impl Iterator<Item = UpcallFrame> {
     (1..depth).filter_map(frame_at)
 }
 
-/// Returns the object id of the frame at `depth`. Returns `None` for a callback without an object.
+/// Returns `None` for a callback without an object.
 pub(crate) fn object_id(frame: &UpcallFrame, depth: usize) -> Option<Box<[u8]>> {
     match frame.length {
         NO_OBJECT => None,
@@ -230,15 +210,12 @@ pub(crate) fn object_id(frame: &UpcallFrame, depth: usize) -> Option<Box<[u8]>> 
     }
 }
 
-/// Returns true if the calling thread runs an upcall or callback of the ORB with this stamp. The
-/// methods of servant managers are callbacks.
+/// The methods of servant managers are callbacks.
 pub(crate) fn in_upcall_of(stamp: u64) -> bool {
     frames().any(|(frame, _)| frame.stamp == stamp)
 }
 
-/// Returns true if the calling thread must not wait for the end of the ORB with this stamp. A
-/// thread that runs an upcall of the ORB, or that the ORB started, would wait for itself. Threads
-/// of the ORB also run event callbacks and drop servants.
+/// A thread in an upcall of the ORB, or that the ORB started, would wait for itself.
 pub(crate) fn is_inside(stamp: u64) -> bool {
     thread_context::is_owned_by(stamp) || in_upcall_of(stamp)
 }

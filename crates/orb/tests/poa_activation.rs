@@ -74,7 +74,6 @@ fn operations_are_permitted_by_the_policies_of_the_specification() {
         wrong(poa.reference_to_servant(&foreign), retain || default, "reference_to_servant", p);
         wrong(poa.id_to_servant(&id), retain || default, "id_to_servant", p);
         wrong(poa.id_to_reference(&id), retain, "id_to_reference", p);
-        // References and ids of another POA are refused.
         assert_eq!(poa.reference_to_id(&foreign).unwrap_err(), PoaError::WrongAdapter);
         if retain || default {
             assert_eq!(poa.reference_to_servant(&foreign).unwrap_err(), PoaError::WrongAdapter);
@@ -126,7 +125,6 @@ fn id_uniqueness_limits_the_activations_of_a_servant() {
             assert_ne!(a, b);
             let object = poa.id_to_reference(&a).unwrap();
             assert_eq!(world.call(Way::Remote, &object).unwrap(), 3);
-            // Each round activates the same id with another servant.
             for answer in 10..13 {
                 poa.deactivate_object(&a).unwrap();
                 assert_eq!(
@@ -235,7 +233,6 @@ fn system_ids_of_other_poas_and_of_the_future_are_foreign() {
     }
 }
 
-/// A servant activator that records etherealizations. A test can make `etherealize` wait.
 #[derive(Default)]
 struct Keeper {
     told: Mutex<Vec<(ObjectId, bool, bool)>>,
@@ -295,8 +292,7 @@ fn deactivation_takes_effect_after_the_running_requests() {
             poa.deactivate_object(&id).unwrap();
             assert_eq!(poa.deactivate_object(&id).unwrap_err(), PoaError::ObjectNotActive);
             assert_eq!(poa.id_to_reference(&id).unwrap_err(), PoaError::ObjectNotActive);
-            // Six calls and an activation wait for the etherealization. These requests occupy none
-            // of the server's four threads.
+            // The six calls and the activation occupy none of the server's four threads.
             let waiting: Vec<_> = (0..6).map(|_| scope.spawn(|| world.call(Way::Remote, &object))).collect();
             let local = scope.spawn(|| world.call(Way::Direct, &object));
             a_while();

@@ -104,7 +104,6 @@ impl ServantActivator for Never {
     fn etherealize(&self, _: &ObjectId, _: &Poa, _: &Servant, _: bool, _: bool) {}
 }
 
-/// A servant activator that records its calls, and checks in them that the POA refuses changes.
 #[derive(Default)]
 struct Notes(Mutex<Vec<String>>);
 
@@ -115,7 +114,6 @@ impl ServantActivator for Notes {
     fn etherealize(&self, id: &ObjectId, poa: &Poa, servant: &Servant, cleanup: bool, remaining: bool) {
         self.0.lock().unwrap().push(format!("{} {id:?} {cleanup} {remaining}", poa.name()));
         if cleanup {
-            // While a POA is being destroyed, operations that would change it are refused.
             let refused = poa.create_poa("late", None, USER).unwrap_err();
             assert!(matches!(refused, PoaError::System(e) if (e.kind(), e.minor() & 0xfff) == (Kind::BadInvOrder, 17)));
             assert_eq!(refused_by(poa.activate_object_with_id(&"late".into(), servant)), NO_ADAPTER);
@@ -165,7 +163,6 @@ fn destruction_while_requests_run() {
             assert_eq!(refused(world.call(way, object)), NO_OBJECT);
         }
         world.no_panics();
-        // The name can be used again at once.
         world.poa("parent", USER).destroy(true, true).unwrap();
     }
 }
@@ -336,7 +333,6 @@ fn persistent_references_outlive_the_orb() {
     assert_eq!(call_marshalled(&client.string_to_object(&first).unwrap().unwrap()).unwrap(), 11);
 }
 
-/// An adapter activator that makes persistent POAs on demand.
 #[derive(Default)]
 struct Maker {
     asked: AtomicUsize,
@@ -363,8 +359,7 @@ impl AdapterActivator for Maker {
     }
 }
 
-/// Returns a reference to an object of a POA that no longer exists. `names` are the names of the
-/// POA and its ancestors, which do not exist either.
+/// The POA with these names and its ancestors no longer exist.
 fn orphan(world: &World, names: &[&str]) -> ObjectRef {
     let mut poa = world.root.clone();
     for name in names {
@@ -450,7 +445,7 @@ fn requests_wait_until_the_adapter_activator_returns() {
         let find = scope.spawn(|| world.root.find_poa("a", true));
         a_while();
         assert!(!find.is_finished() && calls.iter().all(|call| !call.is_finished()));
-        // Five remote calls wait without occupying any of the server's four threads.
+        // Five waiting calls occupy none of the server's four threads.
         let free = world.root.activate(&number(9)).unwrap();
         assert_eq!(world.call(Way::Remote, &free).unwrap(), 9);
         slow.go_on();
@@ -502,7 +497,6 @@ fn shutdown_destroys_all_poas() {
     assert_eq!(says(&later), (Kind::BadInvOrder, 4, Completion::No));
 }
 
-/// Calls every operation of an ended ORB, of its manager factory and of its references.
 #[test]
 fn every_operation_fails_after_shutdown() {
     const ENDED: (Kind, u32, Completion) = (Kind::BadInvOrder, 4, Completion::No);

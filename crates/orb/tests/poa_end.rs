@@ -11,7 +11,6 @@ use corelane::poa::*;
 use corelane::{ObjectRef, Orb, Servant, SystemException};
 use poa::*;
 
-/// A servant activator that counts etherealizations and has a servant for every object.
 #[derive(Default)]
 struct Counts(AtomicUsize);
 
@@ -24,9 +23,7 @@ impl ServantActivator for Counts {
     }
 }
 
-/// Returns a POA with MAIN_THREAD, whose main thread is the calling thread. Another thread has
-/// deactivated an object of the POA, and the job that ends the activation waits in the main
-/// thread's queue.
+/// The main thread is the calling thread; the job that ends an activation waits in its queue.
 fn deactivated_object(world: &World) -> (Poa, Arc<Counts>) {
     let manager = world.root.manager_factory().create_manager("main").unwrap();
     let policies = PoaPolicies { threading: Threading::MainThread, ..ACTIVATOR };
@@ -70,8 +67,7 @@ fn main_thread_runs_the_deactivations_for_which_it_waits() {
     }
 }
 
-/// The main thread waits for a servant. The servant waits for a deactivation, which waits for the
-/// main thread. The test fails if the wait of the main thread does not run the deactivation.
+/// The main thread waits for a servant. The servant waits for a deactivation, which waits for the main thread.
 #[test]
 fn main_thread_runs_deactivations_for_which_its_awaited_servant_waits() {
     let world = World::new();
@@ -94,7 +90,6 @@ fn main_thread_runs_deactivations_for_which_its_awaited_servant_waits() {
     world.no_panics();
 }
 
-/// A servant that calls a function when it is dropped.
 struct Last<F: Fn() + Send + Sync + 'static>(F);
 
 impl<F: Fn() + Send + Sync + 'static> Drop for Last<F> {
@@ -109,7 +104,6 @@ impl<F: Fn() + Send + Sync + 'static> Value for Last<F> {
     }
 }
 
-/// Returns a servant that runs `last` when it is dropped.
 fn ends_with(last: impl Fn() + Send + Sync + 'static) -> Servant {
     let last = Last(last);
     servant(move || last.value())
@@ -171,7 +165,6 @@ fn shutdown_with_completion_waits_for_servants_on_other_threads() {
     });
 }
 
-/// A servant locator that makes a new servant for each request by calling a function.
 struct Lends<F>(F);
 
 impl<F: Fn() -> Servant + Send + Sync + 'static> ServantLocator for Lends<F> {
@@ -183,7 +176,6 @@ impl<F: Fn() -> Servant + Send + Sync + 'static> ServantLocator for Lends<F> {
     }
 }
 
-/// Makes a POA with a [`Lends`] as its servant locator.
 fn lending(root: &Poa, lends: impl Fn() -> Servant + Send + Sync + 'static) -> ObjectRef {
     let poa = root.create_poa("lends", Some(root.manager()), LOCATOR).unwrap();
     poa.set_servant_manager(ServantManager::Locator(Arc::new(Lends(lends)))).unwrap();
@@ -205,8 +197,7 @@ fn the_drop_of_a_locators_servant_cannot_wait_for_the_orb() {
     assert!(refusals.len() == 2 && refusals.iter().all(|(kind, minor, _)| (*kind, *minor) == UPCALL), "{refusals:?}");
 }
 
-/// The shutdown of the ORB waits for the last thread in an object. This thread drops the servant,
-/// so the servant's `Drop` must not wait for the shutdown.
+/// The last thread in an object drops the servant, and the shutdown waits for this thread.
 #[test]
 fn the_drop_of_a_servant_cannot_wait_for_the_orb() {
     let mut world = World::new();
@@ -281,11 +272,10 @@ fn a_panic_in_the_drop_of_a_servant_blocks_no_other_thread() {
     assert_eq!(panics(), 5);
     let object = lending(&world.root, fragile);
     for way in WAYS {
-        // The server's only thread must survive the panic and serve the next call.
+        // The server has one thread.
         assert_eq!([world.call(way, &object).unwrap(), world.call(way, &object).unwrap()], [1, 1], "{way:?}");
     }
     eventually(|| panics() == 11);
-    // Only the bindings and the initial references keep these servants alive.
     for name in ["plain key", "initial reference", "another initial reference"] {
         let id = world.root.activate_object(&fragile()).unwrap();
         let direct = world.root.id_to_reference(&id).unwrap().with_poa_bypass();

@@ -108,7 +108,6 @@ fn discarding_and_inactive_managers_refuse_requests() {
     }
 }
 
-/// Calls an object on a new thread. The join of the thread returns the result.
 fn later<'s>(
     scope: &'s std::thread::Scope<'s, '_>,
     way: Way,
@@ -132,7 +131,6 @@ fn held_requests_run_when_the_manager_is_activated() {
             let located = scope.spawn(|| world.remote(&object).validate_connection());
             a_while();
             assert!(!located.is_finished() && calls.iter().all(|(_, call)| !call.is_finished()));
-            // Waiting requests occupy no thread: other requests are still served.
             let free = world.root.activate(&number(5)).unwrap();
             assert_eq!(world.call(Way::Remote, &free).unwrap(), 5);
             elsewhere.manager().activate().unwrap();
@@ -150,7 +148,7 @@ fn held_requests_run_when_the_manager_is_activated() {
             }
             assert_eq!(located.join().unwrap().is_ok(), state == ManagerState::Active);
         });
-        // An error means that the manager is already inactive.
+        // The manager may be inactive.
         let _ = poa.manager().hold_requests(false);
     }
 }
@@ -219,7 +217,6 @@ fn requests_are_held_in_every_dispatch_architecture() {
     }
 }
 
-/// Encodes a GIOP 1.0 request without arguments, little-endian.
 fn request(object: &ObjectRef, id: u32) -> Vec<u8> {
     let profile = object.ior().profiles.last().unwrap().parse().unwrap();
     let mut body = vec![0, 0, 0, 0];
@@ -257,7 +254,7 @@ fn a_held_oneway_that_waits_for_the_server_is_answered_once_and_runs() {
     poa.activate_object_with_id(&"x".into(), &noted).unwrap();
     let object = poa.id_to_reference(&"x".into()).unwrap();
     let profile = object.ior().profiles.last().unwrap().parse().unwrap();
-    // The request is GIOP 1.2 with SYNC_WITH_SERVER, and names its target by the object key.
+    // GIOP 1.2 with SYNC_WITH_SERVER, to an object key.
     let mut body = vec![9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
     body.extend((profile.object_key.len() as u32).to_le_bytes());
     body.extend(profile.object_key);
@@ -368,8 +365,7 @@ fn an_upcall_cannot_wait_for_completion() {
             let world = outer.upgrade().unwrap();
             let shutdown = world.server.shutdown(true).unwrap_err();
             assert_eq!((shutdown.kind(), shutdown.minor() & 0xfff), UPCALL);
-            // `elsewhere` is another ORB, and the running upcall is not one of its requests. A wait
-            // for the end of its requests is therefore permitted.
+            // The running upcall belongs to another ORB, so the wait is permitted.
             elsewhere.root.manager().hold_requests(true).unwrap();
             elsewhere.root.manager().activate().unwrap();
             Ok(1)
@@ -383,7 +379,6 @@ fn an_upcall_cannot_wait_for_completion() {
     }
 }
 
-/// A servant activator that records etherealizations.
 #[derive(Default)]
 struct Notes(Mutex<Vec<(ObjectId, bool, bool)>>);
 
@@ -440,8 +435,7 @@ fn deactivation_etherealizes_on_demand_and_only_when_requests_are_done() {
     }
 }
 
-/// From the second call on, a reference finds its object without a look-up of the POA. Operations
-/// that wait for requests must also wait for such calls.
+/// From the second call on, a reference finds its object without a look-up of the POA.
 #[test]
 fn waits_for_completion_include_later_collocated_calls() {
     type End = fn(&Poa, &ObjectId) -> Result<(), PoaError>;

@@ -13,7 +13,6 @@ static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::
 
 const OBJECTS: u32 = 1_000_000;
 
-/// Returns the number of bytes that `work` allocates on this thread and does not free.
 fn held(work: impl FnOnce()) -> u64 {
     let before = counters::snapshot();
     work();
@@ -27,21 +26,16 @@ fn orb() -> Orb {
     orb
 }
 
-/// Numbers of active objects at which the memory is measured. With the first number, the key index
-/// has just doubled; with the second, the table of servants. The memory for each object is highest
-/// there.
+/// The key index, or the table of servants, has just doubled. The memory for each object is highest at these numbers.
 const LOOKS: [u32; 3] = [786_433, 917_505, OBJECTS];
 
-/// Returns the size of the C library's memory block for an allocation of `octets` bytes, on a
-/// machine with 64-bit addresses. The size is a multiple of 16 and at least 32, and includes 8
-/// bytes of the allocator.
+/// The C library's block for `octets` bytes is a multiple of 16 and at least 32, and includes 8 bytes of the allocator.
 fn chunk(octets: u64) -> u64 {
     (octets + 8).next_multiple_of(16).max(32)
 }
 
-/// Activates a million objects, each with a separate servant. Returns the number of bytes per
-/// object, without the servant: the highest figure at the numbers of objects in [`LOOKS`], and the
-/// last figure. `id` is the size in bytes of an id that is allocated for each object.
+/// Returns the highest number of bytes per object at [`LOOKS`], and the last number, without the servant. `id` is the
+/// size in bytes of an id that is allocated for each object.
 fn cost(policies: PoaPolicies, id: u64, activate: impl Fn(&Poa, u32, &Servant)) -> (f64, f64) {
     let orb = orb();
     let poa = orb.root_poa().create_poa("p", Some(orb.root_poa().manager()), policies).unwrap();

@@ -61,8 +61,7 @@ fn transient_references_of_another_orb_are_stale() {
     let (old, new) = (World::new(), World::new());
     for poa in [old.root.clone(), old.poa("a", RETAINING)] {
         let object = poa.activate(&number(1)).unwrap();
-        // The request has the key of one ORB and the address of the other, as after a restart of
-        // the server.
+        // The key of one ORB and the address of the other, as after a restart of the server.
         let key = object.ior().profiles.last().and_then(|profile| profile.parse().ok()).unwrap().object_key.to_vec();
         let text: String = key.iter().map(|octet| format!("%{octet:02x}")).collect();
         let port = new.server.endpoints()[0].to_string().rsplit(':').next().unwrap().to_owned();
@@ -109,8 +108,7 @@ fn the_default_servant_serves_objects_that_are_not_in_the_map() {
     assert_eq!(world.call(Way::Remote, &object).unwrap(), 3);
 }
 
-/// A servant activator that records its calls. Each servant returns the number of servants made so
-/// far.
+/// Each servant returns the number of servants made so far.
 #[derive(Default)]
 struct Maker {
     made: AtomicUsize,
@@ -156,7 +154,6 @@ fn a_servant_activator_is_asked_once() {
         } else {
             poa.create_reference(VALUE).unwrap()
         };
-        // A LocateRequest does not call the servant activator.
         world.remote(&object).validate_connection().unwrap();
         assert!(maker.told.lock().unwrap().is_empty());
         for _ in 0..2 {
@@ -167,7 +164,6 @@ fn a_servant_activator_is_asked_once() {
         poa.deactivate_object(&id).unwrap();
         assert_eq!(maker.told.lock().unwrap()[1..], [format!("etherealize {id:?} {name} false false")]);
         assert_eq!(world.call(way, &object).unwrap(), 2, "{way:?}");
-        // An explicitly activated object is also etherealized.
         poa.deactivate_object(&id).unwrap();
         poa.activate_object_with_id(&id, &number(9)).unwrap();
         assert_eq!(world.call(way, &object).unwrap(), 9, "{way:?}");
@@ -245,7 +241,6 @@ fn missing_or_panicking_servant_manager_raises_an_exception() {
     assert_eq!(world.call(Way::Remote, &object).unwrap(), 5);
 }
 
-/// A servant locator that has one servant and records its calls.
 struct Lender {
     told: Mutex<Vec<String>>,
     servant: Mutex<ServantResult<Option<Servant>>>,
@@ -470,12 +465,9 @@ fn a_plain_key_serves_an_object_of_this_orb_and_sends_elsewhere_for_another() {
     named.validate_connection().unwrap();
     let answer = named.invoke(&IS_A, &|e| e.write_str(VALUE)).unwrap().read(|d| d.read_bool());
     assert!(answer.unwrap());
-    // The plain key also works for collocated calls, direct and encoded.
     let local = world.server.string_to_object(&corbaloc.replace("Key", "Here")).unwrap().unwrap();
     assert_eq!((call(&local).unwrap(), call_marshalled(&local).unwrap()), (1, 1));
 
-    // If the object no longer exists, calls by the plain key raise OBJECT_NOT_EXIST. The calls are
-    // not forwarded.
     poa.deactivate_object(&id).unwrap();
     assert_eq!(refused(call_marshalled(&named)), NO_OBJECT);
     assert_eq!(refused(named.validate_connection()).0, Kind::ObjectNotExist);
@@ -483,12 +475,11 @@ fn a_plain_key_serves_an_object_of_this_orb_and_sends_elsewhere_for_another() {
     poa.activate_object_with_id(&id, &number(3)).unwrap();
     assert_eq!(call_marshalled(&named).unwrap(), 3);
 
-    // A plain key that is bound to itself causes a loop of forwards, which the client ends.
+    // The client ends a loop of forwards.
     world.server.bind_key("Loop", &by_key("Loop")).unwrap();
     assert_eq!(refused(call_marshalled(&by_key("Loop"))).0, Kind::Transient);
 }
 
-/// Checks the bytes of a server's reply to a request for a plain key.
 #[test]
 fn a_plain_key_of_a_local_object_is_answered_without_a_forward() {
     use corelane_wire::giop::{self, Header, Reply, ReplyStatus, RequestHeader, ResponseExpected, Target};
@@ -541,7 +532,7 @@ fn key_hints_find_the_same_objects_and_never_another_object() {
         assert_eq!(&poa.reference_to_id(reference).unwrap(), id);
         world.remote(reference).validate_connection().unwrap();
     }
-    // Each slot gets another object. An old hint must not lead to this other object.
+    // An old hint must not lead to another object.
     for id in &ids {
         poa.deactivate_object(id).unwrap();
     }
@@ -556,8 +547,7 @@ fn key_hints_find_the_same_objects_and_never_another_object() {
             assert_eq!(world.call(way, reference).unwrap(), value, "{way:?}");
         }
     }
-    // Another ORB has a POA of the same name, as in a later run of a server. In this ORB the hint
-    // is wrong, but the server must find the object by the key.
+    // The POA belongs to another ORB, in which the hint is wrong.
     let again = World::new();
     let poa = again.poa("hinting", hinting);
     poa.activate_object_with_id(&ids[7], &number(7)).unwrap();
@@ -600,7 +590,6 @@ fn current_returns_the_innermost_upcall() {
             std::thread::spawn(|| current().is_none()).join().unwrap(),
             "`current` must return nothing on another thread"
         );
-        // The object is deactivated while its servant runs. `current` must return the servant.
         before.poa.deactivate_object(&before.object_id).unwrap();
         assert_eq!(current().unwrap().servant(), before.servant());
         assert_eq!(current().unwrap().reference().unwrap().type_id(), VALUE);

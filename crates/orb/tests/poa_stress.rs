@@ -12,27 +12,22 @@ use corelane::poa::*;
 use corelane::{Servant, SystemException, SystemExceptionKind as Kind};
 use poa::*;
 
-/// Time for which each mix of operations runs.
 const TIME: Duration = Duration::from_secs(2);
 
-/// Maximum time for which a mix of operations runs on until the situation under test has occurred,
-/// for example on a busy machine.
+/// Time after which a mix ends even if the situation under test has not occurred.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns true if a mix of operations that began at `begin` must continue. A mix runs for `time`,
-/// and longer if its situation has not occurred yet.
+/// A mix runs for `time`, and longer if its situation has not occurred yet.
 fn goes_on(begin: Instant, time: Duration, has_met: bool) -> bool {
     let so_far = begin.elapsed();
     so_far < time || (!has_met && so_far < PATIENCE)
 }
 
-/// Counts the living servants, and fails if a servant runs after it was etherealized.
 #[derive(Default)]
 struct Life {
     living: AtomicUsize,
     etherealized: AtomicUsize,
     incarnated: AtomicUsize,
-    /// Ids that have a servant now.
     present: Mutex<HashSet<ObjectId>>,
 }
 
@@ -44,7 +39,6 @@ impl Drop for Living {
     }
 }
 
-/// A servant activator that keeps its servants, so that `etherealize` can mark its servant.
 #[derive(Default)]
 struct Maker {
     life: Arc<Life>,
@@ -125,8 +119,7 @@ fn deactivation_against_calls_with_a_servant_activator() {
                 scope.spawn(|| {
                     while runs() {
                         for id in &ids {
-                            // An error means that another thread has deactivated the object, or
-                            // that no call has activated it again.
+                            // Another thread may have deactivated the object.
                             let _ = poa.deactivate_object(id);
                             std::thread::sleep(Duration::from_micros(50));
                         }
@@ -212,7 +205,6 @@ fn destruction_and_new_creation_against_calls() {
     let poa = world.poa("p", PERSISTENT);
     let object = poa.create_reference_with_id(&"x".into(), VALUE).unwrap();
     poa.destroy(true, true).unwrap();
-    /// An adapter activator that makes the POA again whenever a request needs it.
     struct Again(AtomicUsize);
     impl AdapterActivator for Again {
         fn unknown_adapter(&self, parent: &Poa, name: &str) -> Result<bool, SystemException> {
@@ -220,11 +212,10 @@ fn destruction_and_new_creation_against_calls() {
             match parent.create_poa(name, Some(parent.manager()), policies) {
                 Ok(poa) => {
                     self.0.fetch_add(1, Ordering::SeqCst);
-                    // An error means that the POA is already being destroyed.
+                    // The POA may be in destruction.
                     let maker = ServantManager::Activator(Arc::new(Maker::default()));
                     Ok(poa.set_servant_manager(maker).is_ok())
                 }
-                // The previous POA of this name is still being destroyed.
                 Err(PoaError::AdapterAlreadyExists) => Ok(false),
                 Err(other) => panic!("{other:?}"),
             }

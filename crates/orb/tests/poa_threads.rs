@@ -12,8 +12,7 @@ use corelane::poa::*;
 use corelane::{CallPolicies, Completion, ObjectRef, Orb, Servant, SystemException, SystemExceptionKind as Kind};
 use poa::*;
 
-/// A check that fails if two threads are inside at the same time. One thread may enter several
-/// times.
+/// A check that fails if two threads are inside; one thread may enter several times.
 #[derive(Default)]
 struct Alone {
     owner: Mutex<Option<ThreadId>>,
@@ -40,7 +39,6 @@ impl Alone {
     }
 }
 
-/// A servant manager of both kinds, which fails if two threads are inside at the same time.
 struct Managed(Arc<Alone>);
 
 impl Managed {
@@ -101,8 +99,7 @@ fn single_thread_poa_runs_one_request_at_a_time() {
                         for round in 0..20 {
                             assert_eq!(world.call(way, &object).unwrap(), 1, "{name} {way:?}");
                             if name == "b" && way == Way::Direct && round % 4 == 0 {
-                                // An error means that another thread has already deactivated the
-                                // object.
+                                // Another thread may have deactivated the object.
                                 let _ = poa.deactivate_object(&id.into());
                             }
                             if round % 5 == 0 {
@@ -133,12 +130,10 @@ fn a_single_thread_poa_may_be_entered_again_by_its_thread() {
     }
 }
 
-/// Returns a servant whose operation returns 1 if it runs on `thread`, otherwise 0.
 fn runs_in(thread: ThreadId) -> Servant {
     servant(move || Ok(i32::from(std::thread::current().id() == thread)))
 }
 
-/// A servant manager that supplies a servant from [`runs_in`] for each object.
 struct Answers(ThreadId);
 
 impl ServantActivator for Answers {
@@ -157,8 +152,6 @@ impl ServantLocator for Answers {
     }
 }
 
-/// Makes one object of each kind that the POA can have: an active object, and an object without an
-/// active servant, which the default servant or the servant manager serves.
 fn one_of_each_kind(poa: &Poa, thread: ThreadId) -> Vec<ObjectRef> {
     let (mut objects, policies) = (Vec::new(), poa.policies());
     let retains = policies.servant_retention == ServantRetention::Retain;
@@ -190,7 +183,6 @@ fn one_of_each_kind(poa: &Poa, thread: ThreadId) -> Vec<ObjectRef> {
     objects
 }
 
-/// Tests the three thread policies with each of the 42 legal combinations of the other policies.
 #[test]
 fn every_legal_combination_serves_under_every_thread_policy() {
     let world = World::new();
@@ -198,7 +190,6 @@ fn every_legal_combination_serves_under_every_thread_policy() {
         let main = scope.spawn(|| world.server.run());
         let thread = main.thread().id();
         let ready = main_object(&world, &runs_in(thread));
-        // Before the other thread is in `run`, this thread is the main thread.
         eventually(|| world.call(Way::Direct, &ready).unwrap() == 1);
         let (mut made, mut called) = (0, 0);
         for policies in legal_policies() {
@@ -214,8 +205,8 @@ fn every_legal_combination_serves_under_every_thread_policy() {
                 made += 1;
             }
         }
-        // 30 of the 42 combinations have an active object (RETAIN). 30 have an object without an
-        // active servant (default servant or servant manager).
+        // 30 of the combinations have an active object (RETAIN). 30 have an object without an active servant (default
+        // servant or servant manager).
         assert_eq!((made, called), (3 * 42, 3 * 3 * (30 + 30)));
         world.server.shutdown(true).unwrap();
     });
@@ -244,7 +235,6 @@ fn a_main_thread_poa_runs_in_the_thread_of_run() {
         });
         eventually(|| main.lock().unwrap().is_some());
         let object = main_object(&world, &runs_in(main.lock().unwrap().unwrap()));
-        // Before the other thread is in `run`, this thread is the main thread.
         eventually(|| world.call(Way::Direct, &object).unwrap() == 1);
         let second = scope.spawn(|| server.run());
         for way in WAYS {
@@ -276,7 +266,6 @@ fn perform_work_runs_one_request() {
             assert_eq!(call.join().unwrap().unwrap(), 1, "{way:?}");
             assert!(!world.server.work_pending());
         }
-        // A LocateRequest is answered without the main thread.
         world.remote(&object).validate_connection().unwrap();
     });
 }

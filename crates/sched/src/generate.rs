@@ -1,8 +1,7 @@
 //! Random task sets for experiments. Each seed determines one set, on every machine.
 //!
 //! The shares of a group are uniformly distributed over all combinations that have the group's sum
-//! and in which no share exceeds one processor. UUniFast-Discard (Davis and Burns 2009) and
-//! Stafford's RandFixedSum (Emberson, Stafford and Davis 2010) have this distribution, too.
+//! and in which no share exceeds one processor.
 
 use crate::random::Random;
 use crate::task::{Nanos, Task, TaskId, Timing, Utilization};
@@ -32,8 +31,6 @@ pub struct Workload {
 impl Workload {
     /// Creates the workload of the MC-ORB paper: 10 tasks, and `balance` times as many in a second
     /// group. Periods are uniformly distributed from 50 ms to 1 s; deadlines equal periods.
-    ///
-    /// A `balance` of 0.3 is `Utilization(300_000_000)`. The second group has at least one task.
     #[must_use]
     pub fn two_groups(utilization: Utilization, balance: Utilization) -> Self {
         let tenth = Utilization::ONE.0 / 10;
@@ -52,8 +49,6 @@ impl Workload {
     }
 
     /// Returns the task set of a seed, in random order, with ids from 0.
-    ///
-    /// If a group's part exceeds one processor for each task, each of its tasks gets one processor.
     #[must_use]
     pub fn tasks(&self, seed: u64) -> Vec<Task> {
         let mut random = Random::new(seed);
@@ -69,7 +64,6 @@ impl Workload {
         (0..).zip(timings).filter_map(task).collect()
     }
 
-    /// Creates a timing with this share of a processor and a random period of whole microseconds.
     fn timing(&self, random: &mut Random, share: u64) -> Timing {
         let microseconds = random.within(self.min_period.div_ceil(1_000), self.max_period / 1_000);
         let period = microseconds.saturating_mul(1_000).clamp(crate::task::MIN_PERIOD, crate::task::MAX_PERIOD);
@@ -78,7 +72,6 @@ impl Workload {
     }
 }
 
-/// Returns `count` shares in billionths of a processor, whose sum is `total`.
 fn shares(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
     let one = Utilization::ONE.0;
     let whole = u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(one);
@@ -94,8 +87,7 @@ fn shares(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
     walked(random, total, count)
 }
 
-/// Divides `total` at `count` - 1 random points, and returns the lengths of the parts. Every
-/// division is equally likely, as in UUniFast.
+/// Divides `total` at `count` - 1 random points: every division is equally likely, as in UUniFast.
 fn spacings(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
     let mut points: Vec<u64> = (1..count).map(|_| random.within(0, total)).collect();
     points.sort_unstable();
@@ -106,13 +98,11 @@ fn spacings(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
 
 /// Returns shares of at most one processor each, by a random walk from equal shares.
 ///
-/// Each step divides the sum of two shares between them at random. The walk's stationary
-/// distribution is uniform over all shares with this sum and bound.
+/// The walk's stationary distribution is uniform over all shares with this sum and bound.
 fn walked(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
     let one = Utilization::ONE.0;
     let parts = u64::try_from(count).unwrap_or(u64::MAX);
     let mut shares = vec![total / parts; count];
-    // The remainder of the division is less than `count` billionths.
     let rest = usize::try_from(total % parts).unwrap_or(0);
     shares.iter_mut().take(rest).for_each(|share| *share += 1);
     for _ in 0..count.saturating_mul(STEPS_PER_TASK) {

@@ -12,9 +12,8 @@
 //! | no lanes | client propagated | | at the client's priority, which must be in a band if there are bands |
 //! | no lanes | none | yes | refused when the POA is created |
 //!
-//! The request of a client that sends no priority runs at the POA's server priority. In a pool with
-//! lanes it runs in the lane of that priority or, if there is none, in the lowest lane. So a client
-//! cannot choose a lane by connecting to the lane's address.
+//! The request of a client that sends no priority runs at the POA's server priority. In a pool with lanes it
+//! runs in the lane of that priority or, if there is none, in the lowest lane.
 
 use std::fmt;
 
@@ -56,8 +55,8 @@ impl PriorityModel {
 pub struct PriorityModelPolicy {
     /// The priority model.
     pub model: PriorityModel,
-    /// The default priority. Server declared: priority of objects that have none of their own.
-    /// Client propagated: priority for clients that send none.
+    /// The priority of objects without a priority (server declared), or for clients that send none
+    /// (client propagated).
     pub server_priority: Priority,
 }
 
@@ -153,8 +152,7 @@ impl LanePolicies<'_> {
         }
     }
 
-    /// Returns the lane for a priority; `None` in a pool without lanes. `bound` is the band of the
-    /// request's connection.
+    /// `bound` is the band of the request's connection.
     fn lane_of(&self, priority: Priority, bound: Option<PriorityBand>) -> Result<Option<usize>, PolicyViolation> {
         if self.lanes.is_empty() {
             return Ok(None);
@@ -167,7 +165,8 @@ impl LanePolicies<'_> {
             None => bound.filter(|band| band.contains(priority)).ok_or(PolicyViolation::NoLane)?,
         };
         let within = (0..self.lanes.len()).filter(|&lane| band.contains(self.lanes[lane]));
-        // A client that selects an endpoint also chooses the lowest lane inside the band.
+        // A client that selects an endpoint chooses the lowest lane inside the band, so the server
+        // does the same.
         within.min_by_key(|&lane| self.lanes[lane]).map(Some).ok_or(PolicyViolation::BandWithoutLane)
     }
 
@@ -202,8 +201,8 @@ impl LanePolicies<'_> {
 
     /// Returns the indices of the lanes whose endpoints a reference contains, by increasing
     /// priority. `object` is the priority that the object itself has. With a server-declared
-    /// priority the result is the only lane that serves the object. Otherwise the result is all
-    /// lanes or, if the policies have bands, all lanes inside a band.
+    /// priority the result is the lane that serves the object. Otherwise it is all lanes or, if the
+    /// policies have bands, all lanes inside a band.
     #[must_use]
     pub fn published_lanes(&self, object: Option<Priority>) -> Vec<usize> {
         let Some(declared) = self.model else { return Vec::new() };
@@ -280,8 +279,6 @@ mod tests {
         assert_eq!(of(Some(&bands), &[p(10), p(20)], 15), Err(PolicyViolation::NoLane));
     }
 
-    /// Fails if a request does not run where the table in the module's documentation says, for
-    /// every priority that a client can send.
     #[test]
     fn a_request_runs_where_the_table_says() {
         let lanes = [p(30), p(10), p(20)];
@@ -330,7 +327,6 @@ mod tests {
         };
         assert_eq!((of(20).lane, of(20).priority), (Some(2), Some(p(20))));
         assert_eq!((of(7).lane, of(7).priority), (Some(1), Some(p(10))));
-        // The lowest lane is chosen at every position in the list.
         for (lanes, lowest) in [([p(10), p(30)], 0), ([p(30), p(10)], 1)] {
             let policies = LanePolicies { model: declared(CLIENT, 7), bands: None, lanes: &lanes };
             assert_eq!(policies.choose(None, None, None).unwrap().lane, Some(lowest));
@@ -348,8 +344,6 @@ mod tests {
         assert_eq!(of(declared(SERVER, 20), None, Some(p(30))), [0]);
     }
 
-    /// The numbers must be the ones of the specification, because references contain them
-    /// (`RTCORBA::PriorityModel`).
     #[test]
     fn models_have_the_numbers_of_the_specification() {
         assert_eq!((CLIENT.number(), SERVER.number()), (0, 1));

@@ -1,8 +1,7 @@
 //! Conversion between CORBA and native priorities (Real-time CORBA 1.2, `PriorityMapping`,
 //! `PriorityTransform`).
 //!
-//! An ORB has one mapping, chosen when the ORB is created. The mapping must be pure and fast,
-//! because the ORB calls it while it processes requests.
+//! A mapping must be pure and fast, because the ORB calls it while it processes requests.
 
 use std::fmt;
 
@@ -31,13 +30,11 @@ impl NativeRange {
         (self.min.min(self.max)..=self.min.max(self.max)).contains(&native)
     }
 
-    /// Returns the number of steps between the ends of the range, and the direction of one step.
     fn steps(self) -> (i64, i64) {
         let span = i64::from(self.max) - i64::from(self.min);
         (span.abs(), span.signum())
     }
 
-    /// Returns the priority that is `steps` steps above the least urgent one.
     fn at(self, steps: i64) -> Option<NativePriority> {
         i32::try_from(i64::from(self.min) + steps * self.steps().1).ok()
     }
@@ -122,8 +119,7 @@ impl PriorityMapping for ConsecutiveMapping {
 /// A change of the priorities of inbound and outbound requests. `None` means that a priority cannot
 /// be transformed; the ORB then raises DATA_CONVERSION 2.
 pub trait PriorityTransform: Send + Sync + fmt::Debug + 'static {
-    /// Returns the priority at which a request with `priority` runs. Several threads may call this
-    /// for one request: one that buffers the request, and one that runs it.
+    /// Returns the priority at which a request with `priority` runs.
     fn inbound(&self, priority: Priority, object_id: &[u8]) -> Option<Priority>;
 
     /// Returns the priority that a call carries. `priority` is the priority of the calling thread.
@@ -138,8 +134,8 @@ mod tests {
         Priority::new(number).unwrap()
     }
 
-    /// Checks that a mapping is monotonic for the priorities that it maps. Also checks that it maps
-    /// each native priority back to a priority of the same native level.
+    /// Checks that a mapping is monotonic, and that it maps each native priority back to a priority
+    /// of the same native level.
     fn obeys(mapping: &dyn PriorityMapping, range: NativeRange, direction: i32, mapped: usize) {
         let mut last: Option<i32> = None;
         let mut count = 0;

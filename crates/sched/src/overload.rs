@@ -1,6 +1,5 @@
 //! Decisions about requests that arrive while every thread of their lane is busy. The overload
-//! thread tries in this order: a new thread, a borrowed thread, the buffer, a refusal. If the rules
-//! allow none of these, the request stays in the transport.
+//! thread tries in this order: a new thread, a borrowed thread, the buffer, a refusal.
 
 /// Default maximum number of buffered requests.
 pub const DEFAULT_MAX_BUFFERED_REQUESTS: u32 = 1024;
@@ -95,8 +94,7 @@ impl OverloadRules {
             Some(bounds) if now.buffered_requests >= bounds.max_requests() => OverloadAction::Refuse,
             Some(bounds) if now.buffered_bytes.saturating_add(bytes) > bounds.max_bytes() => OverloadAction::Refuse,
             Some(_) => OverloadAction::Buffer,
-            // A thread was available when the request was read, but is not any more. The next free
-            // thread runs the request.
+            // A thread was available when the request was read; the next free thread runs it.
             None => OverloadAction::Buffer,
         }
     }

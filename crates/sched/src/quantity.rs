@@ -4,10 +4,8 @@ use std::fmt;
 
 use crate::task::{Nanos, Utilization};
 
-/// The units of times, in nanoseconds.
 const UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
-/// Maximum number of digits after the decimal point of a fraction or time.
 const MAX_DIGITS: usize = 9;
 
 /// Error of a text that is not a time or a fraction.
@@ -79,7 +77,6 @@ pub fn parse_fraction(text: &str) -> Result<Utilization, QuantityError> {
     u64::try_from(billionths).map(Utilization).map_err(|_| QuantityError::OutOfRange)
 }
 
-/// Reads a decimal number as billionths.
 fn billionths(text: &str, wrong: QuantityError) -> Result<u128, QuantityError> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     let is_digits = |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());

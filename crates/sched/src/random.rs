@@ -1,5 +1,5 @@
 //! A generator of pseudo-random numbers for task sets and simulations: splitmix64 (Steele, Lea and
-//! Flood 2014). Each seed determines one sequence, on every machine.
+//! Flood 2014).
 
 /// A reproducible sequence of pseudo-random numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +24,6 @@ impl Random {
     }
 
     /// Returns a number from `least` to `most`, both included; `least` if `most` is smaller.
-    ///
-    /// The probabilities of two numbers differ by less than 2^-64.
     pub fn within(&mut self, least: u64, most: u64) -> u64 {
         let width = u128::from(most.saturating_sub(least)) + 1;
         let scaled = (u128::from(self.next_u64()) * width) >> 64;
@@ -56,7 +54,6 @@ mod tests {
             let mut random = Random::new(seed);
             [random.next_u64(), random.next_u64()]
         };
-        // The first two numbers of the published generator for the seed 1234567.
         assert_eq!(numbers(1_234_567), [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
         assert_ne!(numbers(1), numbers(2));
     }

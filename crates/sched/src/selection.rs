@@ -34,8 +34,8 @@ impl fmt::Display for SelectionError {
 
 impl std::error::Error for SelectionError {}
 
-/// Returns the effective value of a policy whose value is a list. Either the client or the
-/// reference may set it. An empty list counts as unset.
+/// Returns the effective value of a policy that either the client or the reference may set; an
+/// empty list counts as unset.
 ///
 /// # Errors
 /// [`SelectionError::PolicyConflict`] if both set the policy.

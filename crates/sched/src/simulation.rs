@@ -1,7 +1,7 @@
-//! A discrete-event simulator of periodic tasks on cores. Tests compare the analysis with it.
+//! A discrete-event simulator of periodic tasks on cores, with which tests compare the analysis.
 //!
 //! Time is virtual and jumps from event to event. Jobs are preemptive, and the jobs of one task run
-//! in the order of their arrival. A simulation gives the same outcome on every run.
+//! in the order of their arrival.
 
 use crate::random::Random;
 use crate::task::{Nanos, Timing};
@@ -19,10 +19,9 @@ pub enum SchedulingRule {
 /// Assignment of jobs to cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoreAssignment {
-    /// Each task has its own core. The list contains the number of each task's core, in the order
-    /// of the tasks.
+    /// The core of each task, in the order of the tasks.
     Partitioned(Vec<usize>),
-    /// The system has this number of cores. Every job may run on each of them, and may migrate.
+    /// The number of cores: every job may run on each of them, and may migrate.
     Global(usize),
 }
 
@@ -48,11 +47,9 @@ impl ArrivalPattern {
 pub struct SimulatedSystem {
     /// The tasks.
     pub tasks: Vec<Timing>,
-    /// The priority level of each task; 0 is the most urgent. If the list is too short for a task,
-    /// the task's level is its index.
+    /// The priority level of each task; 0 is the most urgent.
     pub levels: Vec<u32>,
-    /// The arrivals of each task. If the list is too short for a task, the task is periodic from
-    /// time 0.
+    /// The arrivals of each task.
     pub arrivals: Vec<ArrivalPattern>,
     /// The assignment of jobs to cores.
     pub cores: CoreAssignment,
@@ -60,8 +57,7 @@ pub struct SimulatedSystem {
     pub rule: SchedulingRule,
     /// Execution time that the simulator adds to each job as overhead.
     pub overhead: Nanos,
-    /// A core that stops, and the time at which it stops. From this time on, jobs bound to the core
-    /// wait.
+    /// A core that stops, and the time at which it stops.
     pub lost_core: Option<(usize, Nanos)>,
 }
 
@@ -120,9 +116,9 @@ impl SimulationOutcome {
     }
 }
 
-/// Maximum number of events. A simulation that has processed them ends early.
+/// Maximum number of events, after which a simulation ends early.
 pub const MAX_EVENTS: u32 = 10_000_000;
-/// Maximum number of open jobs. A simulation with more open jobs ends early.
+/// Maximum number of open jobs, above which a simulation ends early.
 pub const MAX_OPEN_JOBS: usize = 100_000;
 /// Maximum number of execution intervals that an outcome keeps.
 pub const MAX_EXECUTION_INTERVALS: usize = 100_000;
@@ -146,13 +142,9 @@ struct SimulationRun<'a> {
     system: &'a SimulatedSystem,
     until: Nanos,
     now: Nanos,
-    /// The next arrival of each task.
     next: Vec<Nanos>,
-    /// For each task, the time at which its last job is ready.
     last_ready: Vec<Option<Nanos>>,
-    /// For each task, the random numbers of its delays and jitter.
     random: Vec<Random>,
-    /// Open jobs, in the order of arrival.
     open: Vec<Job>,
     /// For each core the index in `open` of its running job, and the start of the job's interval.
     running: Vec<Option<(usize, Nanos)>>,
@@ -209,7 +201,6 @@ impl<'a> SimulationRun<'a> {
         self.outcome
     }
 
-    /// Adds all jobs that arrive at the current time.
     fn arrive(&mut self) {
         for task in 0..self.system.tasks.len() {
             while self.next[task] <= self.now && self.next[task] < self.until {
@@ -231,7 +222,6 @@ impl<'a> SimulationRun<'a> {
         }
     }
 
-    /// Returns the release jitter of a job, and the delay of the next arrival beyond the period.
     fn delays(&mut self, task: usize) -> (Nanos, Nanos) {
         let arrivals = self.arrivals(task);
         if arrivals.seed.is_none() {
@@ -252,7 +242,6 @@ impl<'a> SimulationRun<'a> {
         self.system.lost_core.is_some_and(|(lost, at)| lost == core && at <= self.now)
     }
 
-    /// Returns the indices of the ready jobs, the most urgent first.
     fn by_urgency(&self) -> Vec<usize> {
         let mut order: Vec<usize> =
             (0..self.open.len()).filter(|&place| self.open[place].ready_at <= self.now).collect();
@@ -270,7 +259,6 @@ impl<'a> SimulationRun<'a> {
         order
     }
 
-    /// Assigns a job to each core.
     fn choose(&mut self) {
         let order = self.by_urgency();
         let chosen = match &self.system.cores {
@@ -303,8 +291,7 @@ impl<'a> SimulationRun<'a> {
         chosen
     }
 
-    /// Returns the most urgent jobs, one of each task, for all cores. A running job stays on its
-    /// core.
+    /// A running job stays on its core.
     fn chosen_globally(&self, order: Vec<usize>) -> Vec<Option<usize>> {
         let mut chosen: Vec<Option<usize>> = vec![None; self.running.len()];
         let whole: Vec<usize> = (0..chosen.len()).filter(|&core| !self.is_lost(core)).collect();
@@ -333,7 +320,6 @@ impl<'a> SimulationRun<'a> {
         }
     }
 
-    /// Returns the time of the next event; `None` at the end of the simulation.
     fn next_event(&self) -> Option<Nanos> {
         let arrival = self.next.iter().copied().filter(|&next| next < self.until).min();
         let release = self.open.iter().map(|job| job.ready_at).filter(|&at| at > self.now).min();
@@ -344,7 +330,6 @@ impl<'a> SimulationRun<'a> {
         (event < self.until).then_some(event)
     }
 
-    /// Advances the time and removes the jobs that complete.
     fn advance(&mut self, event: Nanos) {
         let passed = event - self.now;
         self.now = event;
@@ -372,7 +357,6 @@ impl<'a> SimulationRun<'a> {
         }
     }
 
-    /// Ends the simulation at the time `end`.
     fn finish(&mut self, end: Nanos) {
         self.now = end;
         for core in 0..self.running.len() {
@@ -381,8 +365,7 @@ impl<'a> SimulationRun<'a> {
                 self.record(core, task, since);
             }
         }
-        // A job that completes exactly at the end counts as open, so its deadline decides if it
-        // counts as missed.
+        // A job that completes exactly at the end counts as open.
         for job in &self.open {
             self.outcome.tasks[job.task].missed += u64::from(job.deadline < end);
         }
@@ -472,7 +455,6 @@ mod tests {
     #[test]
     fn global_job_runs_on_one_core_at_a_time_and_survives_a_lost_core() {
         let mut tried = system(&[(9, 5)], CoreAssignment::Global(2), SchedulingRule::EarliestDeadlineFirst);
-        // Two jobs of one task are open at the same time, and only one of them runs.
         assert_eq!(simulate(&tried, 19).tasks[0].completed, 2);
         tried.tasks = vec![Timing::new(4, 10); 4];
         assert!(!simulate(&tried, 101).has_misses());

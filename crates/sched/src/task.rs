@@ -1,7 +1,4 @@
 //! Periodic tasks, and the machine that runs them.
-//!
-//! [`Timing`] contains the numbers for the analysis, in any unit of time. [`Task`] has an id, a
-//! criticality, and a timing in nanoseconds that admission accepts.
 
 use std::fmt;
 
@@ -16,8 +13,7 @@ pub const MAX_PERIOD: Nanos = 3_600_000_000_000;
 
 /// Arrivals and execution time of a task's jobs.
 ///
-/// Jobs arrive at least one `period` apart. Each job may become ready up to `jitter` late, so the
-/// distance between two ready jobs may be as short as `min_distance`.
+/// Each job may become ready up to `jitter` late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timing {
     /// Worst-case execution time of one job.
@@ -69,8 +65,7 @@ impl Timing {
         self
     }
 
-    /// Returns execution time divided by period, rounded up to a billionth. A period of 0 counts as
-    /// one unit of time.
+    /// Returns execution time divided by period, rounded up to a billionth.
     #[must_use]
     pub fn utilization(&self) -> Utilization {
         let parts = u128::from(self.execution) * u128::from(Utilization::ONE.0);
@@ -78,8 +73,8 @@ impl Timing {
         Utilization(u64::try_from(share).unwrap_or(u64::MAX))
     }
 
-    /// Returns the utilization rounded down. If a sum of utilizations that are rounded down exceeds
-    /// a capacity, the exact sum exceeds it, too.
+    /// Returns the utilization rounded down. If the rounded shares of tasks together exceed a
+    /// capacity, the exact shares exceed it.
     #[must_use]
     pub fn utilization_floor(&self) -> Utilization {
         let parts = u128::from(self.execution) * u128::from(Utilization::ONE.0);
@@ -121,8 +116,7 @@ impl Utilization {
     }
 }
 
-/// Writes a fraction with three digits, such as `0.875`. The fraction is rounded up, so that a sum
-/// above 1 never appears as 1.
+/// Writes a fraction with three digits, rounded up, such as `0.875`.
 impl fmt::Display for Utilization {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let thousandths = self.0.div_ceil(1_000_000);
@@ -138,7 +132,7 @@ pub struct TaskId(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub u32);
 
-/// A core of a host. The operating system determines its number.
+/// A core of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoreId {
     /// The host of the core.
@@ -147,11 +141,10 @@ pub struct CoreId {
     pub core: u32,
 }
 
-/// Criticality of a task. When a core is lost, the promises to the least critical tasks are revoked
-/// first.
+/// Criticality of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Criticality {
-    /// Tasks for comfort. Their promises are revoked first.
+    /// Tasks for comfort, whose promises are revoked first.
     Low,
     /// Ordinary tasks.
     #[default]

@@ -1,6 +1,5 @@
 //! Checks of the minimum share of accepted tasks, over random sets of the MC-ORB paper's workload.
-//! Each cell of the workload has a few sets here, or the number in `CORELANE_SEEDS`. The benchmark
-//! `cores-acceptance` runs 1,000 sets in each cell.
+//! `CORELANE_SEEDS` sets the number of sets in each cell.
 
 use corelane_sched::allocation::{Discipline, Machine, admit_all};
 use corelane_sched::generate::Workload;
@@ -18,7 +17,6 @@ fn machine(cores: u32, discipline: Discipline) -> Machine {
     machine
 }
 
-/// Numbers (`tasks`) and utilizations (`share`) of the accepted tasks and of the offered tasks.
 #[derive(Default)]
 struct Accepted {
     tasks: [u64; 2],
@@ -35,15 +33,11 @@ impl Accepted {
         self.share[1] += share(&mut tasks.iter());
     }
 
-    /// Returns the accepted tasks and the accepted utilization, in ten-thousandths of the offered
-    /// tasks and of the offered utilization.
     fn parts(&self) -> [u64; 2] {
         [self.tasks, self.share].map(|[accepted, offered]| accepted * 10_000 / offered.max(1))
     }
 }
 
-/// Returns the accepted parts over all balances of the workload, at a utilization in percent of a
-/// core.
 fn accepted(discipline: Discipline, utilization: u64) -> [u64; 2] {
     let mut accepted = Accepted::default();
     for balance in [1, 2, 3, 5] {

@@ -1,7 +1,7 @@
 //! Tests that compare the analysis with the simulator, over random task sets.
 //!
-//! A failed test prints its seed. `CORELANE_SEED=n cargo test -p corelane-sched --test theory` runs
-//! one seed, and `CORELANE_SEEDS=n` runs the first n seeds.
+//! `CORELANE_SEED=n cargo test -p corelane-sched --test theory` runs one seed, and
+//! `CORELANE_SEEDS=n` runs the first n seeds.
 
 use corelane_sched::allocation::baseline;
 use corelane_sched::allocation::{self, AllocationStep, Core, Discipline, Machine, Overheads, TaskSet, admit};
@@ -21,7 +21,7 @@ fn each_seed(usual: u64, mut work: impl FnMut(&mut Random, u64)) {
     }
 }
 
-/// Returns true if the default seeds run. Only then may a test check the number of each outcome.
+/// A test may check the number of each outcome only if the default seeds run.
 fn all_seeds_run() -> bool {
     ["CORELANE_SEED", "CORELANE_SEEDS"].iter().all(|name| std::env::var_os(name).is_none())
 }
@@ -172,8 +172,7 @@ fn place(machine: &Machine, core: CoreId) -> usize {
     machine.cores.iter().position(|other| other.id == core).expect("a core of the machine")
 }
 
-/// Returns the admitted tasks as a system for the simulator, with random offsets, sporadic arrivals
-/// and jitter. Each job takes the machine's overhead in addition to its own execution time.
+/// Each job takes the machine's overhead in addition to its execution time.
 fn as_system(set: &TaskSet, machine: &Machine, random: &mut Random) -> SimulatedSystem {
     let promises = allocation::task_placements(set, machine);
     let timing = |id: TaskId| set.iter().find(|(task, _)| task.id == id).expect("a task of the set").0.timing;
@@ -204,7 +203,6 @@ fn as_system(set: &TaskSet, machine: &Machine, random: &mut Random) -> Simulated
     }
 }
 
-/// Creates a random machine: up to 3 cores, with or without overheads, with few or enough levels.
 fn random_machine(random: &mut Random, discipline: Discipline) -> Machine {
     let mut machine = machine(random.within(1, 3) as u32, discipline);
     if random.within(0, 1) == 0 && discipline != Discipline::LiuLayland {
@@ -221,7 +219,6 @@ fn random_machine(random: &mut Random, discipline: Discipline) -> Machine {
     machine
 }
 
-/// Creates a random task. Under the bound of Liu and Layland its deadline equals its period.
 fn random_task(random: &mut Random, id: u64, discipline: Discipline) -> Task {
     let period = random.within(5, 100) * MS;
     let execution = random.within(MS, period * 6 / 10);
@@ -282,7 +279,6 @@ fn admitted_tasks_never_miss() {
     }
 }
 
-/// Adds the interference of each core to a system, at a priority above all tasks.
 fn with_interference(mut system: SimulatedSystem, machine: &Machine, random: &mut Random) -> SimulatedSystem {
     system.levels.iter_mut().for_each(|level| *level += 1);
     let CoreAssignment::Partitioned(cores) = &mut system.cores else { panic!("a partitioned system") };
@@ -363,7 +359,6 @@ fn a_lost_core_costs_no_other_core_a_deadline() {
                 assert!(*core == lost || observed.missed == 0, "seed {seed}: {set:?}");
                 lost_jobs += observed.missed;
             }
-            // The tasks are admitted once more, on the remaining cores.
             let survivor: Vec<Core> =
                 machine.cores.iter().filter(|core| core.id.core as usize != lost).cloned().collect();
             let rest = Machine { cores: survivor, ..machine.clone() };
@@ -425,7 +420,6 @@ fn shared_levels_are_the_fewest_and_hold_in_the_simulator() {
         };
         let found = priorities::shared_levels(&[], &set, &mut StepBudget::default());
         let count = |levels: &[u32]| levels.iter().max().map_or(0, |last| last + 1);
-        // Tries every assignment of up to four levels.
         let all = (0..1_u32 << (2 * set.len()))
             .map(|choice| -> Vec<u32> { (0..set.len()).map(|place| (choice >> (2 * place)) & 3).collect() });
         let fewest = all.filter(|levels| holds(levels)).map(|levels| count(&levels)).min();

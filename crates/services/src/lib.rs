@@ -6,7 +6,6 @@ pub mod events;
 pub mod naming;
 pub mod store;
 
-/// Tests the examples of documentation pages.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../docs/events.md")]

@@ -1,5 +1,4 @@
-//! Tests of references by name in a client: `corbaname:`, `corbaloc:rir:`, and initial references
-//! from the builder and from arguments.
+//! References by name in a client: `corbaname:`, `corbaloc:rir:` and initial references.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -8,7 +7,6 @@ use corelane::{CallPolicies, Endpoint, Orb, SystemException, SystemExceptionKind
 use corelane_services::naming::cos_naming::{NamingContextExtRef, NamingContextRef};
 use corelane_services::naming::{NamingConfig, name};
 
-/// A server ORB with a name service.
 struct NameServer {
     orb: Orb,
     root: NamingContextExtRef,
@@ -27,8 +25,7 @@ impl NameServer {
         port
     }
 
-    /// Binds the name `text` to a reference that contains `number`. The reference's object does not
-    /// exist.
+    /// The object of the bound reference does not exist.
     fn bind(&self, text: &str, number: u16) {
         let object = self.orb.string_to_object(&target(number)).unwrap();
         self.root.rebind(&name::to_name(text).unwrap(), object.as_ref()).unwrap();
@@ -39,7 +36,6 @@ fn target(number: u16) -> String {
     format!("corbaloc::1.2@192.0.2.1:{number}/Object")
 }
 
-/// Returns true if `text` resolves to the reference that contains `number`.
 fn leads_to(client: &Orb, text: &str, number: u16) -> bool {
     let found = client.string_to_object(text).unwrap().unwrap();
     found == client.string_to_object(&target(number)).unwrap().unwrap()
@@ -60,7 +56,6 @@ fn corbaname_leads_to_the_binding_in_the_name_service() {
     assert!(leads_to(&client, &at("#shop/orders.obj"), 1));
     assert!(leads_to(&client, &at("/NameService#shop/orders.obj"), 1));
     assert!(leads_to(&client, &at("#%c3%a4%20b"), 2));
-    // A URL without a name denotes the context itself.
     let context: NamingContextRef = client.string_to_reference(&at("")).unwrap();
     assert!(context.resolve(&name::to_name("shop").unwrap()).unwrap().is_some());
 
@@ -72,7 +67,6 @@ fn corbaname_leads_to_the_binding_in_the_name_service() {
     ] {
         let exception = refused(&client, &at(rest));
         assert_eq!(exception.kind(), Kind::BadParam, "{rest}: {exception}");
-        // In the exception's text the reason follows the reference.
         let said = exception.to_string().split_once("\": ").map(|(_, why)| why.to_owned()).unwrap_or_default();
         let said = exception.to_string().split_once(" is not resolved: ").map_or(said, |(_, why)| why.to_owned());
         assert!(said.contains(why), "{rest}: {exception}");
@@ -82,7 +76,7 @@ fn corbaname_leads_to_the_binding_in_the_name_service() {
 
 #[test]
 fn initial_reference_is_resolved_at_each_use() {
-    // No other test listens on this address, so the port stays free while the server restarts.
+    // No other test uses this address, so the port stays free while the server restarts.
     let server = NameServer::new("tcp:127.0.21.9:0");
     let port = server.port();
     let client = Orb::builder()
@@ -96,7 +90,6 @@ fn initial_reference_is_resolved_at_each_use() {
     assert_eq!(clock().unwrap(), client.string_to_object(&target(3)).unwrap().unwrap());
     assert!(leads_to(&client, "corbaloc:rir:/Clock", 3) && leads_to(&client, "corbaname:rir:#clock", 3));
     assert_eq!(client.initial_reference_names(), ["Clock", "NameService"]);
-    // A name for which no initial reference is set is resolved with the default initial reference.
     assert!(client.resolve_initial_references("Other").unwrap().to_string().starts_with("IOR:"));
 
     drop(server);
@@ -135,7 +128,7 @@ fn references_that_lead_to_themselves_or_nowhere_are_refused() {
 
 #[test]
 fn resolution_by_a_silent_name_server_ends_at_the_deadline() {
-    // The kernel accepts connections into the listener's queue, but no program reads their data.
+    // The kernel accepts connections, but no program reads their data.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = Orb::builder().call_timeout(Duration::from_secs(600)).build().unwrap();
     let text = format!("corbaname::1.2@127.0.0.1:{}#clock", silent.local_addr().unwrap().port());

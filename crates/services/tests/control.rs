@@ -97,7 +97,6 @@ fn changes_are_reported_once_and_in_order() {
     ];
     assert!(is_whole && found == expected, "{found:?}");
     assert_eq!(watched.changes_after(&end, 0).unwrap(), (true, Vec::new(), end));
-    // Every context of the server has these operations until it is destroyed.
     let shop = WatchedContextRef::narrow(shop.as_object()).unwrap().unwrap();
     assert_eq!(shop.changes_after(&end, 0).unwrap().2, end);
     shop.unbind(&n("clock.object")).unwrap();
@@ -119,11 +118,9 @@ fn watcher_learns_that_changes_are_lost() {
     }
     let (is_whole, found, end) = watched.changes_after(&start, 60_000).unwrap();
     assert_eq!((is_whole, found.len(), end.number), (false, 0, start.number + 10_001));
-    // The changes that the log contains arrive in several replies.
     let next = Position { number: start.number + 1, ..start };
     let (is_whole, found, end) = watched.changes_after(&next, 60_000).unwrap();
     assert_eq!((is_whole, found.len(), end.number), (true, 1_000, next.number + 1_000));
-    // Positions from another process are unknown.
     let other = Scene::new(server()).watched().last_change().unwrap();
     assert!(other.server != start.server && !watched.changes_after(&other, 60_000).unwrap().0);
 }
@@ -191,8 +188,7 @@ fn control_object_backs_up_and_ends_a_running_server() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Checks the ids of iterators against a client that forges them. From the id of its iterator the
-/// client can derive the id of another client's iterator, except the secret in this id.
+/// A client knows the id of another client's iterator except its secret.
 #[test]
 fn ids_of_iterators_cannot_be_guessed() {
     let scene = Scene::new(NamingConfig::new().iterator_timeout(Duration::from_secs(600)));
@@ -207,7 +203,6 @@ fn ids_of_iterators_cannot_be_guessed() {
     let (number, tag) = (first.len() - 16, first.len() - 8);
     assert_eq!(first[..number], second[..number]);
     assert_ne!(first[tag..], second[tag..]);
-    // The forged id has the number of the second iterator and the secret of the first.
     let forged = [&second[..tag], &first[tag..]].concat();
     let mut ior = iterators[1].as_object().ior().clone();
     for profile in &mut ior.profiles {

@@ -21,7 +21,6 @@ use corelane_services::naming::cos_naming::{BindingType, NameComponent, NamingCo
 use corelane_services::naming::{NamingConfig, NamingService, RECORD_KIND, ServeError, name};
 use corelane_services::store::{Durability, MemoryStore, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
-/// A server with a name service, and a client of it in another ORB.
 struct Scene {
     server: Orb,
     naming: NamingService,
@@ -42,13 +41,11 @@ impl Scene {
         Scene { server, naming, client, root }
     }
 
-    /// Returns the port on which the server listens.
     fn port(&self) -> u16 {
         let Endpoint::Tcp { port, .. } = self.server.endpoints()[0].clone() else { panic!("no TCP endpoint") };
         port
     }
 
-    /// Returns a reference to an object that does not exist.
     fn object(&self, number: u16) -> ObjectRef {
         self.client.string_to_object(&format!("corbaloc::1.2@192.0.2.1:{number}/Object{number}")).unwrap().unwrap()
     }
@@ -78,7 +75,6 @@ fn kind_of(exception: &SystemException) -> SystemExceptionKind {
     exception.kind()
 }
 
-/// Returns a server with contexts `c` and `c/d` and objects `o` and `c/d/o`.
 fn filled() -> Scene {
     let scene = Scene::new(NamingConfig::new());
     scene.root.bind_new_context(&n("c")).unwrap();
@@ -119,7 +115,6 @@ fn bind_and_rebind_and_their_exceptions() {
     ] {
         assert_eq!(root.rebind(&n(name), Some(&object)), Err(expected), "{name}");
     }
-    // A nil object can be bound.
     root.bind(&n("nil"), None).unwrap();
     assert_eq!(root.resolve(&n("nil")), Ok(None));
 }
@@ -155,7 +150,6 @@ fn bind_context_and_rebind_context_and_their_exceptions() {
     let Err(BindError::System(nil)) = root.bind_context(&n("nil"), None) else { panic!() };
     let Err(RebindError::System(renil)) = root.rebind_context(&n("c"), None) else { panic!() };
     assert_eq!([kind_of(&nil), kind_of(&renil)], [SystemExceptionKind::BadParam; 2]);
-    // Names are not resolved through a context that is bound as an object.
     root.bind(&n("as_object"), Some(context.as_object())).unwrap();
     assert_eq!(root.resolve(&n("as_object/o")), Err(RebindError::NotFound(not_context("as_object/o"))));
 }
@@ -177,7 +171,6 @@ fn resolve_and_unbind_and_their_exceptions() {
     }
     let context = NamingContextRef::narrow(&root.resolve(&n("c/d")).unwrap().unwrap()).unwrap().unwrap();
     assert_eq!(context.resolve(&n("o")).unwrap().unwrap(), scene.object(2));
-    // The context remains after the end of its binding.
     root.unbind(&n("c/d")).unwrap();
     assert_eq!(root.resolve(&n("c/d/o")), Err(RebindError::NotFound(missing("d/o"))));
     assert_eq!(context.resolve(&n("o")).unwrap().unwrap(), scene.object(2));
@@ -206,7 +199,6 @@ fn bind_new_context_and_destroy_and_their_exceptions() {
     context.destroy().unwrap();
     let Err(DestroyError::System(gone)) = context.destroy() else { panic!() };
     assert_eq!(kind_of(&gone), SystemExceptionKind::ObjectNotExist);
-    // Operations that use no bindings must also fail on a destroyed context.
     assert!(context.as_object().non_existent().unwrap() && !root.as_object().non_existent().unwrap());
     let Err(gone) = context.as_object().is_a("IDL:other:1.0") else { panic!() };
     assert_eq!(kind_of(&gone), SystemExceptionKind::ObjectNotExist);
@@ -215,7 +207,6 @@ fn bind_new_context_and_destroy_and_their_exceptions() {
         panic!()
     };
     assert_eq!(kind_of(&gone), SystemExceptionKind::ObjectNotExist);
-    // The binding remains, and leads to a context that does not exist.
     let dead = root.resolve(&n("e")).unwrap().unwrap();
     assert_eq!(&dead, context.as_object());
     let expected = CannotProceed { cxt: Some(context), rest_of_name: n("x/y") };
@@ -230,7 +221,6 @@ fn bind_new_context_and_destroy_and_their_exceptions() {
     assert_eq!(listed, []);
 }
 
-/// Lists a context with an iterator that returns all bindings.
 fn context_list(context: &NamingContextRef) -> Vec<(String, BindingType)> {
     let (bindings, iterator) = context.list(0).unwrap();
     assert_eq!(bindings, []);
@@ -301,7 +291,6 @@ fn iterators_return_the_bindings_that_a_list_leaves() {
         assert_eq!(listed, expected);
         assert!(bindings.iter().all(|binding| binding.binding_type == BindingType::Nobject));
     }
-    // At the maximum, a new iterator ends the least recently used iterator.
     let iterators: Vec<_> = (0..4).map(|_| root.list(1).unwrap().1.unwrap()).collect();
     let alive: Vec<bool> = iterators.iter().map(|iterator| iterator.next_one().is_ok()).collect();
     assert_eq!(alive, [false, true, true, true]);
@@ -319,7 +308,6 @@ fn names_with_unusual_or_very_long_text_are_bound_and_resolved() {
         assert_eq!(root.bind(&name, Some(&object)), Err(BindError::AlreadyBound(AlreadyBound)));
     }
     assert_eq!(context_list(root).len(), 4);
-    // A context that contains itself resolves names with any number of components.
     root.bind_context(&n("self"), Some(root)).unwrap();
     root.bind(&n("o"), Some(&object)).unwrap();
     let mut name = vec![n("self").remove(0); 10_000];
@@ -332,8 +320,7 @@ fn names_with_unusual_or_very_long_text_are_bound_and_resolved() {
 #[test]
 fn bound_references_keep_their_whole_content() {
     let scene = Scene::new(NamingConfig::new());
-    // The reference has unknown profiles, and known profiles with unknown components. Its size is
-    // 1 MiB.
+    // Unknown profiles, and known profiles with unknown components, 1 MiB in total.
     let mut ior = scene.object(1).ior().clone();
     ior.type_id = "IDL:unknown:1.0".to_owned();
     let profile = |tag, data: Vec<u8>| corelane_wire::ior::TaggedProfile { tag, data };
@@ -348,7 +335,6 @@ fn bound_references_keep_their_whole_content() {
     assert_eq!(scene.root.resolve(&n("o")).unwrap().unwrap().ior(), &ior);
 }
 
-/// A file that is removed on drop.
 struct File(PathBuf);
 
 impl File {
@@ -390,7 +376,6 @@ fn contexts_and_bindings_are_unchanged_after_a_restart() {
         assert_eq!(scene.root.resolve(&n("shop/up/shop/orders.obj")).unwrap().unwrap(), scene.object(9));
         assert_eq!(context_list(&scene.root), [("shop".to_owned(), BindingType::Ncontext)]);
         assert_eq!(scene.naming.context_count(), 3);
-        // A new context does not get the id of an earlier context.
         let new = scene.context(scene.root.new_context().unwrap());
         assert_ne!(new, gone);
         let gone: NamingContextRef =
@@ -437,7 +422,6 @@ fn read_only_service_resolves_and_changes_nothing() {
     assert_eq!(kind_of(&refused), SystemExceptionKind::NoPermission);
 }
 
-/// A store whose first `for_each` waits until the test permits it to continue.
 struct SlowStore {
     store: MemoryStore,
     is_reading: Arc<AtomicBool>,
@@ -475,8 +459,7 @@ fn wait_for(flag: &AtomicBool) {
     }
 }
 
-/// A store whose commits wait until the test permits them to continue, as on a disk that does not
-/// respond.
+/// Commits wait as on a disk that does not respond.
 struct StandingStore {
     store: MemoryStore,
     stands: Arc<AtomicBool>,
@@ -533,12 +516,10 @@ fn names_are_resolved_while_the_disk_does_not_respond() {
     let Err(BindError::System(refused)) = refused else { panic!("{refused:?}") };
     assert_eq!((kind_of(&refused), refused.completed()), (SystemExceptionKind::Transient, corelane::Completion::No));
     assert_eq!(resolved.unwrap().unwrap(), scene.object(1));
-    // The threads of the answered changes can serve further changes.
     scene.root.bind(&n("c"), Some(&scene.object(3))).unwrap();
 }
 
-/// Checks that requests during loading do not get OBJECT_NOT_EXIST, which would mean that the
-/// contexts were destroyed.
+/// OBJECT_NOT_EXIST would mean that the contexts were destroyed.
 #[test]
 fn requests_wait_until_the_contexts_are_loaded() {
     let store = MemoryStore::new(RECORD_KIND);
@@ -587,8 +568,7 @@ fn service_that_cannot_start_leaves_no_key_and_no_poa_behind() {
     NamingConfig::new().store_file(&file.0).serve(&orb).unwrap();
 }
 
-/// Returns two servers, each with a binding of the other's context: `first/second` and
-/// `second/first`.
+/// `first/second` and `second/first` are the other server's context.
 fn federation(naming: impl Fn() -> NamingConfig) -> (Scene, Scene) {
     let (first, second) = (Scene::new(naming()), Scene::new(naming()));
     first.root.bind_context(&n("second"), Some(&second.root)).unwrap();
@@ -609,7 +589,6 @@ fn names_that_lead_into_another_server_are_resolved_there() {
     root.bind_context(&n("second/again"), Some(&far)).unwrap();
     root.rebind_context(&n("second/again"), Some(&far)).unwrap();
     assert_eq!(root.resolve(&n("second/again/o")).unwrap().unwrap(), first.object(6));
-    // A name bound to a foreign context resolves to the reference that was bound.
     assert_eq!(root.resolve(&n("second")).unwrap().unwrap().ior(), second.root.as_object().ior());
     let error = RebindError::NotFound(missing("x/y"));
     assert_eq!(root.resolve(&n("second/far/x/y")), Err(error.clone()));
@@ -619,7 +598,6 @@ fn names_that_lead_into_another_server_are_resolved_there() {
     assert_eq!(root.rebind(&n("second/far"), None), Err(RebindError::NotFound(not_object("far"))));
     root.unbind(&n("second/far/o")).unwrap();
     assert_eq!(second.root.resolve(&n("far/o")), Err(RebindError::NotFound(missing("o"))));
-    // The name of a foreign context is unbound in this server, without a call to the other server.
     root.unbind(&n("second")).unwrap();
     assert_eq!(root.resolve(&n("second/far")), Err(RebindError::NotFound(missing("second/far"))));
 }
@@ -634,7 +612,7 @@ fn cannot_proceed_names_the_context_of_the_dead_server_and_the_remaining_name() 
     first.root.bind_context(&n("silent"), Some(&NamingContextRef::unchecked_narrow(&silent))).unwrap();
     drop(second);
     for (name, context) in [("second", context.into()), ("silent", NamingContextRef::unchecked_narrow(&silent))] {
-        // The time-out of forwarded calls must end first, or the client's own call would time out.
+        // The time-out of forwarded calls must end before the client's own.
         let expected = CannotProceed { cxt: Some(context), rest_of_name: n("a/b") };
         let path = n(&format!("{name}/a/b"));
         assert_eq!(first.root.resolve(&path), Err(RebindError::CannotProceed(expected.clone())));
@@ -644,7 +622,6 @@ fn cannot_proceed_names_the_context_of_the_dead_server_and_the_remaining_name() 
     }
 }
 
-/// Checks the answer if the object bound as a context is not a context and answers BAD_OPERATION.
 #[test]
 fn name_through_an_object_that_is_not_a_context_gets_cannot_proceed() {
     let scene = Scene::new(NamingConfig::new());
@@ -661,7 +638,6 @@ fn name_through_an_object_that_is_not_a_context_gets_cannot_proceed() {
 #[test]
 fn name_through_a_server_that_answers_nonsense_gets_cannot_proceed() {
     let scene = Scene::new(NamingConfig::new().forward_timeout(Duration::from_secs(5)));
-    // The answers are text, and a GIOP reply whose body is not valid.
     for (number, answer) in
         [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"GIOP\x01\x02\x01\x01\x08\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff"]
             .into_iter()
@@ -669,7 +645,6 @@ fn name_through_a_server_that_answers_nonsense_gets_cannot_proceed() {
     {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        // The thread ends with the process.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
@@ -689,8 +664,6 @@ fn name_through_a_server_that_answers_nonsense_gets_cannot_proceed() {
     }
 }
 
-/// Checks that clients of two servers that refer to each other always get answers, even if there
-/// are more clients than threads.
 #[test]
 fn servers_that_refer_to_each_other_do_not_starve() {
     let naming = || NamingConfig::new().max_forwarding_threads(1).forward_timeout(Duration::from_secs(2));
@@ -720,7 +693,6 @@ fn servers_that_refer_to_each_other_do_not_starve() {
                             assert_eq!(found.unwrap(), object);
                             resolved += 1;
                         }
-                        // The client continues with the context that the server names.
                         Err(RebindError::CannotProceed(CannotProceed { cxt, rest_of_name })) => {
                             assert_eq!(cxt.unwrap().resolve(&rest_of_name).unwrap().unwrap(), object);
                         }
@@ -733,8 +705,7 @@ fn servers_that_refer_to_each_other_do_not_starve() {
         .collect();
     let resolved: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
     assert!(resolved > 0);
-    // The resolution of a name that leads back and forth ends, because threads or components run
-    // out.
+    // Threads or components run out.
     let outcome = roots[0].resolve(&n("other/other/other/other/o"));
     assert!(matches!(outcome, Ok(Some(_)) | Err(RebindError::CannotProceed(_))), "{outcome:?}");
     drop((first_orb, second_orb));

@@ -1,4 +1,4 @@
-//! Tests of the properties of every store, and of the further properties of stores on disk.
+//! The properties of every store, and further properties of stores on disk.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -21,7 +21,6 @@ const KIND: RecordKind = RecordKind { service: "test", format: 3 };
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -66,14 +65,12 @@ fn apply(records: &mut Records, batch: &[RecordChange<'_>]) {
     }
 }
 
-/// Checks the documented properties of [`Store`]. `open` opens the same store each time, and
-/// `folder` is for backups.
+/// `open` opens the same store each time, and `folder` is for backups.
 fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     let store = open();
     let (first, records) = read(&*store);
     assert!(records.is_empty());
 
-    // If a batch changes a key twice, the later change counts. An absent key can be deleted.
     let batch = [
         RecordChange::Put(b"a", b"1"),
         RecordChange::Put(b"b", b"2"),
@@ -85,14 +82,12 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     let expected = Records::from([(b"a".to_vec(), b"3".to_vec()), (b"b".to_vec(), b"2".to_vec())]);
     assert_eq!(read(&*store), (second, expected.clone()));
 
-    // A commit that names a revision other than the store's changes nothing.
     for other in [first, Revision(second.0 + 1)] {
         let refused = store.commit(other, &[RecordChange::Delete(b"a")], Durability::Synced);
         assert!(matches!(refused, Err(StoreError::Conflict)));
     }
     assert_eq!(read(&*store), (second, expected.clone()));
 
-    // A visitor can stop the reading with an error.
     let mut visited = 0;
     let stopped = store.for_each(&mut |_, _| {
         visited += 1;
@@ -100,7 +95,6 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     });
     assert!(matches!(stopped, Err(StoreError::Conflict)) && visited == 1);
 
-    // Keys and values can be empty, large, and contain any octets.
     let large = vec![0xab; 1 << 20];
     let odd = [RecordChange::Put(b"", b""), RecordChange::Put(&[0, 255, 0], &large), RecordChange::Delete(b"b")];
     let third = store.commit(second, &odd, Durability::Relaxed).unwrap();
@@ -111,7 +105,6 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     store.sync().unwrap();
     assert_eq!(read(&*store), (third, records.clone()));
 
-    // A backup is a store with the same records. It does not replace an existing file.
     let backup = folder.file("backup");
     store.backup(&backup).unwrap();
     assert!(matches!(store.backup(&backup), Err(StoreError::FileExists { .. })));
@@ -120,12 +113,11 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     let fourth = store.commit(third, &[], Durability::Synced).unwrap();
     assert!(fourth > third);
 
-    // The store has all records after it is opened again.
     drop(store);
     let store = open();
     assert_eq!(read(&*store), (fourth, records.clone()));
 
-    // Several threads commit. A commit that does not name the newest revision is refused.
+    // A commit that does not name the newest revision is refused.
     let store: Arc<dyn Store> = store.into();
     let threads: Vec<_> = (0..4u8)
         .map(|thread| {
@@ -178,7 +170,6 @@ fn backup_during_commits_has_the_records_of_one_instant() {
         let (store, stop) = (Arc::clone(&store), Arc::clone(&stop));
         std::thread::spawn(move || {
             let mut count = 0;
-            // Each batch changes both keys to one value.
             while !stop.load(Ordering::Relaxed) || count == 0 {
                 let value: [u8; 4] = u32::to_be_bytes(count);
                 let batch = [RecordChange::Put(b"x", &value), RecordChange::Put(b"y", &value)];
@@ -218,7 +209,6 @@ fn unusable_files_are_refused_with_advice_and_left_unchanged() {
     assert!(other.contains("a store of the service \"test\", not \"other\""), "{other}");
     let later = message(FileStore::open(&path, RecordKind { service: "test", format: 2 }));
     assert!(later.contains("has format 3, and this program knows formats up to 2: use a later version"), "{later}");
-    // A program with a later format reads files of earlier formats.
     FileStore::open(&path, RecordKind { service: "test", format: 4 }).unwrap();
 
     for (number, text) in [&b"Some text"[..], b"r", &[0; 100_000], b"SQLite format 3\0"].into_iter().enumerate() {
@@ -235,8 +225,7 @@ fn unusable_files_are_refused_with_advice_and_left_unchanged() {
     let transaction = database.begin_write().unwrap();
     transaction.open_table(TableDefinition::<&str, u64>::new("other")).unwrap().insert("a", 1).unwrap();
     transaction.commit().unwrap();
-    // A copy of the open file is a database that was not closed. Opening the copy makes redb repair
-    // it.
+    // Opening the copy makes redb repair it, because the database was not closed.
     let unclosed = folder.file("unclosed.redb");
     fs::copy(&path, &unclosed).unwrap();
     drop(database);
@@ -252,7 +241,6 @@ fn unusable_files_are_refused_with_advice_and_left_unchanged() {
     let nowhere = message(FileStore::open(folder.file("none/names.db"), KIND));
     assert!(nowhere.contains("No such file") && nowhere.contains("check the file, its folder"), "{nowhere}");
 
-    // A file that is truncated to any length is refused, or has all its records.
     for length in [9, 100, 4_095, 4_096, 20_000, whole.len() / 2, whole.len() - 4_096, whole.len() - 1] {
         let path = folder.file("cut");
         fs::write(&path, &whole[..length]).unwrap();
@@ -297,7 +285,7 @@ fn changed_octets_never_end_the_program() {
     for _ in 0..200 {
         let mut changed = whole.clone();
         for _ in 0..1 + random.below(40) {
-            // Half of the changes are in the first pages, which hold the structure of the database.
+            // The first pages have the structure of the database.
             let bound = if random.below(2) == 0 { 8_192 } else { changed.len() };
             changed[random.below(bound)] ^= 1 << random.below(8);
         }
@@ -308,7 +296,6 @@ fn changed_octets_never_end_the_program() {
     assert!(refused > 20, "{refused}");
 }
 
-/// Returns a batch of random changes of a few records.
 fn random_batch(random: &mut Random) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     (0..1 + random.below(5))
         .map(|_| {
@@ -327,8 +314,7 @@ fn writes(batch: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<RecordChange<'_>> {
         .collect()
 }
 
-/// Checks a store after power failures at 1,000 instants (`CORELANE_CUTS`). The disk keeps synced
-/// data and some of the later writes. The last write that it keeps may be incomplete.
+/// The disk keeps synced data and some of the later writes, of which the last may be incomplete.
 #[test]
 fn synced_commits_survive_power_failures_whole() {
     let disk = Disk::default();
@@ -336,8 +322,7 @@ fn synced_commits_survive_power_failures_whole() {
     disk.start_log();
     let store = FileStore::with_backend(disk.opener(), KIND).unwrap();
     let mut random = Random(7);
-    // Each entry has the records of a revision, and the log's length at the revision's
-    // acknowledgement.
+    // The records of a revision, and the log's length at its acknowledgement.
     let mut versions = vec![(Records::new(), 0)];
     for number in 0..150 {
         let batch = random_batch(&mut random);
@@ -346,7 +331,6 @@ fn synced_commits_survive_power_failures_whole() {
         assert_eq!(revision, Revision(number + 1));
         let mut records = versions.last().unwrap().0.clone();
         apply(&mut records, &writes(&batch));
-        // A relaxed commit is permanent only after the next sync.
         let acknowledged = if durability == Durability::Synced { disk.log_len() } else { usize::MAX };
         versions.push((records, acknowledged));
     }
@@ -364,16 +348,13 @@ fn synced_commits_survive_power_failures_whole() {
         assert!(found >= acknowledged, "cut {cut}: revision {found}, {acknowledged} was acknowledged");
         assert!(records == versions[found].0, "cut {cut}: revision {found} has other records than were committed");
         survivors.insert(found);
-        // The opened store accepts further commits.
         let next = store.commit(revision, &[RecordChange::Put(b"after", b"x")], Durability::Synced).unwrap();
         assert_eq!(read(&store).0, next);
     }
-    // The test has little value if the power failures hit few different commits.
     assert!(survivors.len() > cuts.min(1_000) / 20, "{}", survivors.len());
 }
 
-/// Returns the number of bytes that opening and reading a store takes from the disk if its last
-/// process did not close it.
+/// The last process of the store did not close it.
 fn octets_of_a_start(disk: &Disk, random: &mut Random) -> usize {
     let image = disk.cut(disk.log_len(), random);
     let store = FileStore::with_backend(image.opener(), KIND).unwrap();
@@ -381,8 +362,6 @@ fn octets_of_a_start(disk: &Disk, random: &mut Random) -> usize {
     image.octets_read()
 }
 
-/// Checks that a start reads an amount that depends on the present records, not on the number of
-/// earlier commits.
 #[test]
 fn start_reads_the_records_and_no_history() {
     let (disk, mut random) = (Disk::default(), Random(3));
@@ -402,15 +381,12 @@ fn start_reads_the_records_and_no_history() {
     assert!(first > 200 * 200 && later <= 2 * first, "{first} octets at first, {later} after 2,000 more commits");
 }
 
-/// Checks that a full disk refuses changes, while reading continues, and that later changes
-/// succeed.
 #[test]
 fn full_disk_refuses_changes_until_there_is_room() {
     let disk = Disk::default();
     let store = FileStore::with_backend(disk.opener(), KIND).unwrap();
     let mut revision = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
     let mut failures = Vec::new();
-    // Each of the disk's operations fails once.
     for operation in 0..30 {
         disk.fail_after(Some(operation));
         let (before, expected) = read(&store);
@@ -421,7 +397,7 @@ fn full_disk_refuses_changes_until_there_is_room() {
             Ok(next) => revision = next,
             Err(error) => {
                 failures.push(matches!(error, StoreError::Full { .. }));
-                // The disk may have kept the failed commit. The store's revision shows it.
+                // The store's revision shows whether the failed batch was applied.
                 match store.commit(revision, &[], Durability::Synced) {
                     Ok(next) => {
                         assert_eq!(read(&store).1, expected);
@@ -438,8 +414,7 @@ fn full_disk_refuses_changes_until_there_is_room() {
     assert!(failures.len() > 3 && failures.iter().all(|is_full| *is_full), "{failures:?}");
 }
 
-/// Checks that a temporary error of the disk does not undo relaxed commits, which were
-/// acknowledged.
+/// Relaxed commits were acknowledged.
 #[test]
 fn relaxed_commits_survive_a_failed_sync() {
     let disk = Disk::default();
@@ -454,7 +429,6 @@ fn relaxed_commits_survive_a_failed_sync() {
         disk.fail_after(Some(operation));
         let _ = store.sync();
         disk.fail_after(None);
-        // The store can be read and changed again.
         let (revision, records) = read(&store);
         assert_eq!((revision, records.get(&b"b"[..])), (last, Some(&value.to_vec())), "{operation}");
         assert_eq!(records.get(&b"c"[..]), Some(&b"2".to_vec()));

@@ -13,15 +13,11 @@ use corelane_wire::{CdrError, Limits};
 use crate::packets::{NoSegment, Packet, Segment, segment};
 use crate::stream::{Stream, StreamStep};
 
-/// Maximum number of connections. If the capture has more, the sniffer discards the least recently
-/// used half.
+/// Maximum number of connections, above which the sniffer discards the least recently used half.
 const MAX_CONNECTIONS: usize = 10_000;
-/// Maximum number of requests of one connection that wait for their replies.
 const MAX_PENDING: usize = 10_000;
-/// Maximum length in bytes of the operation name in a [`CapturedRequest`].
 const MAX_NAME: usize = 256;
-/// Maximum number of bytes that all connections together hold: incomplete messages, waiting
-/// segments and requests without a reply.
+/// Maximum number of bytes that all connections together hold.
 const MAX_HELD: usize = 256 << 20;
 
 static LIMITS: Limits = Limits::DEFAULT;
@@ -108,19 +104,15 @@ pub struct SniffCounts {
     pub discarded_connections: u64,
 }
 
-/// The two ends of a connection, the smaller address first.
 type Ends = (SocketAddr, SocketAddr);
 
 #[derive(Default)]
 struct Connection {
-    /// The octets from the first end and the octets from the second end.
     streams: [Stream; 2],
     /// Requests without a reply, by the index of their sender and their request id.
     pending: HashMap<(usize, u32), CapturedRequest>,
     code_sets: CodeSets,
-    /// Number of the connection's last segment, counted over all connections.
     used: u64,
-    /// Number of bytes that the connection held when [`Connection::recount`] last counted them.
     held: usize,
 }
 
@@ -200,7 +192,6 @@ impl Sniffer {
         }
     }
 
-    /// Ends a connection, and passes its remaining events to `visit`.
     fn end(&mut self, ends: Ends, at: u64, visit: &mut dyn FnMut(SniffRecord<'_>)) {
         let Some(mut connection) = self.connections.remove(&ends) else { return };
         self.held -= connection.held;
@@ -239,7 +230,7 @@ impl Sniffer {
 }
 
 impl Connection {
-    /// Processes a segment from one end. Returns true if the connection is over.
+    /// Returns true if the connection is over.
     fn take(
         &mut self,
         side: usize,
@@ -268,7 +259,6 @@ impl Connection {
         segment.aborts || streams.iter().all(|stream| stream.is_closed && !stream.is_waiting())
     }
 
-    /// Counts the bytes that the connection holds, and returns the number.
     fn recount(&mut self) -> usize {
         let names: usize = self.pending.len() * (MAX_NAME + size_of::<CapturedRequest>());
         self.held = names + self.streams.iter().map(Stream::held).sum::<usize>();
@@ -276,7 +266,7 @@ impl Connection {
     }
 }
 
-/// Converts a stream step to an event. Stores requests, and finds the request of a reply.
+/// Stores requests, and finds the request of a reply.
 fn message<'m>(
     step: StreamStep<'m>,
     side: usize,
@@ -323,7 +313,6 @@ fn message<'m>(
     SniffEvent::Message { header, content, fragment_starts, code_sets: *code_sets }
 }
 
-/// Returns the code sets that a request announces for its connection.
 fn code_sets_of(request: &Request<'_>) -> Option<CodeSets> {
     let data = request.contexts.find(context_id::CODE_SETS)?;
     CodeSetContext::parse(data).ok()?.code_sets(WideOrder::Standard)

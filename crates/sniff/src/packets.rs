@@ -8,11 +8,8 @@ use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket, TransportSlice};
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 
-/// Initial size in bytes of the buffer for the file's blocks.
 const BUFFER: usize = 256 << 10;
-/// Maximum size in bytes of a block of the file.
 const MAX_BLOCK: usize = 16 << 20;
-/// Maximum number of interfaces of a file.
 const MAX_INTERFACES: usize = 10_000;
 const NANOSECONDS: u64 = 1_000_000_000;
 
@@ -57,7 +54,6 @@ impl fmt::Display for CaptureError {
 
 impl std::error::Error for CaptureError {}
 
-/// An interface of a pcapng file.
 struct Interface {
     link: i32,
     /// Units of the interface's clock per second; `None` if the file's value is invalid.
@@ -120,12 +116,9 @@ pub fn read_capture(
     }
 }
 
-/// The condition under which the reader can continue.
 enum Need {
-    /// The whole file has been read.
     Nothing,
     More,
-    /// The reader needs a larger buffer.
     Room,
     Error(CaptureError),
 }
@@ -147,7 +140,6 @@ fn refill(reader: &mut (dyn PcapReaderIterator + Send + '_)) -> Result<(), Captu
     reader.refill().map_err(|_| CaptureError::ReadFailed)
 }
 
-/// A reader that repeats interrupted reads.
 struct WholeReads<R>(R);
 
 impl<R: Read> Read for WholeReads<R> {
@@ -161,7 +153,6 @@ impl<R: Read> Read for WholeReads<R> {
     }
 }
 
-/// Returns the packet in a block of the file, if the block has one.
 fn packet<'p>(block: &PcapBlockOwned<'p>, form: &mut Form) -> Result<Option<Packet<'p>>, CaptureError> {
     let captured = |octets: &'p [u8], length: u32| octets.get(..length as usize).unwrap_or(octets);
     match (block, form) {
@@ -197,7 +188,6 @@ fn packet<'p>(block: &PcapBlockOwned<'p>, form: &mut Form) -> Result<Option<Pack
     Ok(None)
 }
 
-/// Returns the units per second of an interface's clock, from the option `if_tsresol`.
 fn resolution(option: u8) -> Option<u64> {
     match option {
         0x80.. => 1_u64.checked_shl(u32::from(option & 0x7f)),
@@ -206,8 +196,7 @@ fn resolution(option: u8) -> Option<u64> {
 }
 
 impl Interface {
-    /// Converts a time of the interface to nanoseconds since 1970. Returns 0 if the time is
-    /// invalid.
+    /// Returns 0 if the time is invalid.
     fn time(&self, ticks: u64) -> u64 {
         let Some(resolution) = self.resolution else { return 0 };
         let time = i128::from(ticks) * i128::from(NANOSECONDS) / i128::from(resolution);
@@ -215,7 +204,6 @@ impl Interface {
     }
 }
 
-/// A TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment<'p> {
     pub(crate) from: SocketAddr,
@@ -231,18 +219,14 @@ pub(crate) struct Segment<'p> {
     pub(crate) octets: &'p [u8],
 }
 
-/// The reason why a packet has no segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoSegment {
-    /// The packet is not TCP over IP, or is malformed.
     Other,
-    /// The packet is a fragment of an IP packet.
     IpFragment,
     /// The packet's link layer is not supported.
     Link,
 }
 
-/// Returns the TCP segment in a packet.
 pub(crate) fn segment<'p>(packet: &Packet<'p>) -> Result<Segment<'p>, NoSegment> {
     let octets = packet.octets;
     let behind = |length: usize| octets.get(length..).ok_or(NoSegment::Other);
@@ -252,7 +236,6 @@ pub(crate) fn segment<'p>(packet: &Packet<'p>) -> Result<Segment<'p>, NoSegment>
     };
     let of_ip = |octets| LaxSlicedPacket::from_ip(octets).map_err(|_| NoSegment::Other);
     let sliced = match packet.link_type {
-        // Ethernet.
         1 => LaxSlicedPacket::from_ethernet(octets).map_err(|_| NoSegment::Other)?,
         // BSD's loopback interface, with an address family of four octets.
         0 | 108 => of_ip(behind(4)?)?,

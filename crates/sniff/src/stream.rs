@@ -4,20 +4,18 @@ use corelane_wire::Limits;
 use corelane_wire::connection::{Framer, FramingStep, ProtocolFault};
 use corelane_wire::giop::Header;
 
-/// Maximum number of segments that wait for earlier octets.
 const MAX_WAITING: usize = 256;
-/// Maximum number of octets in the waiting segments.
 const MAX_WAITING_BYTES: usize = 4 << 20;
 
-/// An event of a stream: a message, a gap or a fault.
 pub(crate) enum StreamStep<'m> {
-    /// A whole message, reassembled from its fragments. `fragment_starts` are the offsets at which
-    /// fragments of GIOP 1.1 begin.
-    Message { header: Header, octets: &'m [u8], fragment_starts: &'m [usize] },
-    /// This number of octets is not in the capture. The next message is the first one that begins
-    /// at the start of a segment.
+    /// `fragment_starts` are the offsets at which fragments of GIOP 1.1 begin.
+    Message {
+        header: Header,
+        octets: &'m [u8],
+        fragment_starts: &'m [usize],
+    },
+    /// This number of octets is not in the capture.
     Lost(u32),
-    /// The octets from here on do not follow GIOP.
     Fault(ProtocolFault),
 }
 
@@ -33,21 +31,16 @@ enum StreamState {
     Foreign,
 }
 
-/// One direction of a TCP connection.
 pub(crate) struct Stream {
     state: StreamState,
-    /// Sequence number of the connection's first octet; `None` if the capture lacks SYN.
     first: Option<u32>,
-    /// Sequence number of the next expected octet; `None` before the first octet.
     next: Option<u32>,
-    /// Octets of messages that are not complete.
     unread: Vec<u8>,
     /// Segments that arrived before octets with lower sequence numbers, each with the sequence
     /// number of its first octet.
     waiting: Vec<(u32, Vec<u8>)>,
     waiting_bytes: usize,
     framer: Framer,
-    /// True if the sender has closed this direction.
     pub(crate) is_closed: bool,
 }
 
@@ -66,12 +59,10 @@ impl Default for Stream {
     }
 }
 
-/// A callback for the events of a stream.
 pub(crate) type Visit<'v> = dyn FnMut(StreamStep<'_>) + 'v;
 
 impl Stream {
-    /// Begins a connection at a SYN with this sequence number. Returns false, and changes nothing,
-    /// if the SYN repeats the SYN of the current connection.
+    /// Returns false, and changes nothing, if the SYN repeats the SYN of the current connection.
     pub(crate) fn begin(&mut self, sequence: u32) -> bool {
         let first = Some(sequence.wrapping_add(1));
         let is_new = self.first != first;
@@ -81,17 +72,14 @@ impl Stream {
         is_new
     }
 
-    /// Returns the number of octets that the stream holds.
     pub(crate) fn held(&self) -> usize {
         self.unread.len() + self.waiting_bytes + self.framer.partial_bytes()
     }
 
-    /// Returns true if segments wait for earlier octets.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Processes the octets of a segment.
     pub(crate) fn take(&mut self, sequence: u32, octets: &[u8], limits: &Limits, visit: &mut Visit<'_>) {
         if octets.is_empty() || self.state == StreamState::Foreign {
             return;
@@ -120,7 +108,6 @@ impl Stream {
         }
     }
 
-    /// Processes the waiting segments whose earlier octets have arrived or were skipped.
     fn append_waiting(&mut self, limits: &Limits, visit: &mut Visit<'_>) {
         loop {
             let next = self.next.unwrap_or_default();
@@ -131,7 +118,6 @@ impl Stream {
         }
     }
 
-    /// Skips the missing octets before the first waiting segment, and reports them.
     fn skip_gap(&mut self, limits: &Limits, visit: &mut Visit<'_>) {
         let next = self.next.unwrap_or_default();
         let Some(gap) = self.waiting.iter().map(|(sequence, _)| sequence.wrapping_sub(next)).min() else { return };
@@ -141,8 +127,7 @@ impl Stream {
         self.append_waiting(limits, visit);
     }
 
-    /// Processes an acknowledgement: the receiver has all octets before `number`. Reports the octets
-    /// before `number` that the capture lacks as lost.
+    /// Processes an acknowledgement: octets before `number` that the capture lacks are lost.
     pub(crate) fn acknowledge(&mut self, number: u32, limits: &Limits, visit: &mut Visit<'_>) {
         // The acknowledgement of FIN counts one number that is no octet.
         let is_open = self.state != StreamState::Foreign && !self.is_closed;
@@ -157,7 +142,7 @@ impl Stream {
         }
     }
 
-    /// Ends the stream. Returns the number of octets of an incomplete message.
+    /// Returns the number of octets of an incomplete message.
     pub(crate) fn finish(&mut self, limits: &Limits, visit: &mut Visit<'_>) -> usize {
         // Each round processes at least one segment.
         while self.is_waiting() {
@@ -166,15 +151,14 @@ impl Stream {
         self.unread.len() + self.framer.partial_bytes()
     }
 
-    /// Drops the octets of incomplete messages, after a gap, a fault or a lack of memory. The
-    /// stream then searches for the next message.
+    /// Drops the octets of incomplete messages; the stream then searches for the next message.
     pub(crate) fn lose(&mut self) {
         self.unread = Vec::new();
         self.framer = Framer::new();
         self.state = StreamState::Searching;
     }
 
-    /// Processes octets. Skips the first of them that an earlier segment already contained.
+    /// Skips the first octets, which an earlier segment contained.
     fn append(&mut self, sequence: u32, octets: &[u8], limits: &Limits, visit: &mut Visit<'_>) {
         let next = self.next.unwrap_or_default();
         let Some(octets) = octets.get(next.wrapping_sub(sequence) as usize..).filter(|octets| !octets.is_empty())
@@ -237,12 +221,11 @@ impl Stream {
 
 const MAGIC: &[u8] = b"GIOP";
 
-/// Returns true if `octets` begin with a valid GIOP header.
 fn begins_message(octets: &[u8]) -> bool {
     octets.first_chunk().is_some_and(|octets| Header::parse(octets).is_ok())
 }
 
-/// Returns true if a sequence number is after another one. Numbers wrap around.
+/// Sequence numbers wrap around.
 fn is_after(sequence: u32, next: u32) -> bool {
     let distance = sequence.wrapping_sub(next);
     distance != 0 && distance < 1 << 31

@@ -12,7 +12,6 @@ use capture::{Conversation, Sent, pcap, pcapng};
 /// A sequence number near the maximum, so that the numbers wrap around within a conversation.
 const NEAR_END: u32 = u32::MAX - 100;
 
-/// Returns a request without arguments.
 fn request(id: u32, operation: &str) -> Vec<u8> {
     let mut encoder = Encoder::new();
     let head = RequestHeader {
@@ -59,8 +58,6 @@ fn line(seen: &SniffRecord<'_>) -> String {
     }
 }
 
-/// Returns the events that the sniffer reports for a capture file, one line each, and the result of
-/// reading the file.
 fn seen_in(file: &[u8]) -> (Vec<String>, Result<(), CaptureError>) {
     let mut sniffer = Sniffer::new(Vec::new());
     let mut lines = Vec::new();
@@ -80,8 +77,7 @@ fn lines_of(packets: &[Sent]) -> Vec<String> {
     lines
 }
 
-/// Creates a connection with two calls. Its packets are two SYN, a request in two segments, its
-/// reply, a second request and its reply.
+/// The packets are two SYN, a request in two segments, its reply, a second request and its reply.
 fn conversation(first: u32) -> Conversation {
     let mut conversation = Conversation::begin("192.0.2.1:4000", "192.0.2.2:2809", first);
     conversation.send(false, &request(1, "first"), 40);
@@ -103,16 +99,13 @@ fn replies_come_with_their_requests() {
 #[test]
 fn lost_octets_are_reported_and_no_message_is_guessed() {
     let mut packets = conversation(NEAR_END).packets;
-    // The second segment of the first request is removed.
     let lost = packets.remove(3).octets.len();
     let found = lines_of(&packets);
     // The reply acknowledges the octets, so the server received them.
     let lost = format!("lost {lost}");
     assert_eq!(found, [&lost, "reply 1 alone", "request 2 second", "reply 2 second after 1000 us"]);
-    // The capture begins after the start of the connection.
     let expected = ["reply 1 alone", "request 2 second", "reply 2 second after 1000 us"];
     assert_eq!(lines_of(&conversation(NEAR_END).packets[3..]), expected);
-    // The capture ends within a message.
     assert_eq!(lines_of(&conversation(NEAR_END).packets[..3]), ["unfinished 40"]);
 }
 
@@ -154,7 +147,6 @@ fn truncated_or_damaged_file_is_read_up_to_the_damage() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Segments in another order, and repeated segments, change no message.
     #[test]
     fn disorder_changes_no_message(
         size in 1_usize..100,
@@ -166,7 +158,6 @@ proptest! {
             conversation.send(false, &request(id, "operation"), size);
         }
         let mut packets: Vec<(usize, Sent)> = conversation.packets.into_iter().enumerate().collect();
-        // The SYN segments stay first.
         for (place, (order, _)) in packets.iter_mut().enumerate().skip(2) {
             *order = place + 2 + keys.get(place % keys.len()).copied().unwrap_or_default();
         }
@@ -180,7 +171,6 @@ proptest! {
         prop_assert_eq!(lines_of(&packets), expected);
     }
 
-    /// Each reported message was sent, for any set of missing segments.
     #[test]
     fn gap_never_becomes_a_message(size in 1_usize..200, missing in prop::collection::vec(any::<bool>(), 300)) {
         let mut conversation = Conversation::begin("192.0.2.1:4000", "192.0.2.2:2809", NEAR_END);
@@ -196,7 +186,6 @@ proptest! {
         }
     }
 
-    /// Random octets in a file may end the reading early, and never cause a panic.
     #[test]
     fn damaged_files_do_no_harm(at in any::<prop::sample::Index>(), octets in prop::collection::vec(any::<u8>(), 1..50), is_ng in any::<bool>()) {
         let packets = conversation(NEAR_END).packets;

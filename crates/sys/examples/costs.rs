@@ -1,6 +1,4 @@
-//! Prints the cost of this crate's primitives on this machine, in nanoseconds per operation. One
-//! thread makes all measurements. Each figure is the median of several runs. For comparison the
-//! program also measures an atomic addition.
+//! Prints the cost of this crate's primitives on this machine, in nanoseconds per operation.
 //!
 //! `cargo run -p corelane-sys --release --example costs`
 

@@ -1,8 +1,6 @@
 //! Linux primitives for a real-time ORB, as safe functions and types.
 //!
-//! The other crates of Corelane forbid `unsafe`. So every system call, every memory mapping and
-//! every hand-made atomic protocol is here. No use of the safe interface leads to undefined
-//! behaviour. The crate knows nothing of CORBA.
+//! The other crates of Corelane forbid `unsafe`. No use of the safe interface leads to undefined behaviour.
 //!
 //! Two invariants hold throughout:
 //!
@@ -70,8 +68,7 @@
 //! * `bench`: modules that only benchmarks use: `semaphore`, `ring::bare`, `ring::bare_stream` and
 //!   `ptrace_counter`.
 
-// clippy.toml disallows these types and functions in all other crates, which use this crate's
-// wrappers.
+// `clippy.toml` bans the types and functions that this crate wraps.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod io;

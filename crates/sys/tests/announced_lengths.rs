@@ -1,4 +1,4 @@
-//! Announced message lengths cost no memory until their bytes arrive. The test runs in a process of
+//! Announced message lengths use no memory until their bytes arrive. The test runs in a process of
 //! its own, because it measures the process's memory.
 
 use corelane_sys::buffer::Buffer;

@@ -20,7 +20,6 @@ fn filled(octets: usize, spares: &RegionCache) -> Buffer {
     buffer
 }
 
-/// Returns the number of system calls that `work` makes.
 fn calls(work: impl FnOnce()) -> u64 {
     let before = counters::snapshot();
     work();
@@ -35,7 +34,6 @@ fn large_messages_reuse_cached_regions() {
     drop(filled(LARGE, spares));
     assert_eq!(spares.cached_bytes(), LARGE);
     assert_eq!(calls(|| drop(filled(LARGE, spares))), 0);
-    // The region serves another thread, and a message that is a little smaller.
     thread::scope(|scope| {
         scope.spawn(|| assert_eq!(calls(|| drop(filled(LARGE * 3 / 4, spares))), 0));
     });
@@ -52,8 +50,6 @@ fn large_messages_reuse_cached_regions() {
     assert_eq!(small.committed(), 0);
     drop(small);
 
-    // A region that was taken since the last eviction stays cached; a region that was not taken is
-    // unmapped.
     spares.evict_unused();
     drop(filled(LARGE, spares));
     spares.evict_unused();
@@ -61,7 +57,6 @@ fn large_messages_reuse_cached_regions() {
     spares.evict_unused();
     assert_eq!(spares.cached_bytes(), 0);
 
-    // The cache holds at most 8 regions, and at most 64 MiB plus 64 KiB of memory.
     drop((0..20).map(|_| filled(LARGE, spares)).collect::<Vec<_>>());
     assert_eq!(spares.cached_bytes(), 8 * LARGE);
     spares.evict_unused();
@@ -71,14 +66,12 @@ fn large_messages_reuse_cached_regions() {
     drop(filled(65 * LARGE, spares));
     assert_eq!(spares.cached_bytes(), 64 * LARGE);
 
-    // The cache accepts the region of the largest message that the default limits permit, with
-    // bytes that were read after the message.
     spares.evict_unused();
     spares.evict_unused();
     drop(filled(64 * LARGE + 100, spares));
     assert_eq!(spares.cached_bytes(), 64 * LARGE + 100);
 
-    // Four threads take and return regions at the same time. Fails if two threads get one region.
+    // Fails if two threads get one region.
     spares.evict_unused();
     spares.evict_unused();
     thread::scope(|scope| {
@@ -97,8 +90,6 @@ fn large_messages_reuse_cached_regions() {
     });
     assert!(spares.cached_bytes() > 0);
 
-    // The bytes after a large message stay in a region of the same cache, and no other cache gets
-    // them.
     let other = RegionCache::new();
     let (mut whole, mut rest) = (filled(2 * LARGE, &other), Buffer::new());
     whole.split_off_into(LARGE, &mut rest).unwrap();
@@ -112,8 +103,6 @@ fn large_messages_reuse_cached_regions() {
         "expected one mmap, and no munmap because the cache keeps the region"
     );
 
-    // A closed cache has no regions, and takes none that are returned later. A region may outlive
-    // its cache.
     spares.close();
     assert_eq!((spares.cached_bytes(), calls(|| drop(filled(LARGE, spares)))), (0, 2));
     drop(other);

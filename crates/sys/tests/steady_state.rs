@@ -19,7 +19,6 @@ use corelane_sys::{clock, poll, process, thread};
 #[global_allocator]
 static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::CountingAllocator;
 
-/// Runs `run` twice and returns the counts of the second run.
 fn warm(mut run: impl FnMut()) -> Counters {
     run();
     let before = counters::snapshot();

@@ -4,7 +4,6 @@
 use corelane_sys::lock::{LockScope, Mutex, PiMutex};
 use corelane_sys::probe;
 
-/// Returns the points that waiting threads have passed, in order.
 fn points() -> Vec<&'static str> {
     probe::collect().into_iter().map(|record| record.point).collect()
 }
@@ -28,7 +27,6 @@ fn lock_wait_is_recorded_by_probes() {
     while_held(lent.lock(), || drop(lent.lock()));
     let plain = Mutex::new("plain", LockScope::Connection, ());
     while_held(plain.lock(), || drop(plain.lock()));
-    // A thread that does not wait for a lock records no point.
     probe::enable();
     drop((lent.lock(), plain.lock()));
     assert_eq!(points(), [""; 0]);

@@ -1,13 +1,11 @@
 //! Fixed-point decimal numbers: the values of IDL's `fixed<d,s>` (CORBA 3.0.3 sections 3.10.2 and
 //! 15.3.2.8).
 //!
-//! A [`Fixed`] is a value of one IDL type. Digits and scale are parameters of its Rust type, which
-//! cannot hold numbers with more digits. Arithmetic is defined on [`Decimal`]s, because the scale
-//! of a result depends on the operands. [`Fixed::truncate`] and [`Fixed::round`] convert a result
-//! to a `Fixed`: `truncate` drops excess fraction digits, `round` rounds them.
+//! A [`Fixed`] is a value of one IDL type. Arithmetic is defined on [`Decimal`]s, because the scale
+//! of a result depends on the operands.
 //!
 //! Results have at most 31 digits. Excess fraction digits are dropped from the end, as the
-//! specification says. A whole part of more than 31 digits is [`DecimalError::Overflow`].
+//! specification says.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -18,7 +16,6 @@ use crate::cdr::{Cdr, CdrError, Decoder, Encoder};
 /// Maximum number of digits of a fixed-point number.
 pub const MAX_DIGITS: u8 = 31;
 
-/// The lowest magnitude of an unscaled value with more than [`MAX_DIGITS`] digits.
 const LIMIT: u128 = 10u128.pow(MAX_DIGITS as u32);
 
 /// The reason why an operation on decimal numbers has no result.
@@ -48,8 +45,6 @@ impl std::error::Error for DecimalError {}
 
 /// A decimal number of up to 31 digits, any number of which can be after the point.
 ///
-/// Numbers compare by value: 1.5 equals 1.50.
-///
 /// # Examples
 /// ```
 /// use corelane_wire::Decimal;
@@ -61,9 +56,7 @@ impl std::error::Error for DecimalError {}
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Decimal {
-    /// The value times ten to the power of the scale. Its magnitude is less than `LIMIT`.
     unscaled: i128,
-    /// The number of fraction digits, at most [`MAX_DIGITS`].
     scale: u8,
 }
 
@@ -140,8 +133,7 @@ impl Decimal {
         let dividend = self.unscaled.unsigned_abs();
         let (mut digits, mut rest) = (dividend / divisor, dividend % divisor);
         let (mut scale, taken) = (u32::from(self.scale), u32::from(other.scale));
-        // Each step adds a digit. While the scale is below the divisor's scale, the whole part is
-        // not complete.
+        // While the scale is below the divisor's scale, the whole part is not complete.
         while scale < taken || (rest != 0 && digits < LIMIT / 10 && scale - taken < u32::from(MAX_DIGITS)) {
             if digits >= LIMIT / 10 {
                 return Err(DecimalError::Overflow);
@@ -179,11 +171,10 @@ impl Decimal {
     /// Returns the nearest floating-point number.
     #[must_use]
     pub fn to_f64(self) -> f64 {
-        // The standard library parses decimal text exactly.
         self.to_string().parse().unwrap_or(f64::NAN)
     }
 
-    /// Returns the number without trailing zeros in its fraction. Equal numbers have equal results.
+    /// Returns the number without trailing zeros in its fraction.
     fn canonical(self) -> (i128, u8) {
         let (mut unscaled, mut scale) = (self.unscaled, self.scale);
         while scale > 0 && unscaled % 10 == 0 {
@@ -246,9 +237,8 @@ impl From<u64> for Decimal {
     }
 }
 
-/// Converts a floating-point number through the shortest decimal text that identifies it. The
-/// number nearest to 0.1 therefore becomes 0.1. Fraction digits beyond 31 digits in total are
-/// dropped.
+/// Converts a floating-point number through the shortest decimal text that identifies it. Fraction
+/// digits beyond 31 digits in total are dropped.
 impl TryFrom<f64> for Decimal {
     type Error = DecimalError;
 
@@ -302,7 +292,6 @@ impl fmt::Display for Decimal {
     }
 }
 
-/// An unsigned number of up to 76 digits, for intermediate results: `high * 10^38 + low`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct WideInteger {
     high: u128,
@@ -310,10 +299,8 @@ struct WideInteger {
 }
 
 impl WideInteger {
-    /// One unit of `high`: 10^38.
     const UNIT: u128 = 10u128.pow(38);
-    /// The factor between the two halves of one 38-digit part. The product of two halves fits in
-    /// one part.
+    /// `product` splits each factor at this power of ten.
     const PART: u128 = 10u128.pow(19);
 
     fn of(number: i128) -> WideInteger {
@@ -339,13 +326,11 @@ impl WideInteger {
         WideInteger { high: self.high + other.high + low / Self::UNIT, low: low % Self::UNIT }
     }
 
-    /// Returns the difference; `other` must not be larger.
     fn minus(self, other: WideInteger) -> WideInteger {
         let borrow = u128::from(self.low < other.low);
         WideInteger { high: self.high - other.high - borrow, low: self.low + borrow * Self::UNIT - other.low }
     }
 
-    /// Returns the number times ten to a power of at most 31.
     fn raised(self, power: u8) -> WideInteger {
         let mut number = self;
         for _ in 0..power {
@@ -355,13 +340,11 @@ impl WideInteger {
         number
     }
 
-    /// Returns a tenth of the number, without its fraction.
     fn tenth(self) -> WideInteger {
         let low = (self.high % 10 * (Self::UNIT / 10)) + self.low / 10;
         WideInteger { high: self.high / 10, low }
     }
 
-    /// Returns the number as a decimal of at most 31 digits.
     fn decimal(self, minus: bool, scale: u32) -> Result<Decimal, DecimalError> {
         let (mut number, mut scale) = (self, scale);
         while number.high != 0 || number.low >= LIMIT || scale > u32::from(MAX_DIGITS) {
@@ -414,7 +397,7 @@ impl<const D: u8, const S: u8> Fixed<D, S> {
         if unscaled.unsigned_abs() >= Self::END { Err(DecimalError::Overflow) } else { Ok(Fixed { unscaled }) }
     }
 
-    /// Returns the number `unscaled / 10^S`, for constants of generated code that are known to fit.
+    /// Returns the number `unscaled / 10^S`, for constants of generated code.
     ///
     /// # Panics
     /// At compile time, if the number does not fit.

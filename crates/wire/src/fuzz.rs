@@ -1,6 +1,4 @@
 //! Entry points for fuzzing: functions that must return for every input. A panic is a finding.
-//! Assertions turn the violation of any other property into a panic. Inputs of past findings are in
-//! `tests/corpus/<function>/`.
 
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Scratch, ValueReadState};
 use crate::codeset::{CharSet, CodeSetContext, CodeSetInfo, CodeSets, WideOrder, WideSet, negotiate};
@@ -50,8 +48,6 @@ pub fn cdr(input: &[u8]) {
     let scratch = Scratch::new();
     let mut octets = octets.to_vec();
     if bit(7) {
-        // Makes the input so long that the decoder shares octet sequences with the message instead
-        // of copying them.
         octets.resize(octets.len() + 2 * crate::cdr::BORROW_THRESHOLD, 0);
     }
     let owner = Octets::from(octets);
@@ -66,7 +62,6 @@ pub fn cdr(input: &[u8]) {
         d = d.with_fragment_starts(&breaks);
     }
     each_type(&d);
-    // Decode again with the input as a script: each byte selects the next type.
     let mut steps = 0;
     while let Ok(step) = d.read_u8() {
         steps += 1;
@@ -76,9 +71,8 @@ pub fn cdr(input: &[u8]) {
     }
 }
 
-/// Decodes an `any`, with the decoder's settings from the first byte. Checks that a decoded value
-/// can be written and read again within the nesting limit of the first decoding. Also checks that a
-/// value tree made from the `any` converts to an `any` and back.
+/// Decodes an `any`, with the decoder's settings from the first byte, and checks that a decoded
+/// value can be written and read again.
 pub fn any(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let owner = Octets::from(octets.to_vec());
@@ -93,12 +87,11 @@ pub fn any(input: &[u8]) {
     let type_code = any.type_code();
     assert!(type_code.equivalent(type_code));
     let _ = Value::initial(type_code);
-    // The encoder has version 1.2. Characters of another GIOP version may have no form in it.
+    // The encoder has version 1.2, which has no form for some characters of other versions.
     let mut e = Encoder::new();
     if any.encode(&mut e).is_ok() {
         let octets = e.to_vec();
-        // Text may be longer in the encoder's code sets. The second decoding therefore has the
-        // default limits, except for the limit on nesting.
+        // Text may be longer in the encoder's code sets, so only the nesting is limited here.
         let limits = Limits { max_nesting: LIMITS.max_nesting, ..Limits::DEFAULT };
         let space = ValueReadState::new();
         let mut d = Decoder::new(&octets, e.endian()).with_limits(&limits).with_value_read_state(&space);
@@ -154,7 +147,6 @@ fn each_type(d: &Decoder<'_>) {
         let mut d = d.clone();
         if let Ok(value) = T::decode(&mut d) {
             let mut e = Encoder::new();
-            // The value may hold characters that cannot be sent, such as NUL.
             if value.encode(&mut e).is_ok() {
                 assert!(e.len() >= T::MIN_SIZE);
                 let octets = e.to_vec();
@@ -204,10 +196,8 @@ fn each_type(d: &Decoder<'_>) {
     }
 }
 
-/// The output of a framer: messages with their fragment starts, then an optional fault.
 type Framed = (Vec<(Vec<u8>, Vec<usize>)>, Option<ProtocolFault>);
 
-/// Feeds a stream to a framer in pieces, whose sizes cycle through `sizes`.
 fn framed(stream: &[u8], sizes: &[u8]) -> Framed {
     let mut framer = Framer::new();
     let (mut read, mut arrived, mut messages) = (0, 0, Vec::new());
@@ -240,8 +230,8 @@ fn framed(stream: &[u8], sizes: &[u8]) -> Framed {
     }
 }
 
-/// Frames a stream of GIOP messages that arrives in pieces; the output must not depend on the
-/// pieces. The first four bytes of the input are the sizes of the pieces.
+/// Frames a stream of GIOP messages in pieces, whose sizes are the first four bytes; the output
+/// must not depend on the pieces.
 pub fn giop_framing(input: &[u8]) {
     let Some((sizes, stream)) = input.split_at_checked(4) else { return };
     let in_pieces = framed(stream, sizes);
@@ -254,7 +244,6 @@ pub fn giop_framing(input: &[u8]) {
     }
 }
 
-/// Parses a whole message, and decodes its body as each type.
 fn view(message: &[u8], breaks: &[usize]) {
     let Some(Ok(header)) = message.first_chunk().map(Header::parse) else { return };
     assert_eq!(header.total_len(), message.len());
@@ -295,8 +284,8 @@ fn write_again(header: &Header, request: &Request<'_>) {
         operation: request.operation,
         contexts: &contexts,
     };
-    // In a target that is a whole reference, the writer copies the encoded reference with its old
-    // alignment, so the new message may not parse.
+    // A target that is a whole reference is copied with its old alignment, so the new message may
+    // not parse.
     let plain = !matches!(request.target, Target::Reference { .. });
     let written = giop::write_request_header(&mut e, &head).and_then(|()| giop::finish_message(&mut e));
     assert!(written.is_ok());
@@ -310,8 +299,8 @@ fn write_again(header: &Header, request: &Request<'_>) {
     }
 }
 
-/// Parses references as text. Checks that a parsed reference can be written, and that the written
-/// text parses to an equal reference.
+/// Parses references as text, and checks that a parsed reference can be written and parsed to an
+/// equal one.
 pub fn ior_text(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let Ok(read) = ObjectUrl::parse(&text, &LIMITS) else { return };
@@ -325,9 +314,8 @@ pub fn ior_text(input: &[u8]) {
                 {
                     assert!(endpoint.to_string().contains(':'));
                     let alone = TaggedProfile::encode(profile.version, endpoint.as_address(), profile.object_key, &[]);
-                    // The comparison skips a non-ASCII host, because `encode` writes it in another
-                    // form. It also skips an endpoint with port 0, which `endpoints` does not
-                    // return.
+                    // `encode` writes a non-ASCII host in another form, and `endpoints` returns no
+                    // endpoint with port 0.
                     if format!("{endpoint:?}").is_ascii()
                         && let Some(Ok(alone)) = alone.as_ref().ok().map(TaggedProfile::parse)
                         && let [again] = alone.endpoints().as_slice()
@@ -351,8 +339,8 @@ pub fn ior_text(input: &[u8]) {
     assert_eq!(ObjectUrl::parse(&written, &limits), Ok(read));
 }
 
-/// Performs one operation for each input byte: on the request table of a connection, or by cutting
-/// a message into fragments.
+/// Performs one operation of a connection's request table, or cuts a message into fragments, for
+/// each input byte.
 pub fn connection_ops(input: &[u8]) {
     let Some((first, rest)) = input.split_first() else { return };
     let initiative = if first & 4 == 0 { ConnectionSide::Initiator } else { ConnectionSide::Acceptor };
@@ -412,7 +400,6 @@ pub fn connection_ops(input: &[u8]) {
     }
 }
 
-/// Checks that the fragments of a [`FragmentPlan`] assemble to the message.
 fn plan(number: u8, step: usize) {
     let size = u32::try_from(step * 37 % 600).unwrap_or(0).max(4);
     for version in [Version::GIOP_1_1, Version::GIOP_1_2] {
@@ -447,7 +434,6 @@ mod tests {
     const TARGETS: [Target; 4] =
         [("cdr", cdr), ("giop_framing", giop_framing), ("ior_text", ior_text), ("connection_ops", connection_ops)];
 
-    /// A random number generator whose only state is its seed.
     struct Xorshift(u64);
 
     impl Xorshift {
@@ -477,7 +463,6 @@ mod tests {
         }
     }
 
-    /// Returns messages and references of other ORBs, as inputs.
     fn seeds() -> Vec<Vec<u8>> {
         let mut found = Vec::new();
         for product in ["omniorb", "tao"] {

@@ -1,24 +1,10 @@
 //! CORBA on the wire: IDL values to and from CDR, GIOP messages, object references, and the
-//! protocol state of one connection. Everything is a pure function or a state machine.
+//! protocol state of one connection.
 //!
 //! No function of this crate opens a socket, reads a clock, starts a thread or blocks: received
 //! bytes, limits and time are arguments. Bytes from outside never make a function of this crate
 //! panic. A length that a peer declares never sizes an allocation before the announced bytes have
-//! arrived. Every bound is a field of [`Limits`].
-//!
-//! | module | contents |
-//! |---|---|
-//! | [`cdr`] | encoder, decoder, primitive slices, owned octets, scratch memory |
-//! | [`codeset`] | transmission code sets, their negotiation and conversion |
-//! | [`decimal`] | fixed-point decimal numbers and their arithmetic |
-//! | [`giop`] | views of received messages and writers of messages, GIOP 1.0, 1.1 and 1.2 |
-//! | [`ior`] | object references, their profiles and components, and their text forms |
-//! | [`connection`] | framing, fragments and outstanding requests, without input or output |
-//! | [`exception`] | system exceptions: names, minor codes, wire form |
-//! | [`rt`] | service contexts and policies of Real-time CORBA |
-//! | [`typecode`] | TypeCodes: types as values |
-//! | [`dynamic`] | values whose types are known only at run time: `any` and value trees |
-//! | [`limits`] | every bound on received data, with the attack that it stops |
+//! arrived.
 #![forbid(unsafe_code)]
 #![deny(
     clippy::cast_possible_truncation,

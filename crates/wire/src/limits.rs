@@ -9,21 +9,15 @@
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Size of one assembled message in bytes, without its 12-byte header. Stops a header, or an
-    /// endless series of fragments, that announces more than the process can hold. Default: 64 MiB.
+    /// Size of one assembled message in bytes, without its 12-byte header. Default: 64 MiB.
     pub max_message_size: u32,
     /// Size of one string in bytes, terminator included. Stops a name of tens of megabytes, which
-    /// the message size permits and which an application would keep, log and compare. Default: 16
-    /// MiB.
+    /// an application would keep, log and compare. Default: 16 MiB.
     pub max_string_length: u32,
-    /// Elements of one sequence. The decoder also refuses a count that exceeds the remaining bytes,
-    /// so only a message of nearly the maximum size can reach the default. Default: 64 Mi elements.
+    /// Elements of one sequence. Default: 64 Mi elements.
     pub max_sequence_length: u32,
-    /// Memory in bytes that decoding one message may take. The meter counts sequence elements,
-    /// text, `any`s, TypeCodes, values and references, but no data that is borrowed from the
-    /// message. Stops a message of a megabyte whose elements have one byte in the message and
-    /// kilobytes in memory, such as unions with a large member. A memory budget of the ORB bounds
-    /// all messages together. Default: 512 MiB.
+    /// Memory in bytes that decoding one message may take. Stops a message of a megabyte whose
+    /// elements take kilobytes in memory, such as unions with a large member. Default: 512 MiB.
     pub max_decoded_bytes: usize,
     /// Nesting depth of values inside values of their own type: recursive structs and unions,
     /// TypeCodes, `any` in `any`. Stops a message of some kilobytes from exhausting the thread's
@@ -58,13 +52,11 @@ pub struct Limits {
     /// a peer that sends few but large partial messages. Default: 64 MiB.
     pub max_partial_bytes: u32,
     /// Fragments of one message. Stops a peer that keeps a request alive and a thread busy with
-    /// empty fragments. Default: 131,072, twice the number of fragments in a message of the full
-    /// size. ORBs send fragments of at least 1,024 bytes.
+    /// empty fragments. Default: 131,072.
     pub max_fragments: u32,
-    /// Requests of one connection that are read and do not run yet. At this number the server stops
-    /// reading until one of them runs. Stops a peer that pipelines requests from filling the
-    /// server's memory. In a queue that connections share, each connection has a smaller share,
-    /// which depends on the pool's dispatch. Default: 4,096.
+    /// Requests of one connection that are read and do not run yet; at this number the server stops
+    /// reading. Stops a peer that pipelines requests from filling the server's memory. Default:
+    /// 4,096.
     pub max_outstanding_requests: u32,
     /// Length in bytes of a stringified reference or of a corbaloc or corbaname URL. Stops a text
     /// file that is parsed into tens of megabytes. Default: 1 MiB.

@@ -1,6 +1,5 @@
 //! Real-time CORBA on the wire: service contexts, and the policies in references. The encodings
-//! follow Real-time CORBA 1.2, and TAO where the specification defines none. This module does not
-//! interpret the priorities and models; the ORB does.
+//! follow Real-time CORBA 1.2, and TAO where the specification defines none.
 
 use std::time::Duration;
 
@@ -91,10 +90,8 @@ pub fn parse_deadline_context(data: &[u8]) -> Result<Duration, CdrError> {
     Decoder::for_encapsulation(data)?.read_u64().map(Duration::from_nanos)
 }
 
-/// Returns the round-trip time-out in an INVOCATION_POLICIES context (id 7): how long the client
-/// waits for the reply after it has sent the request. Returns `None` if the context has no such
-/// policy. The value of RelativeRoundtripTimeoutPolicy is an `unsigned long long` in units of 100
-/// ns.
+/// Returns the round-trip time-out in an INVOCATION_POLICIES context (id 7), or `None` if the
+/// context has no such policy.
 ///
 /// # Errors
 /// [`CdrError`] if it is malformed; [`CdrError::LimitExceeded`] for more policies than
@@ -172,9 +169,8 @@ pub fn parse_bands(value: &[u8]) -> Result<Vec<(i16, i16)>, CdrError> {
     (0..count).map(|_| Ok((d.read_i16()?, d.read_i16()?))).collect()
 }
 
-/// One protocol of a ClientProtocolPolicy, by its profile tag. ORB protocol properties have no
-/// encoding, and transport properties have no length field. The parser therefore refuses a list
-/// that contains a protocol with unknown properties.
+/// One protocol of a ClientProtocolPolicy, by its profile tag. The parser refuses a list that
+/// contains a protocol with unknown properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolValue {
     /// IIOP.
@@ -290,7 +286,6 @@ mod tests {
     use super::*;
     use crate::ior::TaggedComponent;
 
-    /// The expected octets come from the specification's examples, in both byte orders.
     #[test]
     fn values_have_the_octets_of_the_specification() {
         let little = cfg!(target_endian = "little");
@@ -357,7 +352,6 @@ mod tests {
         }
         assert!(PriorityModelValue::parse(&[1, 0, 0, 0, 2, 0, 0, 0, 0, 0]).is_err());
         assert!(PriorityModelValue::parse(&[1, 0, 0, 0, 1, 0, 0, 0, 0]).is_err());
-        // A count that exceeds the data is refused before it sizes an allocation.
         assert!(parse_bands(&[1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]).is_err());
         assert!(parse_protocols(&[1, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0], &Limits::DEFAULT).is_err());
         let unknown = [1, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];

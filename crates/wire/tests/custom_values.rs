@@ -1,5 +1,5 @@
-//! Tests of custom values in `any`. A process without the custom code forwards such values
-//! unchanged where the bytes keep their meaning.
+//! Custom values in `any`: a process without the custom code forwards them unchanged where the
+//! bytes keep their meaning.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -21,12 +21,11 @@ fn member(name: &str, ty: TypeCode) -> ValueMember {
     ValueMember { name: name.into(), ty, public: true }
 }
 
-/// A custom value type. Its written state differs from the state in the TypeCode.
+/// A custom value type, whose written state differs from the state in the TypeCode.
 fn custom() -> TypeCode {
     TypeCode::value(CUSTOM[0], "Custom", 1, None, [member("anything", TypeCode::STRING)]).unwrap()
 }
 
-/// A value type with a custom value in its state.
 fn around() -> TypeCode {
     let state = [member("before", TypeCode::OCTET), member("custom", custom()), member("after", TypeCode::LONG_LONG)];
     TypeCode::value(AROUND[0], "Around", 3, None, state).unwrap()
@@ -39,8 +38,8 @@ fn encoder(endian: Endian, shift: usize) -> Encoder<'static> {
     e
 }
 
-/// Writes a custom value. Its state has numbers of every alignment, values between chunks, an
-/// indirection within a chunk, and numbers that look like an indirection.
+/// The state has numbers of every alignment, values between chunks, an indirection within a chunk,
+/// and numbers that look like an indirection.
 fn write_custom(e: &mut Encoder<'_>, graph: usize) -> Result<(), CdrError> {
     let inner = |e: &mut Encoder<'_>, at, number| {
         let Some(value) = e.begin_value((graph, at), keep, INNER, true)? else { return Ok(()) };
@@ -95,9 +94,7 @@ fn read_around(d: &mut Decoder<'_>) {
     d.end_value(&start).unwrap();
 }
 
-/// Encodes five `any`s. The first two hold a value each; the ids in the second are indirections to
-/// ids in the first. The other three hold the first value again, a value that contains a custom
-/// value, and an `any`.
+/// The ids in the second `any` are indirections to ids in the first.
 fn message(endian: Endian, shift: usize) -> Vec<u8> {
     let mut e = encoder(endian, shift);
     let write = |e: &mut Encoder<'_>| {
@@ -153,7 +150,6 @@ fn custom_values_are_forwarded_unchanged_at_every_offset_in_both_byte_orders() {
         for shift in 0..9 {
             let first = decoded(&message(endian, shift), endian, shift);
             check(&first);
-            // Forward the values at every offset, one by one and all in one message.
             for further in 0..9 {
                 let mut all = encoder(endian, further);
                 for value in &first {
@@ -218,14 +214,11 @@ fn malformed_custom_values_are_refused() {
     assert_eq!(decode(&[head(0x7fff_ff02), vec![0; 8]].concat()), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[4, 1])), Some(CdrError::Truncated));
     assert_eq!(decode(&with(&[40, 1])), Some(CdrError::BadValue));
-    // The decoder refuses an end tag for a value that has not begun, and a nested value that is not
-    // chunked or has an invalid tag.
     assert_eq!(decode(&with(&[0xffff_fffe])), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[0x7fff_ff00, 0xffff_ffff])), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[0x7fff_ff1a, 0xffff_ffff])), Some(CdrError::BadValue));
     // A nested value may end together with the outer value.
     assert_eq!(decode(&with(&[0x7fff_ff08, 0xffff_ffff])), None);
-    // The decoder refuses more nested values than the limit.
     let many: Vec<u32> = (0..1001).map(|_| 0x7fff_ff08).chain([0xffff_ffff]).collect();
     assert_eq!(decode(&with(&many)), Some(CdrError::LimitExceeded));
 }

@@ -4,7 +4,6 @@
 use corelane_wire::{Cdr, Decimal, DecimalError, Decoder, Encoder, Endian, Fixed};
 use proptest::prelude::*;
 
-/// Any number of at most 31 digits.
 fn number() -> impl Strategy<Value = Decimal> {
     let digits = (0..=31u32, any::<u128>()).prop_map(|(count, random)| random % 10u128.pow(count));
     (digits, any::<bool>(), 0..=31u8).prop_map(|(digits, minus, scale)| {

@@ -1,6 +1,5 @@
 //! Round trips of values of random types, as trees and inside `any`, in both byte orders, at every
-//! alignment and in every code set. The values also pass through code that does not know their
-//! types.
+//! alignment and in every code set.
 
 use corelane_wire::exception::SystemExceptionKind;
 use corelane_wire::ior::{Ior, TaggedProfile};
@@ -12,8 +11,6 @@ use corelane_wire::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-
-// ---- types ------------------------------------------------------------------------------------------
 
 fn leaf_type() -> impl Strategy<Value = TypeCode> {
     let basic = select(vec![
@@ -76,7 +73,6 @@ fn discriminator() -> impl Strategy<Value = TypeCode> {
     prop_oneof![select(kinds.to_vec()), Just(TypeCode::BOOLEAN), Just(enumeration(3, 255))]
 }
 
-/// Creates a union with the labels 0, 1 and so on, up to the discriminator's maximum.
 fn union(discriminator: &TypeCode, arms: Vec<TypeCode>, default: bool) -> TypeCode {
     let most = if *discriminator == TypeCode::BOOLEAN { 2 } else { 3 };
     let count = arms.len().min(most);
@@ -87,9 +83,6 @@ fn union(discriminator: &TypeCode, arms: Vec<TypeCode>, default: bool) -> TypeCo
     TypeCode::union("IDL:U:1.0", "U", discriminator.clone(), arms.collect::<Vec<_>>()).unwrap()
 }
 
-// ---- values -----------------------------------------------------------------------------------------
-
-/// Text that every code set contains.
 fn text(bound: u32) -> impl Strategy<Value = String> {
     let most = if bound == 0 { 12 } else { bound as usize };
     vec(select(('a'..='z').collect::<Vec<_>>()), 0..=most).prop_map(String::from_iter)
@@ -179,7 +172,6 @@ fn typed() -> impl Strategy<Value = (TypeCode, Value)> {
     any_type().prop_flat_map(|type_code| (Just(type_code.clone()), value(&type_code)))
 }
 
-/// The position and encoding of a value.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     before: usize,
@@ -239,7 +231,6 @@ proptest! {
         for place in places {
             let octets = written(&any, place);
             any = read(&octets, place).unwrap();
-            // Writing the `any` again yields the same bytes.
             prop_assert_eq!(written(&any, place), octets);
         }
         prop_assert_eq!(any.value().unwrap(), value);
@@ -279,8 +270,6 @@ proptest! {
         }
     }
 }
-
-// ---- comparison with static types -----------------------------------------------------------------
 
 #[test]
 fn values_written_dynamically_are_read_statically_and_the_reverse() {
@@ -345,7 +334,6 @@ fn char_discriminator_is_converted_between_code_sets() {
     e.set_code_sets(CodeSets::LATIN1_UTF16);
     any.encode_value(&mut e).unwrap();
     assert_eq!(e.to_vec(), [0xe9, 7]);
-    // An octet that is not a character of the code set cannot be a discriminator.
     let octets = [0xe9, 7];
     let mut d = Decoder::new(&octets, Endian::Big).with_code_sets(CodeSets::UTF8_UTF16);
     assert_eq!(Value::decode(&type_code, &mut d), Err(CdrError::NotInCodeSet));
@@ -411,9 +399,6 @@ fn value_of_another_type_is_refused() {
     assert_eq!(refused(&array, Value::Octets(Octets::from(vec![1]))), Some(CdrError::TypeMismatch));
 }
 
-// ---- hostile input ----------------------------------------------------------------------------------------
-
-/// Decodes an `any` whose TypeCode the encoder writes and whose value is given as bytes.
 fn with_octets(type_code: &TypeCode, value: &[u8]) -> Result<AnyValue, CdrError> {
     let mut e = Encoder::new();
     type_code.encode(&mut e).unwrap();
@@ -423,7 +408,6 @@ fn with_octets(type_code: &TypeCode, value: &[u8]) -> Result<AnyValue, CdrError>
 
 #[test]
 fn values_of_many_empty_parts_are_refused() {
-    // An array of 2^32 - 1 empty structures, and an array of such arrays.
     let empty = structure(vec![], 0);
     let array = TypeCode::array(empty.clone(), u32::MAX).unwrap();
     assert_eq!(with_octets(&array, &[]).err(), Some(CdrError::LimitExceeded));
@@ -432,18 +416,15 @@ fn values_of_many_empty_parts_are_refused() {
         arrays = TypeCode::array(arrays, 1000).unwrap();
     }
     assert_eq!(with_octets(&arrays, &[]).err(), Some(CdrError::LimitExceeded));
-    // Each structure contains the previous one twice.
     let mut shared = empty;
     for id in 1..100 {
         shared = structure(vec![shared.clone(), shared], id);
     }
     assert_eq!(with_octets(&shared, &[]).err(), Some(CdrError::LimitExceeded));
     assert_eq!(Value::initial(&shared).err(), Some(CdrError::LimitExceeded));
-    // A small number of elements is accepted.
     assert!(with_octets(&TypeCode::array(structure(vec![], 0), 100).unwrap(), &[]).is_ok());
 }
 
-/// Decodes an `any`, writes it again without the data after it, and decodes the copy.
 fn read_again(octets: &[u8], endian: Endian) -> AnyValue {
     let first = AnyValue::decode(&mut Decoder::new(octets, endian)).unwrap();
     let mut e = Encoder::new();
@@ -466,7 +447,6 @@ fn sequence_of_empty_structures_does_not_depend_on_the_data_after_it() {
     }
     assert_eq!(with_octets(&empties, &u32::MAX.to_ne_bytes()).err(), Some(CdrError::LimitExceeded));
     assert_eq!(with_octets(&empties, &10_000u32.to_ne_bytes()).err(), Some(CdrError::LimitExceeded));
-    // Static types have the same bounds on empty elements.
     #[derive(Clone, Debug, PartialEq)]
     struct Empty;
     impl Cdr for Empty {
@@ -487,8 +467,8 @@ fn sequence_of_empty_structures_does_not_depend_on_the_data_after_it() {
 
 #[test]
 fn permitted_number_of_empty_parts_does_not_depend_on_the_encoding() {
-    // The value has 600 empty structures and an `any`. The encoding of the type in the `any`
-    // contains meaningless bytes, which the encoder does not write again.
+    // The encoding of the type in the `any` contains meaningless bytes, which the encoder does not
+    // write again.
     let array = TypeCode::array(structure(vec![], 0), 600).unwrap();
     let octets = |padded: bool| {
         let mut e = Encoder::new();
@@ -506,7 +486,6 @@ fn permitted_number_of_empty_parts_does_not_depend_on_the_encoding() {
     };
     let read = |octets: &[u8]| AnyValue::decode(&mut Decoder::new(octets, Endian::NATIVE)).map(drop);
     assert_eq!(read(&octets(true)), read(&octets(false)));
-    // Each part with bytes permits some parts without bytes.
     let few = structure(vec![TypeCode::OCTET, TypeCode::array(structure(vec![], 0), 10).unwrap()], 2);
     let list = TypeCode::sequence(few, 0).unwrap();
     let mut e = Encoder::new();
@@ -522,7 +501,6 @@ fn nesting_of_values_is_limited() {
     let one = 1u32.to_ne_bytes();
     assert_eq!(with_octets(&node, &one.repeat(1 << 16)).err(), Some(CdrError::NestingTooDeep));
     assert!(with_octets(&node, &[one.repeat(100), vec![0; 4]].concat()).is_ok());
-    // The limit on nesting also counts `any`s that contain `any`s.
     let any = Kind::Any.number().to_ne_bytes();
     let octets = any.repeat(1 << 16);
     assert_eq!(AnyValue::decode(&mut Decoder::new(&octets, Endian::NATIVE)).err(), Some(CdrError::NestingTooDeep));

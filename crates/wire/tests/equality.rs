@@ -35,7 +35,6 @@ fn in_value(content: Value) -> AnyValue {
     AnyValue::from_value(&type_code, &Value::Instance(Box::new(instance))).unwrap()
 }
 
-/// Returns values that contain the `any`, one for each kind of container.
 fn around(inner: &AnyValue) -> Vec<AnyValue> {
     let any = || Value::Any(Box::new(inner.clone()));
     let structure = TypeCode::structure("IDL:S:1.0", "S", [("n", TypeCode::OCTET), ("a", TypeCode::ANY)]).unwrap();
@@ -55,7 +54,6 @@ fn around(inner: &AnyValue) -> Vec<AnyValue> {
     ]
 }
 
-/// Returns the `any` as received from a peer of the other byte order.
 fn received(any: &AnyValue) -> AnyValue {
     let other = if Endian::NATIVE == Endian::Big { Endian::Little } else { Endian::Big };
     let mut e = Encoder::new();
@@ -82,7 +80,6 @@ fn nested_any_is_equal_for_every_encoding_of_its_type() {
             for (one, other) in around(&line_value(a, 4)).iter().zip(&around(&line_value(b, 4))) {
                 assert_eq!((one, other), (other, one));
                 assert_eq!((&received(one), one), (&received(other), &received(other)));
-                // Both values stay equal when another value encloses each of them.
                 for (one, other) in around(one).iter().zip(&around(other)) {
                     assert_eq!(one, other);
                 }
@@ -103,7 +100,6 @@ fn nested_any_with_another_value_or_type_is_not_equal() {
         };
         AnyValue::from_writer(type_code, write).unwrap()
     };
-    // These values have equal bytes and different types.
     let (c, d) = (around(&number(&TypeCode::LONG)), around(&number(&TypeCode::ULONG)));
     for (one, other) in a.iter().zip(&b).chain(c.iter().zip(&d)) {
         assert_ne!(one, other);

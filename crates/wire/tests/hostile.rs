@@ -13,7 +13,6 @@ fn message(kind: MessageKind, more_fragments: bool, size: u32, body: &[u8]) -> V
     [&header.to_bytes(), body].concat()
 }
 
-/// Returns the resident memory of this process in KiB.
 fn resident() -> usize {
     let text = fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4

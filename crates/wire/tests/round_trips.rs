@@ -1,6 +1,3 @@
-//! Round trips of random values, messages and references in both byte orders and every GIOP
-//! version. Streams arrive in arbitrary pieces.
-
 use corelane_wire::connection::{FragmentPlan, Framer, FramingStep};
 use corelane_wire::giop::{
     self, Header, MessageKind, Reply, ReplyStatus, Request, RequestHeader, ResponseExpected, ServiceContext, Target,
@@ -15,7 +12,6 @@ use proptest::prelude::*;
 
 static LIMITS: Limits = Limits::DEFAULT;
 
-/// A value of any type.
 #[derive(Clone, Debug, PartialEq)]
 enum Item {
     Octet(u8),
@@ -79,7 +75,6 @@ impl Item {
         }
     }
 
-    /// Reads a value of the same type.
     fn read(&self, d: &mut Decoder<'_>) -> Item {
         match self {
             Item::Octet(_) => Item::Octet(d.read_u8().unwrap()),
@@ -137,15 +132,14 @@ impl Item {
     }
 }
 
-/// Reads the numbers of a sequence one at a time. A boundary between fragments may divide a
-/// sequence, but never a single number.
+/// A boundary between fragments may divide a sequence, but never a single number.
 fn one_by_one<'m, T>(d: &Decoder<'m>, number: impl Fn(&mut Decoder<'m>) -> Result<T, CdrError>) -> Vec<T> {
     let mut d = d.clone();
     let len = d.read_len(1).unwrap();
     (0..len).map(|_| number(&mut d).unwrap()).collect()
 }
 
-/// Text of ISO 8859-1 without NUL. Both code sets for char contain such text.
+/// Text that both code sets for char contain.
 fn text() -> impl Strategy<Value = String> {
     vec(1u8..=255, 0..20).prop_map(|octets| octets.into_iter().map(char::from).collect())
 }
@@ -212,7 +206,6 @@ fn sets() -> impl Strategy<Value = CodeSets> {
     })
 }
 
-/// A message with its settings and content.
 #[derive(Clone, Debug)]
 struct Sent {
     version: Version,
@@ -239,7 +232,6 @@ fn sent() -> impl Strategy<Value = Sent> {
 }
 
 impl Sent {
-    /// Encodes the message.
     fn write(&self) -> Vec<u8> {
         let mut e = Encoder::new();
         e.set_endian(self.endian);
@@ -283,7 +275,6 @@ impl Sent {
     }
 }
 
-/// Feeds a stream in pieces and collects the messages.
 fn messages(stream: &[u8], pieces: &[usize]) -> Vec<(Vec<u8>, Vec<usize>)> {
     let mut framer = Framer::new();
     let (mut read, mut arrived, mut found) = (0, 0, Vec::new());
@@ -335,8 +326,7 @@ proptest! {
         }
     }
 
-    /// omniORB sends GIOP 1.1 fragments. The data of each fragment is aligned from the fragment's
-    /// own header.
+    /// The data of each fragment is aligned from the fragment's own header.
     #[test]
     fn values_round_trip_in_giop_1_1_fragments(groups in vec(items(true), 1..5), endian in endian(), pieces in vec(1usize..300, 1..4)) {
         let (version, sets) = (Version::GIOP_1_1, CodeSets::LATIN1_UTF16);

@@ -22,7 +22,6 @@ use serde_json::{Map, Value, json};
 
 static LIMITS: Limits = Limits::DEFAULT;
 
-/// Vectors that must be rejected.
 const REFUSED: [&str; 6] = [
     "probe/raw_giop_13/client",
     "probe/raw_giop_20/client",
@@ -57,7 +56,6 @@ fn files() -> Vec<(String, Value)> {
     found
 }
 
-/// Compares decoded with expected values, and records the skipped keys that occurred.
 struct Check {
     skipped: BTreeSet<String>,
     met: BTreeSet<String>,
@@ -151,7 +149,6 @@ fn target(target: &Target<'_>, message: &Endian) -> Value {
     }
 }
 
-/// Returns the offset of a body, or null if the message has no body.
 fn place(at: usize, message: &[u8]) -> Value {
     if at == message.len() { Value::Null } else { json!(at) }
 }
@@ -213,7 +210,6 @@ fn request(message: &[u8], header: &Header, expected: &Value, out: &mut Map<Stri
     compare_octets(message, &written, expected, garbage || expected["response_flags"] == 2);
 }
 
-/// Compares the encoder's output with the message if its padding is zero and no fragment follows.
 fn compare_octets(message: &[u8], written: &[u8], expected: &Value, other: bool) {
     if message.len() != written.len() {
         // TAO keeps the padding before an empty body if the header has contexts.
@@ -336,7 +332,6 @@ fn decode(message: &[u8], header: &Header, expected: &Value, operation: &str) ->
     Value::Object(out)
 }
 
-/// The streams of one capture.
 #[derive(Default)]
 struct Capture {
     framers: BTreeMap<(String, String), Framer>,
@@ -376,7 +371,6 @@ impl Capture {
             FramingStep::NeedMore(_) => panic!("{name} is not whole"),
         }
         let mut got = decode(&octets, &header, expected, &operation);
-        // The assembled messages were compared above.
         got["assembled"] = expected["assembled"].clone();
         check.same(expected, &got, name);
     }

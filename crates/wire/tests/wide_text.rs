@@ -4,7 +4,6 @@
 use corelane_wire::codeset::WideOrder;
 use corelane_wire::{AnyValue, Cdr, CodeSets, Decoder, Encoder, Endian, TypeCode, Value, Version};
 
-/// The encoding of wide text in a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Form {
     endian: Endian,
@@ -38,7 +37,6 @@ impl Form {
         Decoder::new(octets, self.endian).with_version(self.version).with_code_sets(self.code_sets())
     }
 
-    /// Encodes a character in the byte order of this form.
     fn unit(self, character: char) -> [u8; 2] {
         let unit = u16::try_from(u32::from(character)).unwrap();
         let is_big =
@@ -47,7 +45,6 @@ impl Form {
     }
 }
 
-/// Returns the characters of the basic plane; text has no NUL.
 fn characters() -> impl Iterator<Item = char> {
     (1..=0xffff).filter_map(char::from_u32)
 }
@@ -111,7 +108,6 @@ fn byte_order_mark_is_removed_once() {
             let single = [&[4][..], &marked].concat();
             assert_eq!(form.decoder(&single).read_wchar(), Ok(character));
         }
-        // A text of only a mark is empty.
         let [mark, _] = units([0xfeff, 0]);
         assert_eq!(form.decoder(&[&[2, 0, 0, 0][..], &mark].concat()).read_wstring(), Ok(String::new()));
     }

@@ -10,7 +10,6 @@ use crate::{Result, meter};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     pub(crate) name: &'static str,
-    /// Description of the task in the tables and the report.
     pub(crate) task: &'static str,
     /// Calls per second.
     pub(crate) rate: u32,
@@ -20,8 +19,7 @@ pub(crate) struct Client {
     pub(crate) priority: Option<u8>,
 }
 
-/// The clients that use Corelane. The stage adds a client that uses omniORB
-/// (omniorb/ground_link.cc).
+/// The clients that use Corelane.
 pub(crate) const CLIENTS: [Client; 5] = [
     Client { name: "inertial", task: "navigate", rate: 20, deadline: millis(5), priority: Some(30) },
     Client { name: "radar", task: "assess 32 contacts", rate: 10, deadline: millis(10), priority: Some(20) },
@@ -34,7 +32,6 @@ const fn millis(milliseconds: u64) -> Option<Duration> {
     Some(Duration::from_millis(milliseconds))
 }
 
-/// Runs a client: calls `target` for `length`, and reports to `recorder`.
 pub(crate) fn run(client: &Client, target: &str, recorder: &str, length: Duration) -> Result<()> {
     let orb = Orb::new()?;
     let mut target: ObjectRef = orb.string_to_reference(target)?;
@@ -49,7 +46,7 @@ pub(crate) fn run(client: &Client, target: &str, recorder: &str, length: Duratio
 
 type Task = Box<dyn FnMut(u32) -> Result<(), SystemException>>;
 
-/// Returns the call that the client makes each time. Its argument is the number of previous calls.
+/// Returns a function whose argument is the number of previous calls.
 fn task(name: &str, target: &ObjectRef) -> Result<Task> {
     if name == "bulk" {
         let (maps, block) = (MapStoreRef::from_object(target.clone()), vec![0x5a; 256 << 10]);
@@ -65,13 +62,11 @@ fn task(name: &str, target: &ObjectRef) -> Result<Task> {
     })
 }
 
-/// Returns the attitude of an aircraft that rolls slowly from side to side.
 fn attitude(n: u32) -> Attitude {
     let phase = f64::from(n) / 40.0;
     Attitude { roll: 20.0 * phase.sin(), pitch: 2.0 * phase.cos(), heading: 90.0, altitude: 8_000.0 }
 }
 
-/// Returns 32 contacts around the aircraft, of which half approach.
 fn contacts(n: u32) -> Vec<Contact> {
     let contact = |i: u32| Contact {
         bearing: f64::from((i * 37 + n) % 360),
@@ -81,7 +76,6 @@ fn contacts(n: u32) -> Vec<Contact> {
     (0..32).map(contact).collect()
 }
 
-/// Returns the state of engines whose fuel is consumed in about an hour.
 fn engines(n: u32) -> Engines {
     Engines { fuel: 4_000.0 - f64::from(n) * 0.22, burn: 1.1 }
 }

@@ -1,8 +1,7 @@
-//! The server: a mission computer, and a store of maps.
+//! The server: a mission computer, and a store of maps, with an ORB each.
 //!
-//! The computer and the store have an ORB each. ORBs share nothing, so a block of a map never
-//! delays a sensor past its deadline. The two ORBs have separate connections and threads and, if
-//! the machine permits it, different scheduling classes.
+//! ORBs share no threads and connections, so a block of a map never delays a sensor past its
+//! deadline.
 
 use corelane::{Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemException};
 use corelane_sys::lock::{LockScope, Mutex};
@@ -13,7 +12,6 @@ use crate::avionics::{
 };
 use crate::{Result, priority};
 
-/// The servant of [`MissionComputer`].
 struct Computer {
     picture: Mutex<Picture>,
 }
@@ -43,7 +41,6 @@ impl MissionComputer for Computer {
     }
 }
 
-/// The servant of [`MapStore`].
 struct Maps {
     store: Mutex<Store>,
 }
@@ -82,7 +79,6 @@ pub(crate) fn run(recorder: &str) -> Result<()> {
     Ok(())
 }
 
-/// Creates an ORB with one object.
 fn serve(name: &str, servant: Servant) -> Result<(Orb, ObjectRef)> {
     let dispatch = Dispatch::LeaderFollowers { threads: 2 };
     let pool = PoolConfig::default().name(name).dispatch(dispatch);

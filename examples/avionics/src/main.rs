@@ -1,9 +1,6 @@
 //! The demo of Corelane: a mission computer and its clients, modelled on avionics.
 //!
-//! Sensors call at 20, 10 and 5 Hz and need their answers before a deadline. A display, a bulk
-//! transfer and a client of another ORB use the remaining time. Each client is a process. A user
-//! of Corelane would write [`computer`] (the server), [`clients`], [`meter`] and [`priority`].
-//! [`stage`] starts the processes, shows their progress, and writes the report.
+//! [`stage`] starts a process for each client, shows their progress, and writes the report.
 #![forbid(unsafe_code)]
 
 mod clients;
@@ -36,7 +33,6 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        // The stage starts the program with these arguments.
         ["server", recorder] => computer::run(recorder).map(|()| true),
         ["client", name, target, recorder, seconds] => client(name, target, recorder, seconds).map(|()| true),
         ["--help" | "help"] => {
@@ -66,7 +62,6 @@ fn client(name: &str, target: &str, recorder: &str, seconds: &str) -> Result<()>
     clients::run(client, target, recorder, Duration::from_secs(seconds.parse()?))
 }
 
-/// Parses the options; returns `None` if they are invalid.
 fn parse_options(arguments: &[&str]) -> Option<DemoOptions> {
     let mut options = DemoOptions { seconds: 15, folder: PathBuf::from("target/demo") };
     let (pairs, rest) = arguments.as_chunks::<2>();

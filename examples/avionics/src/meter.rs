@@ -14,22 +14,20 @@ use crate::avionics::{RecorderRef, Report};
 use crate::clients::Client;
 use crate::{Result, priority};
 
-/// Interval of a client's reports.
 const REPORT: Duration = Duration::from_secs(1);
 
 enum Sample {
     /// The call returned a result, or ended at its deadline without one.
-    Done { latency: Duration, missed: bool },
-    /// The call was not made because the previous call was still running.
+    Done {
+        latency: Duration,
+        missed: bool,
+    },
     Skipped,
-    /// The call failed.
     Failed(SystemException),
-    /// There are no more calls.
     End,
 }
 
-/// Makes `call` at the client's rate for `length`, and reports to `recorder`. The argument of
-/// `call` counts from 0.
+/// The argument of `call` counts from 0.
 pub(crate) fn run(
     client: &Client,
     length: Duration,
@@ -45,15 +43,12 @@ pub(crate) fn run(
             report(&name, &scheduling, &samples, &recorder)
         })?
     };
-    // Stops if the reporter has ended. A full channel also stops the calls: the reporter has then
-    // not run for minutes.
+    // Stops if the reporter has ended.
     call_steadily(client, length, call, &|sample| !reporter.is_finished() && samples.send(sample).is_ok());
     let _ = samples.send(Sample::End);
     reporter.join().map_err(|_| "the reporter panicked")?
 }
 
-/// Calls until `length` has passed, or until `heard` returns false because the reporter has
-/// stopped.
 fn call_steadily(
     client: &Client,
     length: Duration,

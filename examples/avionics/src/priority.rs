@@ -3,12 +3,11 @@
 
 use corelane_sys::thread::{Scheduling, scheduling, set_scheduling};
 
-/// Priority of the server's threads with deadlines. It is higher than the priority of every client,
-/// so that the server runs a call at once.
+/// Priority of the server's threads, above the priority of every client.
 pub(crate) const SERVER: u8 = 40;
 
-/// Gives the fixed priority `wanted` to the calling thread and to the threads that it starts later.
-/// `None` changes nothing. Returns the class that the kernel granted.
+/// Sets the calling thread's fixed priority, if `wanted` is given, and returns the class that the
+/// kernel granted.
 pub(crate) fn raise(wanted: Option<u8>) -> String {
     if let Some(priority) = wanted {
         // Errors are ignored: the function returns the class that the kernel granted.
@@ -24,7 +23,6 @@ pub(crate) fn raise(wanted: Option<u8>) -> String {
     }
 }
 
-/// Gives the calling thread the ordinary scheduling class.
 pub(crate) fn lower() {
     // Errors are ignored: the kernel does not refuse a lower class.
     let _ = set_scheduling(None, Scheduling::Other);

@@ -9,8 +9,6 @@ fn demo(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_avionics")).args(arguments).output().unwrap()
 }
 
-/// Returns true if the tools for the omniORB client are installed, so that the demo must include
-/// it.
 fn has_omniorb() -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let in_path = |program| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
@@ -59,10 +57,8 @@ fn demo_of_three_seconds_succeeds_and_writes_its_report() {
     assert!(said.contains("SCHED_FIFO") || said.contains("Fixed priorities are refused"), "{said}");
 }
 
-/// A client's line in a table.
 struct Row {
     calls: usize,
-    /// The median, the 99th percentile and the maximum.
     latencies: [String; 3],
     deadline: Option<String>,
     missed: String,
@@ -70,7 +66,6 @@ struct Row {
 }
 
 impl Row {
-    /// Returns the line of `client` in the first table of `text`.
     fn of(client: &str, text: &str) -> Option<Row> {
         let line = text.lines().find(|line| line.split_whitespace().next() == Some(client))?;
         // Joins each number with its unit, so that both are one word.
@@ -88,7 +83,6 @@ impl Row {
     }
 }
 
-/// Parses a latency as formatted in the tables.
 fn microseconds(latency: &str) -> f64 {
     let (number, unit) = latency.split_once(' ').unwrap_or_else(|| panic!("no latency: {latency}"));
     number.parse::<f64>().unwrap() * if unit == "ms" { 1e3 } else { 1.0 }

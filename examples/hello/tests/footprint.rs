@@ -8,12 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const KIB: u64 = 1024;
-/// Maximum size of the program without symbols.
 const MOST_PROGRAM: u64 = 2048 * KIB;
-/// Maximum resident memory of an idle server.
 const MOST_RESIDENT: u64 = 5120 * KIB;
 
-/// Maximum size of the smallest form of the program.
 const MOST_MINIMAL: u64 = 700 * KIB;
 /// Maximum difference between the smallest form, linked statically, and a networking program
 /// without an ORB.
@@ -42,18 +39,15 @@ fn shipped() -> PathBuf {
     folder.join("release/hello-server")
 }
 
-/// A server that is killed on drop, even if the test fails.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Errors are ignored: both calls fail only if the server has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Returns the resident memory of a process in bytes.
 fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -70,16 +64,14 @@ fn server_does_not_exceed_its_size_and_memory() {
     let mut reference = String::new();
     BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut reference).unwrap();
     assert!(reference.starts_with("IOR:"), "{reference}");
-    // The server has printed its address. A short wait lets it finish its start, whose memory
-    // counts.
+    // A short wait lets the server finish its start, whose memory counts.
     std::thread::sleep(Duration::from_millis(200));
     let resident = resident(server.0.id());
     assert!(resident < MOST_RESIDENT, "{} KiB", resident / KIB);
     println!("program {} KiB, resident {} KiB", size / KIB, resident / KIB);
 }
 
-/// Returns the sizes of the smallest server and of the program without an ORB, for given compiler
-/// flags. Build scripts and procedural macros are built once for all flags.
+/// Build scripts and procedural macros are built once for all flags.
 fn minimal(flags: &str) -> [u64; 2] {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("minimal");
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);

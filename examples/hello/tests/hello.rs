@@ -27,7 +27,6 @@ fn hello_world_does_not_exceed_its_number_of_lines() {
     }
 }
 
-/// The documentation page that shows every file of the example.
 const PAGE: &str = "../../docs/first-program.md";
 
 #[test]
@@ -53,7 +52,6 @@ fn readme_shows_parts_of_the_files_of_the_example() {
     assert!(read(PAGE).contains(dependencies), "{PAGE} shows other dependencies than README.md:\n{dependencies}");
 }
 
-/// Returns the sections of a manifest, each with its title and its lines.
 fn sections(manifest: &str) -> Vec<(&str, Vec<&str>)> {
     let mut sections: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in manifest.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -92,7 +90,6 @@ fn manifest_on_the_page_fits_the_files_of_the_example() {
     }
 }
 
-/// A server that is killed on drop.
 struct Server(Child);
 
 impl Drop for Server {
@@ -115,7 +112,6 @@ fn client_prints_the_echo_of_the_server() {
     assert!(resident(server.0.id()) < 5 << 10, "the server has {} KiB resident", resident(server.0.id()));
 }
 
-/// Returns the resident memory of a process in KiB.
 fn resident(process: u32) -> usize {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

@@ -7,23 +7,19 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 const PAGE: &str = "../../docs/tutorial.md";
-/// Maximum number of lines of the page.
 const MAX_LINES: usize = 160;
-/// The address in the page. The test replaces it by the address of its server, which has a free
-/// port.
+/// The test replaces the address in the page by the address of its server, which has a free port.
 const WRITTEN: &str = "127.0.0.1:2809";
 
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// Returns the pieces of code of the page, each with its language.
 fn pieces(page: &str) -> Vec<(&str, &str)> {
     let pieces = page.split("\n```").skip(1).step_by(2);
     pieces.map(|piece| piece.split_once('\n').unwrap()).collect()
 }
 
-/// Each piece of code must be a whole file, or consecutive lines of a file.
 #[test]
 fn page_shows_the_files_of_the_example() {
     let page = read(PAGE);
@@ -44,7 +40,6 @@ fn page_shows_the_files_of_the_example() {
     assert!(page.lines().count() <= MAX_LINES, "{PAGE} has {} lines", page.lines().count());
 }
 
-/// A server that is killed on drop.
 struct Server(Child);
 
 impl Drop for Server {
@@ -54,7 +49,7 @@ impl Drop for Server {
     }
 }
 
-/// Returns true if a line is equal to the line of the page. In the page `...` matches any text.
+/// In the page `...` matches any text.
 fn is_shown(line: &str, shown: &str) -> bool {
     match shown.split_once("...") {
         Some((begin, end)) => line.starts_with(begin) && line.ends_with(end),

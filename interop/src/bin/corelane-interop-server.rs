@@ -60,7 +60,7 @@ fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
         let end_of_input = orb.shutdown_handle();
         thread::spawn(move || {
             let mut octet = [0];
-            // An error of reading ends the server too.
+            // An error of reading ends the server.
             while io::stdin().read(&mut octet).is_ok_and(|count| count > 0) {}
             end_of_input.shutdown();
         });
@@ -75,9 +75,9 @@ fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Admits a task that calls `target`. Returns the task reference and the core pool.
+/// Returns the reference of a task that calls `target`, and the core pool.
 fn admit(orb: &Orb, target: &ObjectRef) -> Result<(ObjectRef, Option<CorePool>), Box<dyn Error>> {
-    // Callers with nested callbacks use a thread without a task for each nested upcall.
+    // Nested callbacks use a thread without a task for each nested upcall.
     let pool = CorePoolConfig::default().cores([0]).best_effort_threads(40);
     let service = AdmissionConfig::new(Machine::with_cores(1)).core_pool(pool).serve(orb)?;
     let timing =

@@ -1,6 +1,4 @@
-//! The client's checks. They call every operation of interop.idl and verify all results.
-//!
-//! The checks have the names and the order of the checks in interop/peers/omniorb/client.cc.
+//! The client's checks, with the names and the order of interop/peers/omniorb/client.cc.
 
 mod dynamics;
 mod echoes;
@@ -18,10 +16,9 @@ use super::servants::BouncerServant;
 use super::values::{Random, SampleOptions};
 use crate::interop::*;
 
-/// The result of a check; an empty text means success.
+/// An empty text means success.
 pub(crate) type CheckOutcome = Result<String, SystemException>;
 
-/// Counts the checks and prints one line for each check.
 #[derive(Debug, Default)]
 pub(crate) struct CheckRunner {
     skipped: HashSet<String>,
@@ -30,7 +27,7 @@ pub(crate) struct CheckRunner {
 }
 
 impl CheckRunner {
-    /// Runs a check. The check fails if it returns a text or an exception.
+    /// The check fails if `work` returns a text or an exception.
     pub(crate) fn check(&self, name: &str, work: impl FnOnce() -> CheckOutcome) {
         if self.skipped.contains(name) {
             return;
@@ -47,13 +44,11 @@ impl CheckRunner {
 }
 
 impl CheckRunner {
-    /// Returns the numbers of passed and failed checks.
     fn counts(&self) -> (usize, usize) {
         (self.passed.load(Ordering::SeqCst), self.failed.load(Ordering::SeqCst))
     }
 }
 
-/// The client's own objects and the suite that it calls.
 pub(crate) struct Client {
     report: CheckRunner,
     suite: SuiteRef,
@@ -135,8 +130,7 @@ fn narrow(orb: &Orb, reference: &str) -> Result<SuiteRef, String> {
     orb.string_to_reference(reference).map_err(|exception| exception.to_string())
 }
 
-/// Describes the difference between two values, or returns an empty text. The function compares the
-/// values' texts too, because -0 and 0 compare equal.
+/// Compares the texts of the values, because -0 and 0 compare equal.
 pub(crate) fn differs<T: PartialEq + Debug>(place: &str, expected: &T, got: &T) -> String {
     let shown = |value: &T| format!("{value:?}");
     if expected == got && shown(expected) == shown(got) {
@@ -145,7 +139,6 @@ pub(crate) fn differs<T: PartialEq + Debug>(place: &str, expected: &T, got: &T) 
     format!("{place} expected {expected:?} got {got:?} ")
 }
 
-/// Returns a message if two references denote different objects, or if only one of them is nil.
 pub(crate) fn same(place: &str, expected: Option<&ObjectRef>, got: Option<&ObjectRef>) -> String {
     let equal = match (expected, got) {
         (None, None) => true,
@@ -155,7 +148,6 @@ pub(crate) fn same(place: &str, expected: Option<&ObjectRef>, got: Option<&Objec
     if equal { String::new() } else { format!("{place} is another object ") }
 }
 
-/// Returns the untyped reference inside a typed reference. `None` means nil.
 pub(crate) fn plain<R: Reference>(reference: Option<&R>) -> Option<&ObjectRef> {
     reference.map(Reference::as_object)
 }

@@ -1,12 +1,10 @@
-//! The echo operations of the suite's servant. All follow one rule: the result is a, b becomes a,
-//! and c becomes the old value of b.
+//! The echo operations of the suite's servant: the result is a, b becomes a, and c becomes the old value of b.
 
 use corelane::{Any, Context, LongDouble, ObjectRef, Octets, SystemException, TypeCode};
 
 use super::servants::SuiteServant;
 use crate::interop::*;
 
-/// Converts an argument to the type of a result.
 trait Keep<T> {
     fn keep(self) -> T;
 }

@@ -15,8 +15,7 @@ pub enum Characters {
     Ascii,
     /// ISO 8859-1, with ISO 8859-1 as the native code set.
     Latin1,
-    /// ISO 8859-1 in strings, and ASCII in single characters, because a `char` cannot hold a
-    /// character that takes more than one octet in UTF-8.
+    /// ISO 8859-1 in strings, and ASCII in single characters.
     Latin1Strings,
     /// All of Unicode, with UTF-8 as the native code set.
     Unicode,
@@ -55,7 +54,6 @@ pub struct OrbOptions {
     pub max_nested_upcalls: Option<u8>,
 }
 
-/// A time-out longer than any run of the suite.
 const LIFE: Duration = Duration::from_secs(240);
 
 impl Default for OrbOptions {
@@ -66,7 +64,7 @@ impl Default for OrbOptions {
             native_char_set: CharSet::Utf8,
             fragment_size: None,
             dispatch: "leader-followers".into(),
-            // The pool has enough threads for eight callers with four nested upcalls each.
+            // Eight callers with four nested upcalls each.
             threads: 40,
             max_nested_upcalls: None,
         }
@@ -74,8 +72,7 @@ impl Default for OrbOptions {
 }
 
 impl OrbOptions {
-    /// Takes one option with its value from the command line. Returns false if `word` is not an
-    /// option of the ORB.
+    /// Returns false if `word` is not an option of the ORB.
     fn take(&mut self, word: &str, words: &mut Words) -> Result<bool, String> {
         match word {
             "--listen" => self.listen.push(words.value(word)?),
@@ -126,8 +123,7 @@ impl OrbOptions {
         });
         let pool = PoolConfig::default().dispatch(dispatch).nested_wait(nested_wait);
         let mut builder = Orb::builder().pool(pool).giop_version(self.version).native_char_set(self.native_char_set);
-        // Each nested call of each thread needs a connection. The time-out is long, because a busy
-        // machine is slow. The test driver ends the program if it takes too long.
+        // Each nested call of each thread needs a connection, and a busy machine is slow.
         builder = builder.max_connections_per_server(64).call_timeout(LIFE);
         if let Some(octets) = self.fragment_size {
             builder = builder.fragment_size(octets);
@@ -150,7 +146,6 @@ pub struct ServerOptions {
     /// True if the server ends when its standard input ends.
     pub until_eof: bool,
     /// `--task`: the server admits a task that calls its object, and publishes the task reference.
-    /// A core pool serves the task.
     pub task: bool,
     /// The configuration of the server's ORB.
     pub orb_options: OrbOptions,

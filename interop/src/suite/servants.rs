@@ -13,7 +13,6 @@ use corelane_sys::lock::{Condvar, LockScope, Mutex, MutexGuard};
 
 use crate::interop::*;
 
-/// An exception that `Failures::fail` or `Bouncer::fail_back` raises.
 #[derive(Debug)]
 enum Told {
     Plain(Plain),
@@ -54,12 +53,10 @@ macro_rules! told_is {
 }
 told_is!(failures::FailError bouncer::FailBackError);
 
-/// Returns the reference, or an exception if it is nil.
 pub(super) fn given<R>(reference: Option<&R>) -> Result<&R, SystemException> {
     reference.ok_or_else(|| SystemException::new(SystemExceptionKind::BadParam, 0, Completion::No))
 }
 
-/// Returns the object whose operation is running.
 fn this_object() -> Result<ObjectRef, SystemException> {
     let current = corelane::current().ok_or_else(|| internal("no upcall is running"))?;
     current.poa.id_to_reference(&current.object_id).map_err(from_poa)
@@ -73,7 +70,6 @@ fn from_poa(error: PoaError) -> SystemException {
     internal(&error.to_string())
 }
 
-/// State that several threads change, and a condition variable for threads that wait for changes.
 #[derive(Debug)]
 struct Shared<T> {
     state: Mutex<T>,
@@ -96,7 +92,6 @@ impl<T> Shared<T> {
         self.changed.notify_all();
     }
 
-    /// Waits until `enough` returns true, at most for `time`.
     fn wait(&self, time: Duration, enough: impl Fn(&T) -> bool) -> MutexGuard<'_, T> {
         let until = Monotonic::now() + time;
         let mut state = self.lock();
@@ -143,7 +138,6 @@ impl Bouncer for BouncerServant {
     }
 }
 
-/// The most derived interface of the diamond.
 #[derive(Debug, Default)]
 struct BottomServant {
     shared: AtomicI32,
@@ -187,7 +181,6 @@ impl Bottom for BottomServant {
     }
 }
 
-/// The servant of `Bench`, the interface for benchmarks.
 #[derive(Debug)]
 struct BenchServant;
 
@@ -225,7 +218,6 @@ impl Bench for BenchServant {
     }
 }
 
-/// The data that clients change by operations of the suite.
 #[derive(Debug, Default)]
 struct State {
     noted: u32,
@@ -238,8 +230,7 @@ struct State {
     paint: Option<Colour>,
 }
 
-/// The suite: every interface of interop.idl in one object. Its echo operations are in
-/// `suite/echoes.rs`.
+/// The suite: every interface of interop.idl in one object.
 #[derive(Debug)]
 pub struct SuiteServant {
     poa: Poa,
@@ -251,7 +242,6 @@ pub struct SuiteServant {
     watch: Watch,
 }
 
-/// A function that the servant runs in some operations that every client calls.
 struct Watch(Box<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for Watch {
@@ -312,8 +302,7 @@ impl SuiteServant {
     }
 }
 
-/// Makes the servant of the diamond by the trait `Bottom`, because four traits of the diamond have
-/// a function `servant`.
+/// Four traits of the diamond have a function `servant`.
 fn bottom() -> Servant {
     Bottom::servant(BottomServant::default())
 }

@@ -16,9 +16,8 @@ pub struct SampleOptions {
     pub only_labelled_discriminators: bool,
 }
 
-/// A reproducible source of values. In round 0, numbers are the minimum of their type, and
-/// sequences and strings are empty. In round 1, numbers are the maximum, and sequences and strings
-/// have their maximum length.
+/// A reproducible source of values. In round 0, numbers are the minimum of their type, and sequences and strings are
+/// empty. In round 1, numbers are the maximum, and sequences and strings have their maximum length.
 #[derive(Debug)]
 pub struct Random {
     round: u64,
@@ -35,7 +34,6 @@ impl Random {
         Self { round, state: GOLDEN.wrapping_mul(round + 1), repertoire }
     }
 
-    /// Returns the next number of SplitMix64.
     fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GOLDEN);
         let mut z = self.state;
@@ -141,7 +139,7 @@ macro_rules! integers {
             match random.round {
                 0 => Self::MIN,
                 1 => Self::MAX,
-                // All bits of the number are equally random, so the low bits can be used.
+                // All bits of the number are equally random.
                 _ => random.next() as Self,
             }
         }

@@ -1,5 +1,4 @@
-//! The fuzzing engine: it is built with instrumented code, run once per target, and its output is
-//! parsed.
+//! The fuzzing engine: its build with instrumentation, its runs, and its output.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -13,12 +12,10 @@ use std::time::{Duration, Instant};
 use super::Target;
 use crate::steps;
 
-/// Environment variable that is set while the engine is built. Cargo then calls this program as its
-/// workspace wrapper of the compiler.
+/// While this variable is set, cargo calls this program as its workspace wrapper of the compiler.
 const COMPILING: &str = "CORELANE_FUZZ_COMPILER";
 
-/// Compiler options that count the passes through every edge of the code, and map each counter to
-/// its code. The stable compiler supports all of them.
+/// Compiler options that count the passes through every edge of the code, and map each counter to its code.
 const COVERAGE: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -26,27 +23,23 @@ const COVERAGE: &[&str] = &[
     "-Cllvm-args=-sanitizer-coverage-pc-table",
 ];
 
-/// Compiler option that reports both operands of every comparison, so that the engine can insert
-/// them into its inputs.
+/// Reports both operands of every comparison to the engine, which inserts them into its inputs.
 const COMPARISONS: &str = "-Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// A crate for which comparisons are not reported. Its inputs are text with a dictionary, and
-/// reporting makes it five times slower.
+/// The crate's inputs are text with a dictionary, and reports of comparisons make it five times slower.
 const WITHOUT_COMPARISONS: &str = "corelane_idl";
 
-/// Time in seconds above which an input counts as a finding.
+/// Seconds after which an input counts as a finding.
 const SECONDS_PER_INPUT: u32 = 5;
 
-/// Memory in MB above which a run of a target counts as a finding.
+/// Memory in MB above which a run counts as a finding.
 const MEGABYTES: u32 = 512;
 
-/// Maximum time for minimising a finding.
 const MINIMISING: Duration = Duration::from_secs(20);
 
-/// Interval of progress lines if the output is not a terminal.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Bounds of a target's run. The bound that is reached first ends the run.
+/// Bounds of a run, which ends at the bound that it reaches first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limit {
     pub(crate) runs: Option<u64>,
@@ -57,21 +50,17 @@ pub(crate) struct Limit {
 pub(crate) struct Ran {
     pub(crate) executions: u64,
     pub(crate) took: Duration,
-    /// Number of edges between blocks of code that the run has passed.
     pub(crate) edges: u64,
-    /// Number of features: edges by their frequency, and comparisons by their distance.
+    /// Edges by their frequency, and comparisons by their distance.
     pub(crate) features: u64,
-    /// Number of inputs in the working corpus.
     pub(crate) inputs: u64,
-    /// Peak memory of the run in MB.
     pub(crate) megabytes: u64,
     pub(crate) findings: Vec<PathBuf>,
-    /// True if the engine ended abnormally without an input, for example by a stack overflow.
+    /// True if the engine ended without an input, for example by a stack overflow.
     pub(crate) died: bool,
 }
 
-/// Runs the compiler with instrumentation if cargo has called this program as a compiler wrapper.
-/// Otherwise returns `None`.
+/// Returns `None` if cargo has not called this program as a compiler wrapper.
 pub(crate) fn as_compiler() -> Option<ExitCode> {
     std::env::var_os(COMPILING)?;
     let mut words = std::env::args_os().skip(1);
@@ -82,8 +71,7 @@ pub(crate) fn as_compiler() -> Option<ExitCode> {
     Some(ExitCode::FAILURE)
 }
 
-/// Returns the options to add to a call of the compiler. Build scripts and macros run on the host
-/// and get no options.
+/// Build scripts and macros run on the host and get no options.
 fn instrumentation(words: &[OsString]) -> Vec<&'static str> {
     let after = |name: &str| words.iter().skip_while(|word| *word != name).nth(1).and_then(|word| word.to_str());
     if after("--target").is_none() {
@@ -93,7 +81,6 @@ fn instrumentation(words: &[OsString]) -> Vec<&'static str> {
     COVERAGE.iter().copied().chain(compares.then_some(COMPARISONS)).collect()
 }
 
-/// The built programs of fuzz/engine.
 pub(crate) struct Engine {
     root: PathBuf,
     programs: PathBuf,
@@ -117,7 +104,6 @@ impl Engine {
         Ok(Self { root: root.to_owned(), programs: folder.join(host).join("fuzz") })
     }
 
-    /// Runs a target until its limit or its first finding.
     pub(crate) fn run(&self, target: &Target, limit: &Limit) -> Result<Ran, String> {
         let findings = self.made(&format!("fuzz/findings/{}", target.name))?;
         let before = files(&findings)?;
@@ -146,7 +132,6 @@ impl Engine {
         Ok(ran)
     }
 
-    /// Runs the engine and parses its output, which is also copied to a file.
     fn watched(&self, target: &Target, mut command: Command) -> Result<Ran, String> {
         let log = self.made("target/fuzz/log")?.join(format!("{}.txt", target.name));
         let wrong = |error: std::io::Error| format!("{}: {error}", target.name);
@@ -177,7 +162,6 @@ impl Engine {
         Ok(ran)
     }
 
-    /// Minimises a finding in place: the smaller input must still make the target fail.
     fn minimise(&self, target: &Target, path: &Path) -> Result<(), String> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if !name.starts_with("crash-") {
@@ -203,7 +187,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Merges the working corpus into the committed corpus, and returns the new number of inputs.
     pub(crate) fn keep(&self, target: &Target) -> Result<usize, String> {
         let corpus = self.made(&format!("fuzz/corpus/{}", target.name))?;
         let fresh = self.root.join("target/fuzz/kept").join(target.name);
@@ -213,7 +196,7 @@ impl Engine {
         }
         fs::create_dir_all(&fresh).map_err(wrong)?;
         let mut command = self.program(target);
-        // Counting only edges, without their frequency, keeps the corpus small.
+        // Counting edges without their frequency makes the corpus small.
         command.args(["-set_cover_merge=1", "-use_counters=0"]).arg(&fresh).arg(self.work(target)?);
         command.args(self.inputs(target)).stdout(Stdio::null()).stderr(Stdio::null());
         steps::status(&mut command)?;
@@ -233,12 +216,10 @@ impl Engine {
         command
     }
 
-    /// Returns the folder to which the engine writes inputs that reach new paths.
     fn work(&self, target: &Target) -> Result<PathBuf, String> {
         self.made(&format!("target/fuzz/found/{}", target.name))
     }
 
-    /// Returns the other folders from which the engine reads inputs.
     fn inputs(&self, target: &Target) -> Vec<PathBuf> {
         let folders =
             ["fuzz/corpus", "fuzz/regressions", "fuzz/seeds", "crates/wire/tests/corpus", super::seeds::FOLDER];
@@ -257,7 +238,6 @@ fn program(target: &Target) -> String {
     format!("fuzz_{}", target.name)
 }
 
-/// Returns the host triple that the compiler reports.
 fn host() -> Result<String, String> {
     let said =
         steps::output(Command::new(std::env::var_os("RUSTC").as_deref().unwrap_or(OsStr::new("rustc"))).arg("-vV"))?;
@@ -270,8 +250,7 @@ fn files(folder: &Path) -> Result<BTreeSet<PathBuf>, String> {
     fs::read_dir(folder).map_err(wrong)?.map(|entry| entry.map(|entry| entry.path()).map_err(wrong)).collect()
 }
 
-/// Parses the figures of an output line such as `#1024 NEW cov: 12 ft: 30 corp: 4/16b ... rss:
-/// 28Mb`.
+/// Parses an output line such as `#1024 NEW cov: 12 ft: 30 corp: 4/16b ... rss: 28Mb`.
 fn read(line: &str, ran: &mut Ran) {
     if let Some((name, value)) = line.strip_prefix("stat::").and_then(|rest| rest.split_once(':')) {
         let value = value.trim().parse().unwrap_or(0);
@@ -311,7 +290,7 @@ fn progress(ran: &Ran, took: Duration, terminal: bool) {
         ran.inputs,
         ran.megabytes
     );
-    // Errors are ignored, because a run does not depend on its progress output.
+    // A run does not depend on its progress output.
     let _ = std::io::stdout().flush();
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::engine::Limit;
 use super::{TARGETS, Target};
 
-/// Default time of each target's run.
 const TIME: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +17,6 @@ pub(crate) enum Work {
 
 pub(crate) struct Options {
     pub(crate) work: Work,
-    /// The named targets, or all targets.
     pub(crate) targets: Vec<&'static Target>,
     pub(crate) limit: Limit,
 }

@@ -1,4 +1,4 @@
-//! Initial inputs of fuzz targets: real messages, references and IDL, cut to the maximum length.
+//! Initial inputs of fuzz targets: real messages, references and IDL.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,13 +8,11 @@ use serde_json::Value;
 
 use super::Target;
 
-/// Folder with a folder of seeds for each target. Each run rewrites it.
+/// Each run rewrites the seeds.
 pub(crate) const FOLDER: &str = "target/fuzz/seeds";
 
-/// Folder of messages and references that other ORBs wrote.
 const VECTORS: &str = "crates/wire/tests/vectors";
 
-/// Folders with IDL. The last folder has IDL of other projects, if it exists.
 const IDL: [&str; 4] = ["crates/idl/tests/accepted", "crates/idl/tests/refused", "interop/idl", "/usr/share/idl"];
 
 const CORBALOC: [&str; 6] = [
@@ -52,15 +50,12 @@ pub(crate) fn write(root: &Path, targets: &[Target]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns a value of each basic kind, of a string, and of a sequence of octets, in big-endian
-/// order.
 fn anys() -> BTreeSet<Vec<u8>> {
     let kinds = (0..=27).map(|kind| [&[0, 0, 0, 0, kind][..], &[0; 24]].concat());
     let octets = [0, 0, 0, 0, 19, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 2, 7, 8];
     kinds.chain([[&[0][..], &octets].concat()]).collect()
 }
 
-/// Messages and references that other ORBs wrote.
 #[derive(Default)]
 struct Vectors {
     messages: Vec<Vec<u8>>,
@@ -92,7 +87,6 @@ impl Vectors {
         seeds
     }
 
-    /// Returns the bodies of messages and references, each after an octet of settings.
     fn values(&self) -> BTreeSet<Vec<u8>> {
         let mut seeds = BTreeSet::new();
         let references = self.references.iter().filter_map(|text| octets(text.strip_prefix("IOR:")?));
@@ -120,7 +114,6 @@ fn octets(hex: &str) -> Option<Vec<u8>> {
     digits.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
 }
 
-/// Returns IDL without comments and indentation, cut between lines.
 fn pieces(root: &Path, longest: usize) -> Result<BTreeSet<Vec<u8>>, String> {
     let mut seeds = BTreeSet::new();
     for path in IDL.iter().flat_map(|folder| below(&root.join(folder), "idl")) {
@@ -140,8 +133,7 @@ fn pieces(root: &Path, longest: usize) -> Result<BTreeSet<Vec<u8>>, String> {
     Ok(seeds)
 }
 
-/// Returns every file with the given extension in a folder and its subfolders. The list is empty if
-/// the folder does not exist.
+/// Returns an empty list if the folder does not exist.
 fn below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

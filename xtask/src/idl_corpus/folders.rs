@@ -5,17 +5,14 @@ use std::path::{Path, PathBuf};
 
 pub(super) struct Folders {
     root: PathBuf,
-    /// Paths of the files to compile, within the corpus.
     files: Vec<PathBuf>,
-    /// All files that can be included, by file name.
     by_name: HashMap<String, Vec<PathBuf>>,
-    /// The names in each file's `#include` lines, as written.
+    /// The names in each file's `#include` lines.
     includes: HashMap<PathBuf, Vec<String>>,
     given: Vec<PathBuf>,
 }
 
 impl Folders {
-    /// Reads all files below `root`.
     pub(super) fn of(root: &Path, given: &[PathBuf]) -> Result<Self, String> {
         let mut folders = Self {
             root: root.to_owned(),
@@ -57,7 +54,6 @@ impl Folders {
         self.files.iter().filter_map(|path| path.iter().next()).collect::<BTreeSet<_>>().len()
     }
 
-    /// Returns the folders that resolve every include of a file and of the files that it includes.
     pub(super) fn include(&self, file: &Path) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = Vec::new();
         let mut seen = BTreeSet::from([file.to_owned()]);
@@ -83,7 +79,6 @@ impl Folders {
         folders
     }
 
-    /// Returns the file with this name in the same project that is nearest to the including file.
     fn nearest(&self, from: &Path, name: &str) -> Option<PathBuf> {
         let project = from.iter().next();
         let candidates = self.by_name.get(Path::new(name).file_name()?.to_str()?)?;
@@ -93,7 +88,6 @@ impl Folders {
     }
 }
 
-/// Returns the names in a text's `#include` lines.
 fn included(text: &str) -> Vec<String> {
     let name = |line: &str| {
         let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?.trim_start();

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use super::{Row, Verdict};
 
-/// Agreement or disagreement of the two compilers on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     BothAccept,
@@ -24,7 +23,6 @@ fn kind(row: &Row) -> Kind {
     }
 }
 
-/// Returns a table with one line for each project, and one line for all projects.
 pub(super) fn table(rows: &[Row]) -> String {
     let mut projects: BTreeMap<&str, [usize; 6]> = BTreeMap::new();
     let mut all = [0; 6];
@@ -47,8 +45,6 @@ pub(super) fn table(rows: &[Row]) -> String {
     text
 }
 
-/// Writes a file with a line for each IDL file, and a file for each kind of disagreement, sorted by
-/// reason.
 pub(super) fn write(rows: &[Row], folder: &Path) -> std::io::Result<()> {
     let mut files = String::new();
     let mut lists: BTreeMap<Kind, Vec<String>> = BTreeMap::new();
@@ -78,8 +74,7 @@ pub(super) fn write(rows: &[Row], folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Returns the line of a compiler's output that gives the reason for a refusal. The location is
-/// added if it is on the next line.
+/// Adds the location if it is on the line after the reason.
 pub(super) fn reason(said: &str) -> String {
     let mut lines = said.lines();
     let message = lines.by_ref().find(|line| {

@@ -1,14 +1,12 @@
-//! The graph of the files of a crate, with edges from resolved paths, and the search for circles in
-//! it.
+//! The graph of the files of a crate: which file uses which.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::{File, Module, Segments, Source};
 
-/// Maximum number of re-exports that a path follows. A longer chain is a circle of re-exports.
+/// A longer chain of re-exports is a circle.
 const MAX_REEXPORTS: usize = 16;
 
-/// The files of a crate, with the indices of the files that each of them uses.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     pub(super) files: Vec<String>,
@@ -28,7 +26,6 @@ impl Graph {
         Graph { files, lines, edges }
     }
 
-    /// Returns every edge, as the names of two files.
     pub(super) fn edges(&self) -> impl Iterator<Item = (&str, &str)> {
         let names = move |(from, targets): (usize, &BTreeSet<usize>)| {
             targets.iter().map(move |to| (self.files[from].as_str(), self.files[*to].as_str())).collect::<Vec<_>>()
@@ -50,7 +47,6 @@ impl Graph {
         circles.into_values().collect()
     }
 
-    /// Returns the files that can be reached from `file` by one or more edges.
     fn reachable(&self, file: usize) -> BTreeSet<usize> {
         let mut found = BTreeSet::new();
         let mut open: Vec<usize> = self.edges[file].iter().copied().collect();
@@ -71,7 +67,6 @@ impl Graph {
     }
 }
 
-/// Resolves the paths of one module.
 struct Resolver<'s> {
     source: &'s Source,
     module: &'s Module,
@@ -79,8 +74,7 @@ struct Resolver<'s> {
 }
 
 impl Resolver<'_> {
-    /// Returns the file that defines the item of a path as written. `None` if the item belongs to
-    /// another crate.
+    /// Returns `None` if the item belongs to another crate.
     fn file_of(&self, written: &Segments) -> Option<usize> {
         let absolute = self.absolute(self.path, self.module, written)?;
         match absolute.as_slice() {
@@ -89,7 +83,6 @@ impl Resolver<'_> {
         }
     }
 
-    /// Converts a path as written in a module to a path from the crate's root.
     fn absolute(&self, at: &Segments, module: &Module, written: &Segments) -> Option<Segments> {
         let (first, rest) = written.split_first()?;
         let join = |base: &[String]| Some([base, rest].concat());
@@ -117,7 +110,6 @@ impl Resolver<'_> {
         }
     }
 
-    /// Follows re-exports to the file that contains the item.
     fn definition(&self, absolute: &[String], reexports_left: usize) -> Option<usize> {
         let depth = (0..=absolute.len()).rev().find(|length| self.source.modules.contains_key(&absolute[..*length]))?;
         let (path, rest) = absolute.split_at(depth);
@@ -132,7 +124,7 @@ impl Resolver<'_> {
             self.definition(&[&base, rest].concat(), reexports_left - 1)
         };
         if let Some(import) = module.imports.get(name) {
-            // An item of another crate counts as used by the module that imports it.
+            // An item of another crate counts as an item of the module that imports it.
             return follow(import, &rest[1..]).or(Some(module.file));
         }
         let through_glob = module.globs.iter().find_map(|glob| {

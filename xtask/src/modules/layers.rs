@@ -1,19 +1,15 @@
-//! Layers of files inside a crate. Each file may use files of its own layer and of the layers
-//! below.
+//! Each file of a crate may use files of its own layer and of the layers below.
 
 use super::graph::Graph;
 
-/// A group of files with a common purpose.
 pub(super) struct Layer {
     name: &'static str,
-    /// Folders (ending in `/`) and files, below `src`. The longest entry that matches a file
-    /// applies.
+    /// Folders (ending in `/`) and files, of which the longest match applies.
     files: &'static [&'static str],
-    /// The other layers that files of this layer may use.
     below: &'static [&'static str],
 }
 
-/// The layers inside the ORB, from the top. ARCHITECTURE.md describes them.
+/// The layers inside the ORB, from the top, as in ARCHITECTURE.md.
 pub(super) const ORB: &[Layer] = &[
     Layer {
         name: "face and adapter",
@@ -100,7 +96,6 @@ pub(super) const ORB: &[Layer] = &[
     },
 ];
 
-/// Returns every use of a file that the layers do not permit, and all files without a layer.
 pub(super) fn check(graph: &Graph, layers: &[Layer]) -> Vec<String> {
     let mut found: Vec<String> = graph
         .files
@@ -117,7 +112,6 @@ pub(super) fn check(graph: &Graph, layers: &[Layer]) -> Vec<String> {
     found
 }
 
-/// Returns the layers from the top, each with its number of files.
 pub(super) fn shown(graph: &Graph, layers: &[Layer]) -> String {
     let count = |layer: &Layer| {
         let own = |file: &&String| layer_of(file, layers).is_some_and(|found| found.name == layer.name);

@@ -1,8 +1,6 @@
-//! Checks of the modules of a crate: uses between files, layers inside the ORB, circles of files,
-//! and names of types.
+//! Checks of modules: uses between files, layers inside the ORB, circles of files, and names of types.
 //!
-//! [`source`] reads a crate's files and the paths in them, [`graph`] resolves the paths to files,
-//! and the checks here examine the edges. Code that is compiled only for tests does not count.
+//! Code that is compiled only for tests does not count.
 
 mod graph;
 mod layers;
@@ -14,14 +12,13 @@ use std::path::{Path, PathBuf};
 use graph::Graph;
 use names::TypeNames;
 
-/// Number of files from which a circle of imports is refused.
+/// A circle of this many files is refused.
 const CIRCLE_FILES: usize = 8;
 
-/// Number of lines from which a circle of imports is refused.
+/// A circle of this many lines is refused.
 const CIRCLE_LINES: usize = 3500;
 
-/// Returns the circles of files that are too large, in all crates. The second value is a remark on
-/// the largest circle.
+/// The second value describes the largest circle.
 pub(crate) fn circles(root: &Path) -> Result<(Vec<String>, String), String> {
     let mut found = Vec::new();
     let mut largest = (0, 0, String::new());
@@ -43,26 +40,21 @@ pub(crate) fn circles(root: &Path) -> Result<(Vec<String>, String), String> {
     Ok((found, format!("largest circle: {files} files, {lines} lines, in crates/{name}")))
 }
 
-/// Returns the uses inside the ORB that the layers do not permit, with a remark on the layers.
 pub(crate) fn orb_layers(root: &Path) -> Result<(Vec<String>, String), String> {
     let graph = Graph::new(&source::read(&root.join("crates/orb/src"))?);
     Ok((layers::check(&graph, layers::ORB), layers::shown(&graph, layers::ORB)))
 }
 
-/// Returns the names that several public types of the workspace have. The second value is a remark
-/// on the number of names.
 pub(crate) fn type_names(root: &Path) -> Result<(Vec<String>, String), String> {
     let names = TypeNames::read(root, &crate_folders(root)?)?;
     Ok((names.conflicts(), format!("{} names", names.len())))
 }
 
-/// Returns one line for each name that several types of the workspace have, public or private.
 pub(crate) fn repeated_type_names(root: &Path) -> Result<String, String> {
     let list = TypeNames::read(root, &crate_folders(root)?)?.list();
     Ok(format!("{} names\n{}", list.len(), list.join("\n")))
 }
 
-/// Returns the folders in `crates`, in the order of their names.
 fn crate_folders(root: &Path) -> Result<Vec<PathBuf>, String> {
     let crates = root.join("crates");
     let entries = std::fs::read_dir(&crates).map_err(|error| format!("{}: {error}", crates.display()))?;

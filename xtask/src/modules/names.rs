@@ -5,24 +5,22 @@ use std::path::{Path, PathBuf};
 
 use super::source;
 
-/// Files of the two forms of IDL constructs, as written and as resolved, which share their names.
+/// Two forms of IDL constructs, as written and as resolved, which share their names.
 const PAIR: [&str; 2] = ["crates/idl/src/ast.rs", "crates/idl/src/model.rs"];
 
-/// Names that several modules use by convention, always qualified with the module's name.
+/// Names that several modules use, always with the module's name.
 const CONVENTIONS: [&str; 2] = ["Error", "State"];
 
-/// Names that several public types may have, because two fields use the word. A Reply is a GIOP
-/// message, and also the results that a caller of the ORB reads.
+/// A Reply is a GIOP message, and also the results that a caller of the ORB reads.
 const SHARED: [&str; 1] = ["Reply"];
 
-/// Files that define a type, each with true if the type is public.
+/// Files that define a type, with true for a public type.
 type Definitions = BTreeSet<(String, bool)>;
 
-/// The types of the workspace by name, without types that are compiled only for tests.
+/// The types of the workspace by name.
 pub(super) struct TypeNames(BTreeMap<String, Definitions>);
 
 impl TypeNames {
-    /// Reads the types of the crates in the given folders below `root`.
     pub(super) fn read(root: &Path, folders: &[PathBuf]) -> Result<Self, String> {
         let mut types: BTreeMap<String, Definitions> = BTreeMap::new();
         for folder in folders {
@@ -42,7 +40,6 @@ impl TypeNames {
         self.0.len()
     }
 
-    /// Returns each name that several public types have.
     pub(super) fn conflicts(&self) -> Vec<String> {
         let repeated = self.repeated().filter_map(|(name, definitions)| {
             let public: Vec<_> = definitions.iter().filter(|(_, is_public)| *is_public).collect();
@@ -52,7 +49,6 @@ impl TypeNames {
         repeated.collect()
     }
 
-    /// Returns each name that several types have, public or private, with their files.
     pub(super) fn list(&self) -> Vec<String> {
         let lines = self.repeated().filter_map(|(name, definitions)| {
             let all: Vec<_> = definitions.iter().collect();
@@ -67,7 +63,6 @@ impl TypeNames {
     }
 }
 
-/// Returns true if the files define an IDL construct as written and as resolved.
 fn is_pair(definitions: &[&(String, bool)]) -> bool {
     definitions.iter().map(|(file, _)| file.as_str()).eq(PAIR)
 }

@@ -6,44 +6,35 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
 
-/// The segments of a path.
 pub(super) type Segments = Vec<String>;
 
-/// A source file of a crate.
 #[derive(Debug, Default)]
 pub(super) struct File {
-    /// Path below the crate's `src`.
     pub(super) name: String,
     pub(super) lines: usize,
 }
 
-/// A module of a crate: a whole file, or an inline module.
 #[derive(Debug, Default)]
 pub(super) struct Module {
-    /// Index of the file that contains the module.
     pub(super) file: usize,
-    /// Names that `use` declarations import, with the paths as written.
+    /// Imported names, with the paths as written.
     pub(super) imports: HashMap<String, Segments>,
-    /// Paths of `use` declarations that end in `*`, as written.
+    /// Paths of `use` declarations that end in `*`.
     pub(super) globs: Vec<Segments>,
-    /// Names of the items that the module defines.
     pub(super) definitions: HashSet<String>,
-    /// Paths as written: private imports, and paths in code. Re-exports are omitted.
+    /// Paths in code and in private imports; re-exports are omitted.
     pub(super) uses: HashSet<Segments>,
-    /// Names of the types and traits that the module defines, each with true if it is public.
+    /// Names of types and traits, with true for a public one.
     pub(super) types: Vec<(String, bool)>,
 }
 
-/// The modules of a crate, by their paths from the crate's root.
 #[derive(Debug, Default)]
 pub(super) struct Source {
     pub(super) files: Vec<File>,
-    /// Files of the macros that the crate exports at its root.
     pub(super) macros: HashMap<String, usize>,
     pub(super) modules: HashMap<Segments, Module>,
 }
 
-/// Reads the crate whose root module is `lib.rs` or `main.rs` in `folder`.
 pub(super) fn read(folder: &Path) -> Result<Source, String> {
     let mut source = Source::default();
     let root = ["lib.rs", "main.rs"].map(|name| folder.join(name)).into_iter().find(|path| path.exists());
@@ -53,7 +44,7 @@ pub(super) fn read(folder: &Path) -> Result<Source, String> {
 }
 
 impl Source {
-    /// Adds the file at `path`. Its child modules are in the folder `children`.
+    /// Child modules are in the folder `children`.
     fn add_file(&mut self, src: &Path, path: &Path, children: &Path, module: &[String]) -> Result<(), String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let name = path.strip_prefix(src).unwrap_or(path).to_string_lossy().into_owned();
@@ -82,8 +73,7 @@ impl Source {
         Ok(())
     }
 
-    /// Adds a module and its inline modules. Returns the paths of child modules that have their own
-    /// files, each with the file that a `path` attribute states.
+    /// Returns the paths of child modules with their own files, each with the file of a `path` attribute.
     fn add_module(&mut self, file: usize, path: &[String], items: &[Item]) -> Vec<(Segments, Option<String>)> {
         let mut module = Module { file, ..Module::default() };
         let mut outside = Vec::new();
@@ -135,8 +125,7 @@ impl Module {
     }
 }
 
-/// Splits a `use` declaration into its paths, each with the name that it binds. A path that ends in
-/// `*` binds no name.
+/// Splits a `use` declaration into paths and the names that they bind; a path that ends in `*` binds none.
 fn flatten(tree: &UseTree, before: &mut Segments, into: &mut Vec<(Segments, Option<String>)>) {
     match tree {
         UseTree::Path(path) => {
@@ -162,7 +151,6 @@ fn leaf(before: &Segments, name: &str, rename: Option<String>) -> (Segments, Opt
     (path, bound)
 }
 
-/// Returns the name that an item defines.
 fn defined(item: &Item) -> Option<String> {
     Some(match item {
         Item::Const(item) => item.ident.to_string(),
@@ -178,7 +166,6 @@ fn defined(item: &Item) -> Option<String> {
     })
 }
 
-/// Returns the name of the type or trait that an item defines, and true if it is public.
 fn defined_type(item: &Item) -> Option<(String, bool)> {
     let visibility = match item {
         Item::Enum(item) => &item.vis,
@@ -209,7 +196,6 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Returns the file that a `path` attribute states.
 fn given_path(attributes: &[Attribute]) -> Option<String> {
     attributes.iter().find_map(|attribute| match &attribute.meta {
         syn::Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
@@ -220,7 +206,6 @@ fn given_path(attributes: &[Attribute]) -> Option<String> {
     })
 }
 
-/// Returns true if the item is compiled only for tests, documentation tests or fuzzing.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let syn::Meta::List(list) = &attribute.meta else { return false };
@@ -231,23 +216,22 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Collects the paths in an item, including the paths in the tokens of macros.
 struct PathCollector<'m>(&'m mut Module);
 
 impl<'ast> Visit<'ast> for PathCollector<'_> {
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let segments: Segments = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        // A path of one segment names a local item, or an import that is already counted.
+        // A path of one segment names a local item, or an import that is counted once.
         if path.leading_colon.is_none() && segments.len() > 1 {
             self.0.uses.insert(segments);
         }
         visit::visit_path(self, path);
     }
 
-    /// Ignores the path in `pub(in path)`, which does not use a module.
+    /// The path in `pub(in path)` does not use a module.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
-    /// Ignores the names of attributes, which are not modules.
+    /// The names of attributes are not modules.
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 
     fn visit_item_use(&mut self, import: &'ast ItemUse) {
@@ -279,8 +263,7 @@ impl<'ast> Visit<'ast> for PathCollector<'_> {
     }
 }
 
-/// Returns the paths of two or more segments in a macro's tokens. Printed tokens have blanks
-/// between them.
+/// Returns the paths of two or more segments in the printed tokens of a macro, which have blanks between them.
 fn paths_in_tokens(text: &str) -> Vec<Segments> {
     let mut paths = Vec::new();
     let mut path: Segments = Vec::new();
@@ -309,8 +292,7 @@ fn paths_in_tokens(text: &str) -> Vec<Segments> {
     paths
 }
 
-/// Splits printed tokens into names, `::`, and single characters for all other tokens. Quoted text
-/// is omitted.
+/// Returns names, `::`, and single characters; omits quoted text.
 fn tokens(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -333,7 +315,6 @@ fn tokens(text: &str) -> Vec<&str> {
     found
 }
 
-/// Returns the length of the quoted text at the beginning of `text`.
 fn quoted(text: &str) -> usize {
     let mut escaped = false;
     for (at, letter) in text.char_indices().skip(1) {
@@ -350,7 +331,6 @@ fn quoted(text: &str) -> usize {
 pub(super) mod tests {
     use super::*;
 
-    /// Makes a crate from files, given as name and text.
     pub(in crate::modules) fn parsed(files: &[(&str, &str)]) -> Source {
         let folder = folder_of(files);
         let source = read(&folder);
@@ -358,7 +338,6 @@ pub(super) mod tests {
         source.unwrap()
     }
 
-    /// Makes a temporary folder with files, given as name and text.
     pub(in crate::modules) fn folder_of(files: &[(&str, &str)]) -> PathBuf {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static NEXT: AtomicUsize = AtomicUsize::new(0);

@@ -15,13 +15,12 @@ use crate::client_group::GroupClient;
 use crate::harness::MeasuredSubject;
 use crate::sample::{Samples, time_calls};
 
-/// Maximum time of one transfer. After this time, the baseline has failed.
+/// Maximum time of one transfer, after which the baseline has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// First byte of a message on a oneway connection that requests an answer.
+/// First byte of a oneway that requests an answer.
 pub(super) const REQUESTS_ANSWER: u8 = 1;
 
-/// One connection to a baseline server.
 #[derive(Debug)]
 pub(crate) struct BaselineClient {
     link: BaselineLink,
@@ -32,21 +31,15 @@ pub(crate) struct BaselineClient {
 #[derive(Debug)]
 enum BaselineLink {
     Socket(OwnedFd),
-    /// Shared memory, without a time-out. A time-out would add a kernel timer to each wait and so
-    /// falsify the baseline.
+    /// Without a time-out, because its kernel timer would falsify the baseline.
     Memory(BareRing),
-    /// A socket that the thread polls before it blocks.
     Polled(OwnedFd),
     Pipelined(BareStream),
     Stream(Box<dyn Stream>),
 }
 
 impl BaselineClient {
-    /// Connects and sends the message sizes to the server.
-    ///
-    /// # Errors
-    /// No server listens at the address, a size is out of range, or the server does not support
-    /// oneways.
+    /// Fails if no server listens at the address, a size is out of range, or the server does not support oneways.
     pub(crate) fn connect(address: &BaselineAddress, sizes: MessageSizes) -> Result<Self, Failure> {
         if sizes.request == 0 || sizes.request.max(sizes.reply) > MessageSizes::MAX {
             return Err(Failure::new(format!("messages have 1 to {} octets", MessageSizes::MAX)));
@@ -71,9 +64,6 @@ impl BaselineClient {
     }
 
     /// Sends `warm_up` uncounted requests, then `count` timed ones, and reads the reply to each.
-    ///
-    /// # Errors
-    /// The server has closed the connection.
     pub(crate) fn exchange(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         for _ in 0..warm_up {
             self.once()?;
@@ -82,9 +72,6 @@ impl BaselineClient {
     }
 
     /// Sends messages without replies. The total time ends when the server has read all of them.
-    ///
-    /// # Errors
-    /// The server has closed the connection.
     pub(crate) fn flood(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         for _ in 0..warm_up {
             self.send()?;
@@ -172,11 +159,10 @@ fn connected(address: &Address, sizes: MessageSizes) -> std::io::Result<OwnedFd>
     Ok(socket)
 }
 
-/// Two-way exchanges that the harness measures.
 #[derive(Debug)]
 pub(crate) struct TwoWayExchange {
     pub(crate) client: BaselineClient,
-    /// Process id of the server, or `None` if the server is in this process.
+    /// `None` if the server is in this process.
     pub(crate) server: Option<u32>,
 }
 
@@ -190,11 +176,10 @@ impl MeasuredSubject for TwoWayExchange {
     }
 }
 
-/// Oneways that the harness measures.
 #[derive(Debug)]
 pub(crate) struct OnewayFlood {
     pub(crate) client: BaselineClient,
-    /// Process id of the server, or `None` if the server is in this process.
+    /// `None` if the server is in this process.
     pub(crate) server: Option<u32>,
 }
 

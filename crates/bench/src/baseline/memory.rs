@@ -1,8 +1,6 @@
 //! Baseline for shared memory: messages are copied into and out of memory that both processes map.
 //!
-//! A waiting side sleeps on a futex. If it has a core of its own, it may spin before it sleeps. The
-//! client connects to a Unix socket of the server, over which it sends the message sizes and the
-//! memory's descriptor.
+//! A waiting side sleeps on a futex, and may spin before it sleeps.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,15 +16,13 @@ use crate::Failure;
 use crate::harness::MeasuredSubject;
 use crate::sample::{Samples, time_calls};
 
-/// Time for which a side spins before it sleeps.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// Returns the way in which both sides wait: they spin before they sleep if `looking` is true.
+/// Both sides spin before they sleep if `looking` is true.
 pub(super) fn wait(looking: bool) -> BareWait {
     if looking { BareWait::Spinning(LOOK) } else { BareWait::Asleep }
 }
 
-/// Creates the client's end and sends the memory's descriptor to the server.
 pub(super) fn connect(
     address: &Address,
     sizes: MessageSizes,
@@ -39,7 +35,7 @@ pub(super) fn connect(
     Ok(bare)
 }
 
-/// Accepts the server's end from a client. Returns `None` if the client's message is invalid.
+/// Returns `None` if the client's message is invalid.
 pub(super) fn accept(socket: BorrowedFd<'_>, looking: bool) -> Option<(BareRing, MessageSizes)> {
     let (memory, sizes) = accept_memory(socket)?;
     let bare = BareRing::open(memory.as_fd(), sizes.request, sizes.reply, wait(looking)).ok()?;
@@ -53,7 +49,6 @@ fn accept_memory(socket: BorrowedFd<'_>) -> Option<(OwnedFd, MessageSizes)> {
     Some((memory?, sizes))
 }
 
-/// Serves one connection until it closes.
 pub(super) fn serve(mut bare: BareRing, sizes: MessageSizes) {
     let (mut request, reply) = (vec![0; sizes.request], vec![0; sizes.reply]);
     while bare.receive(&mut request) {
@@ -61,8 +56,6 @@ pub(super) fn serve(mut bare: BareRing, sizes: MessageSizes) {
     }
 }
 
-/// Creates the client's end of a pipelined exchange and sends the memory's descriptor to the
-/// server.
 pub(super) fn connect_parts(address: &Address, sizes: MessageSizes, patience: Duration) -> io::Result<BareStream> {
     let socket = socket::connect(address, &SocketOptions::default(), Some(clock::now() + patience))?;
     let (bare, memory) = BareStream::create(wait(true))?;
@@ -70,32 +63,26 @@ pub(super) fn connect_parts(address: &Address, sizes: MessageSizes, patience: Du
     Ok(bare)
 }
 
-/// Accepts the server's end of a pipelined exchange. Returns `None` if the client's message is
-/// invalid.
+/// Returns `None` if the client's message is invalid.
 pub(super) fn accept_parts(socket: BorrowedFd<'_>) -> Option<(BareStream, MessageSizes)> {
     let (memory, sizes) = accept_memory(socket)?;
     Some((BareStream::open(memory.as_fd(), wait(true)).ok()?, sizes))
 }
 
-/// Serves one connection with pipelined copies until it closes.
 pub(super) fn serve_parts(mut bare: BareStream, sizes: MessageSizes) {
     let (mut request, reply) = (vec![0; sizes.request], vec![0; sizes.reply]);
     while bare.receive(&mut request) && bare.send(&reply) {}
 }
 
-/// The minimum work of an exchange through shared memory: one thread copies both messages in and
-/// out.
 pub(crate) struct MemoryCopies {
     pub(super) request: [Vec<u8>; 3],
     pub(super) reply: [Vec<u8>; 3],
 }
 
 impl MemoryCopies {
-    /// Creates buffers for messages of these sizes.
     #[must_use]
     pub(crate) fn new(sizes: MessageSizes) -> Self {
-        // Fills the buffers with values other than zero, because untouched pages all map one page
-        // of zeroes.
+        // Untouched pages all map one page of zeroes.
         let places = |size: usize| [vec![1; size], vec![2; size], vec![3; size]];
         MemoryCopies { request: places(sizes.request), reply: places(sizes.reply) }
     }

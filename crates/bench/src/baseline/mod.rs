@@ -1,16 +1,7 @@
 //! Baseline for every ORB, called `floor` in results: messages of equal sizes without an ORB.
 //!
-//! A client and a server in two processes exchange messages of given sizes over bare sockets. The
-//! messages have no format. For an exchange, each side makes two system calls, which is the
-//! minimum. A server whose threads wait in `epoll_wait` makes three. The time by which a call
-//! through an ORB exceeds the exchange is the ORB's own cost.
-//!
-//! Over shared memory, each side makes two copies and two futex calls, or spins instead of the
-//! futex calls. A side that spins over a socket polls the socket for a limited time before it
-//! blocks.
-//!
-//! A baseline over the streams of `corelane_net` shows the cost that transports add to bare
-//! sockets.
+//! A client and a server exchange messages without a format over bare sockets or memory, with the minimum of system
+//! calls. The time by which a call through an ORB exceeds the exchange is the ORB's own cost.
 
 mod client;
 mod memory;
@@ -34,36 +25,31 @@ pub(crate) use server::run as run_server;
 
 use crate::Failure;
 
-/// Sizes in bytes of the request and the reply of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MessageSizes {
-    /// Size of the request, from the client to the server.
     pub(crate) request: usize,
-    /// Size of the reply, from the server to the client; 0 for a oneway.
+    /// 0 for a oneway.
     pub(crate) reply: usize,
 }
 
 impl MessageSizes {
-    /// Maximum of either size. It bounds the server's allocation and suffices for all benchmarks.
+    /// Bounds the server's allocation and suffices for all benchmarks.
     pub(crate) const MAX: usize = 65 << 20;
 
-    /// Returns the message sizes of a GIOP 1.2 call (CORBA 3.3 part 2, 9.4) without service
-    /// contexts. The arguments are the lengths of the object key, of the operation's name and of
-    /// the bodies.
+    /// Returns the message sizes of a GIOP 1.2 call (CORBA 3.3 part 2, 9.4) without service contexts. The arguments are
+    /// the lengths of the object key, of the operation's name and of the bodies.
     #[cfg(test)]
     pub(crate) const fn giop(key: usize, operation: usize, arguments: usize, results: usize) -> MessageSizes {
-        // In bytes: header 12, request id 4, flags and reserved 4, addressing disposition 2,
-        // padding 2, length of the object key 4.
+        // Header 12, request id 4, flags and reserved 4, addressing disposition 2, padding 2, length of the object key
+        // 4 bytes.
         let name = (28 + key).next_multiple_of(4) + 4;
-        // The name ends with a NUL. The number of service contexts follows.
         let contexts = (name + operation + 1).next_multiple_of(4) + 4;
         let request = if arguments == 0 { contexts } else { contexts.next_multiple_of(8) + arguments };
-        // In bytes: header 12, request id 4, status 4, number of service contexts 4: together a
-        // multiple of 8.
+        // Header 12, request id 4, status 4, number of service contexts 4 bytes: together a multiple of 8.
         MessageSizes { request, reply: 24 + results }
     }
 
-    /// Encodes both sizes, little-endian. They are the first bytes that a client sends.
+    /// Little-endian; the first bytes that a client sends.
     fn preamble(self) -> [u8; 16] {
         let mut preamble = [0; 16];
         preamble[..8].copy_from_slice(&(self.request as u64).to_le_bytes());
@@ -72,7 +58,7 @@ impl MessageSizes {
     }
 }
 
-/// Decodes the sizes that a client announces. Returns `None` if a size is out of range.
+/// Returns `None` if an announced size is out of range.
 fn read_preamble(preamble: &[u8; 16]) -> Option<MessageSizes> {
     let number = |at: usize| {
         let octets: [u8; 8] = preamble[at..at + 8].try_into().ok()?;
@@ -82,15 +68,12 @@ fn read_preamble(preamble: &[u8; 16]) -> Option<MessageSizes> {
     (sizes.request > 0).then_some(sizes)
 }
 
-/// The way in which both sides wait for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitStrategy {
-    /// A thread for each connection blocks in `recv` or sleeps on a futex.
     Blocking,
     /// A thread for each connection spins before it sleeps, and so does the client.
     SpinThenSleep,
-    /// Both sides wait as with `SpinThenSleep`. The reader copies a part of a message while the writer
-    /// copies the next part. Only for shared memory.
+    /// For shared memory: the reader copies a part of a message while the writer copies the next part.
     Pipelined,
     /// A thread for each connection waits on a stream of `corelane_net`.
     Stream(StreamSpin),
@@ -98,23 +81,16 @@ pub(crate) enum WaitStrategy {
     Epoll(usize),
 }
 
-/// The way in which threads wait for a stream of `corelane_net`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamSpin {
-    /// The threads sleep without polling.
     Never,
-    /// The threads poll before they sleep if polling has been successful.
     Adaptive,
 }
 
-/// The transport of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BaselineTransport {
-    /// TCP over the loopback interface, with TCP_NODELAY.
     Tcp,
-    /// A Unix socket in the abstract namespace.
     Unix,
-    /// Memory that both processes map.
     SharedMemory,
 }
 
@@ -127,7 +103,6 @@ impl BaselineTransport {
         BaselineTransport::ALL.into_iter().find(|transport| transport.name() == name)
     }
 
-    /// Returns the transport's name in labels.
     #[must_use]
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -138,15 +113,13 @@ impl BaselineTransport {
     }
 }
 
-/// Address of a baseline server, and the way in which both sides exchange messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BaselineAddress {
     socket: Address,
     medium: Medium,
 }
 
-/// The medium of the messages, and the way in which both sides wait. Shared memory uses a socket
-/// only to pass the memory's descriptor.
+/// Shared memory uses a socket to pass the memory's descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Medium {
     Socket { spins: bool },
@@ -155,7 +128,7 @@ enum Medium {
     Stream(BaselineTransport, StreamSpin),
 }
 
-/// Prefixes of addresses. An address without a prefix names a socket on which neither side spins.
+/// An address without a prefix names a socket on which neither side spins.
 const MEDIA: [(&str, Medium); 10] = [
     ("polling:", Medium::Socket { spins: true }),
     ("futex:", Medium::Memory { spins: false }),
@@ -169,7 +142,6 @@ const MEDIA: [(&str, Medium); 10] = [
     ("spinning-shm-stream:", Medium::Stream(BaselineTransport::SharedMemory, StreamSpin::Adaptive)),
 ];
 
-/// Formats the address as one word of a command line or an answer.
 impl fmt::Display for BaselineAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((name, _)) = MEDIA.iter().find(|(_, medium)| *medium == self.medium) {
@@ -213,10 +185,8 @@ fn unused_path() -> PathBuf {
     std::env::temp_dir().join(unused_name())
 }
 
-/// Time for which a side spins before it sleeps.
 const LOOK: Duration = Duration::from_micros(100);
 
-/// Receives from a socket, and polls it for [`LOOK`] before it waits.
 #[inline]
 fn recv_spinning(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     let end = clock::now() + LOOK;
@@ -239,10 +209,7 @@ mod tests {
 
     #[test]
     fn message_sizes_are_those_of_giop() {
-        // The name begins at 28 + 12 + 4 = 44 and ends with its NUL at 55. The contexts take 56 to
-        // 60, and the argument's octet is at 64.
         assert_eq!(MessageSizes::giop(12, 10, 1, 1), MessageSizes { request: 65, reply: 25 });
-        // Without arguments, no padding follows the contexts.
         assert_eq!(MessageSizes::giop(12, 10, 0, 0), MessageSizes { request: 60, reply: 24 });
     }
 

@@ -1,9 +1,5 @@
-//! Server side of the baseline, in a process of its own. Tests run it on threads of their own
-//! process.
-//!
-//! A connection begins with 16 bytes: the sizes of its requests and replies, little-endian. If the
-//! reply size is 0, the messages are oneways. The server then answers only a request whose first
-//! byte is [`REQUESTS_ANSWER`], with one byte.
+//! The server of the baseline. A connection begins with the sizes of its requests and replies, 16 bytes, little-endian.
+//! If the reply size is 0, the server answers a request whose first byte is [`REQUESTS_ANSWER`] with one byte.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,32 +19,21 @@ use super::{
 use crate::Failure;
 use crate::service::serve_lines;
 
-/// Maximum number of bytes that a thread reads at once from a oneway connection.
 const CHUNK: usize = 64 * 1024;
 
-/// A listening baseline server. Dropping the server ends its acceptor and its pool. A connection
-/// that the pool does not serve ends when its client closes it.
+/// The drop ends the acceptor and the pool. A connection outside the pool ends when its client closes it.
 pub(crate) struct BaselineServer {
     accepting: Accepting,
     address: BaselineAddress,
 }
 
 enum Accepting {
-    Socket {
-        listener: Arc<OwnedFd>,
-        pool: Option<Arc<BaselinePool>>,
-    },
-    Stream {
-        /// Ends the acceptor when dropped.
-        _acceptor: stream::Acceptor,
-    },
+    Socket { listener: Arc<OwnedFd>, pool: Option<Arc<BaselinePool>> },
+    Stream { _acceptor: stream::Acceptor },
 }
 
 impl BaselineServer {
-    /// Listens and serves on threads of this process.
-    ///
-    /// # Errors
-    /// A limit of the process is reached, or the transport does not support the wait strategy.
+    /// Fails at a limit of the process, or if the transport does not support the wait strategy.
     pub(crate) fn open(transport: BaselineTransport, waiting: WaitStrategy) -> Result<Self, Failure> {
         Self::start(transport, waiting)
             .map_err(|error| Failure::new(format!("the floor server does not start: {error}")))
@@ -78,7 +63,7 @@ impl BaselineServer {
             }
         };
         let pool = threads.map(BaselinePool::start).transpose()?;
-        // A client over shared memory passes a descriptor, so its socket must accept one.
+        // A client over shared memory passes a descriptor.
         let options = SocketOptions { refuse_descriptors: !in_memory, ..SocketOptions::default() };
         let listener = Arc::new(socket::listen(&listening_address(transport), &options, socket::DEFAULT_BACKLOG)?);
         let address = BaselineAddress { socket: socket::local_address(listener.as_fd())?, medium };
@@ -93,8 +78,7 @@ impl BaselineServer {
 impl Drop for BaselineServer {
     fn drop(&mut self) {
         let Accepting::Socket { listener, pool } = &self.accepting else { return };
-        // Ignore errors: some kernels refuse to shut down a Unix listener. The acceptor then lives
-        // until the process ends.
+        // Some kernels refuse to shut down a Unix listener, whose acceptor then lives until the process ends.
         let _ = socket::shutdown(listener.as_fd(), Shutdown::Both);
         if let Some(pool) = pool {
             pool.end.notify();
@@ -102,21 +86,16 @@ impl Drop for BaselineServer {
     }
 }
 
-/// Runs a baseline server until the standard input ends. Prints `ready ADDRESS` when the server
-/// listens.
-///
-/// # Errors
-/// The server cannot listen.
+/// Runs a baseline server until the standard input ends. Prints `ready ADDRESS` when the server listens.
 pub(crate) fn run(transport: BaselineTransport, waiting: WaitStrategy) -> Result<(), Failure> {
     let server = BaselineServer::open(transport, waiting)?;
     println!("ready {}", server.address());
     serve_lines(|_| None).map_err(|error| Failure::new(error.to_string()))
 }
 
-/// Accepts connections until the listener is shut down.
 fn accept(listener: BorrowedFd<'_>, medium: Medium, pool: Option<&Arc<BaselinePool>>) {
     while let Ok((socket, _)) = socket::accept(listener, WaitMode::Block) {
-        // If no thread can be started, the connection closes, and the client reports the failure.
+        // Without a thread the connection closes, and the client reports the failure.
         let serving = ThreadBuilder::new().name("floor/serve");
         match medium {
             Medium::Memory { spins } => {
@@ -127,7 +106,7 @@ fn accept(listener: BorrowedFd<'_>, medium: Medium, pool: Option<&Arc<BaselinePo
                 let Some((bare, sizes)) = memory::accept_parts(socket.as_fd()) else { continue };
                 drop(serving.spawn(move || memory::serve_parts(bare, sizes)));
             }
-            // `Medium::Stream` does not occur here: the module `stream` accepts these connections.
+            // The module `stream` accepts these connections.
             Medium::Socket { .. } | Medium::Stream(..) => {
                 let Some(sizes) = read_sizes(socket.as_fd()) else { continue };
                 let spins = medium == Medium::Socket { spins: true };
@@ -140,14 +119,13 @@ fn accept(listener: BorrowedFd<'_>, medium: Medium, pool: Option<&Arc<BaselinePo
     }
 }
 
-/// Reads the sizes that a client announces. Returns `None` if they are invalid.
+/// Returns `None` if the announced sizes are invalid.
 fn read_sizes(socket: BorrowedFd<'_>) -> Option<MessageSizes> {
     let mut preamble = [0; 16];
     fill(socket, &mut preamble, 0, false)?;
     read_preamble(&preamble)
 }
 
-/// Serves one connection until it closes.
 fn serve(socket: &OwnedFd, sizes: MessageSizes, spins: bool) {
     let socket = socket.as_fd();
     if sizes.reply == 0 {
@@ -158,18 +136,15 @@ fn serve(socket: &OwnedFd, sizes: MessageSizes, spins: bool) {
     while fill(socket, &mut request, 0, spins).is_some() && send_all(socket, &reply).is_some() {}
 }
 
-/// Reads oneways in large pieces and checks the first byte of each message.
 fn drain(socket: BorrowedFd<'_>, size: usize) {
     let mut chunk = vec![0; CHUNK];
-    // Number of bytes before the next message begins.
     let mut ahead = 0;
     while let Ok(count) = socket::recv(socket, &mut chunk, WaitMode::Block) {
         if count == 0 {
             return;
         }
         while ahead < count {
-            // After this request the client waits for the answer, so the unread bytes belong to
-            // this message.
+            // The client waits for the answer, so the unread bytes belong to this message.
             if chunk[ahead] == REQUESTS_ANSWER {
                 let mut missing = vec![0; (ahead + size).saturating_sub(count)];
                 if fill(socket, &mut missing, 0, false).is_none() || send_all(socket, &[0]).is_none() {
@@ -184,8 +159,7 @@ fn drain(socket: BorrowedFd<'_>, size: usize) {
     }
 }
 
-/// Reads until `buffer` is full, after the first `have` bytes. Returns `None` at the end of the
-/// stream or on an error.
+/// Returns `None` at the end of the stream or on an error.
 #[inline]
 fn fill(socket: BorrowedFd<'_>, buffer: &mut [u8], mut have: usize, spins: bool) -> Option<()> {
     while have < buffer.len() {
@@ -208,25 +182,22 @@ fn send_all(socket: BorrowedFd<'_>, octets: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Threads that wait in one `epoll_wait` and serve any connection with a request.
 struct BaselinePool {
     epoll: Epoll,
-    /// Signalled when the threads must end.
     end: EventFd,
-    /// Connections by token. Slots are never reused, because a benchmark has few connections.
+    /// Slots are never reused, because a benchmark has few connections.
     connections: Vec<OnceLock<PoolConnection>>,
     used: AtomicUsize,
 }
 
-/// A connection of the pool. `taken` is set while a thread reads a request, so that a thread with a
-/// second event for the request leaves the connection alone.
+/// `taken` is set while a thread reads a request, so that a thread with a second event leaves the connection alone.
 struct PoolConnection {
     socket: OwnedFd,
     sizes: MessageSizes,
     taken: AtomicBool,
 }
 
-/// Maximum number of connections. The server refuses more.
+/// The server refuses further connections.
 const MOST_CONNECTIONS: usize = 1024;
 
 const END: u64 = u64::MAX;
@@ -252,12 +223,12 @@ impl BaselinePool {
         let Some(place) = self.connections.get(index) else { return };
         let watched = place.get_or_init(|| PoolConnection { socket, sizes, taken: AtomicBool::new(false) });
         if self.epoll.add(watched.socket.as_fd(), index as u64, Interest::READABLE | Interest::EDGE).is_err() {
-            // Ignore errors: the client sees the end of the stream.
+            // The client sees the end of the stream.
             let _ = socket::shutdown(watched.socket.as_fd(), Shutdown::Both);
         }
     }
 
-    /// Waits for connections with requests and answers them. Each pool thread runs this function.
+    /// Each pool thread runs this function.
     fn work(&self) {
         let mut events = [EpollEvent::EMPTY; 1];
         let (mut request, mut reply) = (Vec::new(), Vec::new());
@@ -277,7 +248,7 @@ impl BaselinePool {
     }
 }
 
-/// Grows a buffer to `size`. Buffers never shrink, so repeated exchanges do not allocate.
+/// Buffers never shrink, so repeated exchanges do not allocate.
 fn grow(buffer: &mut Vec<u8>, size: usize) {
     if buffer.len() < size {
         buffer.resize(size, 0);
@@ -285,11 +256,10 @@ fn grow(buffer: &mut Vec<u8>, size: usize) {
 }
 
 impl PoolConnection {
-    /// Reads one request and answers it. A client sends its next request only after the reply.
+    /// A client sends its next request only after the reply.
     #[inline]
     fn answer(&self, request: &mut [u8], reply: &[u8]) {
-        // `taken` is acquired and released, so one reader's work on the connection happens before
-        // the next reader's.
+        // One reader's work on the connection must happen before the next reader's.
         if self.taken.swap(true, Ordering::Acquire) {
             return;
         }
@@ -300,7 +270,7 @@ impl PoolConnection {
         };
         self.taken.store(false, Ordering::Release);
         if read.is_some() {
-            // Ignore errors: the client notices a missing reply.
+            // The client notices a missing reply.
             let _ = send_all(socket, reply);
         }
     }

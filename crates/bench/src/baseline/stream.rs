@@ -1,5 +1,4 @@
-//! Baseline over the streams of `corelane_net`, which shows the cost that transports add to bare
-//! sockets and memory.
+//! Baseline over the streams of `corelane_net`.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +12,6 @@ use corelane_sys::{clock, poll};
 
 use super::{BaselineAddress, BaselineTransport, LOOK, Medium, MessageSizes, StreamSpin, read_preamble};
 
-/// Interval at which the acceptor checks whether the server must end.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
 fn policy(spin: StreamSpin) -> SpinPolicy {
@@ -40,7 +38,6 @@ fn endpoint(transport: BaselineTransport, address: &Address) -> io::Result<Endpo
     }
 }
 
-/// Connects and sends the message sizes to the server.
 pub(super) fn connect(
     transport: BaselineTransport,
     spin: StreamSpin,
@@ -55,8 +52,7 @@ pub(super) fn connect(
     Ok(stream)
 }
 
-/// The acceptor thread of a server. Dropping the handle ends the thread and removes the socket's
-/// file.
+/// The drop ends the thread and removes the socket's file.
 pub(super) struct Acceptor {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -66,13 +62,12 @@ impl Drop for Acceptor {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Ignore errors: the thread's code does not panic.
+            // The thread's code does not panic.
             let _ = thread.join();
         }
     }
 }
 
-/// Listens, and serves each connection on a thread of its own.
 pub(super) fn serve(transport: BaselineTransport, spin: StreamSpin) -> io::Result<(Acceptor, BaselineAddress)> {
     let wanted = match transport {
         BaselineTransport::Tcp => Endpoint::tcp("127.0.0.1", 0),
@@ -99,7 +94,7 @@ fn accept(listener: &dyn Listener, spin: StreamSpin, is_over: &AtomicBool) {
         }
         let Ok(stream) = listener.accept() else { continue };
         stream.set_spin_policy(policy(spin));
-        // If no thread can be started, the connection closes, and the client reports the failure.
+        // Without a thread the connection closes, and the client reports the failure.
         drop(ThreadBuilder::new().name("floor/serve").spawn(move || echo(&*stream)));
     }
 }
@@ -114,7 +109,6 @@ fn echo(stream: &dyn Stream) {
     while fill(stream, &mut request).is_ok() && send_all(stream, &reply).is_ok() {}
 }
 
-/// Reads until `buffer` is full.
 #[inline]
 pub(super) fn fill(stream: &dyn Stream, buffer: &mut [u8]) -> io::Result<()> {
     let mut have = 0;

@@ -13,8 +13,6 @@ use crate::testbed::{
 };
 use crate::workload::{compared_quantity, message_sizes, run_length};
 
-/// Measures the baselines, which are bare sockets and memory, with the message sizes of the
-/// operations.
 pub(crate) fn floor(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(0)?;
     let mut all = Vec::new();
@@ -26,20 +24,16 @@ pub(crate) fn floor(options: &BenchOptions, report: &mut Report<'_>, progress: &
         let sizes = message_sizes(&orb, operation, options)?;
         let mut variants = Vec::new();
         for floor in &all {
-            // In a group with several transports, each configuration's name begins with the
-            // transport.
             variants.extend(floor.variant("floor", operation, sizes)?.map(|mut variant| {
                 prefix_transport(&mut variant.label);
                 variant
             }));
         }
-        // The first variant is the baseline: TCP, blocking.
         let labels: Vec<_> = variants.iter().map(|variant| variant.label.clone()).collect();
         for (index, variant) in variants.iter_mut().enumerate().skip(1) {
             variant.against = vec![0];
             if variant.label.peer == "net" {
-                // A stream is compared with the sockets or the memory on which it is built. A
-                // stream over shared memory is also compared with Unix sockets.
+                // A stream is compared with bare sockets or memory; over shared memory, with the stream over Unix sockets.
                 let unix = variant.label.transport == BaselineTransport::SharedMemory.name();
                 let is_compared = |other: &FigureLabel| match other.transport {
                     name if name == variant.label.transport => other.peer == "floor",
@@ -54,7 +48,6 @@ pub(crate) fn floor(options: &BenchOptions, report: &mut Report<'_>, progress: &
     Ok(())
 }
 
-/// Measures calls through ORBs beside bare sockets with messages of equal sizes.
 pub(crate) fn call(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     progress.show("omniORB's program: building");
     let omniorb = options.peer(PeerKind::OmniOrb);
@@ -67,8 +60,7 @@ pub(crate) fn call(options: &BenchOptions, report: &mut Report<'_>, progress: &m
     for transport in options.transports() {
         let mut others = Vec::new();
         for (threads, config) in [(PeerThreads::Default, "thread per connection"), (PeerThreads::Pool, "pool")] {
-            // Over shared memory, Corelane is compared only with omniORB's thread per connection,
-            // the most similar configuration.
+            // omniORB's thread per connection is the most similar configuration.
             if let Some(peer) = &omniorb
                 && (transport != BaselineTransport::SharedMemory || threads == PeerThreads::Default)
             {

@@ -1,7 +1,6 @@
 //! The benchmark `cubit`: the IDL_Cubit test of the papers.
 //!
-//! One client makes calls without pauses, with arguments of every kind. The calls go through
-//! Corelane and other ORBs. The baseline is bare sockets with messages of equal sizes.
+//! One client makes calls without pauses, with arguments of every kind, through Corelane, other ORBs and bare sockets.
 
 use corelane::Orb;
 
@@ -19,7 +18,6 @@ use crate::testbed::{PeerServer, Testbed, VariantGroup, report_missing_spin, tra
 use crate::value::{MICROSECONDS_PER_CALL, SingleValue};
 use crate::workload::{compared_quantity, message_sizes, run_length};
 
-/// Operations that `cubit` measures by default.
 const DEFAULT_OPERATIONS: [MeasuredOperation; 18] = [
     MeasuredOperation::Nothing,
     MeasuredOperation::Octet,
@@ -35,14 +33,13 @@ const DEFAULT_OPERATIONS: [MeasuredOperation; 18] = [
     MeasuredOperation::Octets(1024),
     MeasuredOperation::Octets(1 << 20),
     MeasuredOperation::Octets(16 << 20),
-    // These operations send their argument but do not return it, so the server makes no copy.
+    // The argument is not returned, so the server makes no copy.
     MeasuredOperation::TakeLongs(1024),
     MeasuredOperation::TakeOctets(1024),
     MeasuredOperation::TakeOctets(16 << 20),
     MeasuredOperation::Oneway,
 ];
 
-/// Measures one group for each operation, then prints all operations in one table.
 pub(crate) fn cubit(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut peers = Vec::new();
     for kind in [PeerKind::OmniOrb, PeerKind::JacOrb, PeerKind::Ice] {
@@ -74,7 +71,6 @@ pub(crate) fn cubit(options: &BenchOptions, report: &mut Report<'_>, progress: &
     Ok(())
 }
 
-/// Measures octet sequences of these sizes without other ORBs, and reports transfer rates.
 pub(crate) fn sizes(
     bench: &'static str,
     operations: &[MeasuredOperation],
@@ -86,7 +82,6 @@ pub(crate) fn sizes(
     report.add_values(&format!("{bench}: octet sequences"), &transfer(&all))
 }
 
-/// Measures one group for each operation: baselines, other ORBs, Corelane.
 fn one_by_one(
     bench: &'static str,
     transport: BaselineTransport,
@@ -115,10 +110,7 @@ fn one_by_one(
     Ok(all)
 }
 
-/// Adds variants with dynamic invocation: omniORB, and Corelane with a thread per connection.
-///
-/// Each variant is compared with the baseline and with calls of the same server through stubs.
-/// Corelane's variant is compared with omniORB's dynamic invocation, too.
+/// Each variant is compared with the baseline and with calls through stubs.
 fn add_dynamic(
     scene: &Testbed,
     cast: &mut VariantGroup,
@@ -147,8 +139,7 @@ fn add_dynamic(
     Ok(())
 }
 
-/// Returns one row for each ORB and one column for each operation. The values are medians, or times
-/// per call for oneways.
+/// One row for each ORB and one column for each operation; medians, or times per call for oneways.
 fn side_by_side(all: &[(MeasuredOperation, Vec<Figure>)]) -> Vec<SingleValue> {
     let values = all.iter().flat_map(|(operation, figures)| {
         figures.iter().map(move |figure| SingleValue {
@@ -165,7 +156,6 @@ fn side_by_side(all: &[(MeasuredOperation, Vec<Figure>)]) -> Vec<SingleValue> {
     values.collect()
 }
 
-/// Returns the transfer rates of octet sequences in both directions and in one.
 fn transfer(all: &[(MeasuredOperation, Vec<Figure>)]) -> Vec<SingleValue> {
     let mut values = Vec::new();
     for (operation, figures) in all {

@@ -1,5 +1,4 @@
-//! The benchmark `demux`: the time that a server takes to find the connection, the POA, the object
-//! and the operation of a request, and its growth with the number of each.
+//! The benchmark `demux`: the time in which a server finds the target of a request.
 
 use corelane::Orb;
 use corelane::mapping::Operation as Name;
@@ -23,29 +22,26 @@ use crate::report::Report;
 use crate::service::RunningProgram;
 use crate::value::SingleValue;
 
-/// Numbers of objects. The first is the baseline.
+/// The first number of objects is the baseline.
 const OBJECTS: [usize; 5] = [1, 100, 10_000, 100_000, 1_000_000];
 
-/// Number of references that the `same` variant calls in turn. They fit in the processor's caches.
+/// The references of the `same` variant fit in the processor's caches.
 const SAME: usize = 64;
 
-/// Number of references that the `random` variant calls in turn. They exceed the caches of one
-/// core. Each server gets an equal list.
+/// The references of the `random` variant exceed the caches of one core.
 const RANDOM: usize = 16_384;
 
-/// Maximum memory in bytes of an active object without its servant.
+/// Bytes of an active object without its servant.
 const MAX_OCTETS: f64 = 160.0;
 
-/// Maximum time in which a server of a million objects must list references.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Numbers of connections that are called in turn. The first is the baseline.
+/// The first number of connections is the baseline.
 const CONNECTIONS: [usize; 4] = [1, 10, 100, 1000];
 
-/// Numbers of levels by which the object's POA is below the root POA.
+/// Levels of the object's POA below the root POA.
 const DEPTHS: [usize; 5] = [0, 1, 4, 16, 64];
 
-/// Measures each lookup against the number of its candidates.
 pub(crate) fn demux(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     connections(options, report, progress)?;
     let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
@@ -58,11 +54,9 @@ pub(crate) fn demux(options: &BenchOptions, report: &mut Report<'_>, progress: &
     operations(&orb, options, report, progress)
 }
 
-/// Calls on each of several connections in turn, so that the server must find the connection with a
-/// request and its state.
+/// The calls take several connections in turn.
 fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(CONNECTIONS.iter().sum())?;
-    // The number includes the connections of the references, and other descriptors of the program.
     let wanted = CONNECTIONS.iter().sum::<usize>() as u64 + 300;
     let limit = process::raise_descriptor_limit(wanted).unwrap_or(0);
     let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
@@ -99,7 +93,7 @@ fn depths(
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     let (mut variants, mut servers) = (Vec::new(), Vec::new());
-    // Persistent objects need a POA of their own, below the root POA.
+    // Persistent objects need a POA below the root POA.
     let depths = DEPTHS.into_iter().filter(|&depth| keys == KeyLifetime::Transient || depth > 0);
     for depth in depths {
         let (server, reference) = start_server_with_nested_poa(depth, keys, &options.placement)?;
@@ -146,7 +140,7 @@ fn objects(
     }
     let mut values = Vec::new();
     for (count, server) in &mut servers {
-        // With fewer objects, pages with other data would dominate the result.
+        // With fewer objects, pages with other data would dominate.
         if *count >= 10_000 {
             let octets = server.ask("octets", PATIENCE)?;
             let value = octets.parse().map_err(|_| Failure::new(format!("`{octets}` is not a number of octets")))?;
@@ -174,7 +168,7 @@ fn rounds(orb: &Orb, server: &mut RunningProgram, word: &str, number: usize) -> 
     if targets.len() != number {
         return Err(Failure::new(format!("the server lists {} references, not {number}", targets.len())));
     }
-    // The first call on a reference finds its connection and is not measured.
+    // The first call on a reference finds its connection.
     for target in &targets {
         target.echo_octet(1)?;
     }
@@ -192,7 +186,7 @@ fn operations(
         let (server, reference) = start_server_with_operations(width, &options.placement)?;
         servers.push((width, server, object(orb, &reference)?));
     }
-    // The ORB requires operations of static lifetime, so the names are leaked.
+    // The ORB requires operations of static lifetime.
     let names: Vec<&'static Name> = (0..WIDTHS[WIDTHS.len() - 1])
         .map(|number| &*Box::leak(Box::new(Name::new(format!("op_{number:03}").leak()))))
         .collect();

@@ -1,9 +1,7 @@
-//! The benchmark `floods`: clients beside connections that send oneways without end, by dispatch
-//! architecture.
+//! The benchmark `floods`: clients beside connections that send oneways without end, by dispatch architecture.
 //!
-//! The clients that wait for each reply are called *good clients*. If the process may use two
-//! cores, clients and server have one each. On one core, the processor time of the sending floods
-//! would be measured too. A flood lasts for one turn of its variant.
+//! Clients that wait for each reply are called *good clients*. Clients and server have one core each if the process may
+//! use two.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,20 +27,16 @@ use crate::sample::Samples;
 use crate::targets::floods as goals;
 use crate::value::SingleValue;
 
-/// Number of connections that send oneways without end.
 const FLOODS: usize = 4;
 
-/// Number of good clients. Each has its own connection.
+/// Each has its own connection.
 const CLIENTS: usize = 4;
 
-/// Number of oneways of each flood before the first call of the good clients. It exceeds the
-/// queue's capacity for one connection.
+/// Exceeds the queue's capacity for one connection.
 const FIRST: u64 = 2_000;
 
-/// Maximum number of calls in a turn.
 const MAX_CALLS: usize = 2_000;
 
-/// Measures the good clients of each dispatch architecture without and beside floods.
 pub(crate) fn floods(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let placement = apart(&options.placement);
     let RunLength { warm_up, count, repetitions } = options.run_length;
@@ -64,8 +58,7 @@ pub(crate) fn floods(options: &BenchOptions, report: &mut Report<'_>, progress: 
             subject: Box::new(GoodClients::new(&reference, server.pid())?),
             against: Vec::new(),
         });
-        // Each variant with floods is compared with its own server without floods, then with the
-        // first architecture beside floods.
+        // The first comparison is with the variant's own server without floods.
         let against = if alone == 0 { vec![0] } else { vec![alone, 1] };
         variants.push(Variant { label: label(architecture, true), subject: Box::new(flooded), against });
         servers.push(server);
@@ -76,7 +69,6 @@ pub(crate) fn floods(options: &BenchOptions, report: &mut Report<'_>, progress: 
     report.add_values("floods: the clients beside floods", &values(&figures, &architectures, &sent))
 }
 
-/// Returns a placement with one core for each side if another core is permitted.
 fn apart(placement: &Placement) -> Placement {
     let CoreChoice::Shared(server) = placement.cores else { return *placement };
     let cores = thread::affinity(None).ok();
@@ -97,7 +89,6 @@ fn label(architecture: ServerArchitecture, has_floods: bool) -> FigureLabel {
     }
 }
 
-/// Returns the ratios of medians and 99th percentiles, the goals, and the rates of the floods.
 fn values(figures: &[Figure], architectures: &[ServerArchitecture], sent: &[Arc<SentOneways>]) -> Vec<SingleValue> {
     let found = |architecture, has_floods| {
         let label = label(architecture, has_floods);
@@ -120,8 +111,8 @@ fn values(figures: &[Figure], architectures: &[ServerArchitecture], sent: &[Arc<
             let bound = is_half_sync.then_some(goals::MAX_HALF_SYNC_P99_RATIO);
             value(&format!("p99, over {name}"), own.p99_us / first.p99_us, "x", bound);
         }
-        // The server is never idle. Its rate multiplied by the time of a call is therefore the
-        // number of requests that it takes during the call.
+        // The server is never idle, so its rate times the time of a call is the number of requests that it takes
+        // meanwhile.
         let requests = own.p50_us / 1e6 * (sent.per_second() + own.per_s);
         let bound = is_half_sync.then_some(goals::MAX_HALF_SYNC_REQUESTS);
         value("requests taken in a median call", requests, "", bound);
@@ -130,7 +121,6 @@ fn values(figures: &[Figure], architectures: &[ServerArchitecture], sent: &[Arc<
     values
 }
 
-/// Number of oneways that the floods of a variant have sent, and the time in which they sent.
 #[derive(Debug, Default)]
 struct SentOneways {
     count: AtomicU64,
@@ -144,7 +134,6 @@ impl SentOneways {
     }
 }
 
-/// The good clients, each with a thread and a connection.
 struct GoodClients {
     group: ClientGroup<TwoWayCaller>,
     _orb: Orb,
@@ -169,7 +158,6 @@ impl MeasuredSubject for GoodClients {
     }
 }
 
-/// The good clients beside floods.
 struct Flooded {
     clients: GoodClients,
     floods: Vec<Flood>,
@@ -221,8 +209,7 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Oneways in batches on one connection. The flood has its own ORB, so no client shares its
-/// connection.
+/// The flood has its own ORB, so no client shares its connection.
 struct Flood {
     target: CountedTargetRef,
     _orb: Orb,
@@ -236,7 +223,6 @@ impl Flood {
         Ok(Flood { target: target(&orb, reference)?.with_policies(policies), _orb: orb })
     }
 
-    /// Sends until `end`, then waits until the server has run all received oneways.
     fn send(&self, begun: &AtomicUsize, end: &AtomicBool, sent: &SentOneways) -> Result<(), Failure> {
         let began = clock::now();
         let mut count = 0;
@@ -249,7 +235,7 @@ impl Flood {
         }
         self.target.echo_nothing()?;
         sent.count.fetch_add(count, Ordering::Relaxed);
-        // The floods send concurrently, so each adds only its share of the elapsed time.
+        // The floods send concurrently, so each adds its share of the elapsed time.
         let nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX) / FLOODS as u64;
         sent.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
         Ok(())
@@ -285,7 +271,6 @@ mod tests {
             assert_eq!(samples.len(), 4 * turn);
             assert!(flooded.sent.count.load(Ordering::Relaxed) >= FLOODS as u64 * FIRST * turn as u64);
         }
-        // A flood that fails ends the turn and reports the reason.
         orb.shutdown(true).unwrap();
         assert!(flooded.run(0, 4, &mut samples).is_err());
     }

@@ -1,9 +1,6 @@
-//! The benchmark `idl-front-end`: the speed of preprocessing, parsing and checking IDL, compared
-//! with omniidl.
+//! The benchmark `idl-front-end`: the speed of preprocessing, parsing and checking IDL, compared with omniidl.
 //!
-//! Both compilers run as separate programs, in turns, on a long file and on a nearly empty one. The
-//! difference between the times of the two files is the time of the front end. Other activity of
-//! the machine only makes a turn longer, so the shortest turn counts.
+//! The time of the front end is the difference between a long file and a nearly empty file. The shortest turn counts.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,21 +16,19 @@ use crate::options::BenchOptions;
 use crate::report::Report;
 use crate::value::SingleValue;
 
-/// Numbers of parts of the generated IDL. Each part has about 170 lines.
+/// Each part of the generated IDL has about 170 lines.
 const PARTS: [usize; 2] = [45, 190];
 
-/// Turns of each program with each file.
 const TURNS: usize = 15;
 
-/// Maximum time in seconds for a million lines.
+/// Seconds for a million lines.
 const MOST_SECONDS_PER_MILLION: f64 = 2.0;
-/// Maximum time of Corelane's front end as a fraction of omniidl's.
+/// Fraction of omniidl's time.
 const MOST_SHARE: f64 = 0.1;
 
-/// Name of a back end without output. omniidl does not run without a back end.
+/// omniidl does not run without a back end, and this back end has no output.
 const NO_BACK_END: &str = "front_end_only";
 
-/// Measures Corelane's IDL compiler and omniidl.
 pub(crate) fn front_end(
     options: &BenchOptions,
     report: &mut Report<'_>,
@@ -93,7 +88,6 @@ struct Compiler {
 }
 
 impl Compiler {
-    /// Returns the time from the start of the program to its end for a file.
     fn time(&self, file: &Path) -> Result<Duration, Failure> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).arg(file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -111,7 +105,6 @@ impl Compiler {
     }
 }
 
-/// A folder that is removed on drop.
 struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
@@ -130,7 +123,7 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // Ignore errors: a temporary folder that remains does no harm.
+        // A temporary folder that remains does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -147,13 +140,10 @@ fn value(peer: &'static str, quantity: &str, value: f64, unit: &'static str, bou
     SingleValue { label, quantity: quantity.to_owned(), value, unit, bound }
 }
 
-/// Counts the lines that are neither blank nor only a comment.
 fn code_lines(text: &str) -> usize {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('/')).count()
 }
 
-/// Returns IDL with the constructs of typical applications: structures, sequences, a union,
-/// exceptions, inheritance and comments.
 fn text(parts: usize) -> String {
     let mut text = String::new();
     for part in 0..parts {

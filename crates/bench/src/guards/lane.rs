@@ -1,8 +1,5 @@
-//! The benchmark `lane`: the additional cost of a lane, compared with a pool without lanes whose
-//! thread has an equal priority.
-//!
-//! The benchmark also counts the work of other real-time features: changing a thread's priority,
-//! and a mutex with priority inheritance.
+//! The benchmark `lane`: the additional cost of a lane, compared with a pool without lanes whose thread has an equal
+//! priority.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,13 +25,10 @@ use crate::testbed::require_fixed_priorities;
 use crate::value::SingleValue;
 use crate::workload::{compared_quantity, message_sizes, run_length};
 
-/// Maximum time in which a server must answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Native priority of the only serving thread, in the pool and in the lane.
 const PRIORITY: u8 = 10;
 
-/// Number of system calls per request of a leader/followers thread.
 const LEADER_FOLLOWERS: f64 = 3.0;
 
 pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
@@ -44,7 +38,7 @@ pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &m
     let orb = client_orb(0)?;
     let plain_pool = ServerArchitecture::LeaderFollowers(1);
     let at_priority = Placement { scheduling: Some(Scheduling::Fifo(PRIORITY)), ..options.placement };
-    // Lanes set the priorities of their threads, so the placement sets none.
+    // Lanes set the priorities of their threads.
     let as_it_is = Placement { scheduling: None, ..options.placement };
     let mut values = Vec::new();
     for operation in options.operations_or(&[MeasuredOperation::Octet, MeasuredOperation::Longs(1024)]) {
@@ -78,10 +72,7 @@ pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &m
     report.add_json_values("lane: medians", &values)
 }
 
-/// Counts the server thread's work for a call, in a lane and in a pool without lanes.
-///
-/// The pool's thread has the request's priority in one case, and must change to it in another. The
-/// function also counts the work of an uncontended mutex.
+/// The pool's thread has the request's priority in one case, and must change to it in another.
 fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).build().map_err(|error| Failure::new(error.to_string()))?;
@@ -95,7 +86,7 @@ fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
         ("no lanes, priority changed", &in_pool, PRIORITY + 1, LEADER_FOLLOWERS + 2.0),
     ] {
         let target = target(&orb, reference)?;
-        // The call changes its thread's priority, so it has a thread of its own.
+        // The call changes its thread's priority.
         let tally = std::thread::scope(|scope| {
             let calling = scope.spawn(|| {
                 orb.real_time().current()?.set_priority(priority.into())?;

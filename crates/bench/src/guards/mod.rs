@@ -1,8 +1,4 @@
-//! Benchmarks that detect when Corelane becomes slower or larger.
-//!
-//! They cover the hot path of a call, the search for its target, scale, floods, footprint, and the
-//! IDL compiler. Most of their figures have goals (`targets`), relative to bare sockets or another
-//! ORB in the same run.
+//! Benchmarks that detect when Corelane becomes slower or larger; most of their figures have goals.
 
 pub(crate) mod call;
 pub(crate) mod counts;

@@ -1,9 +1,7 @@
-//! The benchmark `naming`: Corelane's name server against a plain call, the disk's syncs, and
-//! omniNames with the same client.
+//! The benchmark `naming`: Corelane's name server against a plain call, the disk's syncs, and omniNames with the same
+//! client.
 //!
-//! omniNames searches a linked list for each component of a name and never syncs its log. Its
-//! contexts therefore have at most a thousand bindings, and its changes are compared with
-//! Corelane's relaxed ones.
+//! omniNames searches a linked list for each component of a name and never syncs its log, so its contexts are small.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write as _};
@@ -37,26 +35,18 @@ use crate::service::{RunningProgram, serve_lines};
 use crate::targets::naming as goals;
 use crate::value::SingleValue;
 
-/// Number of threads in the server's pool. `corelane naming serve` has as many.
+/// `corelane naming serve` has as many threads.
 const THREADS: usize = 40;
-/// Numbers of bindings in one context.
 const SIZES: [usize; 3] = [10, 1_000, 1_000_000];
-/// Size of the largest context in a run of few calls, which checks the benchmark and not the
-/// server.
+/// A run of few calls checks the benchmark and not the server.
 const SMALL: usize = 5_000;
-/// Number of bindings per commit while the server is filled.
 const FILL: usize = 10_000;
-/// Number of names that a client resolves in turn.
 const NAMES: usize = 1_000;
-/// Number of clients that make changes concurrently.
 const CLIENTS: usize = 16;
-/// Maximum time in which a server must be filled.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Number of bindings in one batch of a list.
 const BATCH: u32 = 1_000;
 
-/// Serves names at a free port until the standard input ends. `place` is `memory` or the path of a
-/// store. An input line `fill CONTEXT COUNT` binds COUNT names in a new context.
+/// `place` is `memory` or the path of a store. An input line `fill CONTEXT COUNT` binds COUNT names in a new context.
 ///
 /// # Errors
 /// The server cannot start.
@@ -84,7 +74,7 @@ pub(crate) fn serve(place: &str, durability: &str) -> Result<(), Failure> {
     .map_err(|error| failed(&error))
 }
 
-/// Executes a line `fill CONTEXT COUNT`, in which CONTEXT is a list of ids separated by `/`.
+/// CONTEXT is a list of ids separated by `/`.
 fn fill(naming: &NamingService, line: &str) -> Result<(), Failure> {
     let words: Vec<&str> = line.split(' ').collect();
     let (path, count) = match *words {
@@ -117,8 +107,7 @@ fn numbered(number: usize) -> NameComponent {
     NameComponent { id: format!("object{number}"), kind: "o".to_owned() }
 }
 
-/// Returns up to [`NAMES`] names of a context with `count` bindings, spread evenly over the
-/// bindings.
+/// The names are spread evenly over the bindings.
 fn names(path: &str, count: usize) -> Vec<Vec<NameComponent>> {
     let picked = count.min(NAMES);
     let name = |index: usize| {
@@ -126,11 +115,10 @@ fn names(path: &str, count: usize) -> Vec<Vec<NameComponent>> {
         name.push(numbered(index * (count / picked)));
         name
     };
-    // Steps by a prime visit all names in an order that differs from the order of binding.
+    // Steps by a prime visit all names in another order than that of binding.
     (0..picked).map(|index| name(index * 7_919 % picked)).collect()
 }
 
-/// A client that resolves names in turn.
 struct Resolves {
     context: NamingContextExtRef,
     names: Vec<Vec<NameComponent>>,
@@ -139,8 +127,7 @@ struct Resolves {
 }
 
 impl Resolves {
-    /// Creates a client of the context `path`, which has `count` bindings. It resolves from the
-    /// initial context if `from_root`, else from `path`, where a name has one component.
+    /// Resolves from the initial context if `from_root`, else from `path`, where a name has one component.
     fn new(
         root: &NamingContextExtRef,
         path: &str,
@@ -183,7 +170,6 @@ impl MeasuredSubject for Resolves {
     }
 }
 
-/// A client that binds and unbinds a name alternately.
 struct Changes {
     root: NamingContextExtRef,
     name: Vec<NameComponent>,
@@ -215,7 +201,6 @@ impl GroupClient for Changes {
     }
 }
 
-/// A client that resolves names while other clients make changes, each on a thread of its own.
 struct Beside {
     resolves: Resolves,
     is_running: Arc<AtomicBool>,
@@ -250,7 +235,6 @@ impl Beside {
 impl MeasuredSubject for Beside {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         self.is_running.store(true, Ordering::Relaxed);
-        // Waits until all changing clients have begun.
         std::thread::sleep(Duration::from_millis(20));
         let outcome = self.resolves.run(warm_up, count, into);
         self.is_running.store(false, Ordering::Relaxed);
@@ -274,8 +258,7 @@ impl Drop for Beside {
     }
 }
 
-/// Writes and syncs one page of a file in each call. The rate is the maximum at which the disk
-/// permits durable changes.
+/// The rate is the maximum at which the disk permits durable changes.
 struct Syncs {
     file: File,
     next: u64,
@@ -310,7 +293,6 @@ impl MeasuredSubject for Syncs {
     }
 }
 
-/// A process of omniNames.
 struct OmniNames {
     child: Child,
     root: NamingContextExtRef,
@@ -319,7 +301,7 @@ struct OmniNames {
 impl OmniNames {
     fn start(folder: &Path, orb: &Orb, placement: &Placement) -> Result<Self, Failure> {
         fs::create_dir_all(folder).map_err(|error| Failure::new(error.to_string()))?;
-        // omniNames does not report its port, so it gets a port that was free just before.
+        // omniNames does not report its port.
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = free.map_err(|error| Failure::new(error.to_string()))?.port();
         let mut command = Command::new("omniNames");
@@ -341,7 +323,6 @@ impl OmniNames {
         Ok(names)
     }
 
-    /// Binds names in a new context, one per call.
     fn fill(&self, path: &str, count: usize, target: &ObjectRef) -> Result<(), Failure> {
         let context =
             self.root.bind_new_context(&[component(path)]).map_err(|error| Failure::new(format!("{error:?}")))?;
@@ -359,8 +340,7 @@ impl Drop for OmniNames {
     }
 }
 
-/// A folder that is removed on drop. It is on the disk, because the system's folder for temporary
-/// files may be in memory.
+/// On the disk, because the system's folder for temporary files may be in memory.
 struct DiskFolder(PathBuf);
 
 impl DiskFolder {
@@ -369,7 +349,7 @@ impl DiskFolder {
         Self::at(path)
     }
 
-    /// Creates the folder. An existing folder is refused, because another user may have created it.
+    /// Another user may have created an existing folder.
     fn at(path: PathBuf) -> Result<Self, Failure> {
         fs::create_dir(&path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         Ok(DiskFolder(path))
@@ -387,16 +367,13 @@ impl Drop for DiskFolder {
     }
 }
 
-/// Data that all measurements of a run use.
 struct Scene<'o> {
     options: &'o BenchOptions,
     orb: Orb,
     folder: DiskFolder,
-    /// Number of bindings in the largest context.
     most: usize,
 }
 
-/// Measures resolving, changes, the start of a server, and the listing of a large context.
 pub(crate) fn naming(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let is_small = options.requested.count.is_some_and(|count| count < 1_000);
     let most = if is_small { SMALL } else { SIZES[2] };
@@ -415,18 +392,15 @@ fn label(peer: &'static str, transport: &'static str, op: &str, config: String) 
     FigureLabel { bench: "naming", peer, transport, op: op.to_owned(), config, axis_point: None }
 }
 
-/// Returns the figure with this configuration.
 fn found<'f>(figures: &'f [Figure], config: &str) -> Option<&'f Figure> {
     figures.iter().find(|figure| figure.label.config == config)
 }
 
-/// Returns a single number of a figure with its goal.
 fn judged(figure: &Figure, quantity: &str, value: f64, unit: &'static str, bound: f64) -> SingleValue {
     SingleValue { label: figure.label.clone(), quantity: quantity.to_owned(), value, unit, bound: Some(bound) }
 }
 
 impl Scene<'_> {
-    /// Starts a server and returns it with its initial context.
     fn server(
         &self,
         place: &str,
@@ -437,7 +411,7 @@ impl Scene<'_> {
         Ok((server, NamingContextExtRef::unchecked_narrow(&object(&self.orb, &reference)?)))
     }
 
-    /// Starts omniNames unless the user leaves other ORBs out.
+    /// The user may leave other ORBs out.
     fn omninames(&self, name: &str) -> Result<OmniNames, Failure> {
         if self.options.without_peers {
             return Err(Failure::new("left out by --without-peers"));
@@ -454,7 +428,7 @@ impl Scene<'_> {
             server.ask(&format!("fill context{size} {size}"), PATIENCE)?;
         }
         server.ask("fill a/b/c 10", PATIENCE)?;
-        // The result of this plain call has as many octets as a resolved reference.
+        // The result has as many octets as a resolved reference.
         let octets = (root.as_object().to_string().len() - "IOR:".len()) / 2;
         let architecture = ServerArchitecture::LeaderFollowers(THREADS);
         let (echo, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
@@ -532,7 +506,7 @@ impl Scene<'_> {
     }
 
     fn resolving_beside_changes(&self, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-        // On one core, the processor time of the changes would be measured too.
+        // On one core, the processor time of the changes would be measured.
         let placement = Placement { cores: CoreChoice::Any, ..self.options.placement };
         let (mut server, root) = self.server(&self.folder.store("beside.db")?, "synced", &placement)?;
         server.ask("fill context10 10", PATIENCE)?;
@@ -566,7 +540,6 @@ impl Scene<'_> {
         let count = options.run_length.count.min(1_000);
         let run_length = RunLength { warm_up: options.run_length.warm_up.min(50), count, ..options.run_length };
         let (server, root) = self.server(&self.folder.store("synced.db")?, "synced", &options.placement)?;
-        // Each client changes a name of its own.
         let group_of = |root: &NamingContextExtRef, count: usize, server: u32| {
             ClientGroup::new((0..count).map(|client| Changes::new(root, 100 * count + client)).collect(), server)
         };
@@ -652,7 +625,6 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Measures the start, the memory and a complete list of the largest context.
     fn largest(&self, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
         let (path, placement) = (self.folder.store("largest.db")?, &self.options.placement);
         progress.show("naming: filling the largest context");
@@ -674,8 +646,7 @@ impl Scene<'_> {
             for _ in 0..3 {
                 progress.show(&format!("naming: {quantity}"));
                 let (mut server, root) = self.server(&path, "synced", placement)?;
-                // With these changes, the file that SIGKILL leaves differs from the file that an
-                // orderly end leaves.
+                // The file that SIGKILL leaves must differ from the file of an orderly end.
                 Changes::new(&root, 0).change()?;
                 root.unbind(&[component("client0")]).map_err(|error| Failure::new(format!("{error:?}")))?;
                 if is_killed {
@@ -706,8 +677,7 @@ impl Scene<'_> {
         report.add_values("naming: the largest context", &values)
     }
 
-    /// Lists the largest context. Returns the number of bindings, the time in seconds, and the
-    /// maximum growth of the server's memory in KiB.
+    /// Returns the number of bindings, the seconds, and the growth of the server's memory in KiB.
     fn list(&self, root: &NamingContextExtRef, server: u32, before: f64) -> Result<(usize, f64, f64), Failure> {
         let found = root.resolve(&[component("largest")]).map_err(|error| Failure::new(format!("{error:?}")))?;
         let found = found.ok_or_else(|| Failure::new("the context is nil"))?;
@@ -722,7 +692,6 @@ impl Scene<'_> {
             let (has_more, bindings) = iterator.next_n(BATCH)?;
             time += began.elapsed();
             count += bindings.len();
-            // The time excludes this reading of the server's memory.
             grown = grown.max(resident_memory_kib(server)[0] - before);
             if !has_more {
                 break;

@@ -18,16 +18,12 @@ use crate::report::Report;
 use crate::value::SingleValue;
 use crate::workload::open_idle_connections;
 
-/// Numbers of idle connections beside the active one.
 const CONNECTIONS: [usize; 4] = [0, 100, 1000, 9999];
 
-/// Maximum memory in bytes of an idle connection in the server.
 const MAX_OCTETS: f64 = 2048.0;
 
-/// Numbers of client threads.
 const THREADS: [usize; 4] = [1, 4, 16, 64];
 
-/// Sizes of arguments, up to the maximum of a message.
 const SIZES: [MeasuredOperation; 8] = [
     MeasuredOperation::Octets(1),
     MeasuredOperation::Octets(64),
@@ -39,8 +35,6 @@ const SIZES: [MeasuredOperation; 8] = [
     MeasuredOperation::Octets(64 << 20),
 ];
 
-/// Measures calls by the number of connections, the number of threads, and the size of the
-/// argument.
 pub(crate) fn scale(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     connections(options, report, progress)?;
     let architectures = [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(options.threads)];
@@ -50,7 +44,6 @@ pub(crate) fn scale(options: &BenchOptions, report: &mut Report<'_>, progress: &
     cubit::sizes("scale", &SIZES, options, report, progress)
 }
 
-/// Measures the calls on one connection beside many idle ones, and the memory of an idle one.
 fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(0)?;
     let most = CONNECTIONS.iter().sum::<usize>() as u64 + 200;
@@ -66,7 +59,7 @@ fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
         let architecture = ServerArchitecture::LeaderFollowers(options.threads);
         let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
         let target = target(&orb, &reference)?;
-        // The first call opens the active connection before the idle ones.
+        // The first call opens the active connection.
         target.echo_octet(1)?;
         let before = resident_memory_kib(server.pid())[0];
         let address = tcp_address(target.as_object())?;

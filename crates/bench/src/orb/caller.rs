@@ -11,8 +11,7 @@ use crate::Failure;
 use crate::operation::MeasuredOperation;
 use crate::service::serve_lines;
 
-/// Calls the object of `reference` on request by a line of the input. The caller never polls, so
-/// that its system calls can be counted.
+/// The caller never polls, so that its system calls can be counted.
 pub(crate) fn serve(reference: &str) -> Result<(), Failure> {
     let orb = non_polling_client_orb()?;
     let target = target(&orb, reference)?;

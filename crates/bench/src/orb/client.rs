@@ -14,7 +14,6 @@ use crate::harness::MeasuredSubject;
 use crate::operation::MeasuredOperation;
 use crate::sample::{Samples, time_calls};
 
-/// Returns the object of a stringified reference.
 pub(crate) fn object(orb: &Orb, text: &str) -> Result<ObjectRef, Failure> {
     orb.string_to_object(text)?.ok_or_else(|| Failure::new("the server's reference is nil"))
 }
@@ -47,7 +46,6 @@ impl MeasuredSubject for StubCalls {
     }
 }
 
-/// Makes `count` two-way calls and times each.
 pub(crate) fn two_way(
     target: &CountedTargetRef,
     operation: MeasuredOperation,
@@ -57,8 +55,7 @@ pub(crate) fn two_way(
     repeated(target, operation, &mut Timed { count, into })
 }
 
-/// Makes `count` calls without timing. If the operation's result is compared in full, one more call
-/// precedes them for this comparison. A oneway waits for no answer.
+/// If the operation's result is compared in full, one more call precedes the `count` calls.
 pub(crate) fn untimed(target: &CountedTargetRef, operation: MeasuredOperation, count: usize) -> Result<(), Failure> {
     if operation.is_oneway() {
         return Untimed { count }.around(|| Ok(target.take_octet(7)?)).map(|_| ());
@@ -66,7 +63,6 @@ pub(crate) fn untimed(target: &CountedTargetRef, operation: MeasuredOperation, c
     repeated(target, operation, &mut Untimed { count }).map(|_| ())
 }
 
-/// A loop around a call, which returns the total time.
 trait Repeat {
     fn around(&mut self, call: impl FnMut() -> Result<(), Failure>) -> Result<Duration, Failure>;
 }
@@ -83,7 +79,6 @@ impl Repeat for Timed<'_> {
     }
 }
 
-/// A loop that does not read the clock between calls.
 struct Untimed {
     count: usize,
 }
@@ -98,8 +93,7 @@ impl Repeat for Untimed {
     }
 }
 
-/// Calls the operation in a loop. Each operation has its own loop, so that the loop contains no
-/// choice of the operation.
+/// Each operation has its own loop, so that the loop does not choose the operation.
 fn repeated(
     target: &CountedTargetRef,
     operation: MeasuredOperation,
@@ -142,8 +136,7 @@ fn repeated(
     }
 }
 
-/// Calls an operation that returns a sequence. The first result is compared in full before the
-/// timing. Later results are compared by length and last element.
+/// The first result is compared in full before the timing. Later results are compared by length and last element.
 #[inline(always)]
 fn sequences<T: PartialEq, S: AsRef<[T]>>(
     sent: &[T],
@@ -163,18 +156,15 @@ fn expect(holds: bool) -> Result<(), Failure> {
     if holds { Ok(()) } else { Err(Failure::new("the reply is not what was sent")) }
 }
 
-/// Two-way calls of one operation by a client of a
-/// [`ClientGroup`](crate::client_group::ClientGroup).
 pub(crate) struct TwoWayCaller {
     pub(crate) target: CountedTargetRef,
     pub(crate) operation: MeasuredOperation,
 }
 
-/// Two-way calls of one operation on a thread with a CORBA priority.
 pub(crate) struct PrioritizedCaller {
     pub(crate) caller: TwoWayCaller,
     pub(crate) orb: RtOrb,
-    /// Priority that the calling thread still has to take. `None` after the thread has taken it.
+    /// Priority that the calling thread takes before its next call.
     pub(crate) priority: Option<i16>,
 }
 
@@ -193,7 +183,6 @@ impl GroupClient for TwoWayCaller {
     }
 }
 
-/// Calls during which the servant computes for a number of rounds.
 pub(crate) struct ComputingCaller {
     pub(crate) target: CountedTargetRef,
     pub(crate) rounds: u32,
@@ -205,7 +194,6 @@ impl GroupClient for ComputingCaller {
     }
 }
 
-/// Calls of `echo_octet` that go to many objects in turn.
 pub(crate) struct ObjectCycle {
     pub(crate) targets: Vec<CountedTargetRef>,
     pub(crate) next: usize,
@@ -234,7 +222,6 @@ impl ObjectCycle {
     }
 }
 
-/// Calls of many operations of one object in turn.
 pub(crate) struct OperationCycle {
     pub(crate) object: ObjectRef,
     pub(crate) operations: Vec<&'static corelane::mapping::Operation<'static>>,
@@ -265,7 +252,6 @@ impl OperationCycle {
     }
 }
 
-/// Returns the typed object of a stringified reference.
 pub(crate) fn target(orb: &Orb, text: &str) -> Result<CountedTargetRef, Failure> {
     Ok(CountedTargetRef::from_object(object(orb, text)?))
 }

@@ -4,24 +4,20 @@ use corelane::poa::{IdAssignment, KeyHints, Lifespan, PoaPolicies};
 
 use crate::Failure;
 
-/// Lifetime of the keys of the benchmark's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyLifetime {
-    /// Keys that live as long as the server. A key contains the object's slot in the server's
-    /// tables.
+    /// Keys that live as long as the server, with the object's slot in the server's tables.
     Transient,
-    /// Keys that outlive the server. A key contains the path of the POA and an id of the
-    /// application, which the server finds by hashing.
+    /// Keys that outlive the server: the path of the POA and an id of the application.
     Persistent,
-    /// Keys that outlive the server and also contain the object's slot as a hint (the papers'
-    /// active demultiplexing). The server tries the hint first.
+    /// Persistent keys that contain the object's slot as a hint, which the server tries first (the papers' active
+    /// demultiplexing).
     Hinted,
 }
 
 impl KeyLifetime {
     pub(crate) const ALL: [KeyLifetime; 3] = [KeyLifetime::Transient, KeyLifetime::Persistent, KeyLifetime::Hinted];
 
-    /// Returns the name in labels and command lines.
     pub(crate) fn name(self) -> &'static str {
         match self {
             KeyLifetime::Transient => "transient",
@@ -35,7 +31,6 @@ impl KeyLifetime {
         found.ok_or_else(|| Failure::new(format!("there are no `{name}` keys")))
     }
 
-    /// Returns the policies of a POA whose objects have keys of this lifetime.
     pub(crate) fn policies(self) -> PoaPolicies {
         let persistent =
             PoaPolicies { lifespan: Lifespan::Persistent, id_assignment: IdAssignment::User, ..PoaPolicies::default() };

@@ -1,23 +1,19 @@
 //! Mapping of CORBA priorities to 98 native levels, each of which has a lane and a priority band.
-//!
-//! The highest level, 98, is one below the highest native priority.
 
 use corelane::rt::{LinearMapping, NativeRange, Priority, PriorityMapping};
 
-/// Number of levels. The high-priority client has the highest level.
 pub(crate) const LEVELS: u8 = 98;
 
-/// Mapping between CORBA priorities and levels. Clients and servers use the mapping.
 pub(crate) const MAPPING: LinearMapping = LinearMapping(NativeRange { min: 1, max: LEVELS as i32 });
 
-/// Returns the lowest and the highest CORBA priority of a level, or `None` for an invalid level.
+/// Returns the lowest and the highest CORBA priority of a level.
 pub(crate) fn band(level: u8) -> Option<(i16, i16)> {
     let lowest = |level: i32| MAPPING.to_corba(level).map(Priority::get);
     let low = lowest(level.into())?;
     Some((low, lowest(i32::from(level) + 1).map_or(i16::MAX, |next| next - 1)))
 }
 
-/// Returns the level of a CORBA priority, or 0 for an invalid priority. Levels start at 1.
+/// Returns the level of a CORBA priority, or 0 for an invalid priority.
 pub(crate) fn level(priority: i16) -> u8 {
     let native = Priority::new(priority).and_then(|priority| MAPPING.to_native(priority));
     native.and_then(|native| u8::try_from(native).ok()).unwrap_or(0)

@@ -10,7 +10,6 @@ pub(crate) mod servant;
 pub(crate) mod server;
 pub(crate) mod wide;
 
-/// The code that the IDL compiler generates from idl/cubit.idl.
 pub(crate) mod generated {
     #![allow(clippy::all, clippy::too_many_lines, missing_docs, unreachable_pub)]
     corelane::include_idl!("cubit");
@@ -22,12 +21,11 @@ use corelane::{Dispatch, Limits, Orb, OrbBuilder, PoolConfig, SpinPolicy};
 
 use crate::Failure;
 
-/// Dispatch architecture of a server. Its text is one word of a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerArchitecture {
     /// A thread for each connection.
     PerConnection,
-    /// This number of threads, one of which waits for requests at a time.
+    /// This number of threads, which wait for requests; the thread that reads a request runs it.
     LeaderFollowers(usize),
     /// One thread reads and fills a queue, and this number of threads run the queued requests.
     HalfSync(usize),
@@ -36,7 +34,6 @@ pub(crate) enum ServerArchitecture {
 }
 
 impl ServerArchitecture {
-    /// Returns the architecture's name in labels.
     pub(crate) fn config(self) -> String {
         match self {
             ServerArchitecture::PerConnection => "thread per connection".to_owned(),
@@ -79,8 +76,7 @@ impl fmt::Display for ServerArchitecture {
     }
 }
 
-/// Returns limits that permit arguments of 64 MiB. The default message size is too small for such
-/// an argument with the fields before it.
+/// The default message size is too small for an argument of 64 MiB.
 pub(crate) fn limits() -> Limits {
     Limits { max_message_size: 80 << 20, max_sequence_length: 80 << 20, ..Limits::DEFAULT }
 }
@@ -89,7 +85,6 @@ pub(crate) fn client_orb(connections: usize) -> Result<Orb, Failure> {
     build(Orb::builder().limits(limits()).max_connections_per_server(connections.max(32)))
 }
 
-/// Returns an ORB whose threads never poll sockets before they sleep.
 pub(crate) fn non_polling_client_orb() -> Result<Orb, Failure> {
     build(Orb::builder().limits(limits()).spin_policy(SpinPolicy::Never))
 }

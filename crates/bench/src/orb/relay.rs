@@ -19,18 +19,15 @@ use crate::baseline::MessageSizes;
 use crate::operation::MeasuredOperation;
 use crate::sample::Samples;
 
-/// Time without traffic after which a relay ends.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Numbers of bytes that passed the relay. The relay's thread writes with release ordering, and the
-/// client reads with acquire ordering.
 #[derive(Debug, Default)]
 struct RelayedBytes {
     requests: AtomicUsize,
     replies: AtomicUsize,
 }
 
-/// Returns the message sizes of `operation` on an object over TCP. The first calls are not counted.
+/// The first calls are not counted.
 pub(crate) fn measure_message_sizes(
     orb: &Orb,
     reference: &ObjectRef,
@@ -58,7 +55,7 @@ pub(crate) fn measure_message_sizes(
         let after = read();
         return Ok(MessageSizes { request: after.0 - nothing.0 - (nothing.0 - before.0), reply: 0 });
     }
-    // Before the counted call, the client may make another call to compare a whole result.
+    // The client may make another call before the counted call, to compare a whole result.
     two_way(&target, operation, 1, &mut samples)?;
     let once = read();
     two_way(&target, operation, 2, &mut samples)?;
@@ -69,7 +66,6 @@ pub(crate) fn measure_message_sizes(
     })
 }
 
-/// Returns the TCP address of a reference.
 pub(crate) fn tcp_address(reference: &ObjectRef) -> Result<SocketAddr, Failure> {
     let endpoints = reference.ior().known_profiles().flat_map(|profile| profile.endpoints()).collect::<Vec<_>>();
     let address = endpoints.into_iter().find_map(|endpoint| match endpoint {
@@ -79,14 +75,13 @@ pub(crate) fn tcp_address(reference: &ObjectRef) -> Result<SocketAddr, Failure> 
     address.ok_or_else(|| Failure::new("the reference has no TCP address"))
 }
 
-/// Relays one connection to `server` on a thread of its own. Returns the port on which the relay
-/// listens.
+/// Returns the port on which the relay listens.
 fn start(server: SocketAddr, counts: Arc<RelayedBytes>) -> std::io::Result<u16> {
     let here = Address::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let listener = socket::listen(&here, &SocketOptions::default(), 1)?;
     let port = socket::local_address(listener.as_fd())?.as_inet().map_or(0, SocketAddr::port);
     ThreadBuilder::new().name("bench/relay").spawn(move || {
-        // Ignore errors: a failure closes the connection, so the measured call fails.
+        // A failure closes the connection, so the measured call fails.
         let _ = relay(&listener, server, &counts);
     })?;
     Ok(port)
@@ -121,8 +116,7 @@ fn relay(listener: &OwnedFd, server: SocketAddr, counts: &RelayedBytes) -> std::
     }
 }
 
-/// Passes on the available bytes, and returns false at the end of the stream. Counts the bytes
-/// before sending, so that the receiver already sees the new count.
+/// Counts the bytes before sending them, so that the receiver sees the new count.
 fn pass(from: BorrowedFd<'_>, to: BorrowedFd<'_>, buffer: &mut [u8], count: &AtomicUsize) -> std::io::Result<bool> {
     let read = socket::recv(from, buffer, WaitMode::Block)?;
     count.fetch_add(read, Ordering::Release);

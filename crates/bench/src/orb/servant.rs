@@ -5,11 +5,9 @@ use corelane_sys::{counters, probe};
 
 use super::generated::cubit::{CountedTarget, Longs, Mixed, Mixeds, Tally, Target};
 
-/// Servant of the interfaces in idl/cubit.idl.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Echo;
 
-/// Runs code of the servant between two time probes.
 #[inline]
 fn upcall<T>(body: impl FnOnce() -> T) -> T {
     probe!("arguments demarshalled");
@@ -68,7 +66,6 @@ impl Target for Echo {
     }
 }
 
-/// Converts a number of elements to CORBA's unsigned long.
 pub(crate) fn length(elements: usize) -> u32 {
     u32::try_from(elements).unwrap_or(u32::MAX)
 }

@@ -27,19 +27,16 @@ use crate::cost::resident_memory_kib;
 use crate::orb::keys::KeyLifetime;
 use crate::service::serve_lines;
 
-/// Serves one object with all operations of idl/cubit.idl at `address`.
 pub(crate) fn serve_echo(architecture: ServerArchitecture, address: &str) -> Result<(), Failure> {
     one(architecture.pool(), address, CountedTarget::servant(Echo))
 }
 
-/// Serves as [`serve_echo`] does, with threads that never poll before they sleep.
 pub(crate) fn serve_non_polling_echo(architecture: ServerArchitecture, address: &str) -> Result<(), Failure> {
     one(architecture.pool().spin_policy(Some(SpinPolicy::Never)), address, CountedTarget::servant(Echo))
 }
 
-/// Serves one object of a real-time POA that declares one priority for all calls. Threads of the
-/// ORB's pool run the calls without a change of the threads' priority. Clients may use one band for
-/// all priorities.
+/// Threads of the ORB's pool run the calls without a change of their priority. Clients may use one band for all
+/// priorities.
 pub(crate) fn serve_single_priority(architecture: ServerArchitecture) -> Result<(), Failure> {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).pool(architecture.pool()).limits(limits()).listen(LOOPBACK);
@@ -55,10 +52,8 @@ pub(crate) fn serve_single_priority(architecture: ServerArchitecture) -> Result<
     serve_lines(|_| None).map_err(failed)
 }
 
-/// Creates an ORB with an object in the highest of `number` lanes of the ordinary scheduling class.
-///
-/// Also returns a reference that has the object's key and the ORB's own endpoint. Every request of
-/// its caller is therefore handed over to the lane.
+/// Returns an ORB with an object in the highest of `number` lanes, and a reference with the ORB's own endpoint, whose
+/// requests are handed over to the lane.
 pub(crate) fn orb_with_lanes(number: u8) -> Result<(Orb, String), Failure> {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
@@ -82,7 +77,6 @@ pub(crate) fn orb_with_lanes(number: u8) -> Result<(Orb, String), Failure> {
     Ok((orb, reference))
 }
 
-/// Serves one object whose interface has `width` operations.
 pub(crate) fn serve_operations(width: usize) -> Result<(), Failure> {
     let servant =
         wide::servant(width).ok_or_else(|| Failure::new(format!("there is no interface of {width} operations")))?;
@@ -98,7 +92,6 @@ fn one(pool: PoolConfig, address: &str, servant: Servant) -> Result<(), Failure>
     serve_lines(|_| None).map_err(failed)
 }
 
-/// Serves `count` objects, each with its own servant.
 pub(crate) fn serve_many_objects(
     count: usize,
     keys: KeyLifetime,
@@ -127,8 +120,7 @@ pub(crate) fn serve_many_objects(
         });
     }
     let with_ids = resident();
-    // The measured memory includes the ids, which belong to the caller. A copy of the ids shows
-    // their size.
+    // Subtracts the memory of the ids, which belong to the caller.
     let copies = ids.clone();
     let of_ids = (resident() - with_ids).max(0.0);
     drop(copies);
@@ -152,8 +144,7 @@ pub(crate) fn serve_many_objects(
     .map_err(failed)
 }
 
-/// Serves an object in a POA that is `depth` levels below the root POA. Persistent keys need a
-/// depth of at least 1.
+/// Persistent keys need a depth of at least 1.
 pub(crate) fn serve_nested_poa(depth: usize, keys: KeyLifetime) -> Result<(), Failure> {
     let orb = start_orb(ServerArchitecture::PerConnection, LOOPBACK)?;
     let root = orb.root_poa();
@@ -176,9 +167,8 @@ pub(crate) fn serve_nested_poa(depth: usize, keys: KeyLifetime) -> Result<(), Fa
     serve_lines(|_| None).map_err(failed)
 }
 
-/// Serves an object for each native priority, in the lane of this priority (SERVER_DECLARED of
-/// Real-time CORBA). Each lane has threads of its priority, and a port of its own. If `address` is
-/// a Unix socket, each lane has a Unix socket of its own instead of a port.
+/// Serves an object for each native priority, in the lane of this priority (SERVER_DECLARED of Real-time CORBA). Each
+/// lane has threads of its priority and a port. If `address` is a Unix socket, each lane has a Unix socket.
 pub(crate) fn serve_lanes(priorities: &[u8], address: &str) -> Result<(), Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(address).build().map_err(failed)?;
@@ -187,7 +177,6 @@ pub(crate) fn serve_lanes(priorities: &[u8], address: &str) -> Result<(), Failur
     lanes.dedup();
     let lanes = lanes.iter().map(|&priority| {
         let listen = address.starts_with("unix:").then(|| format!("{address}-{priority}"));
-        // The ceiling permits clients to ask for any priority.
         let ceiling = Some(i16::MAX);
         let mut lane = LaneConfig::default().priority(priority.into()).ceiling(ceiling);
         lane.listen.extend(listen);
@@ -214,8 +203,7 @@ pub(crate) fn serve_lanes(priorities: &[u8], address: &str) -> Result<(), Failur
     serve_lines(|_| Some(references.join(" "))).map_err(failed)
 }
 
-/// Serves an object for each CORBA priority, which the client propagates (CLIENT_PROPAGATED). Each
-/// native level in use has a lane, a port and a priority band.
+/// Each native level in use has a lane, a port and a priority band.
 pub(crate) fn serve_bands(priorities: &[i16]) -> Result<(), Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(levels::MAPPING));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
@@ -240,8 +228,7 @@ pub(crate) fn serve_bands(priorities: &[i16]) -> Result<(), Failure> {
     serve_lines(|_| Some(references.clone())).map_err(failed)
 }
 
-/// Serves one object in a pool without lanes. The only thread of the pool waits at this native
-/// priority. For each request, it changes to the request's priority.
+/// The only thread of the pool waits at this native priority. The thread changes to the priority of each request.
 pub(crate) fn serve_without_lanes(priority: u8) -> Result<(), Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
@@ -279,8 +266,7 @@ fn list(texts: impl Iterator<Item = String>) -> String {
     line
 }
 
-/// A fixed pseudo-random sequence (splitmix64 of a counter), in which the processor's branch and
-/// cache prediction find no pattern.
+/// A fixed pseudo-random sequence (splitmix64 of a counter).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PseudoRandom(u64);
 
@@ -297,7 +283,7 @@ impl Iterator for PseudoRandom {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        // The sign bit is clear, so the number is not negative in any 64-bit integer type.
+        // The cleared sign bit makes the number positive in any 64-bit integer type.
         Some((mixed ^ (mixed >> 31)) >> 1)
     }
 }

@@ -6,7 +6,7 @@ use corelane::Servant;
 
 use generated::wide::{Wide1, Wide10, Wide100, Wide1000};
 
-/// Numbers of operations of the interfaces. Must equal the list in build.rs.
+/// This list must equal the list in build.rs.
 pub(crate) const WIDTHS: [usize; 4] = [1, 10, 100, 1000];
 
 mod generated {
@@ -14,13 +14,10 @@ mod generated {
     corelane::include_idl!("wide");
 }
 
-/// Servant whose operations take and return nothing.
 struct Blank;
 
 include!(concat!(env!("OUT_DIR"), "/wide_servants.rs"));
 
-/// Returns a servant with `width` operations named `op_000`, `op_001` and so on. Returns `None` if
-/// no interface has `width` operations.
 pub(crate) fn servant(width: usize) -> Option<Servant> {
     let blank = Arc::new(Blank);
     match width {

@@ -1,8 +1,6 @@
-//! The command `corelane bench report`, which makes one HTML page from the JSON lines of one or
-//! more runs.
+//! The command `corelane bench report`, which makes one HTML page from the JSON lines of one or more runs.
 //!
-//! The page has no scripts and loads no other files. A table with the numbers follows each figure.
-//! Parsing and drawing are pure functions over text. Only the function [`write()`] accesses files.
+//! The page has no scripts and loads no other files.
 
 mod chart;
 mod papers;
@@ -20,24 +18,16 @@ use crate::operation::MeasuredOperation;
 use chart::escaped;
 use read::RecordedRun;
 
-/// Style sheet of the charts, on the page and in pictures.
 const CHART_STYLE: &str = include_str!("chart/style.css");
 
-/// Output files of the command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outputs<'o> {
-    /// File of the page.
     pub(crate) page: &'o Path,
-    /// File of the picture, and the operations whose medians it shows. `None` means no picture.
+    /// `None` means no picture.
     pub(crate) picture: Option<(&'o Path, &'o [MeasuredOperation])>,
 }
 
-/// Writes the page of the runs in `files`, and the picture if there is one. Returns the number of
-/// runs.
-///
-/// # Errors
-/// A file cannot be read or has another format, an output cannot be written, or the runs lack calls
-/// of an operation of the picture.
+/// Returns the number of runs.
 pub(crate) fn write(files: &[PathBuf], outputs: Outputs<'_>) -> Result<usize, Failure> {
     let mut runs = Vec::new();
     for file in files {
@@ -60,10 +50,7 @@ fn write_to(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| Failure::new(format!("cannot write `{}`: {error}", path.display())))
 }
 
-/// Returns the picture of the medians of these operations, or of `octet` without operations.
-///
-/// # Errors
-/// The runs lack calls of an operation.
+/// Returns the picture of the operations' medians.
 fn picture(runs: &[RecordedRun], operations: &[MeasuredOperation]) -> Result<String, Failure> {
     let operations = if operations.is_empty() { &[MeasuredOperation::Octet] } else { operations };
     let panels = operations.iter().map(|operation| {
@@ -81,14 +68,12 @@ fn picture(runs: &[RecordedRun], operations: &[MeasuredOperation]) -> Result<Str
     Ok(chart::picture(&title, sections::CALL_TIMES_UNIT, &panels, CHART_STYLE))
 }
 
-/// A section of the page: a benchmark with its title and description.
 struct Chapter {
     bench: &'static str,
     title: &'static str,
     about: &'static str,
 }
 
-/// Sections in the order of the page.
 const CHAPTERS: &[Chapter] = &[
     Chapter {
         bench: "switch",
@@ -230,8 +215,7 @@ fn render(runs: &[RecordedRun]) -> String {
     page
 }
 
-/// Returns the name, title and description of each benchmark in these runs. Benchmarks that this
-/// program does not know come last.
+/// Benchmarks that this program does not know come last.
 fn present(runs: &[RecordedRun]) -> Vec<(String, String, String)> {
     let mut names: Vec<&str> = Vec::new();
     for run in runs {
@@ -286,7 +270,6 @@ mod tests {
             assert!(page.contains(part), "{part}");
         }
         assert!(!page.contains("<octet>") && !page.contains("NaN") && !page.contains("<script"));
-        // The page loads no other files.
         assert!(!page.contains("http") && !page.contains("src="));
     }
 
@@ -317,7 +300,6 @@ mod tests {
             let title = format!("<title>Corelane {curve}</title>");
             assert_eq!(page.matches(&title).count(), 2, "{curve}: both clients");
         }
-        // The curve includes the point without low-priority clients.
         assert!(page.contains("lanes, jitter: 1.5 at 0"), "{page}");
     }
 

@@ -1,28 +1,24 @@
 //! Results of the papers, shown beside Corelane's.
 //!
-//! The tables contain only numbers from the texts of the papers, and no number is read off a curve.
-//! A figure without numbers in the text has a remark.
+//! The numbers are from the texts of the papers; none is read off a curve.
 
-/// A table with results of the papers for a benchmark that repeats their measurement.
 #[derive(Debug)]
 pub(crate) struct PaperTable {
     pub(crate) bench: &'static str,
-    /// Title of the table, and the table's or figure's number in the paper.
     pub(crate) title: &'static str,
     pub(crate) columns: &'static [&'static str],
-    /// Rows of the table. A row with only one cell is a remark, or the source of the rows beneath.
+    /// A row with one cell is a remark, or the source of the rows beneath.
     pub(crate) rows: &'static [&'static [&'static str]],
 }
 
 /// Levine, Flores-Gaitan, Schmidt: An Empirical Evaluation of OS Support for Real-time CORBA ORBs,
 /// 1999.
 pub(crate) const FIRST: &str = "OS support for Real-time CORBA ORBs (1999), TAO 1.0, Pentium II 450 MHz";
-/// The second paper, on TAO 1.2.
+/// The second paper of the series, on TAO 1.2.
 pub(crate) const SECOND: &str = "COTS operating systems for Real-time CORBA (2001), TAO 1.2, Pentium III 866 MHz";
 /// Schmidt: Real-time Middleware for Distributed and Embedded Systems, 1999.
 pub(crate) const SLIDES: &str = "Real-time middleware (slides, 1999), TAO";
 
-/// Text for a figure that its paper describes without numbers.
 const NO_NUMBERS: &str = "no numbers in the text";
 
 pub(crate) const TABLES: &[PaperTable] = &[

@@ -5,28 +5,22 @@ use serde_json::Value as Json;
 use crate::Failure;
 use crate::report::SCHEMA_VERSION;
 
-/// All records of one run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecordedRun {
-    /// Name for readers: the given name, or else the name of the file.
     pub(crate) name: String,
     given_name: Option<String>,
-    /// Id in all lines of the run.
     pub(crate) id: String,
-    /// Members of the first and the last line as texts, in their order.
+    /// Members of the first and the last line, in their order.
     pub(crate) environment: Vec<(String, String)>,
     /// Fractions of all calls for which the distributions give the times.
     pub(crate) cdf_parts: Vec<f64>,
     pub(crate) results: Vec<ResultLine>,
     pub(crate) values: Vec<ValueLine>,
     pub(crate) missing: Vec<Missing>,
-    /// True if the run has its last line.
     pub(crate) ended: bool,
-    /// True for a debug build, whose figures have no meaning.
     pub(crate) debug_build: bool,
 }
 
-/// Name of a figure in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RecordedLabel {
     pub(crate) bench: String,
@@ -37,7 +31,6 @@ pub(crate) struct RecordedLabel {
     pub(crate) config: String,
 }
 
-/// A position on an axis, for figures that form lines.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RecordedAxisPoint {
     pub(crate) series: String,
@@ -69,7 +62,6 @@ pub(crate) struct ResultLine {
     pub(crate) against: Vec<ReferenceRatio>,
 }
 
-/// A comparison of a figure with another figure of its run.
 #[derive(Clone, Debug)]
 pub(crate) struct ReferenceRatio {
     pub(crate) other: String,
@@ -78,7 +70,6 @@ pub(crate) struct ReferenceRatio {
     pub(crate) high: f64,
 }
 
-/// A single number of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct ValueLine {
     pub(crate) label: RecordedLabel,
@@ -96,10 +87,7 @@ pub(crate) struct Missing {
     pub(crate) reason: String,
 }
 
-/// Parses the lines in `text` and adds their runs to `runs`. `name` is the name of the file.
-///
-/// # Errors
-/// A line does not have the schema, or has an unsupported version.
+/// `name` is the name of the file with the lines `text`.
 pub(crate) fn add(runs: &mut Vec<RecordedRun>, name: &str, text: &str) -> Result<(), Failure> {
     let before = runs.len();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -157,12 +145,11 @@ fn take(run: &mut RecordedRun, line: &Json) {
             peer: text_of(line, "peer"),
             reason: text_of(line, "reason"),
         }),
-        // Later versions of the program may write other records, which are ignored.
+        // A later version of the program may write unknown records.
         _ => {}
     }
 }
 
-/// Returns the members of a line that describe the machine and the run.
 fn environment(line: &Json) -> Vec<(String, String)> {
     const OTHERS: [&str; 5] = ["schema", "version", "run", "record", "cdf_parts"];
     let members = line.as_object().into_iter().flatten();
@@ -241,7 +228,6 @@ fn text_of(line: &Json, name: &str) -> String {
     line[name].as_str().unwrap_or_default().to_owned()
 }
 
-/// Returns a number, or NaN if the member is absent.
 fn number(line: &Json, name: &str) -> f64 {
     line[name].as_f64().unwrap_or(f64::NAN)
 }

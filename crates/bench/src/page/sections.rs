@@ -7,10 +7,8 @@ use super::read::{RecordedAxisPoint, RecordedRun, ResultLine, ValueLine};
 use super::tables;
 use crate::value::MICROSECONDS_PER_CALL;
 
-/// A line with its run and the index of the run.
 type RunLine<'r, T> = (usize, &'r RecordedRun, &'r T);
 
-/// Returns the section of a benchmark with the results of all runs.
 pub(crate) fn of_bench(runs: &[RecordedRun], bench: &str) -> String {
     let has = |run: &&RecordedRun| {
         let names = run.results.iter().map(|line| &line.label).chain(run.values.iter().map(|line| &line.label));
@@ -40,8 +38,7 @@ pub(crate) fn of_bench(runs: &[RecordedRun], bench: &str) -> String {
     text
 }
 
-/// Draws curves through the points of several groups, for an axis on which each group has only one
-/// point. The benchmark measures such groups one after the other.
+/// Draws curves through the points of several groups, for an axis on which each group has one point.
 fn across_groups(runs: &[RecordedRun], bench: &str, several: bool) -> String {
     let placed: Vec<RunLine<'_, ResultLine>> = numbered(runs, |run| &run.results)
         .filter(|(_, _, line)| line.label.bench == bench && line.axis_point.is_some())
@@ -74,7 +71,6 @@ fn numbered<'r, T: 'r>(
     runs.iter().enumerate().flat_map(move |(number, run)| lines(run).iter().map(move |line| (number, run, line)))
 }
 
-/// Returns the groups of a benchmark in the order of measurement.
 fn groups(runs: &[RecordedRun], bench: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for run in runs {
@@ -88,8 +84,7 @@ fn groups(runs: &[RecordedRun], bench: &str) -> Vec<String> {
     found
 }
 
-/// Benchmarks that the page draws as the papers' figures do: with curves of mean and standard
-/// deviation.
+/// Benchmarks with curves of mean and standard deviation, like the papers' figures.
 const MT_CUBIT: [&str; 2] = ["mt", "mt-equal"];
 
 fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
@@ -120,11 +115,9 @@ fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     text
 }
 
-/// Unit of bars that show call times.
 pub(crate) const CALL_TIMES_UNIT: &str = "us: bar to the median, thin line to p99";
 
-/// Returns the title and the bars of an operation's calls over TCP. The calls are from the first
-/// group of `cubit`, or else of `call`, without dynamic invocation.
+/// The calls are from the first group of `cubit`, or else of `call`, without dynamic invocation.
 pub(crate) fn panel(runs: &[RecordedRun], operation: &str) -> Option<(String, Vec<Bar>)> {
     let calls = |bench: &'static str| {
         numbered(runs, |run| &run.results).filter(move |(_, _, line)| {
@@ -145,18 +138,16 @@ pub(crate) fn panel(runs: &[RecordedRun], operation: &str) -> Option<(String, Ve
     Some((operation.to_owned(), bars.collect()))
 }
 
-/// Returns true if the positions on the axis differ.
 fn varies<'p>(places: impl Iterator<Item = &'p RecordedAxisPoint>) -> bool {
     let mut places = places.map(|place| place.x);
     let Some(first) = places.next() else { return false };
     places.any(|x| x != first)
 }
 
-/// A quantity of a curve: its name, the function that reads it from a result line, and true for a
-/// dashed curve.
+/// Name of a quantity, the function that reads it, and true for a dashed curve.
 type LineMeasure = (&'static str, fn(&ResultLine) -> f64, bool);
 
-/// Draws medians and 99th percentiles along the axis, or times per call if ratios compare rates.
+/// Draws medians and 99th percentiles, or times per call if ratios compare rates.
 fn curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     match lines.iter().all(|(_, _, line)| line.by_rate) {
         true => curves_of(&[("time per call over all", |line| 1e6 / line.per_s, false)], lines, several),
@@ -164,8 +155,6 @@ fn curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     }
 }
 
-/// Draws the papers' curves of high-priority and low-priority clients: mean and standard deviation
-/// by the number of low-priority clients.
 fn papers_curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     let measures: [LineMeasure; 2] = [("mean", |line| line.mean, false), ("jitter", |line| line.sd, false)];
     let mut text = String::new();
@@ -175,7 +164,6 @@ fn papers_curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     text
 }
 
-/// Draws these numbers along the axis, with one curve for each number, series and run.
 fn curves_of(measures: &[LineMeasure], lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     let points = lines.iter().filter_map(|&(_, run, line)| {
         let place = line.axis_point.as_ref()?;
@@ -199,7 +187,6 @@ fn axis_of<'p>(mut places: impl Iterator<Item = &'p Option<RecordedAxisPoint>>) 
     places.find_map(Option::as_ref).map_or("", |place| place.axis.as_str())
 }
 
-/// The numbers of a series at one position, one for each measure.
 struct SeriesPoint<'p> {
     peer: &'p str,
     series: String,
@@ -207,15 +194,14 @@ struct SeriesPoint<'p> {
     values: Vec<f64>,
 }
 
-/// A series and its points. Each point has one number for each measure.
+/// Each point has one number for each measure.
 struct Series<'p> {
     peer: &'p str,
     name: String,
     points: Vec<(f64, Vec<f64>)>,
 }
 
-/// Draws a curve for every series and measure. All curves of a series have one colour and one shape
-/// of marks. The curves of a dashed measure are dashed.
+/// All curves of a series have one colour and one shape of marks.
 fn draw<'p>(
     axis: &str,
     unit: &str,
@@ -257,8 +243,7 @@ fn distributions(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
                 .cdf
                 .iter()
                 .zip(&run.cdf_parts)
-                // The picture leaves out the slowest thousandth of the calls, which would dominate
-                // it. The table includes these calls.
+                // The slowest thousandth of the calls would dominate the picture.
                 .filter(|(_, part)| **part <= 0.999)
                 .map(|(time, part)| (*time, 100.0 * part))
                 .collect(),
@@ -278,8 +263,6 @@ fn of_values(lines: &[RunLine<'_, ValueLine>], several: bool) -> String {
         }
     }
     let mut text = side_by_side(lines, several);
-    // The page shows counts only in the table, because bars of counts would show no more than the
-    // table.
     let pictured = |unit: &str| !unit.is_empty() && unit != MICROSECONDS_PER_CALL;
     for (quantity, unit) in kinds.into_iter().filter(|(_, unit)| pictured(unit)) {
         let of_kind: Vec<_> =
@@ -303,7 +286,6 @@ fn of_values(lines: &[RunLine<'_, ValueLine>], several: bool) -> String {
     text
 }
 
-/// Draws the papers' figure of throughput, with all operations in one picture.
 fn side_by_side(lines: &[RunLine<'_, ValueLine>], several: bool) -> String {
     let (mut series, mut rows): (Vec<(&str, String)>, Vec<chart::DotRow>) = (Vec::new(), Vec::new());
     for &(_, run, line) in lines.iter().filter(|(_, _, line)| line.unit == MICROSECONDS_PER_CALL) {

@@ -1,11 +1,9 @@
-//! Tables in HTML. Each cell has the name of its column, so that a narrow screen can show a row as
-//! a list of named values.
+//! HTML tables whose cells have the name of their column, so that a narrow screen can show a row as a list.
 
 use std::fmt::{Display, Write};
 
 use super::chart::escaped;
 
-/// A column with its name and alignment.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     name: String,
@@ -15,29 +13,24 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// Returns a column of numbers.
     pub(crate) fn number(name: impl Into<String>) -> Column {
         Column { name: name.into(), remark: String::new(), is_text: false }
     }
 
-    /// Returns a column of texts, which are aligned to the left.
     pub(crate) fn text(name: impl Into<String>) -> Column {
         Column { name: name.into(), remark: String::new(), is_text: true }
     }
 
-    /// Sets HTML that follows the name in the table's head.
     pub(crate) fn remark(mut self, html: String) -> Column {
         self.remark = html;
         self
     }
 }
 
-/// An HTML table under construction.
 #[derive(Debug)]
 pub(crate) struct Table {
     columns: Vec<Column>,
     text: String,
-    /// Index of the next cell's column.
     next: usize,
     is_empty: bool,
 }
@@ -52,7 +45,6 @@ impl Table {
         Table { columns, text, next: 0, is_empty: true }
     }
 
-    /// Starts a row.
     pub(crate) fn row(&mut self) -> &mut Table {
         self.text.push_str(if self.is_empty { "\n<tr>" } else { "</tr>\n<tr>" });
         self.next = 0;
@@ -60,28 +52,23 @@ impl Table {
         self
     }
 
-    /// Adds a row with one text across all columns.
     pub(crate) fn heading(&mut self, text: &str) {
         self.row();
         let _ = write!(self.text, "<td class=\"source\" colspan=\"{}\">{}</td>", self.columns.len(), escaped(text));
     }
 
-    /// Adds a cell with HTML.
     pub(crate) fn cell(&mut self, html: impl Display) -> &mut Table {
         self.marked("", html)
     }
 
-    /// Adds a cell with plain text.
     pub(crate) fn plain(&mut self, text: &str) -> &mut Table {
         self.cell(escaped(text))
     }
 
-    /// Adds empty cells.
     pub(crate) fn gap(&mut self, count: usize) {
         (0..count).for_each(|_| _ = self.cell(""));
     }
 
-    /// Adds a cell with HTML and a class of the style sheet.
     pub(crate) fn marked(&mut self, class: &str, html: impl Display) -> &mut Table {
         let column = self.columns.get(self.next);
         let name = column.map_or("", |column| column.name.as_str());
@@ -94,7 +81,6 @@ impl Table {
         self
     }
 
-    /// Returns true if the table has no row.
     pub(crate) fn is_empty(&self) -> bool {
         self.is_empty
     }

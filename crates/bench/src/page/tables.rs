@@ -1,5 +1,4 @@
-//! Tables of the page: machine, missing measurements, comparison of runs, the papers' results,
-//! numbers beneath figures.
+//! Tables of the page.
 
 use std::fmt::Write as _;
 
@@ -8,8 +7,7 @@ use super::papers;
 use super::read::{RecordedAxisPoint, RecordedLabel, RecordedRun, ResultLine, ValueLine};
 use super::table::{Column, Table};
 
-/// Returns a table of machine and settings with one column for each run. Rows with differences are
-/// highlighted.
+/// Highlights rows with differences between runs.
 pub(crate) fn environment(runs: &[RecordedRun]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in runs.iter().flat_map(|run| &run.environment) {
@@ -30,7 +28,6 @@ pub(crate) fn environment(runs: &[RecordedRun]) -> String {
     table.finish()
 }
 
-/// Returns the table of missing measurements with their reasons.
 pub(crate) fn missing(runs: &[RecordedRun]) -> String {
     let mut table = Table::new(["run", "benchmark", "peer", "reason"].map(Column::text).to_vec());
     for run in runs {
@@ -49,7 +46,6 @@ pub(crate) fn missing(runs: &[RecordedRun]) -> String {
     format!("<h3 class=\"warn\">Not measured, or not to be trusted</h3>\n{}", table.finish())
 }
 
-/// Returns the number of goals that each run meets, and a list of the goals that it misses.
 pub(crate) fn goals(runs: &[RecordedRun]) -> String {
     let mut text = String::new();
     for run in runs {
@@ -80,7 +76,6 @@ pub(crate) fn goals(runs: &[RecordedRun]) -> String {
     if text.is_empty() { text } else { format!("<h3>Goals</h3>\n{text}") }
 }
 
-/// Returns the papers' tables for a benchmark.
 pub(crate) fn papers(bench: &str) -> String {
     let mut text = String::new();
     for paper in papers::TABLES.iter().filter(|table| table.bench == bench) {
@@ -100,8 +95,7 @@ pub(crate) fn papers(bench: &str) -> String {
     text
 }
 
-/// Returns the tables beneath a figure: times with comparisons, then the cost of a call. `several`
-/// is true if the page has several runs. Each row then names its run.
+/// `several` is true if the page has several runs.
 pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> String {
     let columns = |numbers: &[&str]| {
         let texts = several.then_some("run").into_iter().chain(["peer", "config"]).map(Column::text);
@@ -143,10 +137,9 @@ pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> St
     )
 }
 
-/// Maximum number of columns of single numbers. In a wider table, rows and columns are exchanged.
+/// A table with more columns has its rows and columns exchanged.
 const MOST_COLUMNS: usize = 8;
 
-/// Returns a table of single numbers, with one row for each subject and one column for each number.
 pub(crate) fn values(rows: &[(&RecordedRun, &ValueLine)], several: bool) -> String {
     let mut whats: Vec<(&str, &str)> = Vec::new();
     let mut subjects: Vec<(&str, String)> = Vec::new();
@@ -171,7 +164,6 @@ pub(crate) fn values(rows: &[(&RecordedRun, &ValueLine)], several: bool) -> Stri
         };
         rows.iter().find(of_cell).map_or(String::new(), |(_, line)| number(line))
     };
-    // The corner of the table shows a unit that all numbers share.
     let shared = whats.first().map_or("", |(_, unit)| *unit);
     let shared = if whats.iter().all(|(_, unit)| *unit == shared) { shared } else { "" };
     let what_name = |(quantity, unit): &(&str, &str)| {
@@ -205,8 +197,7 @@ fn number(line: &ValueLine) -> String {
     }
 }
 
-/// Returns a table that compares lines of several runs. The baseline of a row is the first run with
-/// the line.
+/// The baseline of a row is the first run with the line.
 pub(crate) fn comparison(runs: &[RecordedRun]) -> String {
     let columns = || {
         let mut columns = vec![Column::text("benchmark"), Column::text("op"), Column::text("variant")];
@@ -237,13 +228,11 @@ pub(crate) fn comparison(runs: &[RecordedRun]) -> String {
     text
 }
 
-/// Returns the reasons why the figures of a run are doubtful.
 fn doubts(run: &RecordedRun) -> impl Iterator<Item = &'static str> {
     let doubts = [(run.debug_build, "debug build"), (!run.ended, "broken off")];
     doubts.into_iter().filter(|(holds, _)| *holds).map(|(_, doubt)| doubt)
 }
 
-/// Key of a row: benchmark, operation, variant, and position on an axis.
 type Key<'l> = ([&'l str; 5], Option<&'l RecordedAxisPoint>, [&'l str; 2]);
 
 fn result_key(line: &ResultLine) -> Key<'_> {
@@ -258,8 +247,7 @@ fn named(names: &RecordedLabel) -> [&str; 5] {
     [&names.bench, &names.op, &names.transport, &names.peer, &names.config]
 }
 
-/// Adds a row for each line that at least two runs have. `normalised` compares two lines relative
-/// to their baselines.
+/// `normalised` compares two lines relative to their baselines.
 fn compared<'r, T: 'r>(
     table: &mut Table,
     runs: &'r [RecordedRun],
@@ -271,8 +259,7 @@ fn compared<'r, T: 'r>(
     for (at, run) in runs.iter().enumerate() {
         for (number, line) in lines(run).iter().enumerate() {
             let wanted = key(line);
-            // Several lines of a run may have one key, for example for several files or settings.
-            // The first of them is compared with the first in another run, and so on.
+            // Several lines of a run may have one key, so the n-th of them is compared with the n-th in another run.
             let earlier = lines(run)[..number].iter().filter(|other| key(other) == wanted).count();
             let find = |run: &'r RecordedRun| lines(run).iter().filter(|other| key(other) == wanted).nth(earlier);
             let (before, after) = (&runs[..at], &runs[at + 1..]);
@@ -304,18 +291,15 @@ fn compared<'r, T: 'r>(
     }
 }
 
-/// Joins the parts that are not empty.
 fn joined(parts: &[&str]) -> String {
     let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
     parts.join(" ")
 }
 
-/// Returns the value that a comparison uses: the median, or the time per call.
 fn worth(line: &ResultLine) -> f64 {
     if line.by_rate { 1e6 / line.per_s } else { line.p50 }
 }
 
-/// Returns the quotient of two lines' ratios to their baselines, and its class in the style sheet.
 fn normalised(one: &ResultLine, other: &ResultLine) -> Option<(f64, &'static str)> {
     let (before, after) = (one.against.first()?, other.against.first()?);
     let apart = after.low > before.high || after.high < before.low;
@@ -354,8 +338,7 @@ mod tests {
         line(id, &record)
     }
 
-    /// Returns three runs. The third run repeats the lines of the second. The first and the third
-    /// share another line.
+    /// Returns three runs; the third repeats the lines of the second. The first and the third share another line.
     fn runs() -> Vec<RecordedRun> {
         let (run, end) = (|id| line(id, "\"run\",\"debug_build\":false"), |id| line(id, "\"end\""));
         let texts = [
@@ -377,7 +360,6 @@ mod tests {
         runs
     }
 
-    /// Returns the texts of a row's cells, each with the cell's class `warn` or `good` in front.
     fn cells(row: &str) -> String {
         let cells = row.split("<td").skip(1).map(|cell| {
             let (attributes, text) = cell.split_once('>').unwrap();
@@ -401,7 +383,6 @@ mod tests {
             ]
         );
         assert_eq!(comparison(&runs()[..1]), "");
-        // The first two runs have no line in common.
         assert_eq!(comparison(&runs()[..2]), "");
     }
 

@@ -8,7 +8,7 @@ use crate::options::BenchOptions;
 use crate::orb::ServerArchitecture;
 use crate::report::Report;
 
-/// Measures the thread-pool architectures, which paper 4 compares.
+/// Measures the thread-pool architectures of paper 4.
 pub(crate) fn architectures(
     options: &BenchOptions,
     report: &mut Report<'_>,

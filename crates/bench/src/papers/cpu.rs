@@ -1,16 +1,8 @@
-//! The benchmark `cpu`: the processor time that ORB and kernel need for a call between two threads
-//! of one process.
+//! The benchmark `cpu`: the processor time that ORB and kernel need for a call between two threads of one process.
 //!
-//! As in the papers, client and server are two ORBs of one process, on one core, and the calls go
-//! through sockets. They are compared with two calls within a thread: a collocated call of the
-//! object, and a call of a plain virtual function.
+//! As in the papers, client and server are two ORBs of one process on one core, and the calls go through sockets.
 //!
-//! A thread of lower priority, the *scavenger*, takes all remaining processor time. The kernel
-//! reports how often and how long the scavenger runs. If the system obeys priorities, it never
-//! runs.
-//!
-//! The papers' percentages are for a servant that computes for a while. For a servant without work,
-//! the difference in time is the relevant figure.
+//! A thread of lower priority, the *scavenger*, takes all remaining processor time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -34,20 +26,17 @@ use crate::report::Report;
 use crate::sample::Samples;
 use crate::value::SingleValue;
 
-/// Number of calls between two readings of the clock, for calls that take less time than a reading.
+/// Number of calls between two readings of the clock, for very short calls.
 const BATCH: usize = 100;
 
-/// Maximum time for which a thread of fixed priority runs without a pause. It then sleeps for an
-/// eighth of this time, so that other threads get the core.
+/// Maximum time for which a thread of fixed priority runs without a pause.
 const SLICE: Duration = Duration::from_millis(20);
 
 /// Computing time of the servant in the variants with work.
 const WORK: Duration = Duration::from_micros(100);
 
-/// The path of a call to the object.
 #[derive(Clone)]
 enum CallPath {
-    /// A call through a reference. The reference decides between sockets and a collocated call.
     Reference(CountedTargetRef),
     /// A direct call of a virtual function of the servant.
     Virtual(Arc<dyn CountedTarget>),
@@ -66,7 +55,6 @@ impl CallPath {
     }
 }
 
-/// Calls in slices with pauses, and the scavenger's run time during the calls.
 struct Sliced {
     way: CallPath,
     rounds: u32,
@@ -76,8 +64,7 @@ struct Sliced {
 }
 
 impl Sliced {
-    /// Makes calls for about one slice or until `count` is reached. The times exclude the recording
-    /// of the results.
+    /// The returned time excludes the recording of the results.
     fn slice(&self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (mut whole, mut made) = (Duration::ZERO, 0);
         while made < count && whole <= SLICE {
@@ -121,11 +108,8 @@ impl MeasuredSubject for Sliced {
     }
 }
 
-/// Run time of the scavenger during calls. Only the measuring thread writes the values, with
-/// relaxed ordering.
 #[derive(Clone, Default)]
 struct CpuTimes {
-    /// Number of times that the kernel scheduled the scavenger.
     times: Arc<AtomicU64>,
     nanoseconds: Arc<AtomicU64>,
     calls: Arc<AtomicU64>,
@@ -138,15 +122,13 @@ impl CpuTimes {
     }
 }
 
-/// Number of times that the kernel scheduled a thread, and the thread's total time on a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ThreadRunTime {
     nanoseconds: u64,
     times: u64,
 }
 
-/// Returns the run time of a thread of this process. Returns `None` if the kernel lacks
-/// CONFIG_SCHED_INFO.
+/// Returns `None` if the kernel lacks CONFIG_SCHED_INFO.
 fn ran(thread: Tid) -> Option<ThreadRunTime> {
     let file = format!("/proc/self/task/{}/schedstat", thread.as_raw());
     std::fs::read_to_string(file).ok().as_deref().and_then(read_ran)
@@ -160,7 +142,7 @@ fn read_ran(text: &str) -> Option<ThreadRunTime> {
     Some(ThreadRunTime { nanoseconds, times })
 }
 
-/// The scavenger thread. Dropping the handle ends the thread.
+/// Dropping the handle ends the thread.
 struct Scavenger {
     id: Tid,
     stop: Arc<AtomicBool>,
@@ -183,7 +165,6 @@ impl Scavenger {
         Ok(Scavenger { id: *id.wait(), stop, thread: Some(thread) })
     }
 
-    /// Returns an error if the kernel does not report the thread's run time.
     fn seen(self) -> Result<Self, Failure> {
         match ran(self.id) {
             Some(_) => Ok(self),
@@ -198,13 +179,11 @@ impl Drop for Scavenger {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Ignore errors: the thread's code does not panic.
             let _ = thread.join();
         }
     }
 }
 
-/// Measures a servant without work, then one with work.
 pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let core = match options.placement.cores {
         CoreChoice::Shared(core) | CoreChoice::Separate(core, _) => core,
@@ -246,8 +225,7 @@ pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mu
     Ok(())
 }
 
-/// Returns the numbers of calls and turns. The full depth makes the papers' 10,000,000 calls.
-/// Variants with work make at most 2,000 in a turn.
+/// The full depth makes the papers' 10,000,000 calls. Variants with work make at most 2,000 calls in a turn.
 fn run_length(options: &BenchOptions, rounds: u32) -> RunLength {
     let asked = options.run_length;
     match (options.depth, rounds) {
@@ -257,7 +235,7 @@ fn run_length(options: &BenchOptions, rounds: u32) -> RunLength {
     }
 }
 
-/// Returns the number of rounds for which the servant computes for about `time` on this machine.
+/// Returns the number of rounds that take the servant about `time` on this machine.
 pub(crate) fn rounds_for(time: Duration) -> u32 {
     const TRIED: u32 = 200_000;
     let least = (0..5).map(|_| {
@@ -269,7 +247,6 @@ pub(crate) fn rounds_for(time: Duration) -> u32 {
     (f64::from(TRIED) * time.as_secs_f64() / least).max(1.0) as u32
 }
 
-/// Two servers, a client, and the servant itself.
 struct Orbs {
     servers: Vec<(ServerArchitecture, Orb, String)>,
     client: Orb,
@@ -292,7 +269,7 @@ fn orbs() -> Result<Orbs, Failure> {
 }
 
 impl Orbs {
-    /// Returns the variants. The first is the baseline, the virtual function.
+    /// The first variant is the baseline, the virtual function.
     fn variants(
         &self,
         rounds: u32,
@@ -333,8 +310,8 @@ impl Orbs {
     }
 }
 
-/// Maximum time in nanoseconds by which a collocated call may exceed the call of a virtual
-/// function: first for a call through the POA, then for a call that bypasses the POA.
+/// Maximum nanoseconds by which a collocated call may exceed the call of a virtual function: through the POA, and past
+/// the POA.
 const GOALS: [f64; 2] = [60.0, 5.0];
 
 fn over_virtual(figures: &[Figure]) -> Vec<SingleValue> {
@@ -349,14 +326,13 @@ fn over_virtual(figures: &[Figure]) -> Vec<SingleValue> {
     others.iter().zip(GOALS).map(over).collect()
 }
 
-/// Returns the standard deviation of a population.
 fn deviation(values: &[f64]) -> f64 {
     let count = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / count;
     (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt()
 }
 
-/// Compares each figure with the collocated call, which is the second figure, as the papers do.
+/// Compares each figure with the collocated call, which is the second figure.
 fn overhead(figures: &[Figure], seen: &[CpuTimes], watched: bool) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let Some(collocated) = figures.get(1) else { return values };

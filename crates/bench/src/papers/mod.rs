@@ -1,8 +1,4 @@
-//! Benchmarks that repeat the experiments of published papers on CORBA and operating systems
-//! (docs/benchmarks.md).
-//!
-//! Their figures show the behaviour of the whole system. The benchmarks in `guards` measure single
-//! costs of Corelane.
+//! Benchmarks that repeat the experiments of published papers on CORBA and operating systems (docs/benchmarks.md).
 
 pub(crate) mod architectures;
 pub(crate) mod cpu;

@@ -1,7 +1,4 @@
 //! The benchmark `os`: the effect of the operating system on one ORB.
-//!
-//! The benchmark varies the scheduling class and cores, the idle states, the timer slack, and, on
-//! request, the kernel's preemption mode.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -35,17 +32,14 @@ use crate::workload::message_sizes;
 /// Priority of both sides in the settings with fixed priorities.
 const PRIORITY: u8 = 10;
 
-/// Pause between two calls, in which the core may become idle.
 const REST: Duration = Duration::from_millis(5);
 
-/// Sleeping time of a thread whose wake-up is measured.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Default timer slack of the kernel.
 const USUAL_SLACK: Duration = Duration::from_micros(50);
 
-/// File that lists the kernel's preemption modes, with the current mode in parentheses. Writing a
-/// mode to the file switches to this mode.
+/// Writing a mode to the file switches to this mode.
 const PREEMPTION: &str = "/sys/kernel/debug/sched/preempt";
 
 pub(crate) fn os(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
@@ -62,7 +56,6 @@ pub(crate) fn os(options: &BenchOptions, report: &mut Report<'_>, progress: &mut
     }
 }
 
-/// A baseline server and a Corelane server in one setting.
 struct OsServerPair {
     floor: (RunningProgram, String),
     corelane: (RunningProgram, String),
@@ -79,12 +72,11 @@ impl OsServerPair {
 
 type BoxedSubject = Box<dyn MeasuredSubject + Send>;
 
-/// Variants of a group in which baseline and Corelane alternate.
 struct OsVariants<'o> {
     options: &'o BenchOptions,
     orb: corelane::Orb,
     variants: Vec<Variant>,
-    /// The servers. They must outlive the calls of their variants.
+    /// The servers must outlive the calls of their variants.
     pairs: Vec<OsServerPair>,
 }
 
@@ -93,11 +85,8 @@ impl<'o> OsVariants<'o> {
         Ok(OsVariants { options, orb: client_orb(0)?, variants: Vec::new(), pairs: Vec::new() })
     }
 
-    /// Adds a baseline variant and a Corelane variant in one setting.
-    ///
-    /// `set` puts a subject into the setting. The report compares the variants of later calls with
-    /// the variants of the first call: bare sockets with bare sockets, and Corelane with Corelane.
-    /// It also compares Corelane with bare sockets in the same setting.
+    /// `set` puts a subject into the setting. The report compares the variants with those of the first call of `add`,
+    /// and Corelane with bare sockets in the same setting.
     fn add(
         &mut self,
         name: &str,
@@ -126,7 +115,6 @@ impl<'o> OsVariants<'o> {
         progress: &mut Progress,
     ) -> Result<(), Failure> {
         let group = Group { title: title.to_owned(), compare: ComparedQuantity::Median, variants: self.variants };
-        // Each variant enters its own placement, so the group has none.
         report.measure(group, run_length, &Placement::default(), progress).map(drop)
     }
 }
@@ -142,7 +130,6 @@ fn label(peer: &'static str, config: &str) -> FigureLabel {
     }
 }
 
-/// Compares scheduling classes, and one core with two.
 fn classes(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
     let last = cores.last().copied().unwrap_or(0);
@@ -175,7 +162,6 @@ fn classes(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progr
     settings.measure("os: scheduling class and cores", &options.run_length, report, progress)
 }
 
-/// Compares ways to keep the core out of idle states in the pauses between calls.
 fn idle_states(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut settings = OsVariants::new(options)?;
     let placement = options.placement;
@@ -205,14 +191,13 @@ fn idle_states(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
     settings.measure("os: idle states, a call every 5 ms", &run_length, report, progress)
 }
 
-/// Timer slacks and scheduling classes to compare. The first is the baseline.
+/// The first setting is the baseline.
 const SLACKS: [(&str, Duration, Scheduling); 3] = [
     ("SCHED_OTHER, slack 50 us", USUAL_SLACK, Scheduling::Other),
     ("SCHED_OTHER, slack 1 ns", Duration::from_nanos(1), Scheduling::Other),
     ("SCHED_FIFO, slack 50 us", USUAL_SLACK, Scheduling::Fifo(PRIORITY)),
 ];
 
-/// Measures how late a sleeping thread wakes.
 fn slack(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut variants = Vec::new();
     for (config, slack, scheduling) in SLACKS {
@@ -234,7 +219,6 @@ fn slack(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progres
     measured
 }
 
-/// Measures how late a call reports that its precise deadline has passed.
 fn deadlines(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let silent = SilentServer::start()?;
     let mut variants = Vec::new();
@@ -264,8 +248,6 @@ fn deadlines(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Pro
     measured
 }
 
-/// Compares the preemption modes between which the kernel can switch at run time. Restores the
-/// original mode afterwards.
 fn preemption(
     file: &Path,
     options: &BenchOptions,
@@ -298,17 +280,14 @@ fn preemption(
     settings.measure("os: kernel preemption", &options.run_length, report, progress)
 }
 
-/// Parses a line such as `none voluntary (full) lazy` into modes. The current mode has `true`.
 fn modes(text: &str) -> Vec<(String, bool)> {
     let bare = |word: &str| word.trim_matches(['(', ')']).to_owned();
     text.split_whitespace().map(|word| (bare(word), word.starts_with('('))).collect()
 }
 
-/// Restores the kernel's preemption mode on drop. A termination signal also restores the mode and
-/// then ends the process.
+/// Restores the mode on drop, and on a termination signal, which then ends the process.
 struct PreemptionRestore;
 
-/// The file of the preemption modes, and the mode to restore.
 type PreemptionMode = Option<(PathBuf, String)>;
 
 fn switched() -> &'static Mutex<PreemptionMode> {
@@ -325,8 +304,7 @@ impl PreemptionRestore {
         };
         let termination = signal::termination().map_err(failed)?;
         *switched().lock() = Some((file.to_path_buf(), mode));
-        // The thread is never joined: a process that takes over these signals must handle them
-        // until its end.
+        // A process that takes over these signals must handle them until its end, so the thread is never joined.
         ThreadBuilder::new()
             .name("bench/signals")
             .spawn(move || {
@@ -355,7 +333,6 @@ impl Drop for PreemptionRestore {
     }
 }
 
-/// A subject that runs in a preemption mode.
 struct PreemptionSubject {
     file: PathBuf,
     mode: String,
@@ -376,7 +353,6 @@ impl MeasuredSubject for PreemptionSubject {
     }
 }
 
-/// A subject that runs in a placement of its own.
 struct PlacedSubject {
     placement: Placement,
     inner: BoxedSubject,
@@ -394,7 +370,6 @@ impl MeasuredSubject for PlacedSubject {
     }
 }
 
-/// Means to keep the core out of idle states between calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     Nothing,
@@ -402,7 +377,6 @@ enum Keep {
     Busy,
 }
 
-/// A subject that pauses before each call.
 struct RestedClient {
     keep: Keep,
     placement: Placement,
@@ -426,7 +400,6 @@ impl MeasuredSubject for RestedClient {
     }
 }
 
-/// A thread that sleeps and reports how late it woke.
 struct Sleeper {
     slack: Duration,
     placement: Placement,
@@ -458,14 +431,12 @@ impl MeasuredSubject for Sleeper {
     }
 }
 
-/// A server that accepts connections and never answers.
 struct SilentServer {
     port: u16,
     over: Arc<AtomicBool>,
 }
 
-/// Number of connections that the server keeps open. After each call the client opens another
-/// connection.
+/// Number of connections that the silent server keeps open.
 const KEPT: usize = 16;
 
 impl SilentServer {
@@ -496,12 +467,12 @@ impl SilentServer {
 impl Drop for SilentServer {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Release);
-        // Wakes the accepting thread. If this fails, the thread ends with the process.
+        // If the connection fails, the accepting thread ends with the process.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
 
-/// A call with a precise deadline to a silent server. The measured times start at the deadline.
+/// The measured times start at the deadline.
 struct DeadlineCall {
     slack: Duration,
     placement: Placement,
@@ -565,8 +536,8 @@ mod tests {
         assert!(modes("").is_empty());
     }
 
-    /// Environment variable with the path of a file. The test program then switches the mode in
-    /// this file, prints `switched`, and waits.
+    /// Environment variable with the path of a preemption file; the test program then switches the mode, prints
+    /// `switched`, and waits.
     const SWITCHES: &str = "CORELANE_TEST_SWITCHES";
 
     #[test]
@@ -576,15 +547,13 @@ mod tests {
         let restore = PreemptionRestore::new(&file, "full".to_owned()).unwrap();
         fs::write(&file, "lazy").unwrap();
         println!("switched");
-        // The standard input ends when the test that started this program ends.
         let _ = std::io::stdin().lines().next();
         drop(restore);
     }
 
     #[test]
     fn signal_restores_the_preemption_mode() {
-        // SIGINT is not tested, because a shell makes background jobs ignore it and the program
-        // would inherit this.
+        // A shell makes background jobs ignore SIGINT, so the test uses SIGTERM.
         for signal in [None, Some("TERM")] {
             let name = format!("corelane-preempt-{}-{}", std::process::id(), signal.unwrap_or("none"));
             let file = std::env::temp_dir().join(name);
@@ -592,7 +561,6 @@ mod tests {
             program.args(["--exact", "papers::os::tests::switches_and_stays", "--nocapture"]).env(SWITCHES, &file);
             let pipes = (std::process::Stdio::piped(), std::process::Stdio::piped());
             let mut child = program.stdin(pipes.0).stdout(pipes.1).spawn().unwrap();
-            // Waiting for the child would close its input, so the test keeps the input open.
             let input = child.stdin.take();
             let mut said = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
             assert!(said.any(|line| line.unwrap().contains("switched")));

@@ -1,7 +1,4 @@
-//! The benchmark `protocol`: paper 4's comparison of calls with and without marshalling.
-//!
-//! Messages of equal size are sent once with the types of the IDL and once as an octet sequence,
-//! whose content neither side inspects.
+//! The benchmark `protocol`: messages of equal size, with the types of the IDL and as an octet sequence (paper 4).
 
 use crate::Failure;
 use crate::baseline::{BaselineTransport, WaitStrategy};
@@ -15,11 +12,9 @@ use crate::report::Report;
 use crate::testbed::{Baseline, CorelaneServer};
 use crate::workload::message_sizes;
 
-/// Operations that `protocol` measures by default.
 const DEFAULT_OPERATIONS: [MeasuredOperation; 3] =
     [MeasuredOperation::Longs(4), MeasuredOperation::Longs(1024), MeasuredOperation::Structs(1024)];
 
-/// Measures one group for each operation.
 pub(crate) fn protocol(
     options: &BenchOptions,
     report: &mut Report<'_>,

@@ -10,15 +10,12 @@ use crate::report::Report;
 use crate::sample::Summary;
 use crate::value::SingleValue;
 
-/// Operations that `stages` measures by default.
 const DEFAULT_OPERATIONS: [MeasuredOperation; 3] =
     [MeasuredOperation::Octet, MeasuredOperation::Longs(1024), MeasuredOperation::Structs(1024)];
 
-/// Number of calls between two collections of the records. A thread's ring has room for the records
-/// of more calls.
+/// Number of calls between two collections of the records; a thread's ring has room for more.
 const ROUND: usize = 300;
 
-/// Reports the time of each stage, in the order in which a request passes the stages.
 pub(crate) fn stages(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     for operation in options.operations_or(&DEFAULT_OPERATIONS) {
         if operation.is_oneway() {

@@ -1,8 +1,6 @@
 //! Other ORBs in the benchmarks.
 //!
-//! Their programs are in interop/peers and are built when a benchmark needs them. All programs use
-//! the line protocol of interop/peers/omniorb/bench.cc, and run an equal loop over an equal
-//! interface.
+//! Their programs are in interop/peers and are built when a benchmark needs them.
 
 use std::fmt;
 use std::fs;
@@ -21,19 +19,17 @@ use crate::service::RunningProgram;
 /// Maximum time of one turn.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Another ORB that benchmarks compare with Corelane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerKind {
     /// omniORB, in C++.
     OmniOrb,
     /// JacORB, in Java.
     JacOrb,
-    /// ZeroC Ice, in C++. It is not a CORBA ORB but a common alternative.
+    /// ZeroC Ice, in C++, which is not a CORBA ORB.
     Ice,
 }
 
 impl PeerKind {
-    /// Returns the ORB's name in labels.
     #[must_use]
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -43,13 +39,11 @@ impl PeerKind {
         }
     }
 
-    /// Returns true if the ORB's server supports the transport.
     #[must_use]
     pub(crate) fn supports(self, transport: BaselineTransport) -> bool {
         transport == BaselineTransport::Tcp || (self == PeerKind::OmniOrb && transport == BaselineTransport::Unix)
     }
 
-    /// Returns the folder of the sources, relative to interop/peers.
     fn folder(self) -> &'static str {
         match self {
             PeerKind::OmniOrb => "omniorb",
@@ -58,7 +52,6 @@ impl PeerKind {
         }
     }
 
-    /// Returns the source file of the program.
     fn source(self) -> &'static str {
         match self {
             PeerKind::OmniOrb | PeerKind::Ice => "bench.cc",
@@ -73,7 +66,6 @@ impl PeerKind {
         }
     }
 
-    /// Returns the packages that the build requires, by their Debian names.
     fn packages(self) -> &'static str {
         match self {
             PeerKind::OmniOrb => "make, g++, omniidl and libomniorb4-dev",
@@ -89,11 +81,9 @@ impl fmt::Display for PeerKind {
     }
 }
 
-/// Another ORB whose program is built.
 #[derive(Clone, Debug)]
 pub(crate) struct BuiltPeer {
     kind: PeerKind,
-    /// Folder of the build output.
     out: PathBuf,
     counting: Option<CountingLibrary>,
 }
@@ -105,29 +95,23 @@ pub(crate) struct CountingLibrary {
     pub(crate) file: PathBuf,
 }
 
-/// Threads of another ORB's server. Only omniORB's server has a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerThreads {
-    /// The ORB's default. In omniORB, each connection has a thread.
+    /// The ORB's default; in omniORB, each connection has a thread.
     Default,
-    /// A thread pool, in which one thread watches all connections without a call in progress.
+    /// A thread pool, which omniORB's server offers.
     Pool,
 }
 
-/// The way in which another ORB's client calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerInvocation {
-    /// Calls through code that the ORB's IDL compiler generated.
     Stubs,
-    /// Calls whose requests are built at run time. Only omniORB has them.
+    /// Calls whose requests are built at run time, which only omniORB has.
     DynamicCalls,
 }
 
 impl BuiltPeer {
     /// Builds the program from the sources in `peers` if it is not up to date.
-    ///
-    /// # Errors
-    /// The sources, a tool or a library is missing. The text has the remedy.
     pub(crate) fn build(kind: PeerKind, peers: &Path) -> Result<Self, Failure> {
         let sources = peers.join(kind.folder());
         if !sources.join(kind.source()).is_file() {
@@ -152,7 +136,6 @@ impl BuiltPeer {
         }
     }
 
-    /// Returns a peer whose build output is already in `out`.
     #[cfg(test)]
     pub(crate) fn built(kind: PeerKind, out: impl Into<PathBuf>) -> Self {
         BuiltPeer { kind, out: out.into(), counting: None }
@@ -163,13 +146,12 @@ impl BuiltPeer {
         self.kind
     }
 
-    /// Returns the path of the program. Only for ORBs with a native program.
+    /// Path of the program of an ORB with a native program.
     #[must_use]
     pub(crate) fn program(&self) -> PathBuf {
         self.out.join("bench")
     }
 
-    /// Returns the peer, with programs whose locks the library counts.
     pub(crate) fn counting(self, counting: CountingLibrary) -> Self {
         BuiltPeer { counting: Some(counting), ..self }
     }
@@ -183,17 +165,13 @@ impl BuiltPeer {
             return command;
         }
         let mut command = Command::new("java");
-        // Several threads of the garbage collector would compete for one core, so only one
-        // collects.
+        // One thread collects garbage, because several would compete for one core.
         command.args(["-XX:+UseSerialGC", "-Xshare:auto"]);
         command.arg("-cp").arg(format!("{0}/bench:{0}/lib/*", self.out.display())).arg("Bench");
         command
     }
 
-    /// Starts a server. Returns the process and the reference of its object.
-    ///
-    /// # Errors
-    /// The server does not start, or does not support the transport.
+    /// Returns the process and the reference of its object.
     pub(crate) fn serve(
         &self,
         transport: BaselineTransport,
@@ -207,8 +185,7 @@ impl BuiltPeer {
         command.arg("--serve");
         if self.kind == PeerKind::OmniOrb {
             let endpoint = match transport {
-                // Without a path, omniORB makes a socket below /tmp/omni-USER and removes it when
-                // the server ends.
+                // Without a path, omniORB makes a socket below /tmp/omni-USER and removes it at its end.
                 BaselineTransport::Unix => "giop:unix:",
                 BaselineTransport::Tcp | BaselineTransport::SharedMemory => "giop:tcp:127.0.0.1:",
             };
@@ -220,11 +197,6 @@ impl BuiltPeer {
         RunningProgram::start(&format!("{}'s server", self.kind), command, placement, Side::Server)
     }
 
-    /// Starts a client that calls `operation` on the object of a reference.
-    ///
-    /// # Errors
-    /// The client does not start, the server does not answer, or the ORB does not support the kind
-    /// of invocation.
     pub(crate) fn client(
         &self,
         reference: &str,
@@ -241,10 +213,7 @@ impl BuiltPeer {
         Ok(PeerCalls { name, client, operation, how, server })
     }
 
-    /// Starts a client that calls the object of a reference on request by its standard input.
-    ///
-    /// # Errors
-    /// The client does not start, or the server does not answer.
+    /// Starts a client that calls on request by its standard input.
     pub(crate) fn caller(&self, reference: &str, placement: &Placement) -> Result<RunningProgram, Failure> {
         let mut command = self.command();
         command.arg(reference);
@@ -258,8 +227,6 @@ impl BuiltPeer {
 /// Option that raises omniORB's message limit, whose default is 2 MiB.
 const LARGE_MESSAGES: [&str; 2] = ["-ORBgiopMaxMsgSize", "134217728"];
 
-/// Returns a folder for build output: beside this program, or else in the folder for temporary
-/// files.
 pub(crate) fn output_folder(name: &str) -> Result<PathBuf, Failure> {
     let name = Path::new("bench-peers").join(name);
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(&name)));
@@ -269,7 +236,6 @@ pub(crate) fn output_folder(name: &str) -> Result<PathBuf, Failure> {
     usable.next().ok_or_else(|| Failure::new("no folder for the build output can be made"))
 }
 
-/// Calls of one operation by a peer's client, as a subject of the harness.
 #[derive(Debug)]
 pub(crate) struct PeerCalls {
     name: String,

@@ -12,7 +12,6 @@ use crate::arguments::{self, option};
 use crate::text::{excerpt, printable};
 use crate::{DONE, NOT_DONE, WRONG_USAGE};
 
-/// Returns the options and positional words of the command.
 pub(super) fn command() -> Command {
     arguments::command("import", USAGE).args([
         option("for", "programs|commands"),
@@ -21,7 +20,7 @@ pub(super) fn command() -> Command {
     ])
 }
 
-/// Separates the `-ORB` options, each with the number of its word, from the words of the command.
+/// Each `-ORB` option has the number of its word.
 pub(super) fn split(words: Vec<OsString>) -> (Vec<OsString>, Vec<(usize, String)>) {
     let (mut own, mut of_orb) = (Vec::new(), Vec::new());
     let mut words = words.into_iter().enumerate();
@@ -38,7 +37,7 @@ pub(super) fn split(words: Vec<OsString>) -> (Vec<OsString>, Vec<(usize, String)
     (own, of_orb)
 }
 
-/// Runs the command. `words` are the `-ORB` options.
+/// `words` are the `-ORB` options.
 pub(super) fn run(parsed: &ArgMatches, words: Vec<(usize, String)>, out: &mut dyn Write) -> u8 {
     let refuse = |reason: String, out: &mut dyn Write| arguments::print_refusal(Some(reason), USAGE, out);
     let orb = match arguments::text(parsed, "from").as_deref() {
@@ -64,14 +63,13 @@ pub(super) fn run(parsed: &ArgMatches, words: Vec<(usize, String)>, out: &mut dy
             DONE
         }
         Err((status, reason)) => {
-            // The standard output is for the configuration alone.
             let _ = writeln!(io::stderr(), "error: {reason}");
             status
         }
     }
 }
 
-/// Reads all files and words. The error is an exit status and a message for the user.
+/// The error is an exit status and a message for the user.
 fn import(
     paths: &[&OsString],
     words: Vec<(usize, String)>,
@@ -105,8 +103,7 @@ fn message(place: &str, malformed: &Malformed) -> String {
     format!("{place}: `{}`: {}", printable(&malformed.text), malformed.reason)
 }
 
-/// Prints the configuration to the standard output, and the options that are not carried over to
-/// the standard error.
+/// Options that are not carried over go to the standard error.
 fn print(imported: &Imported, names: &[String], target: ImportTarget, out: &mut dyn Write) {
     let source = if names.is_empty() { "-ORB options".to_owned() } else { names.join(", ") };
     let (reader, owner) = match target {
@@ -119,7 +116,7 @@ fn print(imported: &Imported, names: &[String], target: ImportTarget, out: &mut 
         text += &format!("# {owner} no counterpart of any of the options.\n");
     }
     text += &tables;
-    // Ignore errors: the reader may have closed the pipe.
+    // The reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes());
     let mut lines = String::new();
     for one in imported.left_out() {

@@ -9,12 +9,11 @@ use serde_json::{Value as Json, json};
 
 use crate::text::printable;
 
-/// Returns true if a word names a program's file. Names of commands have neither dots nor slashes.
+/// Names of commands have neither dots nor slashes.
 pub(super) fn is_file(word: &str) -> bool {
     !word.starts_with('-') && word.contains(['.', '/'])
 }
 
-/// Separates the `-ORB` arguments of a program, each with its value, from the words of the command.
 /// Without a program's file all words belong to the command.
 pub(super) fn split(words: Vec<OsString>) -> (Vec<OsString>, Vec<String>) {
     if !words.iter().any(|word| is_file(&word.to_string_lossy())) {
@@ -32,18 +31,14 @@ pub(super) fn split(words: Vec<OsString>) -> (Vec<OsString>, Vec<String>) {
     (own, of_orb)
 }
 
-/// The sources of a program's configuration.
 #[derive(Debug)]
 pub(super) struct ProgramSources<'w> {
     pub(super) file: &'w Path,
-    /// The prefix of the program's environment variables.
     pub(super) prefix: Option<String>,
-    /// The program's `-ORB` arguments.
     pub(super) arguments: Vec<String>,
 }
 
 impl ProgramSources<'_> {
-    /// Reads and checks the configuration.
     fn read(self) -> Result<Vec<ShownSetting>, ConfigurationError> {
         let mut configuration = Configuration::new().read_file(self.file)?;
         if let Some(prefix) = self.prefix {
@@ -56,7 +51,7 @@ impl ProgramSources<'_> {
         Ok(configuration.settings())
     }
 
-    /// Returns the text to print. The error is a message for the user.
+    /// The error is a message for the user.
     pub(super) fn into_text(self) -> Result<String, String> {
         let line = |setting: &ShownSetting| {
             let source = match &setting.source {
@@ -68,7 +63,7 @@ impl ProgramSources<'_> {
         self.read().map(|settings| settings.iter().map(line).collect()).map_err(|error| error.to_string())
     }
 
-    /// Returns the JSON object to print. The error is a message for the user.
+    /// The error is a message for the user.
     pub(super) fn into_json(self) -> Result<Json, String> {
         let file = self.file.to_string_lossy().into_owned();
         let setting = |setting: &ShownSetting| {

@@ -2,39 +2,29 @@
 
 use serde_json::{Value as Json, json};
 
-/// Outcome of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CheckResult {
-    /// The check found no obstacle to a call.
     Good,
-    /// The check found an obstacle to a call.
     Bad,
-    /// Calls are possible, but there may be a problem, or the check was not made.
     Unsure,
 }
 
-/// The object to which a finding applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExaminedObject {
-    /// The object of the reference.
     Object,
-    /// The naming context of a `corbaname:`, in which the name is resolved.
     NameServer,
 }
 
-/// The outcome of one check, with its cause and a remedy.
 #[derive(Debug)]
 pub(super) struct Finding {
-    /// The object to which the finding applies.
     pub(super) subject: ExaminedObject,
     pub(super) check: &'static str,
     pub(super) verdict: CheckResult,
-    /// Number of the profile to which the finding applies, starting at 1.
+    /// Number of the profile, starting at 1.
     pub(super) profile: Option<usize>,
-    /// Address to which the finding applies.
     pub(super) endpoint: Option<String>,
     pub(super) found: String,
-    /// A change that corrects the problem. Empty if no change is necessary.
+    /// A change that corrects the problem; empty if no change is necessary.
     pub(super) remedy: String,
 }
 
@@ -64,12 +54,11 @@ impl Finding {
         }
     }
 
-    /// Sets the profile and the address of the finding.
     pub(super) fn at(self, profile: usize, endpoint: Option<String>) -> Self {
         Finding { profile: Some(profile), endpoint, ..self }
     }
 
-    /// Formats the finding as a line, with the remedy on a second line.
+    /// The remedy is on a second line.
     pub(super) fn to_text(&self) -> String {
         let word = match self.verdict {
             CheckResult::Good => "yes",

@@ -1,7 +1,5 @@
-//! The command `corelane doctor`, which shows the real-time guarantees of this machine, or why an
-//! object cannot be called.
-//!
-//! Both reports contain remedies.
+//! The command `corelane doctor`, which shows the real-time guarantees of this machine, or why an object cannot be
+//! called.
 
 mod finding;
 mod interface;
@@ -20,7 +18,6 @@ use crate::arguments::{self, ArgumentRefusal, INVALID_TIMEOUT, MIN_TIMEOUT_S, fl
 use crate::text::{excerpt, json_text};
 use crate::{DONE, NOT_DONE, input};
 
-/// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane doctor [--require NAME]... [--json]
        corelane doctor [--timeout SECONDS] [--json] REFERENCE
@@ -42,7 +39,6 @@ With --interface it says which features real-time I/O has on a network interface
 Exit status: 0 examined, 1 a required guarantee does not hold, or the object cannot be called, 2 wrong usage.
 ";
 
-/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let command = arguments::command("doctor", USAGE)
         .args([
@@ -55,13 +51,11 @@ pub(crate) fn command() -> Command {
     arguments::with_descriptions(command, USAGE)
 }
 
-/// Runs the command with the arguments after `corelane doctor`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     run_with(arguments, guarantees::report, out)
 }
 
-/// Runs the command. `examine_machine` disturbs the machine while it measures, so it is called only
-/// without a reference.
+/// `examine_machine` disturbs the machine, so it is called without a reference.
 fn run_with(
     arguments: impl Iterator<Item = OsString>,
     examine_machine: impl FnOnce() -> Vec<GuaranteeReport>,
@@ -76,12 +70,11 @@ fn run_with(
         (None, Some(word)) => of_reference(&word, request.timeout, request.is_json),
         (None, None) => of_machine(&examine_machine(), &request.required, request.is_json),
     };
-    // Ignore errors: the reader may have closed the pipe.
+    // The reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes());
     status
 }
 
-/// Returns the exit status and the report on the machine.
 fn of_machine(report: &[GuaranteeReport], required: &[&str], is_json: bool) -> (u8, String) {
     let is_broken = |one: &&GuaranteeReport| one.status != GuaranteeStatus::Met && required.contains(&one.name);
     let broken: Vec<&str> = report.iter().filter(is_broken).map(|one| one.name).collect();
@@ -106,7 +99,6 @@ fn of_machine(report: &[GuaranteeReport], required: &[&str], is_json: bool) -> (
     (status, text)
 }
 
-/// Returns the exit status and the report on an object.
 fn of_reference(word: &str, timeout: Duration, is_json: bool) -> (u8, String) {
     let text = match input::reference(word) {
         Ok(text) => text,
@@ -124,7 +116,6 @@ fn of_reference(word: &str, timeout: Duration, is_json: bool) -> (u8, String) {
     (status, text)
 }
 
-/// The parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 struct DoctorRequest {
     required: Vec<&'static str>,
@@ -134,7 +125,7 @@ struct DoctorRequest {
     is_json: bool,
 }
 
-/// Parses the words. The error is a message, or `None` if the user requests help.
+/// The error is a message, or `None` if the user requests help.
 fn parse(arguments: impl Iterator<Item = OsString>) -> Result<DoctorRequest, Option<String>> {
     let parsed = arguments::parse(command(), arguments).map_err(|refusal| match refusal {
         ArgumentRefusal::Unknown(word) => Some(format!("there is no argument `{}`", excerpt(&word))),
@@ -169,7 +160,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<DoctorRequest, Opt
     Ok(DoctorRequest { required, reference, interface, timeout, is_json: parsed.get_flag("json") })
 }
 
-/// Text about reachable lanes, because only the server's process can report them.
+/// The server's process alone can report its reachable lanes.
 const REACHABLE: &str = "\
 Each server reports at its start which lanes other machines can reach, and up to which priority: Event::ReachableLane
 (`OrbBuilder::log_events` prints it). A lane without a ceiling gives other machines no priority.
@@ -196,7 +187,6 @@ fn render(report: &[GuaranteeReport]) -> String {
     text
 }
 
-/// Breaks a text into indented lines of at most `width` characters.
 fn wrapped(text: &str, indent: usize, width: usize) -> String {
     let mut lines = String::new();
     let mut line = String::new();

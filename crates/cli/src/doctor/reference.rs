@@ -1,7 +1,5 @@
-//! The examination of a reference: finds out why an object cannot be called.
-//!
-//! The checks follow the path of a call: the text, the name, each address with its host name, route
-//! and server, then the object. Each check has a deadline.
+//! The examination of a reference follows the path of a call: the text, the name, each address, then the object. Each
+//! check has a deadline.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -24,9 +22,7 @@ use crate::ior::content::{code_set, is_known, profile_name};
 use crate::naming;
 use crate::text::{excerpt, printable};
 
-/// Maximum time of all checks together.
 const MAX_TIME: Duration = Duration::from_secs(60);
-/// Interval at which the thread that resolves a host name is checked for its end.
 const LOOK: Duration = Duration::from_millis(5);
 
 const PUBLISH: &str = "let the server publish an address that clients reach: OrbBuilder::publish, `corelane naming serve --publish`, omniORB's \
@@ -34,22 +30,17 @@ const PUBLISH: &str = "let the server publish an address that clients reach: Orb
 const NAME: &str = "correct the name, or bind it: `corelane naming list` and `corelane naming bind`";
 const MINOR_CODES: &str = "docs/minor-codes.md explains the exceptions of Corelane servers";
 
-/// The examination of one reference.
 pub(super) struct Examination {
     timeout: Duration,
     began: Instant,
-    /// The object that the current checks examine.
     subject: ExaminedObject,
-    /// True if a server has sent bytes that are not GIOP since the last check. The thread that
-    /// reports the event stores with release; the examination swaps with acquire and clears the
-    /// flag.
+    /// True if a server has sent bytes that are not GIOP. Stored with release; swapped with acquire and cleared.
     broke_protocol: Arc<AtomicBool>,
     pub(super) findings: Vec<Finding>,
-    /// True if the object can be called.
     pub(super) works: bool,
 }
 
-/// Examines a reference. `timeout` is the maximum time of each step.
+/// `timeout` is the maximum time of each step.
 pub(super) fn examine(text: &str, timeout: Duration) -> Examination {
     let mut examination = Examination {
         timeout,
@@ -100,7 +91,7 @@ impl Examination {
         self.findings.push(Finding { subject: self.subject, ..finding });
     }
 
-    /// Returns the maximum time of the next step, or zero if no time is left.
+    /// Zero if no time is left.
     fn step(&self) -> Duration {
         self.timeout.min(MAX_TIME.saturating_sub(self.began.elapsed()))
     }
@@ -119,7 +110,6 @@ impl Examination {
         self.add(Finding::bad("reference", "the reference is nil: it names no object", remedy));
     }
 
-    /// Examines the naming context of a `corbaname:`, its name, and the object of the name.
     fn name(&mut self, orb: &Orb, text: &str, url: &Corbaname) {
         let context = match orb.string_to_object(&url.context.to_string()) {
             Ok(Some(context)) => context,
@@ -148,7 +138,7 @@ impl Examination {
         }
     }
 
-    /// Examines every address of an object. Returns true if the object can be called.
+    /// Returns true if the object can be called.
     fn object(&mut self, orb: &Orb, object: &ObjectRef) -> bool {
         let ior = object.ior();
         let type_id = if object.type_id().is_empty() { "no type".to_owned() } else { excerpt(object.type_id()) };
@@ -180,7 +170,6 @@ impl Examination {
         }
     }
 
-    /// Adds a finding about a profile that cannot be parsed.
     fn unusable(&mut self, number: usize, tag: u32, error: CdrError) {
         let name = profile_name(tag);
         let finding = if error == CdrError::Unsupported || !is_known(tag) {
@@ -192,7 +181,6 @@ impl Examination {
         self.add(finding.at(number, None));
     }
 
-    /// Adds findings about the server's properties in a profile.
     fn profile(&mut self, number: usize, profile: &Profile<'_>, has_no_address: bool) {
         let at = |finding: Finding| finding.at(number, None);
         let ssl = profile.components.find(component_tag::SSL_SEC_TRANS).is_some();
@@ -224,8 +212,7 @@ impl Examination {
         }));
     }
 
-    /// Checks an address, resolves its host name and connects. Returns true if a connection was
-    /// made.
+    /// Returns true if a connection was made.
     fn address(&mut self, candidate: &Candidate) -> bool {
         if let Some(finding) = published(&candidate.endpoint) {
             self.add(at(candidate, finding));
@@ -246,7 +233,7 @@ impl Examination {
         is_reached
     }
 
-    /// Resolves a host name on a separate thread, because the resolver cannot be interrupted.
+    /// The resolver cannot be interrupted, so it runs on a separate thread.
     fn look_up(&mut self, candidate: &Candidate, host: &str, port: u16) -> Option<Vec<SocketAddr>> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Some(vec![SocketAddr::new(address, port)]);
@@ -288,7 +275,7 @@ impl Examination {
         None
     }
 
-    /// Asks the server whether it has the object. Returns true if the server has it.
+    /// Returns true if the server has the object.
     fn server(&mut self, orb: &Orb, candidate: &Candidate) -> bool {
         let answer = alone(orb, candidate, self.step()).and_then(|object| object.validate_connection());
         let is_there = answer.is_ok();
@@ -303,8 +290,7 @@ impl Examination {
         is_there
     }
 
-    /// Asks the object whether it exists and whether it has the interface. Returns true if the
-    /// object can be called.
+    /// Returns true if the object can be called.
     fn interface(&mut self, orb: &Orb, candidate: &Candidate, ior: &Ior) -> bool {
         let asked = alone(orb, candidate, self.step()).and_then(|object| {
             let is_missing = object.non_existent()?;
@@ -332,14 +318,13 @@ fn at(candidate: &Candidate, finding: Finding) -> Finding {
     finding.at(candidate.profile, Some(candidate.address_and_lane()))
 }
 
-/// Returns the object with only this address.
 fn alone(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<ObjectRef, SystemException> {
     let object = orb.string_to_object(&candidate.ior.to_text()?)?;
     let nil = || SystemException::new(Kind::InvObjref, 0, corelane::Completion::No).because("the reference is nil");
     Ok(object.ok_or_else(nil)?.with_timeout(timeout.max(Duration::from_millis(1))))
 }
 
-/// Returns a finding about an address that clients may not reach, or `None`.
+/// Clients may not reach the address of the finding.
 fn published(endpoint: &ProfileEndpoint) -> Option<Finding> {
     let ProfileEndpoint::Inet { host, .. } = endpoint else { return None };
     let address = host.parse::<IpAddr>().ok().map(|address| address.to_canonical());
@@ -364,13 +349,12 @@ fn published(endpoint: &ProfileEndpoint) -> Option<Finding> {
     })
 }
 
-/// Returns the finding for a profile or address whose transport this command does not have.
 fn no_transport(name: &str) -> Finding {
     let remedy = "let the server listen at TCP or a Unix socket too";
     Finding::unsure("transport", format!("{name}: this ORB does not have this transport"), remedy)
 }
 
-/// Checks whether a path is a socket. The ORB later connects to the socket with a time-out.
+/// The ORB later connects to the socket with a time-out.
 fn socket_file(path: &str) -> io::Result<String> {
     if fs::metadata(path)?.file_type().is_socket() {
         return Ok("the socket exists".to_owned());
@@ -378,7 +362,6 @@ fn socket_file(path: &str) -> io::Result<String> {
     Err(io::Error::other("the file is not a socket"))
 }
 
-/// Connects to the first address that accepts a connection.
 fn connect_any(addresses: &[SocketAddr], time: Duration) -> io::Result<String> {
     let share = (time / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1)).max(Duration::from_millis(1));
     let mut failure = io::Error::new(ErrorKind::NotFound, "there is no address");
@@ -391,7 +374,6 @@ fn connect_any(addresses: &[SocketAddr], time: Duration) -> io::Result<String> {
     Err(failure)
 }
 
-/// Returns the finding for an attempt to connect.
 fn route(reached: io::Result<String>) -> Finding {
     let error = match reached {
         Ok(found) => return Finding::good("route", found),
@@ -421,7 +403,6 @@ fn route(reached: io::Result<String>) -> Finding {
     Finding::bad("route", found, remedy)
 }
 
-/// Returns the finding for the exception of a request on an established connection.
 fn refusal(exception: &SystemException, broke_protocol: bool) -> Finding {
     let cause = printable(&exception.to_string());
     let phase = exception.detail().and_then(|detail| detail.phase);
@@ -460,7 +441,6 @@ fn refusal(exception: &SystemException, broke_protocol: bool) -> Finding {
     Finding::bad("server", format!("{found} ({cause})"), remedy)
 }
 
-/// Returns the finding about the code sets in a profile.
 fn code_sets(profile: &Profile<'_>) -> Finding {
     let check = "code sets";
     if profile.version.minor == 0 {

@@ -13,8 +13,7 @@ use crate::json::hexadecimal;
 use crate::policies::describe as describe_policy;
 use crate::text::printable;
 
-/// Names of the components whose content is not decoded: components of CORBA 3.0.3 section 13.6.6,
-/// and components of other ORBs.
+/// Components of CORBA 3.0.3 section 13.6.6 and of other ORBs.
 const NAMES: [(u32, &str); 37] = [
     (5, "complete object key"),
     (6, "endpoint id position"),
@@ -55,18 +54,17 @@ const NAMES: [(u32, &str); 37] = [
     (0x5355_4e01, "JDK request partitioning"),
 ];
 
-/// The decoded content of a component.
 pub(super) struct Content<'d> {
     pub(super) name: &'static str,
-    /// The content in one line. `None` if its format is unknown or the content is malformed.
+    /// `None` if the format is unknown or the content is malformed.
     pub(super) text: Option<String>,
-    /// Further lines: each has a text, and for unknown content also the octets.
+    /// A line of unknown content has octets.
     pub(super) details: Vec<(String, Option<&'d [u8]>)>,
-    /// The content as JSON. Null if `text` is `None`.
+    /// Null if `text` is `None`.
     pub(super) json: Json,
 }
 
-/// Decodes the content of a component. `profile` is the tag of the component's profile.
+/// `profile` is the tag of the component's profile.
 pub(super) fn content(profile: u32, tag: u32, data: &[u8]) -> Content<'_> {
     let known = |name, content: Result<(String, Json), CdrError>| {
         let (text, json) = content.map_or((None, Json::Null), |(text, json)| (Some(text), json));
@@ -147,7 +145,6 @@ fn code_sets(data: &[u8]) -> Result<(String, Json), CdrError> {
     Ok((line, json!({ "char": json(&info.char), "wchar": json(&info.wchar) })))
 }
 
-/// Returns the name of a code set.
 pub(crate) fn code_set(number: u32) -> String {
     match number {
         0 => "none".to_owned(),
@@ -177,8 +174,7 @@ fn lanes(profile: u32, all: &[TaoEndpoint]) -> (String, Json) {
     (texts.join(", "), all.iter().map(json).collect())
 }
 
-/// Decodes TAG_SSL_SEC_TRANS: the options that the server supports and requires, and its secure
-/// port.
+/// The options that the server supports and requires, and its secure port.
 fn ssl(data: &[u8]) -> Result<(String, Json), CdrError> {
     let mut decoder = Decoder::for_encapsulation(data)?;
     let (supports, requires, port) = (decoder.read_u16()?, decoder.read_u16()?, decoder.read_u16()?);
@@ -186,7 +182,6 @@ fn ssl(data: &[u8]) -> Result<(String, Json), CdrError> {
     Ok((text, json!({ "port": port, "supports": supports, "requires": requires })))
 }
 
-/// Returns the names of the Security Service's association options.
 fn associations(bits: u16) -> String {
     const OPTIONS: [(u16, &str); 7] = [
         (1, "no protection"),
@@ -206,13 +201,11 @@ fn java_code_base(data: &[u8]) -> Result<(String, Json), CdrError> {
     Ok((printable(&text), json!(text)))
 }
 
-/// Returns true for profiles whose format is known.
 pub(crate) fn is_known(tag: u32) -> bool {
     use profile_tag::{IIOP, OTHER_TRANSPORT, SHARED_MEMORY, TAO_DIOP, TAO_SHMIOP, TAO_UIOP, UNIX};
     [IIOP, UNIX, SHARED_MEMORY, OTHER_TRANSPORT, TAO_UIOP, TAO_SHMIOP, TAO_DIOP].contains(&tag)
 }
 
-/// Returns the name of a profile tag.
 pub(crate) fn profile_name(tag: u32) -> String {
     match tag {
         profile_tag::IIOP => "IIOP".to_owned(),
@@ -244,7 +237,6 @@ fn orb_name(number: u32) -> String {
     format!("{name} ({number:#010x})")
 }
 
-/// Formats an address to which a client connects.
 pub(super) fn endpoint_text(endpoint: &ProfileEndpoint) -> String {
     match endpoint {
         ProfileEndpoint::Inet { host, port } => format!("{}:{port}", host_text(host)),
@@ -257,7 +249,7 @@ pub(super) fn endpoint_text(endpoint: &ProfileEndpoint) -> String {
     }
 }
 
-/// Returns the host, with brackets around an IPv6 address so that a port can follow.
+/// An IPv6 address has brackets, so that a port can follow.
 pub(super) fn host_text(host: &str) -> String {
     if host.contains(':') { format!("[{}]", printable(host)) } else { printable(host) }
 }
@@ -266,8 +258,6 @@ pub(super) fn host_text(host: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A component that is cut anywhere, or has any octet changed, is decoded or reported as
-    /// malformed.
     #[test]
     fn damaged_components_are_decoded_or_malformed() {
         let whole: Vec<u8> =

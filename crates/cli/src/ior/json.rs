@@ -10,10 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use super::content::{content, profile_name};
 use crate::json::hexadecimal;
 
-/// Returns the content of a reference.
-///
-/// # Errors
-/// [`CdrError`] if a `corbaloc:` cannot be encoded as a reference.
+/// Fails if a `corbaloc:` cannot be encoded as a reference.
 pub(super) fn describe(url: &ObjectUrl) -> Result<Json, CdrError> {
     let mut shown = Map::new();
     shown.insert("schema".to_owned(), json!(1));

@@ -18,7 +18,6 @@ use crate::json::parse_hexadecimal;
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
 
-/// Help text of the command.
 pub(super) const USAGE: &str = "\
 usage: corelane ior make [OPTION]... --address ADDRESS... --key TEXT
 
@@ -47,7 +46,6 @@ and components. ADDRESS is tcp:HOST:PORT, HOST:PORT, unix:PATH in Corelane's for
 Exit status: 0 made, 1 the parts do not make a reference, 2 wrong usage.
 ";
 
-/// Returns the command's options and positional words.
 pub(super) fn command() -> Command {
     let many = [
         ("address", "ADDRESS"),
@@ -74,7 +72,6 @@ pub(super) fn command() -> Command {
     arguments::with_descriptions(command, USAGE)
 }
 
-/// Runs the command with the arguments after `corelane ior make`.
 pub(super) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let parts = match arguments::parse(command(), words).map_err(ArgumentRefusal::reason) {
         Ok(parsed) => ReferenceParts::of(&parsed).map_err(Some),
@@ -88,12 +85,11 @@ pub(super) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
         Ok(text) => (DONE, text),
         Err(error) => (NOT_DONE, format!("error: the parts make no reference: {error}")),
     };
-    // Ignore errors: the reader may have closed the pipe.
+    // The reader may have closed the pipe.
     let _ = writeln!(out, "{line}");
     status
 }
 
-/// An address in the form of `--address` or `--lane`.
 #[derive(Debug, PartialEq, Eq)]
 enum MadeAddress {
     Tcp(String, u16),
@@ -101,7 +97,6 @@ enum MadeAddress {
     Uiop(String),
 }
 
-/// The parts of a reference to make.
 #[derive(Debug)]
 struct ReferenceParts {
     type_id: String,
@@ -110,7 +105,6 @@ struct ReferenceParts {
     host: String,
     key: Vec<u8>,
     components: Vec<TaggedComponent>,
-    /// Profiles that the user gives as octets.
     profiles: Vec<TaggedProfile>,
     is_corbaloc: bool,
 }
@@ -164,7 +158,6 @@ impl ReferenceParts {
         Ok(parts)
     }
 
-    /// Returns the text of the reference.
     fn make(self) -> Result<String, CdrError> {
         if self.is_corbaloc {
             let address = |place| match place {
@@ -248,7 +241,6 @@ fn tagged(option: &str, text: &str) -> Result<(u32, Vec<u8>), String> {
     Ok((number(option, tag)?, digits(option, data)?))
 }
 
-/// Parses a decimal number, or a hexadecimal number with `0x`.
 fn number(option: &str, text: &str) -> Result<u32, String> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),
@@ -287,7 +279,7 @@ fn place(text: &str) -> Result<MadeAddress, String> {
     Ok(MadeAddress::Tcp(host, port))
 }
 
-/// Parses `HOST:PORT`. An IPv6 address is in brackets.
+/// An IPv6 address is in brackets.
 fn host_and_port(text: &str) -> Result<(String, u16), String> {
     let parts = text.rsplit_once(':').and_then(|(host, port)| {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));

@@ -18,7 +18,6 @@ use crate::arguments::flag;
 use crate::text::{excerpt, json_line};
 use crate::{DONE, NOT_DONE, arguments, input};
 
-/// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane ior [--json] TEXT...
        corelane ior make [OPTION]... --address ADDRESS... --key TEXT
@@ -32,18 +31,15 @@ Nothing is called. `corelane ior make --help` explains the second form.
 Exit status: 0 shown, 1 a reference is malformed, 2 wrong usage.
 ";
 
-/// Returns the help texts of `corelane ior` and `corelane ior make`.
 pub(crate) fn help() -> String {
     format!("{USAGE}\n{}", make::USAGE)
 }
 
-/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let show = arguments::command("ior", USAGE).arg(flag("json")).arg(arguments::positionals("TEXT"));
     arguments::with_descriptions(show, USAGE).subcommand(make::command().about("make a reference"))
 }
 
-/// Runs the command with the arguments after `corelane ior`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let words: Vec<OsString> = arguments.collect();
     if words.first().is_some_and(|word| word == "make") {
@@ -64,7 +60,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
             Err(error) => {
                 status = NOT_DONE;
                 let shown = if is_json { error_line(&error) } else { format!("error: {error}\n") };
-                // Ignore errors: the reader may have closed the pipe.
+                // The reader may have closed the pipe.
                 let _ = out.write_all(shown.as_bytes());
                 continue;
             }
@@ -84,7 +80,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     status
 }
 
-/// Returns the content of a reference. The error is a message for the user.
+/// The error is a message for the user.
 fn describe(text: &str, is_json: bool) -> Result<String, String> {
     let malformed = |error: &dyn Display| format!("`{}` is not a reference: {error}", excerpt(text));
     let url = ObjectUrl::parse(text, &Limits::DEFAULT).map_err(|error| malformed(&error))?;
@@ -202,7 +198,6 @@ mod tests {
             (status, text.as_str()),
             (NOT_DONE, "{\"error\":\"`@/dev/null` holds no reference\",\"schema\":1}\n")
         );
-        // The host has a character that a profile cannot contain.
         let (status, text) = shown(&["--json", "corbaloc::h\u{100}/k"]);
         assert_eq!((status, text.contains("\"form\"")), (NOT_DONE, false), "{text}");
         assert_eq!(shown(&[]).0, WRONG_USAGE);

@@ -9,13 +9,9 @@ use corelane_wire::ior::{Corbaloc, Corbaname, Ior, ObjectUrl, ProfileAddress, Ta
 use super::content::{Content, content, endpoint_text, host_text, is_known, profile_name};
 use crate::text::printable;
 
-/// Maximum number of octets of unknown content that are shown.
 const MAX_SHOWN: usize = 256;
 
-/// Returns the content of a reference as lines.
-///
-/// # Errors
-/// [`CdrError`] if a `corbaloc:` cannot be encoded as a reference.
+/// Fails if a `corbaloc:` cannot be encoded as a reference.
 pub(super) fn describe(url: &ObjectUrl) -> Result<String, CdrError> {
     let mut text = String::new();
     match url {
@@ -111,7 +107,6 @@ fn components(text: &mut String, profile: u32, list: TaggedList<'_>) {
     }
 }
 
-/// Formats at most [`MAX_SHOWN`] octets as indented hexadecimal lines with their characters.
 fn octets(data: &[u8]) -> String {
     let mut text = String::new();
     for (index, row) in data[..data.len().min(MAX_SHOWN)].chunks(16).enumerate() {

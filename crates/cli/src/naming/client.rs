@@ -17,15 +17,10 @@ use super::{NamingArguments, NamingCommand, import, prune, walk, watch};
 use crate::input;
 use crate::text::{excerpt, printable};
 
-/// Name server to use without `--at`.
 const DEFAULT_AT: &str = "corbaloc::1.2@127.0.0.1:2809/NameService";
-/// Stringified nil reference.
 const NIL: &str = "IOR:00000000000000010000000000000000";
-/// Default time-out of each call.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Default time between two readings of `watch`.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Default time-out of each call of `prune` to an object.
 const PRUNE_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(super) fn run(action: NamingCommand, arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(), String> {
@@ -91,26 +86,24 @@ fn parse_name(text: &str) -> Result<Vec<NameComponent>, String> {
     })
 }
 
-/// Returns the object of a word: a reference, `@FILE`, or `-` for the standard input.
 pub(crate) fn object_of_word(orb: &Orb, word: &str) -> Result<Option<ObjectRef>, String> {
     object_of_reference(orb, &input::reference(word)?)
 }
 
-/// Returns the object of a stringified reference. The error is a message for the user.
+/// The error is a message for the user.
 pub(crate) fn object_of_reference(orb: &Orb, text: &str) -> Result<Option<ObjectRef>, String> {
     orb.string_to_object(text).map_err(|exception| match exception.detail() {
-        // The ORB explains why it cannot resolve a name. The explanation contains the reference.
+        // The ORB's explanation contains the reference.
         Some(FailureDetail { message, .. }) if is_url_error(&exception) && !message.is_empty() => printable(message),
         _ => format!("`{}` cannot be used: {exception}", excerpt(text)),
     })
 }
 
-/// Returns true for the exception of a URL whose object the ORB cannot determine.
 fn is_url_error(exception: &SystemException) -> bool {
     exception.kind() == Kind::BadParam && exception.minor() == minor::bad_param::URL_OTHER
 }
 
-/// Returns the context that is bound to a name, or `root` for an empty name.
+/// Returns `root` for an empty name.
 fn subcontext(root: &NamingContextRef, name: &[NameComponent]) -> Result<NamingContextRef, String> {
     if name.is_empty() {
         return Ok(root.clone());
@@ -120,7 +113,6 @@ fn subcontext(root: &NamingContextRef, name: &[NameComponent]) -> Result<NamingC
     context.ok_or_else(|| format!("`{}` is bound to an object that is not a context", shown(name)))
 }
 
-/// Formats a name for output, with escaped control characters.
 fn shown(name: &[NameComponent]) -> String {
     printable(&walk::name_text(name))
 }

@@ -1,8 +1,7 @@
 //! Operations on a name server itself, over a Unix socket for permitted users.
 //!
-//! The kernel reports the user of each connection. The server closes the connection of a user
-//! without permission and prints a line about it. At the server's addresses for clients, an object
-//! with the key of the control object refuses every call.
+//! The server closes the connection of a user without permission and prints a line about it. At the server's addresses
+//! for clients, the control object refuses every call.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -24,11 +23,9 @@ use corelane_wire::ior::{Ior, ProfileAddress, TaggedProfile};
 
 use crate::text::printable;
 
-/// Minimum time between two printed lines about refusals. Without this limit, refused clients could
-/// cause any number of lines.
+/// Refused clients could otherwise cause any number of printed lines.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Prints refusals of clients on the standard error, at a limited rate.
 struct RefusalLog(Mutex<Option<Monotonic>>);
 
 impl RefusalLog {
@@ -43,15 +40,13 @@ impl RefusalLog {
         }
         *next = Some(Monotonic::now() + PAUSE);
         drop(next);
-        // A line that cannot be written at once is lost, because the threads that serve clients
-        // must not block.
+        // The threads that serve clients must not block.
         corelane_sys::process::try_print_error(what);
     }
 }
 
 static REFUSED: RefusalLog = RefusalLog::new();
 
-/// A transport of Unix sockets that only processes of some users may use.
 #[derive(Debug)]
 struct AllowedUnix {
     users: Vec<u32>,
@@ -119,8 +114,7 @@ impl Listener for AllowedListener {
     }
 }
 
-/// A control object that refuses every call. The server activates it for the addresses at which
-/// clients resolve names.
+/// The control object at the addresses for clients, which refuses every call.
 struct Refusing;
 
 impl Refusing {
@@ -149,7 +143,6 @@ impl Control for Refusing {
     }
 }
 
-/// Activates a refusing object under the control object's key in the server's ORB.
 pub(super) fn refuse(orb: &Orb) -> Result<(), String> {
     let root = orb.root_poa();
     let refusing = root.activate(&Control::servant(Refusing)).map_err(|error| error.to_string())?;
@@ -157,8 +150,7 @@ pub(super) fn refuse(orb: &Orb) -> Result<(), String> {
     orb.bind_key(CONTROL_OBJECT_KEY, &refusing).map_err(|error| error.to_string())
 }
 
-/// Serves the control object at a Unix socket for the processes of `users`. The control object
-/// exists until the returned ORB ends.
+/// The control object exists until the returned ORB ends.
 pub(super) fn serve(
     naming: &NamingService,
     path: &Path,
@@ -173,14 +165,13 @@ pub(super) fn serve(
     let root = orb.root_poa();
     let control = root.activate(&naming.control_servant(shutdown)).map_err(|error| error.to_string())?;
     orb.bind_key(CONTROL_OBJECT_KEY, &control).map_err(|error| error.to_string())?;
-    // The server checks the user of each connection, so the file's mode may permit all users.
+    // The server checks the user of each connection, so the mode may permit all users.
     fs::set_permissions(path, Permissions::from_mode(0o666))
         .map_err(|error| format!("the permissions of `{shown}` cannot be set: {error}"))?;
     root.manager().activate().map_err(|error| error.to_string())?;
     Ok(orb)
 }
 
-/// Returns the control object of the server with this control socket.
 pub(super) fn object(orb: &Orb, path: &Path) -> Result<ControlRef, String> {
     let absolute = std::path::absolute(path).map_err(|error| format!("`{}`: {error}", path.display()))?;
     let text = absolute.to_str().ok_or_else(|| format!("the path `{}` is not UTF-8", path.display()))?;
@@ -198,9 +189,6 @@ pub(super) fn object(orb: &Orb, path: &Path) -> Result<ControlRef, String> {
 }
 
 /// Checks that `root` is the context in which the names of `bind_all` start.
-///
-/// # Errors
-/// A message for the user, if it is another context or a context of another server.
 pub(super) fn check_root(control: &ControlRef, root: &NamingContextRef) -> Result<(), String> {
     let initial = control.initial_context().map_err(|exception| explain(&exception))?;
     if initial.is_some_and(|initial| initial.as_object().is_equivalent(root.as_object())) {
@@ -209,7 +197,6 @@ pub(super) fn check_root(control: &ControlRef, root: &NamingContextRef) -> Resul
     Err("--at has to name the initial context of the server behind --control, and names another context".to_owned())
 }
 
-/// Explains the exception of a call of the control object.
 pub(super) fn explain(exception: &SystemException) -> String {
     let has_connected = exception.detail().is_none_or(|detail| detail.phase != Some(corelane::CallPhase::Connect));
     match exception.kind() {

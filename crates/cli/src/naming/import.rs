@@ -1,8 +1,6 @@
 //! The command `import`, which copies all names below a context of any name server.
 //!
-//! Names are read in batches. Several threads bind them, or the control socket of a Corelane server
-//! binds many names in one call. The memory depends only on the number of contexts, not on the
-//! number of names.
+//! The memory depends on the number of contexts, not on the number of names.
 
 use std::io::Write;
 use std::path::Path;
@@ -19,35 +17,27 @@ use super::control;
 use super::output::Output;
 use super::walk::{ObjectMap, ServerAddresses, for_each_batch, joined_name, name_text};
 
-/// Maximum number of names whose failure is reported. Further failures are only counted.
+/// Maximum number of names whose failure is reported; further failures are counted.
 const MAX_LISTED: usize = 20;
-/// Number of names between two progress messages.
 const PROGRESS: usize = 100_000;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Import<'a> {
-    /// Number of threads that resolve and bind names.
     pub(super) jobs: usize,
-    /// True to replace objects that are already bound in the destination.
     pub(super) replace: bool,
-    /// Control socket of the destination server. `None` means that the names are bound one by one.
+    /// `None` means that the names are bound one by one.
     pub(super) control: Option<&'a Path>,
-    /// The context to which the names of `bind_all` are relative.
     pub(super) root: &'a NamingContextRef,
 }
 
-/// A context to copy, and its copy.
 struct ContextCopy {
     from: NamingContextRef,
     to: NamingContextRef,
-    /// Name of the copy in the destination server.
     name: Vec<NameComponent>,
 }
 
-/// Outcome of the copy of one object.
 enum ImportOutcome {
     Bound,
-    /// The name is already bound to an equivalent object.
     Same,
     NotBound(String),
 }
@@ -60,8 +50,7 @@ struct ImportCounts {
     not_bound: usize,
 }
 
-/// Copies all names below `from` into the context `to`. `name` is the name of `to` in the
-/// destination server.
+/// `name` is the name of `to` in the destination server.
 pub(super) fn import(
     orb: &Orb,
     from: &NamingContextRef,
@@ -99,12 +88,9 @@ pub(super) fn import(
 struct Importer<'a, 'o> {
     import: Import<'a>,
     control: Option<ControlRef>,
-    /// The source server.
     server: ServerAddresses,
-    /// Contexts of the source server that were copied, with their copies.
     copied: ObjectMap<ObjectRef>,
-    /// The copies. If a server is copied into itself, its names may contain the copies, which are
-    /// not copied again.
+    /// The copies, which a server that is copied into itself must not copy again.
     made: ObjectMap<()>,
     work: Vec<ContextCopy>,
     counts: ImportCounts,
@@ -167,7 +153,7 @@ impl Importer<'_, '_> {
         }
         let done = self.counts.objects + self.counts.same;
         if done / PROGRESS > before / PROGRESS {
-            // Ignore errors: there may be no standard error.
+            // There may be no standard error.
             let _ = writeln!(self.said, "{done} objects");
         }
         Ok(())
@@ -181,8 +167,7 @@ impl Importer<'_, '_> {
         self.out.line(|| format!("{name}: {reason}"), || json!({ "name": name, "error": reason }))
     }
 
-    /// Copies a context of the source server. If the context belongs to another server or has
-    /// already been copied, binds the name to the existing context instead.
+    /// A context that has been copied, or that belongs to another server, is bound and not copied.
     fn copy_context(&mut self, work: &ContextCopy, name: &[NameComponent]) -> Result<(), String> {
         let object = work.from.resolve(name).map_err(rebind_message)?.ok_or("nil")?;
         if self.made.get(&object).is_some() {
@@ -213,8 +198,7 @@ impl Importer<'_, '_> {
                 self.counts.contexts += 1;
                 made.ok_or("the server made a nil context")?
             }
-            // The context exists from an earlier run, or with other names. The copied names are
-            // added to it.
+            // The copied names are added to a context from an earlier run.
             Err(BindNewContextError::AlreadyBound(_)) => {
                 let found = work.to.resolve(name).map_err(rebind_message)?.ok_or("nil")?;
                 let context = NamingContextRef::narrow(&found).map_err(|error| error.to_string())?;
@@ -231,8 +215,7 @@ impl Importer<'_, '_> {
     }
 }
 
-/// Returns the server's own reference to a context, if the server is Corelane's. For other servers,
-/// returns `context`.
+/// For servers other than Corelane's, returns `context`.
 fn own_reference(context: &NamingContextRef) -> NamingContextRef {
     let watched = WatchedContextRef::narrow(context.as_object()).ok().flatten();
     let own = watched.and_then(|watched| watched.own_reference().ok().flatten());
@@ -243,7 +226,7 @@ fn is_bound_to(context: &NamingContextRef, name: &[NameComponent], object: Optio
     context.resolve(name).is_ok_and(|found| found.as_ref().map(ObjectRef::ior) == object.map(ObjectRef::ior))
 }
 
-/// Runs `task` for each name, on several threads. Returns the results in the order of the names.
+/// Returns the results in the order of the names.
 fn in_parallel<T: Send>(
     jobs: usize,
     names: &[Vec<NameComponent>],
@@ -261,7 +244,6 @@ fn in_parallel<T: Send>(
     let mut done = std::thread::scope(|scope| {
         let others: Vec<_> = (1..jobs.min(names.len())).map(|_| scope.spawn(worker)).collect();
         let mut done = worker();
-        // Continues a worker's panic in this thread.
         done.extend(
             others.into_iter().flat_map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))),
         );
@@ -271,7 +253,6 @@ fn in_parallel<T: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Binds names one by one with the operations of the Naming Service.
 fn bind_each(work: &ContextCopy, names: &[Vec<NameComponent>], import: Import<'_>) -> Vec<ImportOutcome> {
     in_parallel(import.jobs, names, |name| {
         let object = match work.from.resolve(name) {
@@ -290,7 +271,6 @@ fn bind_each(work: &ContextCopy, names: &[Vec<NameComponent>], import: Import<'_
     })
 }
 
-/// Binds names in one call over the control socket.
 fn bind_at_once(
     control: &ControlRef,
     work: &ContextCopy,

@@ -24,7 +24,6 @@ use crate::arguments::{self, ArgumentRefusal, INVALID_TIMEOUT, MIN_TIMEOUT_S, fl
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
 
-/// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane naming serve [--listen ADDRESS]... [--publish ADDRESS]... [--store FILE] [--durability synced|relaxed]
                              [--read-only] [--allow-control USER,...] [--control PATH] [--ior-file FILE]
@@ -87,12 +86,9 @@ OBJECT is IOR:, corbaloc:, corbaname:, @FILE, a file that holds one of them, or 
 Exit status: 0 done, 1 not done, 2 wrong usage.
 ";
 
-/// Error message for an invalid value of `--interval`.
 const NO_INTERVAL: &str = "an interval is a number of seconds";
-/// Default number of concurrent calls of `import`.
 const DEFAULT_JOBS: usize = 16;
 
-/// A subcommand that works on a name server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NamingCommand {
     List,
@@ -132,11 +128,9 @@ struct NamingArguments {
     words: Vec<String>,
 }
 
-/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let on_server = |name: &'static str| {
         let command = arguments::command(name, USAGE).args([option("at", "REFERENCE"), option("timeout", "SECONDS")]);
-        // `refine` checks the number of names.
         command.arg(arguments::positionals("NAME"))
     };
     let serve = arguments::command("serve", USAGE)
@@ -168,7 +162,6 @@ pub(crate) fn command() -> Command {
     arguments::with_descriptions(naming, USAGE)
 }
 
-/// Runs the command with the arguments after `corelane naming`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let (command, parsed) = match parse(arguments) {
         Ok(parsed) => parsed,
@@ -208,13 +201,13 @@ fn action(command: &str) -> Option<NamingCommand> {
     })
 }
 
-/// Parses the words. The error is a message, or `None` if the user requests help.
+/// The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, NamingArguments), Option<String>> {
     let mut words: Vec<OsString> = words.collect();
     let name = words.first().map(|word| excerpt(&word.to_string_lossy())).unwrap_or_default();
     let naming = command();
     if let Some(subcommand) = naming.find_subcommand(&name) {
-        // A name may start with `-`, so only `-h` and words that start with `--` are options.
+        // A name may start with `-`.
         let is_word = |word: &str, _| !word.starts_with("--") && word != "-h";
         let placed = arguments::move_positionals_last(subcommand, words.drain(1..), is_word);
         words.extend(placed);
@@ -227,11 +220,10 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, NamingArgumen
     Ok((name, arguments))
 }
 
-/// Converts the values of options and checks the number of words.
 fn refine(command: &str, parsed: &ArgMatches) -> Result<NamingArguments, String> {
     let action = action(command);
     let [is_serve, is_backup, is_shutdown] = ["serve", "backup", "shutdown"].map(|known| command == known);
-    // An option that the subcommand does not have is treated as absent.
+    // The subcommand may not have the option.
     let values = |id: &str| parsed.try_get_many::<OsString>(id).ok().flatten().into_iter().flatten();
     let texts = |id: &str| values(id).map(|word| word.to_string_lossy().into_owned()).collect::<Vec<String>>();
     let flag = |id: &str| parsed.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();
@@ -283,7 +275,6 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<NamingArguments, String>
     Ok(arguments)
 }
 
-/// Checks options that require or exclude each other.
 fn check(command: &str, parsed: &NamingArguments) -> Result<(), String> {
     let has_path = parsed.store.is_some() || parsed.control.is_some();
     let complaint = match command {

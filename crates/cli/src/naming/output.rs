@@ -6,7 +6,6 @@ use serde_json::{Value as Json, json};
 
 use crate::text::{json_line, printable};
 
-/// An output, with the format in which a command prints to it.
 pub(super) struct Output<'o> {
     out: &'o mut dyn Write,
     is_json: bool,
@@ -17,8 +16,8 @@ impl<'o> Output<'o> {
         Output { out, is_json }
     }
 
-    /// Prints one line. A line of text has its control characters escaped. A line of JSON is an
-    /// object with these members and the number of the schema.
+    /// A line of text has its control characters escaped. A line of JSON is an object with these members and the number
+    /// of the schema.
     ///
     /// # Errors
     /// A message for the user, if the line cannot be written.
@@ -33,13 +32,11 @@ impl<'o> Output<'o> {
         self.out.write_all(line.as_bytes()).map_err(|error| format!("cannot write: {error}"))
     }
 
-    /// Prints one line and ignores errors: the reader may have closed the pipe, and the command is
-    /// already done.
+    /// Ignores errors: the reader may have closed the pipe, and the command is done.
     pub(super) fn last_line(&mut self, text: impl FnOnce() -> String, members: impl FnOnce() -> Json) {
         self.last_lines(|| vec![text()], members);
     }
 
-    /// Prints several lines of text, or one line of JSON, as [`last_line`](Self::last_line) does.
     pub(super) fn last_lines(&mut self, texts: impl FnOnce() -> Vec<String>, members: impl FnOnce() -> Json) {
         let texts = if self.is_json { vec![String::new()] } else { texts() };
         let mut members = Some(members);
@@ -47,7 +44,6 @@ impl<'o> Output<'o> {
         let _ = texts.into_iter().try_for_each(print).and_then(|()| self.flush());
     }
 
-    /// Writes the buffered lines to the output.
     pub(super) fn flush(&mut self) -> Result<(), String> {
         self.out.flush().map_err(|error| format!("cannot write: {error}"))
     }

@@ -1,4 +1,4 @@
-//! The command `prune`, which unbinds names whose objects do not exist any more.
+//! The command `prune`, which unbinds names whose objects do not exist.
 
 use std::time::Duration;
 
@@ -12,16 +12,12 @@ use super::walk::{ListError, ObjectMap, ServerAddresses, bound_context, for_each
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prune {
-    /// Maximum time of a call that checks an object.
     pub(super) timeout: Duration,
-    /// True to report dead names without unbinding them.
     pub(super) dry_run: bool,
-    /// True to prune contexts of other servers too.
     pub(super) follow: bool,
 }
 
-/// Unbinds names below a context whose objects do not exist or cannot be reached. `prefix` is the
-/// name of the context.
+/// `prefix` is the name of the context.
 pub(super) fn prune(
     context: &NamingContextRef,
     prefix: &str,
@@ -41,20 +37,16 @@ pub(super) fn prune(
 
 struct PruneWalk {
     prune: Prune,
-    /// The contexts on the path from the first context to the current one.
     path: Vec<ObjectRef>,
-    /// Contexts that were checked, each with the reason if it is dead.
+    /// A dead context has the reason.
     checked: ObjectMap<Option<String>>,
     server: ServerAddresses,
-    /// Number of dead names that remain bound, plus the number of contexts that were not checked
-    /// completely.
+    /// Number of dead names that remain bound and of contexts that were not checked completely.
     not_done: usize,
 }
 
-/// A name to unbind.
 struct Dead {
     name: Vec<NameComponent>,
-    /// The full name, in printed form.
     whole: String,
     object: ObjectRef,
     reason: String,
@@ -95,7 +87,6 @@ impl PruneWalk {
         listed
     }
 
-    /// Returns the binding if its object or context is dead.
     fn check(
         &mut self,
         context: &NamingContextRef,
@@ -120,15 +111,13 @@ impl PruneWalk {
         Ok(reason.map(|reason| Dead { name, whole, object, reason }))
     }
 
-    /// Reports and counts a context that was not checked completely.
     fn leave(&mut self, name: &str, reason: &str, out: &mut Output<'_>) -> Result<(), String> {
         self.not_done += 1;
         let members = || json!({ "name": name, "found": null, "is_unbound": false, "error": reason });
         out.line(|| format!("{name}: {reason}"), members)
     }
 
-    /// Checks a context and prunes the names below it. Returns the reason if the context itself is
-    /// dead.
+    /// Returns the reason if the context is dead.
     fn check_context(
         &mut self,
         object: &ObjectRef,
@@ -156,8 +145,7 @@ impl PruneWalk {
                 }
             }
         } else {
-            // The names below the context belong to another server, so only the context itself is
-            // checked.
+            // The names below the context belong to another server.
             death(&object)
         };
         self.checked.insert(object, reason.clone());
@@ -165,10 +153,7 @@ impl PruneWalk {
     }
 }
 
-/// Unbinds a name if it is still bound to `object`, and otherwise returns false.
-///
-/// During the checks of other names, the object's server may have restarted and bound the name to
-/// another object.
+/// The name may be bound to another object since the check, for which the function returns false.
 fn unbind_from(context: &NamingContextRef, name: &[NameComponent], object: &ObjectRef) -> Result<bool, String> {
     let found = context.resolve(name).map_err(rebind_message)?;
     if found.is_none_or(|found| found.ior() != object.ior()) {
@@ -177,7 +162,6 @@ fn unbind_from(context: &NamingContextRef, name: &[NameComponent], object: &Obje
     context.unbind(name).map(|()| true).map_err(rebind_message)
 }
 
-/// Returns the reason if an object is dead, or `None` if it is not.
 fn death(object: &ObjectRef) -> Option<String> {
     match object.non_existent() {
         Ok(true) => Some("does not exist".to_owned()),
@@ -186,8 +170,7 @@ fn death(object: &ObjectRef) -> Option<String> {
     }
 }
 
-/// Returns the reason if an exception means that the object is dead. A server that is slow or
-/// answers TRANSIENT is alive.
+/// A server that is slow or answers TRANSIENT is alive.
 fn death_of(exception: &SystemException) -> Option<String> {
     let has_failed_to_connect = exception.detail().is_some_and(|detail| detail.phase == Some(CallPhase::Connect));
     match exception.kind() {

@@ -18,15 +18,12 @@ use serde_json::json;
 use super::output::Output;
 use super::{NamingArguments, control};
 
-/// Number of threads that serve requests.
 const THREADS: usize = 40;
-/// Maximum number of changes that wait for the disk. Each occupies a thread, and all of them share
-/// one commit. The remaining threads resolve names in the meantime.
+/// Changes that wait for the disk share one commit; the remaining threads resolve names.
 const MAX_WAITING_CHANGES: usize = 32;
-/// Default address of the server, which only programs on this machine can reach.
+/// An address that programs on this machine can reach.
 const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:2809";
 
-/// Serves names until the process receives a termination signal.
 pub(super) fn run(arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(), String> {
     let termination = signal::termination().map_err(|error| error.to_string())?;
     let pool = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: THREADS });
@@ -84,7 +81,6 @@ pub(super) fn run(arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(
     orb.shutdown(true).map_err(|error| error.to_string())
 }
 
-/// Returns the path of the control socket if the options request one.
 fn control_path(arguments: &NamingArguments) -> Option<PathBuf> {
     if arguments.allow_control.is_empty() {
         return None;
@@ -97,8 +93,7 @@ fn control_path(arguments: &NamingArguments) -> Option<PathBuf> {
     arguments.control.clone().or_else(of_store)
 }
 
-/// Prints defaults that users may not expect. The text goes to the standard error, because the
-/// reference goes to the standard output.
+/// The standard output is for the reference.
 fn explain(arguments: &NamingArguments) {
     let mut text = String::new();
     if arguments.listen.is_empty() {
@@ -118,7 +113,6 @@ fn explain(arguments: &NamingArguments) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// Notifies the service manager if there is one (sd_notify).
 fn notify(state: &str) -> io::Result<()> {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
     let address = match name.as_encoded_bytes() {
@@ -128,17 +122,15 @@ fn notify(state: &str) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
 }
 
-/// Ends a running server through its control socket.
 pub(super) fn shutdown(arguments: &NamingArguments) -> Result<(), String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
     let path = arguments.control.as_deref().ok_or("a control socket is needed")?;
     control::object(&orb, path)?.shutdown().map_err(|exception| control::explain(&exception))
 }
 
-/// Copies the store of a running server.
 fn running_backup(path: &Path, copy: &str, out: &mut Output<'_>) -> Result<(), String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
-    // The server may have another working directory, so the path must be absolute.
+    // The server may have another working directory.
     let absolute = std::path::absolute(copy).map_err(|error| format!("`{copy}`: {error}"))?;
     let text = absolute.to_str().ok_or_else(|| format!("the path `{copy}` is not UTF-8"))?;
     control::object(&orb, path)?.backup(text).map_err(control::backup_message)?;
@@ -146,7 +138,6 @@ fn running_backup(path: &Path, copy: &str, out: &mut Output<'_>) -> Result<(), S
     Ok(())
 }
 
-/// Copies the store of a running or stopped server.
 pub(super) fn backup(arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(), String> {
     if let (Some(path), Some(copy)) = (&arguments.control, arguments.words.first()) {
         return running_backup(path, copy, out);

@@ -1,7 +1,6 @@
 //! Traversal of naming contexts, and the commands `list` and `tree`.
 //!
-//! Bindings are read in batches, so that a context of any size takes little memory in the command
-//! and in the server. A context with several names is traversed once.
+//! Bindings are read in batches, and a context with several names is traversed once.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,17 +16,12 @@ use serde_json::json;
 use super::client::rebind_message;
 use super::output::Output;
 
-/// Number of bindings that one call requests.
 pub(super) const BATCH: u32 = 500;
-/// Maximum depth of nested contexts that are traversed.
 const MAX_DEPTH: usize = 100;
 
-/// The reason why the bindings of a context were not read completely.
 pub(super) enum ListError {
-    /// The context could not be listed.
     Context(SystemException),
-    /// The iterator failed after the first batch. The server may have destroyed it. The context
-    /// exists.
+    /// The iterator failed after the first batch; the server may have destroyed it.
     Iterator(SystemException),
     Output(String),
 }
@@ -42,7 +36,6 @@ impl From<ListError> for String {
     }
 }
 
-/// Calls `visit` with each batch of a context's bindings, sorted by name.
 pub(super) fn for_each_batch(
     context: &NamingContextRef,
     visit: &mut dyn FnMut(Vec<Binding>) -> Result<(), String>,
@@ -62,17 +55,15 @@ pub(super) fn for_each_batch(
             visit(sorted(bindings)).map_err(ListError::Output)
         });
     }
-    // Ignore errors: the server has destroyed the iterator, or will do so.
+    // The server has destroyed the iterator, or will do so.
     let _ = iterator.destroy();
     visited
 }
 
-/// Formats a binding as a line of a list.
 fn line(binding: &Binding) -> String {
     format!("{}{}", name_text(&binding.binding_name), context_suffix(is_context(binding)))
 }
 
-/// Returns the suffix of a binding's name: `/` for a context.
 pub(super) fn context_suffix(is_context: bool) -> &'static str {
     if is_context { "/" } else { "" }
 }
@@ -81,17 +72,16 @@ fn is_context(binding: &Binding) -> bool {
     binding.binding_type == BindingType::Ncontext
 }
 
-/// Formats a name without escaping its control characters.
 pub(super) fn name_text(name: &[NameComponent]) -> String {
     name::to_string(name).unwrap_or_default()
 }
 
-/// Formats a name below the context named `prefix`, without escaping its control characters.
+/// Control characters are not escaped.
 pub(super) fn joined_name(prefix: &str, name: &[NameComponent]) -> String {
     if prefix.is_empty() { name_text(name) } else { format!("{prefix}/{}", name_text(name)) }
 }
 
-/// A map from objects to values. Equivalent references are one key.
+/// Equivalent references are one key.
 pub(super) struct ObjectMap<V>(HashMap<u32, Vec<(ObjectRef, V)>>);
 
 impl<V> Default for ObjectMap<V> {
@@ -120,7 +110,7 @@ impl<V> ObjectMap<V> {
         }
     }
 
-    /// Removes the objects whose values `keep` rejects. Returns true if any were removed.
+    /// Returns true if an entry was removed.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&V) -> bool) -> bool {
         let mut has_removed = false;
         for same_hash in self.0.values_mut() {
@@ -133,21 +123,17 @@ impl<V> ObjectMap<V> {
     }
 }
 
-/// The addresses of one server. They distinguish the server's contexts from the contexts of other
-/// servers.
+/// The addresses of one server, which distinguish its contexts from those of other servers.
 pub(super) struct ServerAddresses {
     addresses: Vec<ServerLocation>,
-    /// Host names that were already resolved.
     known: HashMap<(String, u16), Vec<ServerLocation>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ServerLocation {
     Address(SocketAddr),
-    /// A host name that cannot be resolved.
     Name(String, u16),
     Path(String),
-    /// An address of an added transport, with its scheme.
     Other(String),
 }
 
@@ -158,7 +144,6 @@ impl ServerAddresses {
         server
     }
 
-    /// Returns true if the object has an address of the server.
     pub(super) fn contains(&mut self, object: &ObjectRef) -> bool {
         let places = self.places(object);
         places.iter().any(|place| self.addresses.iter().any(|own| is_same(own, place)))
@@ -189,8 +174,7 @@ fn look_up(host: &str, port: u16) -> Vec<ServerLocation> {
     }
 }
 
-/// Returns true if two addresses belong to one server. A server that listens at all addresses of
-/// this machine may publish an address that differs from the address that clients call.
+/// A server that listens at all addresses may publish an address that differs from the called address.
 fn is_same(first: &ServerLocation, second: &ServerLocation) -> bool {
     match (first, second) {
         (ServerLocation::Address(first), ServerLocation::Address(second)) => {
@@ -201,7 +185,6 @@ fn is_same(first: &ServerLocation, second: &ServerLocation) -> bool {
     }
 }
 
-/// Returns true for an address of this machine.
 fn is_local(address: IpAddr) -> bool {
     let unspecified = if address.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
     let source = UdpSocket::bind((unspecified, 0)).and_then(|socket| {
@@ -211,11 +194,9 @@ fn is_local(address: IpAddr) -> bool {
     address.is_loopback() || source.is_ok_and(|source| source.ip() == address)
 }
 
-/// Port to which sockets connect that send nothing, so its number does not matter.
+/// The sockets send nothing, so the port does not matter.
 const DISCARD: u16 = 9;
 
-/// Returns true if one socket of this machine accepts the connections to this port at all
-/// addresses.
 fn listens_at_all_addresses(port: u16) -> bool {
     let is_listener = |line: &str| {
         // The columns are the number, the local address, the peer's address, and the state.
@@ -232,12 +213,9 @@ fn listens_at_all_addresses(port: u16) -> bool {
     })
 }
 
-/// State of listening sockets in the kernel's tables of sockets.
 const LISTEN: &str = "0A";
-/// Maximum number of bytes that are read from such a table.
 const MAX_TABLE: u64 = 64 << 20;
 
-/// Prints the bindings of a context.
 pub(super) fn list(context: &NamingContextRef, out: &mut Output<'_>) -> Result<(), String> {
     let mut print = |binding: &Binding| {
         let members = || json!({ "name": name_text(&binding.binding_name), "is_context": is_context(binding) });
@@ -246,7 +224,7 @@ pub(super) fn list(context: &NamingContextRef, out: &mut Output<'_>) -> Result<(
     for_each_batch(context, &mut |bindings| bindings.iter().try_for_each(&mut print)).map_err(String::from)
 }
 
-/// Prints the bindings of a context and of all contexts below. `name` is the name of the context.
+/// `name` is the name of the context.
 pub(super) fn tree(context: &NamingContextRef, name: &str, out: &mut Output<'_>) -> Result<(), String> {
     let mut walk = TreeWalk { path: vec![context.as_object().clone()], printed: ObjectMap::default() };
     walk.printed.insert(context.as_object().clone(), name.to_owned());
@@ -254,9 +232,7 @@ pub(super) fn tree(context: &NamingContextRef, name: &str, out: &mut Output<'_>)
 }
 
 struct TreeWalk {
-    /// The contexts on the path from the first context to the current one.
     path: Vec<ObjectRef>,
-    /// Names of the contexts whose bindings were printed.
     printed: ObjectMap<String>,
 }
 
@@ -296,8 +272,7 @@ impl TreeWalk {
         })
     }
 
-    /// Returns the context that is bound to a name and must be printed. Otherwise returns a remark
-    /// that explains why it is not printed.
+    /// Without a context to print, returns a remark that explains why.
     fn below(&self, context: &NamingContextRef, name: &[NameComponent]) -> (Option<ObjectRef>, Option<String>) {
         match bound_context(context, name, &self.path) {
             Ok(object) => match self.printed.get(&object) {
@@ -309,7 +284,7 @@ impl TreeWalk {
     }
 }
 
-/// Returns the context that is bound to a name. `path` has the contexts above the context.
+/// `path` has the contexts above the context that is bound to the name.
 ///
 /// # Errors
 /// A remark that explains why the context is not traversed.

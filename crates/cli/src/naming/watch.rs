@@ -1,7 +1,7 @@
 //! The command `watch`, which prints changes of the names below a context.
 //!
-//! Corelane's name servers report their changes. From other servers the command repeatedly reads
-//! all names and compares them.
+//! Corelane's name servers report their changes. From other servers the command repeatedly reads all names and compares
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,20 +16,17 @@ use serde_json::json;
 use super::output::Output;
 use super::walk::{ListError, ObjectMap, ServerAddresses, bound_context, context_suffix, for_each_batch, joined_name};
 
-/// Maximum time in milliseconds for which the server waits for a change before it answers.
 const PATIENCE_MS: u32 = 1_000;
-/// Pause before the next request if the server answered at once without changes.
 const PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watch {
-    /// Time between two readings of a server that does not report changes.
     pub(super) interval: Duration,
-    /// Number of changes after which the command ends. `None` means that it does not end.
+    /// `None` means that the command does not end by itself.
     pub(super) count: Option<u64>,
 }
 
-/// Prints each change below a context. `prefix` is the name of the context.
+/// `prefix` is the name of the context.
 pub(super) fn watch(
     context: &NamingContextRef,
     prefix: &str,
@@ -72,7 +69,7 @@ impl Printer<'_, '_> {
     }
 }
 
-/// Target of a name: true for a context, and a hash of the reference.
+/// True for a context, and a hash of the reference.
 type WatchedBinding = (bool, u64);
 
 fn entry(is_context: bool, object: Option<&ObjectRef>) -> WatchedBinding {
@@ -81,11 +78,9 @@ fn entry(is_context: bool, object: Option<&ObjectRef>) -> WatchedBinding {
     (is_context, hasher.finish())
 }
 
-/// Contexts that were found, each with the first name under which it was found.
 #[derive(Default)]
 struct WatchedContexts {
     by_object: ObjectMap<String>,
-    /// Names in order, so that the names below a name are found without visiting all contexts.
     names: BTreeSet<String>,
 }
 
@@ -104,7 +99,7 @@ impl WatchedContexts {
         self.names.extend(other.names);
     }
 
-    /// Removes the context with this name and all contexts below. Returns true if there were any.
+    /// Returns true if a context was removed.
     fn remove_below(&mut self, name: &str) -> bool {
         let below = format!("{name}/");
         let is_gone = |known: &str| known == name || known.starts_with(&below);
@@ -117,14 +112,12 @@ impl WatchedContexts {
     }
 }
 
-/// Reads names below a context. Each context of the server is read once, under the first name that
-/// leads to the context. Contexts of other servers are not read.
+/// Each context of the server is read once, under the first name that leads to it. Contexts of other servers are not
+/// read.
 struct Reader<'r> {
     server: &'r mut ServerAddresses,
     contexts: WatchedContexts,
-    /// Called with each name below the context.
     visit: &'r mut dyn FnMut(String, WatchedBinding),
-    /// True to resolve the names of objects to their references.
     resolves: bool,
 }
 
@@ -136,7 +129,7 @@ impl Reader<'_> {
             for binding in bindings {
                 let name = joined_name(prefix, &binding.binding_name);
                 if binding.binding_type == BindingType::Nobject {
-                    // A name that another client has just unbound has no target.
+                    // Another client may have just unbound the name.
                     let object =
                         if self.resolves { context.resolve(&binding.binding_name).ok().flatten() } else { None };
                     (self.visit)(name, entry(false, object.as_ref()));
@@ -154,7 +147,7 @@ impl Reader<'_> {
                 let read = self.read(&NamingContextRef::unchecked_narrow(&object), &name, path);
                 path.pop();
                 match read {
-                    // The context has been destroyed, but its name is still bound.
+                    // The name of a destroyed context is bound.
                     Err(ListError::Context(exception)) if exception.kind() == Kind::ObjectNotExist => {}
                     read => read?,
                 }
@@ -164,7 +157,7 @@ impl Reader<'_> {
     }
 }
 
-/// Reads all names below a context of `server`. Returns the server's contexts with their names.
+/// Returns the server's contexts with their names.
 fn read(
     context: &NamingContextRef,
     prefix: &str,
@@ -177,7 +170,6 @@ fn read(
     Ok(reader.contexts)
 }
 
-/// Prints the differences between two successive readings.
 fn compare(
     context: &NamingContextRef,
     prefix: &str,
@@ -194,7 +186,7 @@ fn compare(
         Ok::<_, String>(names)
     };
     let mut before = names()?;
-    // Ignore errors: there may be no standard error.
+    // There may be no standard error.
     let _ = writeln!(said, "comparing all names every {} s: the server reports no changes", interval.as_secs_f64());
     while !printer.is_done() {
         std::thread::sleep(interval);
@@ -210,7 +202,6 @@ fn compare(
     Ok(())
 }
 
-/// Prints the changes that the server reports.
 fn follow(
     reporting: &WatchedContextRef,
     prefix: &str,
@@ -222,7 +213,7 @@ fn follow(
     let context = &own.ok_or("the server returns a nil context")?;
     let mut server = ServerAddresses::new(context.as_object());
     let mut contexts = read_contexts(context, prefix, &mut server)?;
-    // Ignore errors: there may be no standard error.
+    // There may be no standard error.
     let _ = writeln!(said, "watching: the server reports its changes");
     while !printer.is_done() {
         let asked = std::time::Instant::now();
@@ -232,12 +223,12 @@ fn follow(
             let _ = writeln!(said, "some changes were not seen");
             contexts = read_contexts(context, prefix, &mut server)?;
         } else if changes.is_empty() && asked.elapsed() < PAUSE {
-            // The server has reached its maximum number of waiting clients, so it answers at once.
+            // The server has its maximum number of waiting clients.
             std::thread::sleep(PAUSE);
         }
         for change in changes {
             if print(&change, &mut contexts, &mut server, printer)? {
-                // Another name may still lead to a removed context.
+                // Another name may lead to a removed context.
                 contexts.extend(read_contexts(context, prefix, &mut server)?);
             }
         }
@@ -254,8 +245,7 @@ fn read_contexts(
     read(context, prefix, server, false, &mut |_, _| {})
 }
 
-/// Prints a change if it belongs to one of the contexts, and updates the contexts. Returns true if
-/// the change removed contexts.
+/// Returns true if the change removed contexts.
 fn print(
     change: &Change,
     contexts: &mut WatchedContexts,
@@ -269,11 +259,9 @@ fn print(
     printer.print(change.kind, &name, is_context)?;
     let bound = change.target.as_ref().filter(|_| is_context && change.kind == ChangeKind::Bound);
     if bound.is_some_and(|object| contexts.name(object) == Some(&name)) {
-        // The last reading already contains this change.
         return Ok(false);
     }
-    // The name may have been bound to a context. If so, the names below the context do not exist
-    // any more either.
+    // The name may have been bound to a context, whose names no longer exist.
     let has_removed = contexts.remove_below(&name);
     if let Some(object) = bound
         && contexts.name(object).is_none()
@@ -282,7 +270,7 @@ fn print(
         let found = NamingContextRef::unchecked_narrow(object);
         match read_contexts(&found, &name, server) {
             Ok(more) => contexts.extend(more),
-            // The context has already been destroyed.
+            // The context has been destroyed.
             Err(_) => contexts.insert(object.clone(), &name),
         }
     }
@@ -296,7 +284,6 @@ mod tests {
 
     use super::*;
 
-    /// Several new contexts that one reading already contained must not cause further readings.
     #[test]
     fn change_in_the_last_reading_removes_no_context() {
         let orb = Orb::new().unwrap();

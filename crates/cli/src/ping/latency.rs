@@ -4,17 +4,14 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-/// Width in characters of the longest bar.
 const BAR: u64 = 40;
 
-/// Times of all answers to a question.
 #[derive(Debug, Default)]
 pub(super) struct Latencies {
     nanos: Vec<u64>,
 }
 
-/// A bucket of the histogram. Its times are at least a power of two in microseconds and below the
-/// next power. The first bucket starts at 0.
+/// The times are at least a power of two in microseconds and below the next power. The first bucket starts at 0.
 #[derive(Debug, PartialEq, Eq)]
 struct Bucket {
     from_us: u64,
@@ -37,7 +34,6 @@ impl Latencies {
         sorted
     }
 
-    /// Returns the buckets from the first to the last one with times.
     fn buckets(&self) -> Vec<Bucket> {
         let index = |nanos: u64| (nanos / 1000).checked_ilog2().map_or(0, |power| power + 1);
         let indices: Vec<u32> = self.nanos.iter().map(|&nanos| index(nanos)).collect();
@@ -50,7 +46,6 @@ impl Latencies {
         (first..=last).map(bucket).collect()
     }
 
-    /// Formats the percentiles as one line, followed by the histogram.
     pub(super) fn to_text(&self) -> String {
         let sorted = self.sorted();
         let us = |hundredths| percentile(&sorted, hundredths) / 1e3;
@@ -85,8 +80,7 @@ impl Latencies {
     }
 }
 
-/// Returns the smallest time in nanoseconds that at least `hundredths` percent of the sorted times
-/// do not exceed.
+/// At least `hundredths` percent of the sorted times do not exceed the result.
 fn percentile(sorted: &[u64], hundredths: usize) -> f64 {
     let rank = (sorted.len() * hundredths).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default() as f64

@@ -22,7 +22,6 @@ use crate::idl_types::compile;
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
 
-/// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane sniff [--idl FILE [--idl-interface NAME]] [-I DIR]... [-D NAME[=VALUE]]... [--idl-4] [--port PORT]...
                       [--operation NAME]... [--slower SECONDS] [--json] FILE|--interface DEVICE
@@ -47,7 +46,6 @@ Octets that the capture lacks are reported on a line of their own. The messages 
 Exit status: 0 shown, 1 the file was not read to its end, 2 wrong usage.
 ";
 
-/// The source of the packets.
 #[derive(Debug)]
 enum CaptureInput {
     File(OsString),
@@ -66,7 +64,6 @@ struct SniffArguments {
     is_json: bool,
 }
 
-/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let many = [("port", "PORT"), ("operation", "NAME")];
     let command = arguments::command("sniff", USAGE)
@@ -110,7 +107,6 @@ impl SniffArguments {
     }
 }
 
-/// Runs the command with the arguments after `corelane sniff`.
 pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     let parsed = arguments::parse(command(), words).map_err(ArgumentRefusal::reason);
     let arguments = match parsed.and_then(|parsed| SniffArguments::of(&parsed).map_err(Some)) {
@@ -120,7 +116,7 @@ pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     let mut out = BufWriter::new(out);
     let outcome = sniff(&arguments, &mut out);
     let status = if outcome.is_ok() { DONE } else { NOT_DONE };
-    // Ignore errors: the reader may have closed the pipe.
+    // The reader may have closed the pipe.
     let _ = match outcome {
         Err(error) => show::error(&error, arguments.is_json, &mut out),
         Ok(()) => Ok(()),
@@ -151,7 +147,7 @@ fn sniff(arguments: &SniffArguments, out: &mut dyn Write) -> Result<(), String> 
         None => outcome,
         Some(mut dumpcap) => {
             if outcome.is_err() {
-                // Ignore errors: dumpcap may have ended.
+                // dumpcap may have ended.
                 let _ = dumpcap.kill();
             }
             let status = dumpcap.wait().map_err(|error| format!("dumpcap: {error}"))?;
@@ -160,7 +156,6 @@ fn sniff(arguments: &SniffArguments, out: &mut dyn Write) -> Result<(), String> 
     }
 }
 
-/// Starts the capture of a network interface.
 fn start_dumpcap(device: &OsString, ports: &[u16]) -> Result<Child, String> {
     let filters: Vec<String> = ports.iter().map(|port| format!("tcp port {port}")).collect();
     let filter = if filters.is_empty() { "tcp".to_owned() } else { filters.join(" or ") };
@@ -170,7 +165,6 @@ fn start_dumpcap(device: &OsString, ports: &[u16]) -> Result<Child, String> {
     started.map_err(|error| format!("dumpcap cannot be started: {error} (it comes with Wireshark)"))
 }
 
-/// Shows all messages of a capture.
 fn show_all(
     arguments: &SniffArguments,
     signatures: Option<Signatures<'_>>,
@@ -183,7 +177,7 @@ fn show_all(
     let read = read_capture(source, &mut |packet| {
         last = packet.time_ns;
         sniffer.process_packet(&packet, &mut |seen| show.seen(&seen));
-        // Flushes each line, so that the reader of a pipe gets it immediately.
+        // The reader of a pipe gets each line immediately.
         show.written()
     });
     sniffer.finish(last, &mut |seen| show.seen(&seen));
@@ -192,7 +186,6 @@ fn show_all(
     read.map_err(|error| format!("{name}: {error}"))
 }
 
-/// Prints how many packets and connections were not evaluated.
 fn left_out(counts: SniffCounts, show: &mut MessagePrinter<'_, '_>) -> Result<(), String> {
     let SniffCounts { ip_fragments, unsupported_link_layers, discarded_connections, .. } = counts;
     for (count, what) in [

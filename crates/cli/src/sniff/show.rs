@@ -19,20 +19,17 @@ use crate::json::hexadecimal;
 use crate::text::{excerpt, json_line, printable};
 
 static LIMITS: Limits = Limits::DEFAULT;
-/// Maximum length in characters of the arguments' JSON in a line of text.
 const MAX_VALUES: usize = 1_000;
 
-/// Prints captured messages and faults that pass the filters.
 pub(super) struct MessagePrinter<'a, 'o> {
     arguments: &'a SniffArguments,
     signatures: Option<Signatures<'a>>,
     out: &'o mut dyn Write,
-    /// Time of the first captured event. Printed times are relative to it.
+    /// Printed times are relative to the first captured event.
     first: Option<u64>,
     failure: Option<String>,
 }
 
-/// Members of the JSON object that a line shows.
 type Members = Map<String, Json>;
 
 impl<'a, 'o> MessagePrinter<'a, 'o> {
@@ -44,7 +41,7 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
         MessagePrinter { arguments, signatures, out, first: None, failure: None }
     }
 
-    /// Flushes the output. Returns the first write error as a message for the user.
+    /// Returns the first write error as a message for the user.
     pub(super) fn written(&mut self) -> Result<(), String> {
         match self.failure.take() {
             Some(failure) => Err(failure),
@@ -52,7 +49,6 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
         }
     }
 
-    /// Prints the number of packets or connections that were left out.
     pub(super) fn note(&mut self, count: u64, what: &str) -> Result<(), String> {
         let line = if self.arguments.is_json {
             json_line(&json!({ "schema": 1, "left_out": what, "count": count }))
@@ -62,7 +58,6 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
         self.out.write_all(line.as_bytes()).map_err(|error| format!("cannot write: {error}"))
     }
 
-    /// Prints an event if it passes the filters.
     pub(super) fn seen(&mut self, seen: &SniffRecord<'_>) {
         let first = *self.first.get_or_insert(seen.time_ns);
         let mut members = Members::new();
@@ -82,8 +77,7 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
         }
     }
 
-    /// Returns the text of an event and adds its members. Returns `None` if a filter leaves the
-    /// event out.
+    /// Returns `None` if a filter leaves the event out.
     fn parts(&mut self, seen: &SniffRecord<'_>, members: &mut Members) -> Option<String> {
         let mut add = |name: &str, value: Json| drop(members.insert(name.to_owned(), value));
         Some(match &seen.event {
@@ -147,8 +141,7 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
         Some(format!("{} {} {text}", header.version, name_of(header.kind)).trim_end().to_owned())
     }
 
-    /// Returns `None` if a filter leaves out messages of this operation. Any filter leaves out
-    /// messages without an operation.
+    /// Any filter leaves out messages without an operation.
     fn unless_filtered(&self, operation: Option<&str>) -> Option<()> {
         let wanted = &self.arguments.operations;
         let is_wanted = wanted.is_empty() || operation.is_some_and(|name| wanted.iter().any(|one| one == name));
@@ -181,8 +174,7 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
         Some(text)
     }
 
-    /// Adds the request of a reply and returns its text. Returns `None` if a filter leaves the
-    /// reply out.
+    /// Returns `None` if a filter leaves the reply out.
     fn call(&self, call: Option<&CapturedRequest>, at: u64, members: &mut Members) -> Option<String> {
         let wanted = &self.arguments.operations;
         let is_wanted = wanted.is_empty() || call.is_some_and(|call| wanted.contains(&call.operation));
@@ -273,7 +265,6 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
     }
 }
 
-/// Prints the reason why the command failed.
 pub(super) fn error(reason: &str, is_json: bool, out: &mut dyn Write) -> std::io::Result<()> {
     let line = if is_json { json_line(&json!({ "schema": 1, "error": reason })) } else { format!("error: {reason}\n") };
     out.write_all(line.as_bytes())
@@ -292,7 +283,6 @@ const fn name_of(kind: MessageKind) -> &'static str {
     }
 }
 
-/// Adds the target of a request and returns its text.
 fn target(target: &Target<'_>, members: &mut Members) -> String {
     match target {
         Target::Key(key) => {
@@ -306,7 +296,6 @@ fn target(target: &Target<'_>, members: &mut Members) -> String {
     }
 }
 
-/// Adds values, or the reason why they are missing, and returns their text.
 fn values(name: &str, values: Result<Json, String>, members: &mut Members) -> String {
     match values {
         Ok(values) => {

@@ -13,23 +13,20 @@ use crate::json;
 use crate::operations;
 use crate::text::excerpt;
 
-/// Maximum number of operations whose types are kept in memory. The traffic determines the names.
+/// The traffic determines the names of operations.
 const MAX_KEPT: usize = 10_000;
 
-/// The types of an operation's arguments, results and exceptions.
 struct TypedOperation {
     inputs: Vec<(String, TypeCode)>,
-    /// The result, followed by the inout and out parameters.
     outputs: Vec<(String, TypeCode)>,
     raises: Vec<TypeCode>,
 }
 
-/// The operations of an IDL file, looked up as messages need them.
 pub(super) struct Signatures<'c> {
     compilation: &'c Compilation,
     types: Types<'c>,
     interface: Option<String>,
-    /// Operations by name. The error is a message for the user.
+    /// The error is a message for the user.
     known: HashMap<String, Result<TypedOperation, String>>,
 }
 
@@ -38,17 +35,17 @@ impl<'c> Signatures<'c> {
         Signatures { compilation, types: Types::new(compilation), interface, known: HashMap::new() }
     }
 
-    /// Decodes the arguments of a request as JSON. The error is a message for the user.
+    /// The error is a message for the user.
     pub(super) fn arguments(&mut self, operation: &str, body: &mut Decoder<'_>) -> Result<Json, String> {
         read_all(&self.operation(operation)?.inputs, body)
     }
 
-    /// Decodes the results of an operation as JSON. The error is a message for the user.
+    /// The error is a message for the user.
     pub(super) fn results(&mut self, operation: &str, body: &mut Decoder<'_>) -> Result<Json, String> {
         read_all(&self.operation(operation)?.outputs, body)
     }
 
-    /// Decodes the members of a user exception as JSON. The error is a message for the user.
+    /// The error is a message for the user.
     pub(super) fn exception(&mut self, operation: &str, id: &str, body: &mut Decoder<'_>) -> Result<Json, String> {
         let raised = self.operation(operation)?.raises.iter().find(|raised| raised.id() == id);
         let raised = raised.ok_or_else(|| format!("`{}` does not raise it", excerpt(operation)))?;

@@ -1,19 +1,17 @@
 //! Preemptions of threads by the kernel, from the tracepoint `sched_switch`.
 //!
-//! They are recorded only if tracefs is present and permitted. The capture has its own trace
-//! instance and removes it at the end, so that it does not affect other tracing.
+//! Recorded if tracefs is present and permitted. The capture has its own trace instance, so that it does not affect
+//! other tracing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A period in which a thread was ready but did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Preemption {
     pub(super) thread: u32,
-    /// Start in nanoseconds of the monotonic clock. The kernel's resolution is a microsecond.
+    /// Nanoseconds of the monotonic clock, with the kernel's resolution of a microsecond.
     pub(super) from: u64,
     pub(super) until: u64,
-    /// Name of the thread that ran in this period.
     pub(super) by: String,
 }
 
@@ -22,7 +20,7 @@ pub(super) struct PreemptionCapture {
 }
 
 impl PreemptionCapture {
-    /// Starts a capture. Returns `None` if tracefs is missing or not writable.
+    /// Returns `None` if tracefs is missing or not writable.
     pub(super) fn start() -> Option<Self> {
         let instance = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].into_iter().find_map(|base| {
             let instance = Path::new(base).join("instances").join(format!("corelane-{}", std::process::id()));
@@ -35,7 +33,6 @@ impl PreemptionCapture {
         begun.then_some(capture)
     }
 
-    /// Stops the capture and returns the recorded preemptions.
     pub(super) fn finish(self) -> Vec<Preemption> {
         let _ = fs::write(self.instance.join("tracing_on"), "0");
         preemptions(&fs::read_to_string(self.instance.join("trace")).unwrap_or_default())
@@ -44,17 +41,14 @@ impl PreemptionCapture {
 
 impl Drop for PreemptionCapture {
     fn drop(&mut self) {
-        // Removing the instance discards all records.
         let _ = fs::write(self.instance.join("events/sched/sched_switch/enable"), "0");
         let _ = fs::remove_dir(&self.instance);
     }
 }
 
-/// A context switch, from one line of the tracepoint.
 struct ContextSwitch<'l> {
     at: u64,
     from: u32,
-    /// True if the thread that was switched out was still ready to run.
     ready: bool,
     to: u32,
     to_name: &'l str,
@@ -91,7 +85,6 @@ fn switch(line: &str) -> Option<ContextSwitch<'_>> {
     })
 }
 
-/// Converts seconds with a fraction to nanoseconds.
 fn nanoseconds(text: &str) -> Option<u64> {
     let (seconds, fraction) = text.split_once('.')?;
     let digits = u32::try_from(fraction.len()).ok().filter(|digits| *digits <= 9)?;

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use super::super::{ANY_PORT, Folder, Server, corelane};
 use super::{NOWHERE, Watching};
 
-/// Runs a command on a server. Returns its exit status and its lines of JSON.
+/// Returns the command's exit status and its lines of JSON.
 fn json_of(server: &Server, words: &[&str]) -> (i32, Vec<Json>) {
     let (status, text) = server.naming(&[words, &["--json"]].concat());
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}")));
@@ -32,7 +32,6 @@ fn names_are_shown_as_json() {
     assert_eq!(done(&server, &["bind-context", "shop/up", &shop]), [] as [Json; 0]);
     assert_eq!(done(&server, &["resolve", "shop"]), [json!({ "schema": 1, "reference": shop })]);
     let bound = |name: &str, is_context: bool| json!({ "schema": 1, "name": name, "is_context": is_context });
-    // JSON has the names as other commands take them, with unescaped control characters.
     let expected = [bound("\x1b[2J", false), bound("a.obj", false), bound("up", true)];
     assert_eq!(done(&server, &["list", "shop"]), expected);
     let tree = |name: &str, is_context: bool, remark: Json| json!({ "schema": 1, "name": name, "is_context": is_context, "remark": remark });
@@ -46,7 +45,6 @@ fn names_are_shown_as_json() {
     let (status, said) = json_of(&server, &["resolve", "shop/none"]);
     let reason = "not found: nothing is bound to the first component of `none`";
     assert_eq!((status, said), (1, vec![json!({ "schema": 1, "error": reason })]));
-    // The output as text escapes control characters.
     assert!(server.done(&["list", "shop"]).starts_with("\\u{1b}[2J\n"));
 }
 

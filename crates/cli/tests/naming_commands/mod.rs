@@ -20,11 +20,9 @@ use corelane_services::naming::cos_naming::{
 
 use super::{ANY_PORT, Folder, Server, corelane, n};
 
-/// A process of `corelane naming watch`.
 struct Watching {
     process: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
-    /// First line of the standard error, which says how the command gets the changes.
     way: String,
 }
 
@@ -44,7 +42,6 @@ impl Watching {
         self.lines.next().unwrap().unwrap()
     }
 
-    /// Expects that the command ends.
     fn end(mut self) {
         assert!(self.lines.next().is_none());
         assert!(self.process.wait().unwrap().success());
@@ -74,7 +71,6 @@ fn watch_prints_what_the_server_reports() {
     server.done(&["new", "shop/b"]);
     server.done(&["bind", "shop/b/c", NOWHERE]);
     server.done(&["unbind", "shop"]);
-    // The unbound context has no name any more.
     let root: NamingContextExtRef = Orb::new().unwrap().string_to_reference(&server.url).unwrap();
     assert!(root.resolve(&n("shop")).is_err());
     server.done(&["bind", "last", NOWHERE]);
@@ -93,7 +89,6 @@ fn watch_prints_what_the_server_reports() {
     below.end();
 }
 
-/// A context that loses one of its names is still watched under its other name.
 #[test]
 fn watch_follows_shared_contexts() {
     let server = Server::start(ANY_PORT, &[]);
@@ -113,8 +108,7 @@ fn watch_follows_shared_contexts() {
     watching.end();
 }
 
-/// The names below a context of another server belong to that server, so `watch` does not read
-/// them.
+/// Another server's names belong to that server.
 #[test]
 fn watch_does_not_call_another_server() {
     let server = Server::start(ANY_PORT, &[]);
@@ -159,7 +153,7 @@ fn prune_reports_that_a_read_only_server_keeps_its_names() {
     server.done(&["prune", "--dry-run"]);
 }
 
-/// A name server without change reports. It forwards every operation to a Corelane server.
+/// A name server without change reports, which forwards every operation to a Corelane server.
 struct Plain(NamingContextExtRef);
 
 impl NamingContext for Plain {
@@ -244,7 +238,6 @@ fn shared_contexts_are_printed_and_pruned_once() {
     assert!(dead.starts_with("a/dead: cannot be reached") && dead.lines().count() == 1, "{dead}");
     server.done(&["prune"]);
     assert_eq!(server.done(&["list", "c"]), "");
-    // A dead context is reported once for each of its names.
     let gone = "corbaloc::1.2@127.0.0.1:1/Context";
     server.done(&["bind-context", "x", gone]);
     server.done(&["bind-context", "b/y", gone]);
@@ -270,8 +263,6 @@ fn prune_keeps_names_of_other_servers() {
     assert_eq!(server.done(&["list"]), "");
 }
 
-/// Fills a server with many objects, a nil one, a shared context, a cycle of contexts, and another
-/// server's context.
 fn fill(server: &Server, elsewhere: &Server) {
     let orb = Orb::new().unwrap();
     let root: NamingContextExtRef = orb.string_to_reference(&server.url).unwrap();
@@ -309,8 +300,6 @@ fn import_copies_a_whole_server() {
             let copied = to.done(&["resolve", &format!("{name}/{copy}")]);
             assert_eq!(copied, from.done(&["resolve", origin]));
         }
-        // In the copy, the shared context is one context and the cycle is a cycle. The other
-        // server's context is not copied.
         let resolve = |rest: &str| to.done(&["resolve", &format!("{name}/{rest}")]);
         assert_eq!(resolve("again"), resolve("shop"));
         assert_eq!(resolve("shop/up"), to.done(&["resolve", &name]));
@@ -329,8 +318,6 @@ fn import_copies_a_whole_server() {
     }
 }
 
-/// Names that are bound in one call are relative to the initial context of the server behind the
-/// control socket.
 #[test]
 fn import_over_a_control_socket_into_another_context_is_refused() {
     let folder = Folder::new("import-place");
@@ -387,7 +374,6 @@ fn control_socket_copies_and_ends_a_running_server() {
     let nowhere = run(&["shutdown", "--control", &folder.text("nowhere")]);
     assert!(nowhere.0 == 1 && nowhere.1.starts_with("error: "), "{nowhere:?}");
 
-    // Over TCP, the object with the control object's key refuses every call.
     let orb = Orb::new().unwrap();
     let url = server.url.replace("NameService", "CorelaneNamingControl");
     let control_object = ControlRef::unchecked_narrow(&orb.string_to_object(&url).unwrap().unwrap());
@@ -427,8 +413,6 @@ fn control_of_other_users_is_refused_and_reported() {
     assert!(said.contains("users 4000000000 control this server over "), "{said}");
 }
 
-/// If no program reads the standard error, lines about refusals are lost, and calls are still
-/// answered.
 #[test]
 fn refusals_do_not_block_on_a_full_standard_error() {
     let folder = Folder::new("full");
@@ -473,13 +457,11 @@ fn second_server_of_a_store_is_refused_with_the_process_id_of_the_first() {
 
 const PAGE: &str = include_str!("../../../../docs/naming.md");
 
-/// Returns the code block of docs/naming.md that contains `text`.
 fn block(text: &str) -> &'static str {
     let mut blocks = PAGE.split("\n```").skip(1).step_by(2);
     blocks.find(|block| block.contains(text)).and_then(|block| block.split_once('\n')).unwrap().1
 }
 
-/// Makes the changes that the lines of `watch` in docs/naming.md describe, and expects these lines.
 #[test]
 fn watch_prints_the_lines_of_the_page() {
     let lines: Vec<&str> = block("unbound shop/clock.object").lines().collect();
@@ -499,7 +481,6 @@ fn watch_prints_the_lines_of_the_page() {
     watching.end();
 }
 
-/// Runs the session of docs/naming.md with the control socket, at other addresses.
 #[test]
 fn control_session_of_the_page_prints_what_the_page_shows() {
     let folder = Folder::new("page");

@@ -1,7 +1,7 @@
 //! The settings: their keys, forms and defaults, and the functions that set them.
 //!
-//! A key is a path such as `pool.sensors.threads`. All parts but the last name a section. A part
-//! `*` of a section's path stands for a name that the deployer chooses.
+//! A key is a path such as `pool.sensors.threads`. All parts but the last name a section, and `*`
+//! stands for a name that the deployer chooses.
 
 mod orb;
 mod pools;
@@ -10,18 +10,14 @@ mod real_time;
 use crate::draft::Draft;
 use crate::value::{Converted, RawValue, excerpt};
 
-/// The reason why a setting cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SetError {
-    /// There is no such section.
     UnknownSection,
-    /// The section has no such setting.
     UnknownSetting,
-    /// The value is invalid. The message follows the name of the setting.
+    /// The message follows the name of the setting.
     Invalid(String),
 }
 
-/// A setting of a section, which changes a `T`.
 pub(crate) struct Entry<T: 'static> {
     name: &'static str,
     /// Short name of the value's form, for people.
@@ -40,7 +36,6 @@ const fn entry<T>(
     Entry { name, form, default, set }
 }
 
-/// A setting without its function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownSetting {
     pub(crate) name: &'static str,
@@ -54,8 +49,7 @@ impl KnownSetting {
     }
 }
 
-/// A section: its path and its settings. A section without settings has names that the deployer
-/// chooses.
+/// A section without settings has names that the deployer chooses.
 pub(crate) struct Section {
     pub(crate) path: &'static str,
     pub(crate) settings: fn() -> Vec<KnownSetting>,
@@ -65,10 +59,8 @@ fn described<T>(entries: &'static [Entry<T>]) -> Vec<KnownSetting> {
     entries.iter().map(|one| KnownSetting { name: one.name, form: one.form, default: one.default }).collect()
 }
 
-/// The section whose keys are the names of initial references.
 pub(crate) const INITIAL_REFERENCES: &str = "initial-references";
 
-/// All sections.
 pub(crate) const SECTIONS: &[Section] = &[
     Section { path: "", settings: || described(orb::ROOT) },
     Section { path: INITIAL_REFERENCES, settings: Vec::new },
@@ -91,7 +83,6 @@ fn set_in<T>(entries: &'static [Entry<T>], target: &mut T, name: &str, value: &R
     (entry.set)(target, value).map_err(SetError::Invalid)
 }
 
-/// Sets a setting.
 pub(crate) fn set(draft: &mut Draft, key: &[&str], value: &RawValue) -> Result<(), SetError> {
     match *key {
         [name] => set_in(orb::ROOT, &mut draft.orb, name, value),
@@ -121,7 +112,6 @@ pub(crate) fn set(draft: &mut Draft, key: &[&str], value: &RawValue) -> Result<(
     }
 }
 
-/// Returns the setting with a key.
 pub(crate) fn find(key: &[&str]) -> Option<KnownSetting> {
     let (name, path) = key.split_last()?;
     let is_it = |section: &&Section| {
@@ -147,14 +137,12 @@ pub(crate) fn ends_with_name(path: &[&str]) -> bool {
     SECTIONS.iter().any(|section| begins_with(section.path, path) && section.path.split('.').nth(last) == Some("*"))
 }
 
-/// Returns true if a text can name a pool, a lane or a connection.
 pub(crate) fn is_name(text: &str) -> bool {
     let is_permitted =
         |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '-';
     (1..=64).contains(&text.len()) && text.chars().all(is_permitted)
 }
 
-/// Returns the settings and the sections directly below a section.
 pub(crate) fn names_below(path: &[&str]) -> Vec<&'static str> {
     let mut names = Vec::new();
     for section in SECTIONS {
@@ -171,7 +159,6 @@ pub(crate) fn names_below(path: &[&str]) -> Vec<&'static str> {
     names
 }
 
-/// Returns the known name that is most similar to an unknown one.
 pub(crate) fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     // The comparison takes time in proportion to both lengths.
     let name: String = name.chars().take(100).collect();
@@ -180,7 +167,6 @@ pub(crate) fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) 
     known.max_by_key(|(likeness, _)| *likeness).filter(|(likeness, _)| *likeness > 700_000).map(|(_, known)| known)
 }
 
-/// Formats an unknown name with the known name that is most similar.
 pub(crate) fn unknown<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> String {
     match nearest(name, known) {
         Some(known) => format!("`{}`: the nearest one is `{known}`", excerpt(name)),

@@ -12,7 +12,6 @@ use crate::value::{
     spin_policy, text,
 };
 
-/// Maximum number of connections, threads and the like.
 const MANY: i64 = 1_000_000;
 
 pub(super) const ROOT: &[Entry<OrbDraft>] = &[
@@ -168,7 +167,6 @@ pub(super) const PRECONNECT: &[Entry<PreconnectDraft>] = &[
     }),
 ];
 
-/// Sets the text of an initial reference.
 pub(super) fn set_initial_reference(draft: &mut Draft, name: &str, value: &RawValue) -> Converted<()> {
     if name.is_empty() {
         return Err("has no name".to_owned());
@@ -188,7 +186,7 @@ fn check_reference(text: &str) -> Converted<()> {
     parsed.map(drop).map_err(|error| format!("is no stringified reference: `{}`: {error}", excerpt(text)))
 }
 
-/// Converts addresses. The ORB's transports check what follows the scheme.
+/// The ORB's transports check the part after the scheme.
 pub(super) fn addresses(value: &RawValue) -> Converted<Vec<String>> {
     list(value, |one| {
         let address = text(one)?;

@@ -9,7 +9,6 @@ use crate::value::{
     Converted, RawValue, choice, integer, optional, positive_duration, size, size_in, spin_policy, text,
 };
 
-/// Maximum number of threads of a pool.
 pub(super) const MAX_THREADS: i64 = 4096;
 
 pub(super) const POOL: &[Entry<PoolDraft>] = &[

@@ -1,9 +1,7 @@
 //! The vocabulary of the fuzz target `idl_tokens`.
 
-/// Tokens, and whole beginnings, members and ends of declarations. Single random tokens alone would
-/// hardly ever form a declaration.
+/// Tokens, and whole beginnings, members and ends of declarations.
 pub(super) const WORDS: &[&str] = &[
-    // Beginnings of declarations with a body.
     "module A {",
     "module B {",
     "interface A {",
@@ -29,7 +27,6 @@ pub(super) const WORDS: &[&str] = &[
     "bitset D {",
     "bitset D2 : D {",
     "@annotation O {",
-    // Whole declarations.
     "enum E { x, y };",
     "bitmask M { m0, @position(7) m1 };",
     "valuetype K sequence<V>;",
@@ -47,7 +44,6 @@ pub(super) const WORDS: &[&str] = &[
     "typeid A \"IDL:A:1.0\";",
     "typeprefix A \"p\";",
     "import ::A;",
-    // Members of declarations.
     "long a;",
     "short a, b[k];",
     "S s;",
@@ -75,7 +71,6 @@ pub(super) const WORDS: &[&str] = &[
     "attribute long a, b;",
     "long a default 1;",
     "};",
-    // Keywords.
     "any",
     "attribute",
     "bitfield",
@@ -135,7 +130,6 @@ pub(super) const WORDS: &[&str] = &[
     "eventtype",
     "porttype",
     "typename",
-    // Punctuation.
     "{",
     "}",
     ";",
@@ -162,7 +156,6 @@ pub(super) const WORDS: &[&str] = &[
     ">>",
     "@",
     "#",
-    // Names.
     "a",
     "A",
     "_A",
@@ -186,7 +179,6 @@ pub(super) const WORDS: &[&str] = &[
     "CORBA",
     "type",
     "self",
-    // Literals.
     "0",
     "1",
     "255",
@@ -202,7 +194,6 @@ pub(super) const WORDS: &[&str] = &[
     "\"s\"",
     "L\"w\"",
     "\"\"",
-    // Annotations.
     "@key",
     "@id(1)",
     "@default(1)",
@@ -212,7 +203,6 @@ pub(super) const WORDS: &[&str] = &[
     "@O(a = 1)",
     "@wcet(10)",
     "@optional",
-    // Preprocessor directives.
     "\n#pragma prefix \"p\"\n",
     "\n#pragma prefix \"\"\n",
     "\n#pragma ID A \"IDL:A:2.0\"\n",

@@ -4,22 +4,20 @@ use super::token::{Punctuation as P, Token, TokenKind};
 use crate::source::Span;
 use crate::symbol::Symbols;
 
-/// A number in a condition. The result of an operation is unsigned if an operand is unsigned.
+/// The result of an operation is unsigned if an operand is unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number {
     bits: u64,
     unsigned: bool,
 }
 
-/// An error in a condition, with its location.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ConditionError {
     pub(crate) span: Span,
     pub(crate) message: &'static str,
 }
 
-/// Evaluates a condition in which `defined` and macros are already replaced. A name that remains
-/// has the value 0.
+/// Evaluates a condition, in which a name has the value 0.
 pub(crate) fn holds(tokens: &[Token], end: Span, symbols: &Symbols) -> Result<bool, ConditionError> {
     let mut parser = ConditionParser { tokens, at: 0, end, symbols, depth: 0 };
     let value = parser.conditional(true)?;
@@ -66,8 +64,8 @@ impl ConditionParser<'_> {
         found
     }
 
-    /// Parses an expression. `live` is true if the value is used; a division by zero in an unused
-    /// operand, for example of `&&`, is not an error.
+    /// `live` is true if the value is used; a division by zero in an unused operand is not an
+    /// error.
     fn conditional(&mut self, live: bool) -> Result<Number, ConditionError> {
         self.depth += 1;
         if self.depth > Self::DEPTH {
@@ -175,7 +173,7 @@ fn strength(mark: P) -> Option<u8> {
     })
 }
 
-/// Applies an operator. `None` means division by zero.
+/// `None` means division by zero.
 fn apply(mark: P, left: Number, right: Number) -> Option<Number> {
     let unsigned = left.unsigned || right.unsigned;
     let (l, r) = (left.bits, right.bits);

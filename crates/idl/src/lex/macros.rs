@@ -4,18 +4,16 @@ use super::token::{Punctuation, Token, TokenKind};
 use crate::symbol::{Symbol, SymbolMap, Symbols};
 use std::sync::Arc;
 
-/// Maximum length in bytes of a token made by `#` or `##`. Without a maximum, each use of a macro
-/// could double the length of a token.
+/// Maximum length in bytes of a token made by `#` or `##`, which could double at each use of a
+/// macro.
 pub(crate) const LONGEST: usize = 64 << 10;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Macro {
-    /// Parameter names; `None` for a macro without a parameter list.
     pub(crate) parameters: Option<Arc<[Symbol]>>,
     /// True if the last parameter takes all remaining arguments.
     pub(crate) variadic: bool,
     pub(crate) body: Arc<[Token]>,
-    /// The index of the parameter that each token of the body names.
     uses: Arc<[Option<usize>]>,
 }
 
@@ -35,7 +33,6 @@ impl Macro {
         Self { parameters: Some(parameters.into()), variadic, body: body.into(), uses }
     }
 
-    /// Returns true if both macros have the same meaning, so that a redefinition is harmless.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         let same = |(one, two): (&Token, &Token)| one.kind == two.kind && one.text == two.text;
         self.parameters == other.parameters
@@ -57,20 +54,17 @@ impl Macro {
         Some((&self.body[at], "`#` has to be followed by a parameter of the macro"))
     }
 
-    /// Returns the index of the parameter named by a token of the body.
     fn parameter(&self, at: usize) -> Option<usize> {
         self.uses.get(at).copied().flatten()
     }
 
-    /// Returns the maximum number of tokens after substitution of these arguments.
     pub(crate) fn length_with(&self, raw: &[Vec<Token>], expanded: &[Vec<Token>]) -> usize {
         let length = |lists: &[Vec<Token>], index: usize| lists.get(index).map_or(0, Vec::len);
         let piece = |index: &Option<usize>| index.map_or(1, |index| length(raw, index).max(length(expanded, index)));
         self.uses.iter().map(piece).fold(0, usize::saturating_add)
     }
 
-    /// Returns a flag for each parameter that needs an expanded argument. A parameter that is used
-    /// only next to `#` or `##` needs none.
+    /// A parameter that is used only next to `#` or `##` needs no expanded argument.
     pub(crate) fn needs_expanded(&self) -> Vec<bool> {
         let mut needed = vec![false; self.parameters.as_ref().map_or(0, |list| list.len())];
         for at in 0..self.body.len() {
@@ -84,12 +78,8 @@ impl Macro {
         needed
     }
 
-    /// Returns the body with parameters replaced by arguments, and the number of bytes that `#` and
-    /// `##` made.
-    ///
     /// `raw` holds the arguments as written, `expanded` the arguments with their macros replaced.
-    /// Every token gets the location of `site`. Returns `None` if a token would be longer than
-    /// [`LONGEST`].
+    /// Returns `None` if a token would be longer than [`LONGEST`].
     pub(crate) fn substitute(
         &self,
         site: &Token,
@@ -144,14 +134,12 @@ impl Macro {
     }
 }
 
-/// Implements `#parameter`: turns the argument's text into a string literal.
 fn stringized(argument: &[Token], mark: &Token, symbols: &mut Symbols) -> Option<Token> {
     let mut text = String::from("\"");
     for (at, token) in argument.iter().enumerate() {
         if at > 0 && (token.spaced || token.starts_line) {
             text.push(' ');
         }
-        // The result for a backslash outside of literals is undefined in C++.
         text.push_str(&spelling(token, symbols).replace('\\', "\\\\").replace('"', "\\\""));
         if text.len() > LONGEST {
             return None;
@@ -161,8 +149,6 @@ fn stringized(argument: &[Token], mark: &Token, symbols: &mut Symbols) -> Option
     Some(Token { kind: TokenKind::String, text: symbols.intern(&text), ..*mark })
 }
 
-/// Implements `left ## right`. Returns one token if the two texts together are a valid token, else
-/// both tokens.
 fn paste(left: Token, right: Token, symbols: &mut Symbols) -> Option<Vec<Token>> {
     let text = spelling(&left, symbols) + &spelling(&right, symbols);
     if text.len() > LONGEST {

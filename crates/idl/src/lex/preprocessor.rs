@@ -1,7 +1,7 @@
 //! The preprocessor: conditions, inclusion and macros, on tokens.
 //!
-//! One pass over the files produces one list of tokens. Pragmas, comments, and the beginnings and
-//! ends of included files are recorded with the index of the following token.
+//! Pragmas, comments, and the beginnings and ends of included files have the index of the following
+//! token.
 
 use super::condition;
 use super::macros::{Macro, spelling};
@@ -22,8 +22,7 @@ pub trait FileSource {
     /// Returns the content of a file, or `None` if it does not exist.
     fn read(&self, path: &Path) -> Option<Vec<u8>>;
 
-    /// Returns one path for each file, even if several paths lead to the file. Include guards and
-    /// `#pragma once` use this path as the file's identity.
+    /// Returns one path for each file, even if several paths lead to the file.
     fn identity(&self, path: &Path) -> PathBuf {
         let mut plain = PathBuf::new();
         for part in path.components() {
@@ -49,30 +48,22 @@ impl FileSource for NoFiles {
     }
 }
 
-/// The output of the preprocessor.
 #[derive(Debug, Default)]
 pub(crate) struct Preprocessed {
-    /// All tokens; the last one is [`TokenKind::End`].
     pub(crate) tokens: Vec<Token>,
-    /// Events between tokens, each with the index of the following token.
     pub(crate) events: Vec<(usize, PreprocessorEvent)>,
-    /// Comments, each with the index of the following token.
     pub(crate) comments: Vec<(usize, Comment)>,
 }
 
-/// An event between two tokens.
 #[derive(Clone, Debug)]
 pub(crate) enum PreprocessorEvent {
     Enter,
     Leave,
-    /// `#pragma` with the tokens of its line.
     Pragma(Span, Vec<Token>),
 }
 
-/// The inputs of the preprocessor.
 pub(crate) struct PreprocessorInputs<'e> {
     pub(crate) include: &'e [PathBuf],
-    /// `NAME` or `NAME=VALUE`.
     pub(crate) defines: &'e [String],
     pub(crate) limits: &'e CompilerLimits,
     pub(crate) files: &'e dyn FileSource,
@@ -81,7 +72,6 @@ pub(crate) struct PreprocessorInputs<'e> {
     pub(crate) diagnostics: &'e mut Diagnostics,
 }
 
-/// Preprocesses a text, which becomes the first file of the source map.
 pub(crate) fn preprocess(environment: PreprocessorInputs<'_>, path: &Path, text: Vec<u8>) -> Preprocessed {
     let names = SpecialNames::new(environment.symbols);
     let mut preprocessor = Preprocessor {
@@ -104,8 +94,6 @@ pub(crate) fn preprocess(environment: PreprocessorInputs<'_>, path: &Path, text:
     preprocessor.output
 }
 
-/// Predefined macros.
-///
 /// IDL files of CORBA services test `__OMNIIDL__` to detect compilers that support escaped
 /// identifiers. Date and time are constant, so that one text always leads to the same code.
 const OWN: [(&str, TokenKind, &str); 5] = [
@@ -116,7 +104,6 @@ const OWN: [(&str, TokenKind, &str); 5] = [
     ("__TIME__", TokenKind::String, "\"00:00:00\""),
 ];
 
-/// Symbols of the names that the preprocessor treats specially.
 struct SpecialNames {
     defined: Symbol,
     variadic: Symbol,
@@ -144,7 +131,6 @@ impl SpecialNames {
 }
 
 struct Frame {
-    /// The path under which the file was found; its folder is searched for included files.
     path: PathBuf,
     identity: PathBuf,
     text: Arc<str>,
@@ -154,14 +140,10 @@ struct Frame {
     guard: Guard,
 }
 
-/// One `#if` ... `#endif`.
 struct IfSection {
     span: Span,
-    /// True if the text around this `#if` is used.
     outer: bool,
-    /// True if a previous group of this `#if` was used.
     taken: bool,
-    /// True if the text of the current group is used.
     live: bool,
     seen_else: bool,
 }
@@ -179,10 +161,8 @@ enum Guard {
 struct Expansion {
     tokens: Arc<[Token]>,
     next: usize,
-    /// The macro that produced the tokens.
     of: Option<Symbol>,
-    /// True for the expansion of an argument or a directive. Reading stops at the end of such
-    /// tokens.
+    /// True for the expansion of an argument or a directive: reading stops at its end.
     barrier: bool,
 }
 
@@ -190,16 +170,13 @@ struct Preprocessor<'e> {
     environment: PreprocessorInputs<'e>,
     names: SpecialNames,
     macros: SymbolMap<Macro>,
-    /// A cache of the identities of included paths.
     identities: HashMap<PathBuf, PathBuf>,
-    /// Files in the source map, by identity.
     known: HashMap<PathBuf, FileId>,
-    /// The name of each file's include guard, by identity. A file is skipped while its guard is
-    /// defined.
+    /// The include guard of each file, by identity; a file is skipped while its guard is defined.
     guards: HashMap<PathBuf, Symbol>,
     frames: Vec<Frame>,
     expansions: Vec<Expansion>,
-    /// The macros whose expansion is being read. They are not expanded again.
+    /// The macros whose expansion is being read, which are not expanded again.
     active: HashSet<Symbol>,
     found: ScanFindings,
     output: Preprocessed,
@@ -223,7 +200,7 @@ impl Preprocessor<'_> {
         };
         let identity = self.identity(path);
         self.known.insert(identity.clone(), main);
-        // There is about one token for every six characters, and fewer in files with many comments.
+        // There is about one token for every six characters.
         self.output.tokens.reserve(self.environment.sources.file(main).text.len() / 6);
         self.define_given();
         self.enter(path.to_owned(), identity, main);
@@ -249,7 +226,6 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Ends the token list after a limit was exceeded.
     fn stop(&mut self, last: Token) {
         self.take_findings();
         self.output.tokens.push(Token { kind: TokenKind::End, text: Symbol::EMPTY, ..last });
@@ -271,8 +247,6 @@ impl Preprocessor<'_> {
         self.report(diagnostic);
     }
 
-    /// Defines the predefined macros, and the macros of the command line. The source map shows the
-    /// latter as a file `<command line>`.
     fn define_given(&mut self) {
         for (name, kind, value) in OWN {
             let symbols = &mut *self.environment.symbols;
@@ -299,9 +273,6 @@ impl Preprocessor<'_> {
         self.frames.clear();
     }
 
-    // ---- reading -----------------------------------------------------------------------------------
-
-    /// Returns the next token, and true if it comes directly from the file.
     fn next_token(&mut self) -> (Token, bool) {
         while let Some(expansion) = self.expansions.last_mut() {
             if let Some(token) = expansion.tokens.get(expansion.next) {
@@ -348,9 +319,7 @@ impl Preprocessor<'_> {
         (token, true)
     }
 
-    /// Copies tokens to the output up to the first macro or directive, and returns that token. This
-    /// is faster than [`next_token`](Self::next_token), because most text has no macros or
-    /// directives.
+    /// Copies tokens to the output up to the first macro or directive, and returns that token.
     fn next_of_interest(&mut self) -> (Token, bool) {
         let plain = |frame: &&mut Frame| matches!(frame.guard, Guard::Inside(_) | Guard::Absent);
         if !self.expansions.is_empty() || !self.is_live() {
@@ -394,7 +363,6 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Reads the tokens up to the end of a directive's line.
     fn line(&mut self) -> Vec<Token> {
         let mut tokens = Vec::new();
         self.found.skipping = !self.is_live();
@@ -437,7 +405,6 @@ impl Preprocessor<'_> {
         self.frames.push(Frame { path, identity, text, base, position, conditions, guard });
     }
 
-    /// Ends the current file. Returns true if no file is left.
     fn leave(&mut self) -> bool {
         let Some(frame) = self.frames.pop() else { return true };
         for condition in &frame.conditions {
@@ -452,9 +419,6 @@ impl Preprocessor<'_> {
         self.frames.is_empty()
     }
 
-    // ---- directives --------------------------------------------------------------------------------
-
-    /// Handles a directive whose `#` was read.
     fn directive(&mut self) {
         let before = self.frames.last().map(|frame| frame.position);
         let line = self.line();
@@ -468,8 +432,7 @@ impl Preprocessor<'_> {
         {
             frame.guard = Guard::Absent;
         }
-        // The text after such a directive may be prose with apostrophes, or for other compilers, so
-        // it causes no errors.
+        // The text after these directives may be prose, so it causes no errors.
         if matches!(text.as_str(), "pragma" | "error" | "warning" | "ident" | "sccs") {
             self.found.diagnostics.clear();
         }
@@ -585,7 +548,6 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Warns about ignored text after the single name of a directive.
     fn check_alone(&mut self, directive: &str, rest: &[Token]) {
         if let [_, next, ..] = rest {
             let warning = Diagnostic::warning(
@@ -657,9 +619,6 @@ impl Preprocessor<'_> {
         self.macros.contains_key(&name) || name == self.names.file || name == self.names.line
     }
 
-    // ---- inclusion ---------------------------------------------------------------------------------
-
-    /// Returns the file name of an `#include`, its location, and true if it is in angle brackets.
     fn include_name(&mut self, rest: &[Token], before: Option<ScanPosition>) -> Option<(String, Span, bool)> {
         let first = rest.first()?;
         if first.is(Punctuation::Less) {
@@ -737,8 +696,6 @@ impl Preprocessor<'_> {
         });
     }
 
-    /// Returns true if the include guard of the file is defined, so that another inclusion has no
-    /// effect.
     fn is_guarded(&self, identity: &Path) -> bool {
         self.guards.get(identity).is_some_and(|guard| self.macros.contains_key(guard))
     }

@@ -1,24 +1,19 @@
 //! The scanner: turns the characters of one file into tokens.
 //!
-//! The scanner never fails. Invalid characters become [`TokenKind::Unknown`], and an unclosed
-//! literal ends early, with a message. A backslash at the end of a line joins the next line to it,
-//! even within a token.
+//! Invalid characters become [`TokenKind::Unknown`], and an unclosed literal ends early, with a
+//! message. A backslash at the end of a line joins the next line to it, even within a token.
 
 use super::token::{Punctuation as P, Token, TokenKind};
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 use crate::symbol::{Symbol, Symbols};
 
-/// A comment, kept for the documentation of the following declaration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Comment {
-    /// The location of the comment with its delimiters.
     pub(crate) span: Span,
-    /// True if a token precedes the comment on its line.
     pub(crate) trailing: bool,
 }
 
-/// The bytes allowed in an identifier.
 const IN_NAME: [bool; 256] = {
     let mut table = [false; 256];
     let mut octet = 0;
@@ -33,15 +28,12 @@ const IN_NAME: [bool; 256] = {
 pub(crate) struct Scanner<'t> {
     text: &'t str,
     at: usize,
-    /// Position of the text in the source map.
     base: u32,
     starts_line: bool,
     spaced: bool,
-    /// True if the current line already has a token, so that a comment is trailing.
     line_has_token: bool,
 }
 
-/// A position at which scanning can be resumed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScanPosition {
     at: usize,
@@ -56,12 +48,11 @@ impl ScanPosition {
     }
 }
 
-/// Comments and diagnostics found while scanning.
 #[derive(Debug, Default)]
 pub(crate) struct ScanFindings {
     pub(crate) comments: Vec<Comment>,
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// True in a group that a condition excludes. Comments and errors in the group are ignored.
+    /// True in a group that a condition excludes.
     pub(crate) skipping: bool,
 }
 
@@ -81,8 +72,7 @@ impl<'t> Scanner<'t> {
         ScanPosition { at: self.at, starts_line: self.starts_line }
     }
 
-    /// Returns the next token. At the end of the text, every call returns [`TokenKind::End`] with
-    /// `starts_line` set.
+    /// At the end of the text, every call returns [`TokenKind::End`] with `starts_line` set.
     pub(crate) fn next(&mut self, symbols: &mut Symbols, found: &mut ScanFindings) -> Token {
         self.skip_space(found);
         let start = self.at;
@@ -114,7 +104,6 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Returns the unread text of the line, for names of files in angle brackets.
     pub(crate) fn rest_of_line(&mut self) -> (&'t str, Span) {
         let start = self.at;
         let length = self.text[start..].find('\n').unwrap_or(self.text.len() - start);
@@ -251,7 +240,6 @@ impl<'t> Scanner<'t> {
         self.token(TokenKind::Number, text, start)
     }
 
-    /// Scans a literal from its opening quote, at most to the end of the line.
     fn literal(&mut self, symbols: &mut Symbols, found: &mut ScanFindings, start: usize) -> Token {
         let quote = self.peek(0).unwrap_or(b'"');
         self.at += 1;
@@ -344,9 +332,8 @@ impl<'t> Scanner<'t> {
         self.token(TokenKind::Punctuation(mark), Symbol::EMPTY, start)
     }
 
-    /// Scans a character that starts no token, or the whole word if it is a letter. Such a token is
-    /// an error only if it reaches the parser, because macros and pragmas for other compilers may
-    /// contain it.
+    /// A character that starts no token is an error only if it reaches the parser, because macros
+    /// and pragmas may contain it.
     fn unknown(&mut self, symbols: &mut Symbols, start: usize) -> Token {
         let mut rest = self.text[start..].chars();
         let first = rest.next().unwrap_or(' ');
@@ -446,7 +433,6 @@ mod tests {
     fn unterminated_token_is_reported_once() {
         assert_eq!(texts("\"abc\nx").1, 1);
         assert_eq!(texts("/* abc").1, 1);
-        // The preprocessor reports these characters, unless a condition excludes them.
         assert_eq!(texts("a $ b \u{fc}").1, 0);
         assert_eq!(texts("\"abc\\").1, 1);
         assert_eq!(texts("'\\").1, 1);

@@ -1,12 +1,8 @@
-//! Tokens.
-
 use crate::source::Span;
 use crate::symbol::Symbol;
 
-/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum TokenKind {
-    /// An identifier or a keyword.
     Identifier,
     /// A preprocessor number; the parser determines its type.
     Number,
@@ -16,13 +12,10 @@ pub(crate) enum TokenKind {
     String,
     /// A punctuator or operator.
     Punctuation(Punctuation),
-    /// A character that starts no token of IDL.
     Unknown,
     End,
 }
 
-/// A punctuator or operator. Some are operators of C++ that only conditions of the preprocessor
-/// use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Punctuation {
     Semicolon,
@@ -67,21 +60,17 @@ pub(crate) enum Punctuation {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
     pub(crate) kind: TokenKind,
-    /// True if the token is the first token on its line.
     pub(crate) starts_line: bool,
-    /// True if white space or a comment precedes the token.
     pub(crate) spaced: bool,
     /// True for the name of a macro in that macro's own expansion, which must not be expanded
     /// again.
     pub(crate) painted: bool,
-    /// The text of an identifier or literal; empty for other tokens.
     pub(crate) text: Symbol,
     /// The token's location, or for a token from a macro the location of the macro's use.
     pub(crate) span: Span,
 }
 
 impl Token {
-    /// Returns true if this token is the given punctuator.
     #[must_use]
     pub(crate) fn is(&self, punctuation: Punctuation) -> bool {
         self.kind == TokenKind::Punctuation(punctuation)

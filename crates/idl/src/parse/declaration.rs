@@ -11,10 +11,8 @@ use crate::lex::token::{Punctuation as P, TokenKind};
 use crate::source::Span;
 use crate::symbol::Keyword as K;
 
-/// The kind of body that encloses a list of declarations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EnclosingBody {
-    /// The file, or a module.
     Module,
     Interface,
     Value(ValueFlavor),
@@ -46,7 +44,6 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses one declaration. Returns `None` for a declaration that was parsed and refused.
     fn declaration(&mut self, place: EnclosingBody) -> ParseResult<Option<Declaration>> {
         let first_token = self.at;
         let annotations = self.annotations()?;
@@ -144,8 +141,8 @@ impl Parser<'_> {
         let third = self.ahead(2);
         match word {
             K::Bitset | K::Bitmask | K::Home | K::Component | K::Eventtype | K::Porttype | K::Connector => {
-                // In a module or an interface, a type name followed by a name and `;` is no
-                // declaration, so `home foo;` begins with the keyword.
+                // A type name followed by a name and `;` is no declaration in a module or an
+                // interface, so `home foo;` begins with the keyword.
                 by_name
                     && third.is_some_and(|third| {
                         third.is(P::OpenBrace)
@@ -214,7 +211,6 @@ impl Parser<'_> {
         Ok(Some(Kind::Module(name, body, end)))
     }
 
-    /// Parses the closing brace of a body.
     pub(super) fn close_body(&mut self, open: Span) -> ParseResult<Span> {
         if let Some(end) = self.take(P::CloseBrace) {
             return Ok(end);
@@ -223,7 +219,6 @@ impl Parser<'_> {
         if self.token().kind == TokenKind::Unknown {
             return Err(ReportedError);
         }
-        // Only the innermost unclosed brace is reported.
         if self.diagnostics.is_full() || std::mem::replace(&mut self.unclosed, true) {
             return Err(ReportedError);
         }
@@ -258,7 +253,6 @@ impl Parser<'_> {
         Ok(Kind::Exception(Struct { name, base: None, members, faulty: false, end }))
     }
 
-    /// Parses members up to the closing brace. The returned flag is true if a member is faulty.
     fn members(&mut self) -> ParseResult<(Vec<Member>, bool, Span)> {
         let (mut members, mut faulty, before) = (Vec::new(), false, self.diagnostics.error_count());
         let open = self.open_body()?;
@@ -388,12 +382,10 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Skips an unknown token, which the preprocessor has reported, and the tokens up to the comma.
     fn skip_unknown(&mut self) -> ParseResult<()> {
         if self.token().kind == TokenKind::Unknown { self.skip_to_comma() } else { Ok(()) }
     }
 
-    /// Reports a missing comma before the next name of a list. Returns true if it is missing.
     fn missing_comma(&mut self) -> bool {
         let missing = self.token().kind == TokenKind::Identifier && self.token().text.keyword().is_none();
         if missing {
@@ -405,7 +397,6 @@ impl Parser<'_> {
         missing
     }
 
-    /// Skips to the `,` or `}` after a faulty enumerator.
     fn skip_to_comma(&mut self) -> ParseResult<()> {
         while !self.is(P::Comma) && !self.is(P::CloseBrace) {
             if self.is_at_end() || self.is(P::Semicolon) || self.is(P::OpenBrace) {
@@ -474,7 +465,6 @@ impl Parser<'_> {
         Ok(Kind::Bitmask(name, flags))
     }
 
-    /// Parses `@annotation N { T member default v; };`
     fn annotation_type(&mut self, first_token: usize) -> ParseResult<Declaration> {
         self.bump();
         self.bump();
@@ -511,7 +501,6 @@ impl Parser<'_> {
     }
 }
 
-/// Returns the name of a kind of declaration for messages.
 fn what_is(kind: &Kind) -> String {
     let text = match kind {
         Kind::Interface(_) | Kind::InterfaceForward(..) => "an interface",

@@ -8,14 +8,13 @@ use crate::source::Span;
 use crate::symbol::Keyword;
 
 impl Parser<'_> {
-    /// Maximum number of operators in a row. Each operator makes the tree one level deeper.
+    /// Each operator in a row makes the tree one level deeper.
     const LONGEST: usize = 500;
 
     pub(super) fn expression(&mut self) -> ParseResult<Expression> {
         self.nested(|parser| parser.binary(0))
     }
 
-    /// Runs `parse` on the tokens after a `<`.
     pub(super) fn in_angles<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         self.angles += 1;
         let result = parse(self);
@@ -133,7 +132,6 @@ impl Parser<'_> {
         self.report(Diagnostic::error(Span { start: at(fault.at.start), end: at(fault.at.end) }, fault.message));
     }
 
-    /// Parses adjacent string literals, which are joined.
     pub(super) fn string_literal(&mut self) -> ParseResult<(String, bool)> {
         let mut value = String::new();
         let mut width = None;

@@ -82,7 +82,6 @@ impl Parser<'_> {
         Ok(Kind::Value(ValueDeclaration { flavor, name, truncatable, bases, supports, body, end }))
     }
 
-    /// Parses an operation, an attribute, state or a factory.
     pub(super) fn member(&mut self, place: EnclosingBody, word: Option<K>) -> ParseResult<Kind> {
         let value = match place {
             EnclosingBody::Value(flavor) => Some(flavor),
@@ -142,7 +141,7 @@ impl Parser<'_> {
         const WORDS: &[&str] = &["extern", "final", "inline", "protected", "static", "synchronized", "virtual"];
         let token = self.token();
         let is_word = |ahead: usize| self.ahead(ahead).is_some_and(|next| next.kind == TokenKind::Identifier);
-        // A word of the list directly in front of a name is the name of a type, not a modifier.
+        // A word of `WORDS` directly in front of a name is the name of a type.
         let text = self.symbols.text(token.text);
         if token.kind != TokenKind::Identifier || !WORDS.contains(&text) || !is_word(1) || !is_word(2) {
             return;
@@ -250,8 +249,6 @@ impl Parser<'_> {
         Ok(names)
     }
 
-    /// Reports a `raises`, `getraises` or `setraises` that this attribute cannot have, and suggests
-    /// the right clause.
     fn misplaced_raises(&mut self, readonly: bool, word: K) {
         let both =
             "write `getraises (..)` for the exceptions of reading, then `setraises (..)` for the exceptions of setting";

@@ -3,7 +3,6 @@
 use crate::ast::ExpressionKind;
 use crate::binary128::Binary128;
 
-/// Returns the value of a number, or an error message.
 pub(super) fn number(text: &str) -> Result<ExpressionKind, String> {
     if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         return integer(text, digits, 16);
@@ -31,7 +30,6 @@ pub(super) fn number(text: &str) -> Result<ExpressionKind, String> {
     integer(text, text, 10)
 }
 
-/// Returns the beginning of a text, for messages.
 fn shown(text: &str) -> &str {
     &text[..text.floor_char_boundary(100)]
 }
@@ -61,13 +59,11 @@ fn fixed_point(text: &str, digits: &str) -> Result<ExpressionKind, String> {
         .map_err(|_| format!("`{}` is not a fixed-point number", shown(text)))
 }
 
-/// An error in a literal, with the byte range in its text and the message.
 pub(crate) struct LiteralError {
     pub(crate) at: std::ops::Range<usize>,
     pub(crate) message: String,
 }
 
-/// Returns true if a character or string literal has its closing quote.
 pub(super) fn is_closed(text: &str) -> bool {
     let literal = text.strip_prefix('L').unwrap_or(text);
     let mut rest = literal.char_indices().skip(1);
@@ -81,8 +77,7 @@ pub(super) fn is_closed(text: &str) -> bool {
     false
 }
 
-/// Returns the characters of a character or string literal, and true if it is wide. `text` has the
-/// quotes and the optional `L`. Stops at the first error.
+/// `text` has the quotes and the optional `L`.
 pub(crate) fn characters(text: &str) -> Result<(Vec<char>, bool), LiteralError> {
     let wide = text.starts_with('L');
     let start = usize::from(wide) + 1;

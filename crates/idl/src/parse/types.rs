@@ -7,7 +7,6 @@ use crate::lex::token::{Punctuation as P, TokenKind};
 use crate::source::Span;
 use crate::symbol::Keyword as K;
 
-/// The position of a type in a declaration, which restricts the permitted types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TypePosition {
     /// In a `typedef`, a member or a union arm: every type except void.
@@ -140,7 +139,6 @@ impl Parser<'_> {
         basic(simple)
     }
 
-    /// Reports a type of C++'s standard library, and parses it as the corresponding IDL type.
     fn type_of_cpp(&mut self, position: TypePosition) -> Option<ParseResult<TypeKind>> {
         let token = self.token();
         let behind = self.ahead(1).filter(|_| self.symbols.text(token.text) == "std")?;
@@ -245,7 +243,6 @@ impl Parser<'_> {
         Ok(Box::new(bound))
     }
 
-    /// Parses `>`, or the first `>` of `>>`.
     fn close_angle(&mut self) -> ParseResult<()> {
         if self.take(P::Greater).is_some() {
             return Ok(());
@@ -278,7 +275,6 @@ impl Parser<'_> {
         Ok(declarators)
     }
 
-    /// Parses a name that cannot be an array.
     pub(super) fn plain_declarator(&mut self, what: &str, thing: &str) -> ParseResult<crate::ast::Name> {
         let declarator = self.declarator(what)?;
         if let (Some(first), Some(last)) = (declarator.dimensions.first(), declarator.dimensions.last()) {

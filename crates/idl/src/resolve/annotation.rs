@@ -9,7 +9,6 @@ use crate::model::{DefinitionId, DefinitionKind, Type};
 use crate::source::Span;
 use crate::symbol::Symbol;
 
-/// A parameter of an annotation that the source declares.
 #[derive(Clone, Debug)]
 pub(super) struct AnnotationParameter {
     name: Symbol,
@@ -19,7 +18,6 @@ pub(super) struct AnnotationParameter {
 }
 
 impl DeclarationResolver<'_> {
-    /// Declares an annotation: `@annotation N { ... };`
     pub(super) fn annotation_type(
         &mut self,
         annotation: &AnnotationType,
@@ -65,7 +63,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Finds the annotation if the source declares it.
     fn find_annotation(&mut self, annotation: &Annotation, name: Name, at: DeclarationSite) -> Option<DefinitionId> {
         let symbol = self.annotation_symbol(name);
         let (_, path) = annotation.name.parts.split_last()?;
@@ -85,7 +82,6 @@ impl DeclarationResolver<'_> {
         None
     }
 
-    /// Checks the arguments of an annotation against its declaration.
     fn check_arguments(&mut self, id: DefinitionId, annotation: &Annotation, at: DeclarationSite) {
         let Some(parameters) = self.annotations.get(&id).cloned() else { return };
         let place = self.model.get(id).span;
@@ -148,7 +144,6 @@ impl DeclarationResolver<'_> {
         let _ = self.evaluate_as(value, &parameter.ty, value.span, at);
     }
 
-    /// Returns the number in a standard annotation, such as `@bit_bound(8)`, if present.
     pub(super) fn annotated_number(
         &mut self,
         annotations: &[Annotation],

@@ -7,11 +7,9 @@ use crate::diagnostic::Diagnostic;
 use crate::model::{Bitmask, Bitset, BitsetField, DefinitionId, DefinitionKind, Type};
 use crate::source::Span;
 
-/// The largest integer size, in bits.
 const MOST: u32 = 64;
 
 impl DeclarationResolver<'_> {
-    /// Returns the size in bits from `@bit_bound(N)`, or `usual` if there is no such annotation.
     pub(super) fn bit_bound(&mut self, annotations: &[Annotation], usual: u32, most: u32, at: DeclarationSite) -> u32 {
         match self.annotated_number(annotations, "bit_bound", at) {
             Ok(Some((bits, span))) if bits == 0 || bits > most => {
@@ -124,7 +122,6 @@ impl DeclarationResolver<'_> {
         None
     }
 
-    /// Checks that the type of a bit field can hold the bits of the field.
     fn check_field(&mut self, ty: &Type, width: u32, span: Span) {
         let room = match self.model.unaliased(ty) {
             Type::Basic(BasicType::Boolean) => 1,

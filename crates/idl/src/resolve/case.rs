@@ -1,5 +1,4 @@
-//! Warnings about names that differ only in case, for the mode `--case-sensitive`. Other languages
-//! and compilers treat such names as one name.
+//! Warnings about names that differ only in case, for the mode `--case-sensitive`.
 
 use super::{DeclarationResolver, NameScope, ScopeItem};
 use crate::ast::{Name, Parameter};
@@ -9,7 +8,6 @@ use crate::source::Span;
 use crate::symbol::SymbolMap;
 
 impl DeclarationResolver<'_> {
-    /// Warns about names in one scope, inherited names included, that differ only in case.
     pub(super) fn check_case(&mut self) {
         if !self.symbols.is_case_sensitive() {
             return;
@@ -44,7 +42,6 @@ impl DeclarationResolver<'_> {
         names.filter(|name| name.span != Span::default()).collect()
     }
 
-    /// Warns if the name of an earlier parameter of the operation differs from `name` only in case.
     pub(super) fn check_case_of_parameter(&mut self, name: Name, parameters: &[Parameter]) {
         if !self.symbols.is_case_sensitive() {
             return;

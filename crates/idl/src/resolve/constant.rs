@@ -7,7 +7,6 @@ use crate::diagnostic::Diagnostic;
 use crate::model::{ConstantValue as V, DefinitionId, DefinitionKind, Type};
 use crate::source::Span;
 
-/// The required type of a constant expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum RequiredType {
     Integer {
@@ -59,7 +58,6 @@ impl RequiredType {
 const ULONG: RequiredType = RequiredType::Integer { bits: 32, signed: false, name: "unsigned long" };
 
 impl DeclarationResolver<'_> {
-    /// Evaluates an array size or a bound: a positive integer constant.
     pub(super) fn size(&mut self, expression: &Expression, at: DeclarationSite) -> ResolveResult<u32> {
         let size = self.non_negative(expression, at)?;
         if size == 0 {
@@ -68,7 +66,6 @@ impl DeclarationResolver<'_> {
         Ok(size)
     }
 
-    /// Evaluates an unsigned 32-bit constant.
     pub(super) fn non_negative(&mut self, expression: &Expression, at: DeclarationSite) -> ResolveResult<u32> {
         match self.evaluate_checked(expression, ULONG, at)? {
             V::Integer(value) => u32::try_from(value).map_err(|_| ReportedError),
@@ -76,7 +73,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Evaluates a label of a union with a discriminator of this type.
     pub(super) fn evaluate_label(
         &mut self,
         expression: &Expression,
@@ -94,7 +90,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Evaluates an expression that must have the type `ty`.
     pub(super) fn evaluate_as(
         &mut self,
         expression: &Expression,
@@ -354,8 +349,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Returns the enumerator that a label names without its scope, if the name has no other
-    /// meaning.
     fn label_without_scope(
         &mut self,
         name: &crate::ast::ScopedName,
@@ -411,7 +404,6 @@ impl DeclarationResolver<'_> {
         self.fail(Diagnostic::error(span, message))
     }
 
-    /// Checks that the value of a sub-expression fits 64 bits.
     fn in_range(&mut self, value: Option<i128>, span: Span) -> ResolveResult<V> {
         match value.filter(|value| (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(value)) {
             Some(value) => Ok(V::Integer(value)),
@@ -464,7 +456,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Checks that a floating-point sub-expression is finite.
     fn finite(&mut self, value: V, finite: bool, span: Span, target: RequiredType) -> ResolveResult<V> {
         match target {
             RequiredType::Float { kind } if !finite => {
@@ -531,7 +522,6 @@ fn basic_target(basic: BasicType) -> Option<RequiredType> {
     }
 }
 
-/// Converts an integer to a floating-point value.
 fn integer_as(number: i128, kind: BasicType) -> V {
     let long = Binary128::of_integer(number);
     if kind == BasicType::LongDouble { V::LongDouble(long) } else { V::Float(long.to_double()) }

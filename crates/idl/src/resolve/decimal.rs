@@ -1,18 +1,17 @@
 //! Fixed-point arithmetic of constant expressions (CORBA 3.10.2).
 //!
 //! Results are computed exactly and then truncated to 31 digits, with at most 31 digits after the
-//! point. `Decimal` of the runtime gives the same results.
+//! point.
 
 use crate::ast::BinaryOperator;
 
-/// Maximum number of digits, in total and after the point.
 const MOST: usize = 31;
 
 /// A number: its digits, and the number of digits after the point.
 pub(super) type FixedConstant = (i128, u32);
 
-/// Applies an operator. Returns `None` for an unsupported operator. Returns `Some(None)` for a
-/// division by zero, and for a result whose whole part has more than 31 digits.
+/// Returns `None` for an unsupported operator. Returns `Some(None)` for a division by zero, and for
+/// a result whose whole part has more than 31 digits.
 pub(super) fn apply(
     operator: BinaryOperator,
     left: FixedConstant,
@@ -68,8 +67,7 @@ fn quotient(left: FixedConstant, right: FixedConstant) -> Option<FixedConstant> 
         (left.0.unsigned_abs().checked_div(divisor)?, left.0.unsigned_abs().checked_rem(divisor)?);
     let (mut scale, taken) = (left.1, right.1);
     let limit = 10_u128.pow(30);
-    // Each step adds a digit. While the scale is below the divisor's scale, digits before the point
-    // are still missing.
+    // While the scale is below the divisor's scale, digits before the point are missing.
     while scale < taken || (rest != 0 && digits < limit && ((scale - taken) as usize) < MOST) {
         if digits >= limit {
             return None;
@@ -82,7 +80,6 @@ fn quotient(left: FixedConstant, right: FixedConstant) -> Option<FixedConstant> 
     cut(digits_of(digits), scale - taken, (left.0 < 0) != (right.0 < 0))
 }
 
-/// Returns the digits of a number, the last one first.
 fn digits_of(mut number: u128) -> Vec<u8> {
     let mut digits = Vec::with_capacity(2 * MOST);
     while number > 0 {
@@ -112,7 +109,6 @@ fn added(one: &[u8], two: &[u8]) -> Vec<u8> {
     places.collect()
 }
 
-/// Returns the difference; `two` must not be greater than `one`.
 fn subtracted(one: &[u8], two: &[u8]) -> Vec<u8> {
     let mut taken = 0;
     let places = (0..one.len()).map(|at| {
@@ -123,8 +119,7 @@ fn subtracted(one: &[u8], two: &[u8]) -> Vec<u8> {
     places.collect()
 }
 
-/// Drops trailing digits until the number has at most 31 digits. Also drops trailing zeros after
-/// the point.
+/// Drops excess digits, and trailing zeros after the point.
 fn cut(mut digits: Vec<u8>, scale: u32, minus: bool) -> Option<FixedConstant> {
     let significant = |digits: &[u8]| digits.iter().rposition(|digit| *digit != 0).map_or(0, |last| last + 1);
     digits.truncate(significant(&digits));
@@ -166,10 +161,8 @@ mod tests {
         let two = 1_000_000_000_000_000_000_000_000_000_001;
         let product = Some((1_234_567_890_123_456_789_012_345_678_902, 30));
         assert_eq!(apply(B::Multiply, (one, 30), (two, 30)), Some(product));
-        // The result has at most 31 places after the point, including leading zeros.
         assert_eq!(apply(B::Divide, (1, 0), (300, 0)), Some(Some((33_333_333_333_333_333_333_333_333_333, 31))));
         assert_eq!(apply(B::Multiply, (1, 19), (1, 19)), Some(Some((0, 0))));
-        // Digits after the point are dropped if the whole part leaves no room for them.
         assert_eq!(apply(B::Add, (10_i128.pow(30), 0), (1, 31)), Some(Some((10_i128.pow(30), 0))));
         assert_eq!(apply(B::Add, (10_i128.pow(31) - 1, 0), (1, 0)), Some(None));
         assert_eq!(apply(B::Divide, (10_i128.pow(30), 0), (1, 1)), Some(None));

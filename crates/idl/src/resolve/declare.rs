@@ -64,7 +64,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Reports a module whose name differs from one of the ORB's modules only in case.
     fn check_unlike_built_in(&mut self, name: Name, built_in: Symbol) {
         if name.symbol == built_in {
             return;
@@ -161,8 +160,6 @@ impl DeclarationResolver<'_> {
         self.list(at, id);
     }
 
-    // ---- structures --------------------------------------------------------------------------------
-
     fn forward(&mut self, name: Name, kind: ForwardKind, declaration: &Declaration, at: DeclarationSite) {
         if let Some(entry) = self.entry(at.scope, name.symbol)
             && let ScopeItem::Definition(id) = entry.what
@@ -191,8 +188,6 @@ impl DeclarationResolver<'_> {
         self.announced.push((id, name.span));
     }
 
-    /// Finds the forward declaration that this definition completes, and sets the location of the
-    /// definition.
     fn fulfil(
         &mut self,
         name: Name,
@@ -283,7 +278,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Returns the base of a structure or bit set, unless the chain of bases is too long.
     pub(super) fn check_chain(&mut self, base: DefinitionId, span: Span) -> Option<DefinitionId> {
         let next = |id: DefinitionId| match &self.model.get(id).kind {
             DefinitionKind::Struct(structure) => structure.base,
@@ -298,7 +292,6 @@ impl DeclarationResolver<'_> {
         None
     }
 
-    /// Adds the members of one member declaration, which may have several declarators.
     pub(super) fn members(
         &mut self,
         ty: &ast::Type,
@@ -322,7 +315,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Checks that no member has the name of an inherited member.
     pub(super) fn check_members_differ(
         &mut self,
         inherited: &[(Symbol, Span)],
@@ -348,8 +340,6 @@ impl DeclarationResolver<'_> {
             );
         }
     }
-
-    // ---- unions ------------------------------------------------------------------------------------
 
     pub(super) fn union(
         &mut self,
@@ -495,8 +485,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    // ---- enumerations ------------------------------------------------------------------------------
-
     pub(super) fn enumeration(
         &mut self,
         enumeration: &ast::Enum,
@@ -529,7 +517,6 @@ impl DeclarationResolver<'_> {
         Some(id)
     }
 
-    /// Reports forward declarations without a definition.
     pub(super) fn check_announced(&mut self) {
         for (id, span) in std::mem::take(&mut self.announced) {
             let definition = self.model.get(id);
@@ -546,9 +533,7 @@ impl DeclarationResolver<'_> {
                 continue;
             }
             let message = format!("{} is announced and never defined", self.described(id));
-            // Another file may reopen the module and define the interface, as large systems do for
-            // mutually dependent declarations. A reference needs only the name, so this is a
-            // warning.
+            // Another file may reopen the module and define the interface, so this is a warning.
             let continued = matches!(definition.kind, DefinitionKind::Interface(_)) && definition.parent.is_some();
             let diagnostic = if continued {
                 let diagnostic = Diagnostic::warning(span, message);
@@ -561,7 +546,6 @@ impl DeclarationResolver<'_> {
     }
 }
 
-/// The labels of a union that were resolved so far.
 #[derive(Default)]
 struct UsedCaseLabels {
     values: HashMap<Key, Span>,

@@ -79,7 +79,6 @@ impl DeclarationResolver<'_> {
         Some((text.to_owned(), token.span))
     }
 
-    /// Splits a scoped name off the tokens of a pragma. Returns the name and the remaining tokens.
     fn pragma_name<'t>(&mut self, tokens: &'t [Token]) -> Option<(ScopedName, &'t [Token])> {
         let mut rest = tokens;
         let absolute = rest.first()?.is(P::ColonColon);
@@ -207,7 +206,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Reports a definition that is opened, announced or defined again under another prefix.
     pub(super) fn check_same_prefix(&mut self, id: DefinitionId, name: Name, again: &str) {
         let definition = self.model.get(id);
         let (before, span) = (definition.identity.prefix.clone(), definition.span);
@@ -225,8 +223,7 @@ impl DeclarationResolver<'_> {
                 self.described(id),
                 self.prefix
             );
-            // A module's id never appears on the wire, and ids of its members use the prefix in
-            // force at their declaration. Another prefix for a module is therefore only a warning.
+            // A module's id never appears on the wire, so another prefix is only a warning.
             let diagnostic = if is_module {
                 Diagnostic::warning(name.span, message).label("declarations here get this prefix")
             } else {
@@ -242,8 +239,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Returns the definition that a name denotes in a scope, if both have exactly the same
-    /// spelling.
     pub(super) fn known_definition(&self, name: Name, at: DeclarationSite) -> Option<DefinitionId> {
         let entry = self.entry(at.scope, name.symbol)?;
         match entry.what {

@@ -92,7 +92,6 @@ impl DeclarationResolver<'_> {
         self.check_operations(id, name);
     }
 
-    /// Refuses an interface or value type with too many bases, and clears its bases.
     pub(super) fn check_bases(&mut self, id: DefinitionId, name: Name) {
         let count = self.model.all_bases(id).len();
         if count <= self.limits.max_bases {
@@ -216,7 +215,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Checks that no two bases contribute different operations with one name.
     pub(super) fn check_inherited(
         &mut self,
         id: DefinitionId,

@@ -38,7 +38,6 @@ impl DeclarationResolver<'_> {
         self.list(at, id);
     }
 
-    /// Returns the number in `@wcet(microseconds)`.
     fn wcet_microseconds(&mut self, annotations: &[ast::Annotation], at: DeclarationSite) -> Option<u32> {
         let (microseconds, span) = self.annotated_number(annotations, "wcet", at).ok()??;
         if microseconds == 0 {
@@ -129,7 +128,6 @@ impl DeclarationResolver<'_> {
         raised
     }
 
-    /// Reports a local or native type in a remote interface.
     pub(super) fn check_remote(&mut self, ty: &Type, span: Span, at: DeclarationSite) {
         let Some(parent) = at.parent else { return };
         let remote = match &self.model.get(parent).kind {
@@ -165,8 +163,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Reports a declaration in an interface or value type with the name of an inherited operation,
-    /// attribute or state member.
     pub(super) fn check_not_inherited(&mut self, name: Name, parent: DefinitionId) {
         let folded = self.symbols.case_folded(name.symbol);
         if self.inherited.as_ref().is_none_or(|(of, _)| *of != parent) {

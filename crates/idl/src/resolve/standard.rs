@@ -6,7 +6,6 @@ use crate::ast::{Annotation, BasicType, DeclarationKind, Expression, ExpressionK
 use crate::diagnostic::Diagnostic;
 use crate::model::Type;
 
-/// The kind of item to which an annotation is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnnotatedItem {
     Operation,
@@ -27,7 +26,6 @@ impl AnnotatedItem {
     }
 }
 
-/// The kind of an argument.
 #[derive(Clone, Copy, Debug)]
 enum Takes {
     Number,
@@ -51,7 +49,6 @@ enum Effect {
 
 struct Standard {
     name: &'static str,
-    /// The parameters: name, kind, and true if optional.
     parameters: &'static [(&'static str, Takes, bool)],
     effect: Effect,
 }
@@ -104,7 +101,6 @@ const STANDARD: &[Standard] = &[
 ];
 
 impl DeclarationResolver<'_> {
-    /// Checks an annotation that the source does not declare.
     pub(super) fn check_standard(&mut self, annotation: &Annotation, place: AnnotatedItem, at: DeclarationSite) {
         let Some(name) = annotation.name.parts.last().copied() else { return };
         let Some(known) = STANDARD.iter().find(|known| known.name == self.text(name.symbol)) else {
@@ -162,7 +158,6 @@ impl DeclarationResolver<'_> {
         let _ = self.evaluate_as(value, &ty, value.span, at);
     }
 
-    /// Returns the location of `@oneway` or `@oneway(TRUE)`, if present.
     pub(super) fn annotated_oneway(&self, annotations: &[Annotation]) -> Option<crate::source::Span> {
         let is_oneway = |annotation: &&Annotation| matches!(annotation.name.parts.as_slice(), [name] if self.text(name.symbol) == "oneway");
         let annotation = annotations.iter().find(is_oneway)?;

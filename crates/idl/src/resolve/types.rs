@@ -8,7 +8,6 @@ use crate::model::{DefinitionId, DefinitionKind, Type};
 use crate::source::Span;
 
 impl DeclarationResolver<'_> {
-    /// Resolves a type. Returns [`Type::Faulty`] for a refused type.
     pub(super) fn ty(&mut self, ty: &ast::Type, at: DeclarationSite) -> Type {
         self.try_type(ty, at).unwrap_or(Type::Faulty)
     }
@@ -91,7 +90,6 @@ impl DeclarationResolver<'_> {
         bound.map(|bound| self.size(bound, at)).transpose()
     }
 
-    /// Adds the dimensions of a declarator to a type.
     pub(super) fn declared(&mut self, ty: &Type, declarator: &Declarator, at: DeclarationSite) -> Type {
         if declarator.dimensions.is_empty() {
             return ty.clone();
@@ -112,8 +110,6 @@ impl DeclarationResolver<'_> {
         array
     }
 
-    /// Returns the number of elements in each value of a type. The sizes of nested arrays and
-    /// structures are multiplied.
     pub(super) fn elements(&self, ty: &Type) -> u64 {
         match ty {
             Type::Named(id) => self.model.get(*id).elements,
@@ -124,8 +120,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Records the number of elements of a structure or union. Refuses a type with too many
-    /// elements.
     pub(super) fn set_elements(&mut self, id: DefinitionId, elements: u64) {
         let most = self.limits.max_array_elements;
         if elements > most {
@@ -173,7 +167,6 @@ impl DeclarationResolver<'_> {
         false
     }
 
-    /// Returns true if values of a type cannot leave the process.
     pub(super) fn is_local(&self, ty: &Type) -> bool {
         match ty {
             Type::Named(id) => self.model.get(*id).local,
@@ -183,7 +176,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Returns the native type that the type is or contains.
     pub(super) fn native_in(&self, ty: &Type) -> Option<DefinitionId> {
         match self.model.unaliased(ty) {
             Type::Named(id) if matches!(self.model.get(*id).kind, DefinitionKind::Native) => Some(*id),
@@ -192,9 +184,8 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Returns true for definitions in the ORB's own IDL modules. Interfaces in these modules were
-    /// never remote, even if the IDL does not declare them local. The ORB implements the interfaces
-    /// that are only declared forward.
+    /// Interfaces in the ORB's own IDL modules were never remote, even if the IDL does not declare
+    /// them local. The ORB implements the interfaces that are only declared forward.
     pub(super) fn is_of_the_orb(&self, id: DefinitionId) -> bool {
         let outermost = std::iter::successors(Some(id), |id| self.model.get(*id).parent).last();
         let top = outermost.unwrap_or(id);

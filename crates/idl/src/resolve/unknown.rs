@@ -1,5 +1,5 @@
 //! Explanations of names that were not found: the source may mean a later declaration, or a
-//! declaration in another scope. This step runs after all declarations are known.
+//! declaration in another scope.
 
 use super::{DeclarationResolver, LookUpResult, Name, ScopeId};
 use crate::ast::ScopedName;
@@ -9,7 +9,6 @@ use crate::source::Span;
 use crate::symbol::Symbol;
 
 impl DeclarationResolver<'_> {
-    /// Adds a likely meaning to the errors about names that were not found.
     pub(super) fn explain_unknown(&mut self) {
         for (name, scope) in std::mem::take(&mut self.unknown) {
             let Some(first) = name.parts.first().copied() else { continue };
@@ -33,13 +32,10 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Returns the message for a name that is not declared.
     pub(super) fn not_declared(&self, name: Name) -> String {
         format!("`{}` is not declared", self.text(name.symbol))
     }
 
-    /// Returns the full name of the earlier definition that the name would denote in another scope,
-    /// if there is exactly one.
     fn meant_elsewhere(&self, name: &ScopedName, scope: ScopeId) -> Option<String> {
         let (first, rest) = name.parts.split_first()?;
         // Outside their scope, members of an interface and enumerators can only be named with their
@@ -68,8 +64,6 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Reports, once for each inclusion, a file that is included again and repeats its
-    /// declarations.
     pub(super) fn report_read_again(&mut self, name: Name) {
         if self.read_again.insert(self.file) {
             let message = format!("this file is included twice, and declares `{}` each time", self.text(name.symbol));

@@ -1,24 +1,20 @@
-//! Generation of statements that encode and decode values.
-//!
-//! Types with a single CDR form use the `Cdr` trait. Characters, wide text, bounded types and
-//! references need explicit calls, because several IDL types map to the same Rust type.
+//! Statements that encode and decode values: types with a single CDR form use the `Cdr` trait.
+//! Characters, wide text, bounded types and references need explicit calls, because several IDL
+//! types map to the same Rust type.
 
 use super::Generator;
 use super::writer::CodeLine;
 use crate::ast::{BasicType, InterfaceFlavor};
 use crate::model::{DefinitionKind, Type};
 
-/// A Rust expression whose value is encoded.
 #[derive(Clone, Debug)]
 pub(super) enum EncodedExpression {
-    /// A variable, parameter or member that holds the value: `x` or `self.x`.
     Place(String),
     /// An expression that holds a reference to the value.
     Reference(String),
 }
 
 impl EncodedExpression {
-    /// Returns the value, for types that are copied.
     fn value(&self) -> String {
         match self {
             Self::Place(text) => text.clone(),
@@ -26,7 +22,6 @@ impl EncodedExpression {
         }
     }
 
-    /// Returns a reference to the value.
     fn reference(&self) -> String {
         match self {
             Self::Place(text) => format!("&{text}"),
@@ -34,7 +29,6 @@ impl EncodedExpression {
         }
     }
 
-    /// Returns the expression on which methods are called.
     fn subject(&self) -> &str {
         match self {
             Self::Place(text) | Self::Reference(text) => text,
@@ -42,16 +36,12 @@ impl EncodedExpression {
     }
 }
 
-/// The code that reads a value.
 #[derive(Clone, Debug)]
 pub(super) enum DecodingCode {
-    /// An expression with `?`.
     Expression(String),
-    /// Statements, followed by an expression.
     Block(Vec<CodeLine>, String),
 }
 
-/// The encoding of a type whose Rust type is a handle, such as an object reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handle {
     Reference,
@@ -100,7 +90,6 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if parameters of the type are passed by value.
     fn is_by_value(&self, ty: &Type) -> bool {
         match self.model().unaliased(ty) {
             Type::Basic(basic) => *basic != BasicType::Any && self.handle_of(ty).is_none(),
@@ -115,8 +104,6 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the suffix of the functions `write_...` and `read_...` for a type without
-    /// parameters.
     fn call_of(&self, ty: &Type) -> Option<&'static str> {
         let Type::Basic(basic) = self.model().unaliased(ty) else { return None };
         Some(match basic {
@@ -157,9 +144,6 @@ impl Generator<'_> {
         }
     }
 
-    // ---- encoding ----------------------------------------------------------------------------------
-
-    /// Returns statements that write a value to the encoder `e`.
     pub(super) fn encode(&mut self, ty: &Type, operand: &EncodedExpression, e: &str) -> Vec<CodeLine> {
         let resolved = self.model().unaliased(ty).clone();
         if let Some(call) = self.call_of(ty) {
@@ -269,7 +253,6 @@ impl Generator<'_> {
         lines
     }
 
-    /// Returns statements that write a borrowed `in` or `inout` parameter.
     pub(super) fn encode_parameter(&mut self, ty: &Type, name: &str, e: &str) -> Vec<CodeLine> {
         let resolved = self.model().unaliased(ty).clone();
         match &resolved {
@@ -306,7 +289,6 @@ impl Generator<'_> {
         vec![CodeLine::Call { before: format!("{call}("), arguments, after: ")?;".to_owned() }]
     }
 
-    /// Returns statements that write a result and consume it.
     pub(super) fn encode_result(&mut self, ty: &Type, name: &str, e: &str) -> Vec<CodeLine> {
         match self.model().unaliased(ty) {
             Type::Sequence(element, None) if self.is_octet(element) => {
@@ -321,9 +303,6 @@ impl Generator<'_> {
         }
     }
 
-    // ---- decoding ----------------------------------------------------------------------------------
-
-    /// Returns the code that reads an owned value from the decoder `d`.
     pub(super) fn decode(&mut self, ty: &Type, d: &str) -> DecodingCode {
         if let Some(call) = self.call_of(ty) {
             return DecodingCode::Expression(format!("{d}.read_{call}()?"));
@@ -363,8 +342,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the code that reads the pairs of a map. If several pairs have the same key, the last
-    /// pair is kept.
+    /// If several pairs of a map have the same key, the last pair is kept.
     fn decode_map(&mut self, pair: &(Type, Type), bound: Option<u32>, d: &str) -> DecodingCode {
         let least = self.least_size(&pair.0).saturating_add(self.least_size(&pair.1));
         let mut lines = vec![CodeLine::plain(match bound {
@@ -415,7 +393,6 @@ impl Generator<'_> {
         DecodingCode::Block(lines, "list".to_owned())
     }
 
-    /// Returns statements that read elements one by one into `list`.
     fn decode_loop(&mut self, element: &Type, count: &str, capacity: &str, d: &str) -> Vec<CodeLine> {
         let ty = self.owned(element);
         let mut lines = vec![
@@ -435,7 +412,6 @@ impl Generator<'_> {
         lines
     }
 
-    /// Returns statements that read an owned value into a variable.
     pub(super) fn decode_into(&mut self, ty: &Type, name: &str, d: &str) -> Vec<CodeLine> {
         let annotation = match self.model().unaliased(ty) {
             Type::Basic(_) if self.call_of(ty).is_some() => String::new(),
@@ -503,7 +479,6 @@ impl Generator<'_> {
         explicit || (self.is_fixed_size(element) && self.has_cdr(element))
     }
 
-    /// Returns a closure that reads one element into the arena.
     fn element_reader(&mut self, element: &Type) -> String {
         let resolved = self.model().unaliased(element).clone();
         match &resolved {

@@ -11,8 +11,6 @@ use crate::model::{Arm, ConstantValue, DefinitionId, DefinitionKind, Member, Str
 use std::collections::HashSet;
 
 impl Generator<'_> {
-    // ---- structures and exceptions -----------------------------------------------------------------
-
     pub(super) fn structure(&mut self, id: DefinitionId, structure: &Struct, exception: bool, out: &mut CodeWriter) {
         let name = self.name(id);
         let members = self.model().all_members(structure);
@@ -66,8 +64,6 @@ impl Generator<'_> {
         }
     }
 
-    /// Writes the derived traits: common traits, traits of the type, and traits that the options
-    /// request.
     pub(super) fn derive(&self, id: DefinitionId, copy: &[&str], compared: &[&str], out: &mut CodeWriter) {
         let mut traits = vec!["Clone"];
         traits.extend(copy);
@@ -81,8 +77,6 @@ impl Generator<'_> {
         self.derive_more(id, &traits, out);
     }
 
-    /// Writes the derived traits that the options request and that are not in `known`, if all parts
-    /// of the type have them.
     pub(super) fn derive_more(&self, id: DefinitionId, known: &[&str], out: &mut CodeWriter) {
         let is_new = |path: &&str| !known.contains(&path.rsplit("::").next().unwrap_or(path));
         let more: Vec<&str> = self.compilation.derives.iter().map(String::as_str).filter(is_new).collect();
@@ -96,7 +90,6 @@ impl Generator<'_> {
         members.iter().map(|member| free(escaped(snake(self.text(member.name))), &mut taken)).collect()
     }
 
-    /// Writes `impl Cdr` up to the end of `encode`.
     fn open_cdr(&mut self, name: &str, least: u64, body: &[CodeLine], out: &mut CodeWriter) {
         let (cdr, encoder, error) = (self.runtime("Cdr"), self.runtime("Encoder"), self.runtime("CdrError"));
         out.gap();
@@ -119,8 +112,6 @@ impl Generator<'_> {
         out.open_again();
     }
 
-    // ---- enumerations ------------------------------------------------------------------------------
-
     pub(super) fn enumeration(&mut self, id: DefinitionId, enumerators: &[DefinitionId], out: &mut CodeWriter) {
         let name = self.name(id);
         self.document(id, out);
@@ -140,13 +131,10 @@ impl Generator<'_> {
         self.macro_call("enumeration", &name, &variants, out);
     }
 
-    /// Writes `corelane::name! { subject { parts } }`.
     fn macro_call(&self, name: &str, subject: &str, parts: &[String], out: &mut CodeWriter) {
         out.gap();
         out.filled(&format!("corelane::{name}! {{ {subject} {{"), parts, "} }");
     }
-
-    // ---- unions ------------------------------------------------------------------------------------
 
     pub(super) fn union(&mut self, id: DefinitionId, union: &Union, out: &mut CodeWriter) {
         let name = self.name(id);
@@ -237,8 +225,7 @@ impl Generator<'_> {
                 Some(_) => format!("Self::{}(discriminator, _)", variant.name),
                 None => format!("Self::{}(discriminator)", variant.name),
             };
-            // A default arm covers all values without a label. Every other arm covers its own
-            // labels.
+            // A default arm covers all values without a label.
             let (own, negated) = match variant.arm {
                 Some(arm) if !arm.default => (arm.labels.clone(), false),
                 _ => {
@@ -307,7 +294,6 @@ impl Generator<'_> {
         if let [UnionVariant { name, arm: Some(arm), .. }] = variants
             && arm.default
         {
-            // Every discriminator selects the only member.
             let lines = self.decode_into(&arm.member.ty, "value", "d");
             let member = snake(self.text(arm.member.name));
             out.lines(&self.named(lines, Part::Member, &member, "d"));
@@ -384,13 +370,11 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns a label as a Rust value and pattern.
     fn label(&mut self, value: &ConstantValue) -> String {
         self.constant_value(value, false)
     }
 
-    /// Returns labels as alternatives of a Rust pattern. Three or more consecutive numbers or
-    /// characters become a range.
+    /// Three or more consecutive numbers or characters become a range.
     fn label_patterns(&mut self, labels: &[ConstantValue]) -> Vec<String> {
         let place = |label: &ConstantValue| match label {
             ConstantValue::Integer(number) => Some(*number),
@@ -414,11 +398,9 @@ impl Generator<'_> {
         patterns
     }
 
-    // ---- typedefs and constants --------------------------------------------------------------------
-
     pub(super) fn typedef(&mut self, id: DefinitionId, ty: &Type, out: &mut CodeWriter) {
         let name = self.name(id);
-        // The alias names the reference type itself. Each use of the alias adds the `Option`.
+        // Each use of the alias adds the `Option`.
         let of = match self.model().unaliased_definition(ty) {
             Some(of) if is_reference(self.model(), of) => match ty {
                 Type::Named(direct) => self.path_to(*direct),
@@ -453,7 +435,6 @@ impl Generator<'_> {
         out.assign(&format!("pub const {name}: {of}"), &text);
     }
 
-    /// Returns the type of a fixed-point constant, with as many digits as its value has.
     fn fixed_of(&mut self, value: &ConstantValue) -> String {
         let ConstantValue::Fixed(digits, scale) = value else { return "()".to_owned() };
         let count = digits.unsigned_abs().checked_ilog10().map_or(1, |most| most + 1);
@@ -491,15 +472,13 @@ impl Generator<'_> {
     }
 }
 
-/// A variant of the Rust enumeration for a union. `arm` is `None` in the variant for values without
-/// a label.
+/// `arm` is `None` in the variant for values without a label.
 struct UnionVariant<'m> {
     name: String,
     arm: Option<&'m Arm>,
     carries: bool,
 }
 
-/// Returns the statements with `Ok(())` appended, unless the last statement can be the result.
 pub(super) fn tail(body: &[CodeLine]) -> Vec<CodeLine> {
     let mut lines = body.to_vec();
     match lines.last_mut() {
@@ -545,14 +524,12 @@ pub(super) fn write_value(before: &str, fields: &[String], reads: &[DecodingCode
     out.close(&format!("}}{after}"));
 }
 
-/// Returns the alternatives of a match arm as one line. If they exceed a line, writes all but the
-/// last alternative and returns the last.
+/// If the alternatives exceed a line, writes all but the last one and returns the last.
 fn patterns(patterns: &[String], out: &mut CodeWriter) -> String {
     let joined = patterns.join(" | ");
     if joined.len() <= 60 {
         return joined;
     }
-    // Each alternative has its own line, as in rustfmt.
     for (at, pattern) in patterns.iter().enumerate().take(patterns.len() - 1) {
         out.line(&if at == 0 { pattern.clone() } else { format!("| {pattern}") });
     }

@@ -7,7 +7,6 @@ use crate::ast::{BasicType, InterfaceFlavor, ValueFlavor};
 use crate::model::{Arm, ConstantValue, DefinitionId, DefinitionKind, Member, Type, Union, ValueDeclaration};
 
 impl Generator<'_> {
-    /// Writes the description of a type, if it has one.
     pub(super) fn describe(&mut self, id: DefinitionId, out: &mut CodeWriter) {
         let Some(name) = self.names.description.get(&id).cloned() else { return };
         let kind = &self.model().get(id).kind;
@@ -138,7 +137,6 @@ impl Generator<'_> {
         (format!("value({head}, {modifier}, {base}, &["), state)
     }
 
-    /// Returns an expression for the description of a type, as a reference.
     fn described(&mut self, ty: &Type) -> String {
         let bound = |bound: &Option<u32>| bound.unwrap_or(0);
         match ty {
@@ -184,7 +182,6 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if a type is `CORBA::TypeCode`.
     pub(super) fn is_type_code(&self, ty: &Type) -> bool {
         let id = self.model().unaliased_definition(ty);
         id.is_some_and(|id| self.is_built_in(id) && self.text(self.model().get(id).name) == "TypeCode")

@@ -3,8 +3,6 @@
 use crate::compile::Compilation;
 use crate::lex::scanner::Comment;
 
-/// Returns the lines of the comment before the declaration whose first token is `first_token`.
-///
 /// A documentation comment (`/** */`, `///`) may be anywhere before the declaration. A plain
 /// comment must be directly above the declaration, because elsewhere it may be a heading or a
 /// licence.
@@ -46,7 +44,6 @@ fn is_documentation(text: &str) -> bool {
     ["/**", "/*!", "///", "//!"].iter().any(|mark| text.starts_with(mark)) && !text.starts_with("////")
 }
 
-/// Returns the lines of a comment without its delimiters.
 fn plain(comment: &str) -> Vec<&str> {
     match comment.strip_prefix("//") {
         Some(text) => vec![text.trim_start_matches(['/', '!']).trim_start_matches('<')],
@@ -58,8 +55,6 @@ fn plain(comment: &str) -> Vec<&str> {
     }
 }
 
-/// Replaces lines without a letter or digit by one blank line, and removes them at the beginning
-/// and end.
 fn tidy<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
     let mut tidied: Vec<String> = Vec::new();
     for line in lines {

@@ -66,7 +66,6 @@ impl Generator<'_> {
     }
 }
 
-/// Returns the smallest integer type with this many bits.
 pub(super) fn number(bits: u32) -> &'static str {
     match bits {
         ..=8 => "u8",

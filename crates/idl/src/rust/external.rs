@@ -8,33 +8,25 @@ use crate::source::Span;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// Definitions whose Rust code exists elsewhere, and the Rust paths of this code.
 #[derive(Debug, Default)]
 pub(super) struct External {
-    /// The Rust paths that the options give. Every path into existing code begins with one of these
-    /// paths.
+    /// The Rust paths that the options give.
     roots: HashSet<String>,
-    /// Rust paths of mapped IDL modules.
     modules: HashMap<DefinitionId, String>,
-    /// Rust paths of the definitions in mapped files, except modules.
     files: HashMap<DefinitionId, String>,
-    /// All mapped definitions, nested definitions included.
     all: HashSet<DefinitionId>,
 }
 
 impl External {
-    /// Returns true if the Rust code of a definition exists elsewhere.
     pub(super) fn has(&self, id: DefinitionId) -> bool {
         self.all.contains(&id)
     }
 
-    /// Returns the Rust path that an IDL module is mapped to.
     pub(super) fn module(&self, id: DefinitionId) -> Option<&str> {
         self.modules.get(&id).map(String::as_str)
     }
 
-    /// Returns the module path of a definition. For a definition of a mapped file, the path begins
-    /// with the Rust path of the file.
+    /// For a definition of a mapped file, the path begins with the Rust path of the file.
     pub(super) fn complete(&self, id: DefinitionId, mut path: Vec<String>) -> Vec<String> {
         if let Some(root) = self.files.get(&id)
             && !path.first().is_some_and(|first| self.is_root(first))
@@ -44,15 +36,12 @@ impl External {
         path
     }
 
-    /// Returns true if `first` is the Rust path of existing code.
     pub(super) fn is_root(&self, first: &str) -> bool {
         self.roots.contains(first)
     }
 }
 
 impl Generator<'_> {
-    /// Finds the definitions that the options map elsewhere. Returns an error for each option that
-    /// matches nothing.
     pub(super) fn find_external(&mut self) -> Vec<Diagnostic> {
         let mut refused = Vec::new();
         let mut external = External::default();
@@ -79,8 +68,7 @@ impl Generator<'_> {
         refused
     }
 
-    /// Returns an error about the options. Such an error has no location, so it is shown at the
-    /// beginning of the source.
+    /// An error about the options has no location, so it is shown at the beginning of the source.
     fn misuse(message: String) -> Diagnostic {
         let help =
             "name a module of IDL as `A::B`, or a file as it is included, and a path of Rust as `a_crate::module`";
@@ -97,8 +85,7 @@ impl Generator<'_> {
         modules.filter(|id| full_name(*id) == name).collect()
     }
 
-    /// Returns the definitions in files of this name. Modules are not included, because several
-    /// files may open one module.
+    /// Modules are not included, because several files may open one module.
     fn definitions_of_file(&self, name: &str) -> Vec<DefinitionId> {
         let sources = &self.compilation.sources;
         let is_in_file = |id: &DefinitionId| {

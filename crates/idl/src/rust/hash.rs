@@ -1,14 +1,12 @@
 //! Search for a perfect hash of an interface's operation names.
 //!
-//! `corelane::mapping::OperationTable` uses the result at run time. It has copies of the functions
-//! `hash` and `slot`, which must stay equal to the functions here.
+//! `corelane::mapping::OperationTable` has copies of `hash` and `slot`, which must stay equal to
+//! the functions here.
 
-/// Parameters of an operation table.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PerfectHash {
     pub(super) seed: u64,
     pub(super) displacements: Vec<u16>,
-    /// The index of the name in each slot.
     pub(super) order: Vec<usize>,
 }
 
@@ -99,8 +97,7 @@ fn slot(hash: u64, displacement: u16, count: usize) -> usize {
 mod tests {
     use super::{PerfectHash, bucket, hash, slot};
 
-    /// The tests of `OperationTable` in the ORB expect these hashes too, so both functions are
-    /// equal.
+    /// The tests of `OperationTable` in the ORB expect these hashes.
     #[test]
     fn hash_equals_the_runtimes() {
         assert_eq!(hash(0, b""), 0xbe8c_ab64_4efd_da51);

@@ -10,7 +10,6 @@ use crate::ast::{Direction, InterfaceFlavor};
 use crate::model::{DefinitionId, DefinitionKind, Interface, Parameter, Type};
 use std::collections::HashSet;
 
-/// The methods that `corelane::reference_methods!` defines.
 const REFERENCE_METHODS: [&str; 10] = [
     "as_object",
     "from_object",
@@ -24,10 +23,9 @@ const REFERENCE_METHODS: [&str; 10] = [
     "with_timeout",
 ];
 
-/// One operation on the wire. An attribute has one or two such operations.
+/// One operation on the wire; an attribute has one or two.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
-    /// The operation or attribute.
     pub(super) of: DefinitionId,
     /// The operation's name on the wire.
     pub(super) wire: String,
@@ -36,9 +34,7 @@ pub(super) struct Call {
     pub(super) result: Option<Type>,
     pub(super) parameters: Vec<(Parameter, String)>,
     pub(super) raises: Vec<DefinitionId>,
-    /// True if the call sets an attribute.
     pub(super) sets: bool,
-    /// Declared maximum processor time, in microseconds.
     pub(super) wcet_microseconds: Option<u32>,
     /// The context properties sent after the arguments; empty without a `context` clause.
     pub(super) context: Vec<String>,
@@ -49,14 +45,12 @@ impl Call {
         self.parameters.iter().filter(|(parameter, _)| parameter.direction != Direction::Out)
     }
 
-    /// Returns the types and names of the outputs, the result first.
     fn outputs(&self) -> Vec<(Type, String)> {
         let result = self.result.iter().map(|ty| (ty.clone(), "result".to_owned()));
         let out = self.parameters.iter().filter(|(parameter, _)| parameter.direction != Direction::In);
         result.chain(out.map(|(parameter, name)| (parameter.ty.clone(), name.clone()))).collect()
     }
 
-    /// Returns a name for a local variable that no parameter has.
     fn local(&self, wanted: &str) -> String {
         let mut taken: HashSet<String> = self.parameters.iter().map(|(_, name)| name.clone()).collect();
         free(wanted.to_owned(), &mut taken)
@@ -64,7 +58,6 @@ impl Call {
 }
 
 impl Generator<'_> {
-    /// Returns the operations that an interface or a value type declares itself.
     pub(super) fn calls(&self, members: &[DefinitionId]) -> Vec<Call> {
         let mut calls = Vec::new();
         for member in members {
@@ -153,7 +146,6 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the name of the structure that is a typed reference.
     fn object_name(&self, id: DefinitionId) -> String {
         self.names.object.get(&id).unwrap_or(&self.names.reference[&id]).clone()
     }
@@ -164,7 +156,6 @@ impl Generator<'_> {
         self.relative(&path)
     }
 
-    /// Writes a local interface: the trait, and the type that holds an object.
     fn local_interface(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut CodeWriter) {
         let (name, reference) = (self.name(id), self.names.reference[&id].clone());
         self.open_trait(id, interface, out);
@@ -201,9 +192,6 @@ impl Generator<'_> {
         self.reference_trait(id, &name, "self.0", "object", out);
     }
 
-    // ---- the trait ---------------------------------------------------------------------------------
-
-    /// Writes the head of the trait of an interface.
     fn open_trait(&mut self, id: DefinitionId, interface: &Interface, out: &mut CodeWriter) {
         let name = self.name(id);
         let bases: Vec<String> = interface.bases.iter().map(|base| self.path_to_trait(*base)).collect();
@@ -266,7 +254,6 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the head of a method in three parts: name, parameters, result.
     pub(super) fn signature(&mut self, interface: DefinitionId, call: &Call) -> (String, Vec<String>, String) {
         let mut parameters = vec!["&self".to_owned()];
         for (parameter, name) in call.inputs() {
@@ -296,8 +283,6 @@ impl Generator<'_> {
             None => self.runtime("SystemException"),
         }
     }
-
-    // ---- the reference -----------------------------------------------------------------------------
 
     fn reference(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut CodeWriter) {
         let name = self.object_name(id);
@@ -394,7 +379,6 @@ impl Generator<'_> {
         if free.len() == REFERENCE_METHODS.len() { name.to_owned() } else { format!("{name}: {}", free.join(" ")) }
     }
 
-    /// Writes the conversions of a reference to every base.
     fn widening(&mut self, id: DefinitionId, name: &str, out: &mut CodeWriter) {
         let reference = self.runtime("Reference");
         for base in self.model().all_bases(id) {
@@ -408,8 +392,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the operations that an interface inherits from its second and later bases only. The
-    /// reference type of the first base has the operations of that base.
+    /// The reference type of the first base has that base's operations, so these are the operations
+    /// of later bases only.
     fn further_calls(&self, interface: &Interface) -> Vec<(DefinitionId, Call)> {
         let Some((first, rest)) = interface.bases.split_first() else { return Vec::new() };
         let mut seen: HashSet<DefinitionId> = self.model().all_bases(*first).into_iter().collect();
@@ -505,7 +489,6 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Writes a call of a servant if the call does not fit on the line of its closure.
     fn direct_call(&self, call: &Call, servant: &str, trait_path: &str, arguments: Vec<String>, out: &mut CodeWriter) {
         let joined = arguments.join(", ");
         let line = format!("{servant}.{}({joined})", call.method);
@@ -554,8 +537,6 @@ impl Generator<'_> {
         out.close("};");
     }
 
-    // ---- the skeleton ------------------------------------------------------------------------------
-
     fn skeleton(&mut self, id: DefinitionId, interface: &Interface, calls: &[Call], out: &mut CodeWriter) {
         let (name, servant) = (self.names.skeleton[&id].clone(), self.name(id));
         out.gap();
@@ -603,8 +584,7 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Writes the dispatcher of the operations that an interface itself declares. The skeletons of
-    /// the interface and of derived interfaces call the dispatcher.
+    /// The skeletons of the interface and of derived interfaces call the dispatcher.
     fn dispatcher(
         &mut self,
         id: DefinitionId,
@@ -626,7 +606,6 @@ impl Generator<'_> {
             arms.close("}");
         }
         let arms = arms.finish();
-        // A dispatcher of operations without arguments and results does not use `call`.
         let unused = if arms.contains("call.") || arms.contains("(call)") { "" } else { "_" };
         let parameters = [
             format!("servant: &dyn {servant}"),
@@ -667,8 +646,8 @@ impl Generator<'_> {
         let names: Vec<String> = match outputs.len() {
             0 => Vec::new(),
             1 => vec!["result".to_owned()],
-            // The result, if any, comes first and keeps its name. An `out` parameter with that name
-            // gets another name.
+            // The result comes first and keeps its name; an `out` parameter with that name gets
+            // another one.
             _ => outputs
                 .iter()
                 .enumerate()
@@ -807,13 +786,10 @@ impl Generator<'_> {
         out.close(if is_timed { "})" } else { "}" });
     }
 
-    // ---- the inner module --------------------------------------------------------------------------
-
     /// Plans the error types of an interface: one enumeration for each distinct list of exceptions.
     ///
-    /// The enumeration is named after the first operation with that list, and each further
-    /// operation gets an alias. Every operation therefore has an error type of its own name,
-    /// independent of the order of operations.
+    /// The enumeration is named after the first operation with that list; other operations get an
+    /// alias.
     pub(super) fn plan_errors(&mut self, id: DefinitionId, calls: Vec<Call>) {
         let mut taken = self.names.taken.remove(&Some(id)).unwrap_or_default();
         for call in calls.into_iter().filter(|call| !call.raises.is_empty()) {
@@ -833,7 +809,6 @@ impl Generator<'_> {
         self.names.taken.insert(Some(id), taken);
     }
 
-    /// Writes the alias of an error type that several operations share.
     pub(super) fn error_alias(alias: &str, name: &str, out: &mut CodeWriter) {
         out.gap();
         out.line("/// The errors of an operation that raises the same exceptions as another operation.");
@@ -859,13 +834,10 @@ fn own_names(calls: &[Call]) -> Vec<&str> {
     calls.iter().map(|call| call.wire.as_str()).collect()
 }
 
-/// An operation of an interface or of one of its bases.
 struct Slot {
     name: String,
     of: DefinitionId,
-    /// The operation's number in the dispatcher of the interface `of`.
     number: usize,
-    /// Declared maximum processor time in microseconds; 0 if none.
     wcet_microseconds: u32,
 }
 
@@ -877,8 +849,7 @@ fn slots(id: DefinitionId, table: &PerfectHash, calls: &[Call]) -> Vec<Slot> {
     table.order.iter().enumerate().map(slot).collect()
 }
 
-/// Writes `before first, &|e| ...)`. `first` are the arguments in front of the closure, and the
-/// closure writes the arguments of the operation.
+/// `first` holds the arguments in front of the closure that writes the operation's arguments.
 fn invocation(before: &str, first: &[String], body: &[CodeLine], e: &str, out: &mut CodeWriter) {
     let lines = tail(body);
     let single = match lines.as_slice() {

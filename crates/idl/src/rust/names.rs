@@ -7,28 +7,23 @@ use crate::source::Span;
 use crate::symbol::Symbols;
 use std::collections::{HashMap, HashSet};
 
-/// The Rust names of all definitions.
 #[derive(Debug, Default)]
 pub(super) struct RustNames {
-    /// The names of modules, types, traits, constants, enumerators and operations. For an
-    /// attribute, the name of its getter.
+    /// For an attribute, the name of its getter.
     pub(super) item: HashMap<DefinitionId, String>,
     pub(super) setter: HashMap<DefinitionId, String>,
     /// The reference type of an interface or value.
     pub(super) reference: HashMap<DefinitionId, String>,
-    /// The typed object reference of an abstract interface. The type in `reference` holds an object
-    /// reference or a value.
+    /// The typed object reference of an abstract interface.
     pub(super) object: HashMap<DefinitionId, String>,
     /// The operations trait of a value type with state.
     pub(super) operations_trait: HashMap<DefinitionId, String>,
-    /// The factory trait of a value type.
     pub(super) factory: HashMap<DefinitionId, String>,
     /// The skeleton of an interface, or the holder of a value's implementation.
     pub(super) skeleton: HashMap<DefinitionId, String>,
     /// The module for declarations inside an interface, structure or union.
     pub(super) inner: HashMap<DefinitionId, String>,
     pub(super) description: HashMap<DefinitionId, String>,
-    /// The names in use in each module.
     pub(super) taken: HashMap<Option<DefinitionId>, HashSet<String>>,
 }
 
@@ -63,8 +58,7 @@ impl RustNames {
         names
     }
 
-    /// Assigns the names in one Rust module. Names from IDL are assigned first, so that generated
-    /// names differ from them.
+    /// Names from IDL are assigned first, so that generated names differ from them.
     fn module(&mut self, model: &Model, symbols: &Symbols, parent: Option<DefinitionId>, members: &[DefinitionId]) {
         let mut taken = self.taken.remove(&parent).unwrap_or_default();
         for id in members {
@@ -126,7 +120,6 @@ impl RustNames {
         self.taken.insert(parent, taken);
     }
 
-    /// Assigns method names, bases before derived interfaces.
     fn operations(&mut self, model: &Model, symbols: &Symbols) {
         for id in model.ids() {
             let members = match &model.get(id).kind {
@@ -171,13 +164,12 @@ impl RustNames {
     }
 }
 
-/// Returns true for interfaces and value types. Such a definition has a separate reference type,
-/// which members, parameters and results use in an `Option`.
+/// Returns true for interfaces and value types: members, parameters and results use their reference
+/// type in an `Option`.
 pub(super) fn is_reference(model: &Model, id: DefinitionId) -> bool {
     matches!(&model.get(id).kind, DefinitionKind::Interface(_) | DefinitionKind::Value(_) | DefinitionKind::ValueBox(_))
 }
 
-/// Returns the name, with underscores appended until it is free.
 pub(super) fn free(mut name: String, taken: &mut HashSet<String>) -> String {
     while !taken.insert(name.clone()) {
         name = name.strip_prefix("r#").unwrap_or(&name).to_owned() + "_";
@@ -185,7 +177,6 @@ pub(super) fn free(mut name: String, taken: &mut HashSet<String>) -> String {
     name
 }
 
-/// Splits an identifier into words at underscores and at capitals that begin a word.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     for part in text.split('_').filter(|part| !part.is_empty()) {
@@ -241,7 +232,6 @@ pub(super) fn screaming(text: &str) -> String {
     snake(text).to_ascii_uppercase()
 }
 
-/// Escapes a name that is a Rust keyword or is used by generated code.
 pub(super) fn escaped(name: String) -> String {
     const KEYWORDS: &[&str] = &[
         "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn", "else", "enum",
@@ -263,7 +253,6 @@ pub(super) fn escaped(name: String) -> String {
     }
 }
 
-/// Returns true if the definition gets a constant that describes its type.
 fn is_described(model: &Model, id: DefinitionId) -> bool {
     let kind = &model.get(id).kind;
     matches!(

@@ -1,21 +1,17 @@
-//! Addition of the name of the member, parameter or result to encoding and decoding statements, so
-//! that errors show the path to the value.
+//! Adds the name of a member, parameter or result to encoding and decoding statements, so that
+//! errors show the path to the value.
 
 use super::Generator;
 use super::code::DecodingCode;
 use super::writer::CodeLine;
 
-/// Maximum width of an inner call. A wider call gets no name, because it would have to be broken
-/// into lines.
+/// Maximum width of an inner call; a wider call gets no name.
 const INNER_WIDTH: usize = 60;
 
-/// The role of a value in the path of an error.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part {
     Member,
-    /// An argument in a skeleton.
     Argument,
-    /// A result in a skeleton.
     Result,
 }
 
@@ -31,7 +27,6 @@ impl Part {
 
 /// The pieces of `At::member(value, name, coder)` around the value.
 struct Wrap {
-    /// `At`, or the path to it.
     at: String,
     before: String,
     name: String,
@@ -43,7 +38,6 @@ impl Wrap {
         (fallible.len() <= INNER_WIDTH).then(|| vec![fallible.to_owned(), self.name.clone(), self.coder.clone()])
     }
 
-    /// Adds the value's name to a statement that can fail and is short enough.
     fn line(&self, line: &CodeLine) -> Option<CodeLine> {
         match line {
             CodeLine::Plain(text) => {
@@ -89,7 +83,6 @@ impl Wrap {
         named
     }
 
-    /// Adds the index to a loop that writes each element with one statement.
     fn items(&self, lines: &[CodeLine]) -> Option<[CodeLine; 3]> {
         let [CodeLine::Open(head), body, end @ CodeLine::Close(_), ..] = lines else { return None };
         let list = head.strip_prefix("for item in ")?.strip_suffix(" {")?.trim_start_matches('&');
@@ -100,7 +93,6 @@ impl Wrap {
         Some([head, self.call(&element)?, end.clone()])
     }
 
-    /// Adds the index to a statement that reads an element into a list.
     fn push(&self, line: &CodeLine) -> Option<[CodeLine; 2]> {
         let CodeLine::Plain(text) = line else { return None };
         let item = text.strip_prefix("list.push(")?.strip_suffix("?);")?;
@@ -108,7 +100,6 @@ impl Wrap {
         Some([self.assign("let item", &element)?, CodeLine::plain("list.push(item);")])
     }
 
-    /// Adds the value's name to an expression that can fail and is short enough.
     fn expression(&self, value: &str) -> Option<String> {
         let (fallible, rest) = match value.strip_suffix("?.into()") {
             Some(fallible) => (fallible, ".into()"),
@@ -125,7 +116,6 @@ impl Generator<'_> {
         Wrap { at, before, name: format!("{:?}", name.trim_start_matches("r#")), coder: coder.to_owned() }
     }
 
-    /// Adds the value's name to all statements that can fail. Other statements stay unchanged.
     pub(super) fn named(&mut self, lines: Vec<CodeLine>, part: Part, name: &str, coder: &str) -> Vec<CodeLine> {
         let can_fail = |line: &CodeLine| match line {
             CodeLine::Plain(text) | CodeLine::Assign(_, text) => text.contains('?'),
@@ -138,7 +128,6 @@ impl Generator<'_> {
         self.wrap(part, name, coder).lines(&lines)
     }
 
-    /// Adds the name of a member to the code that reads it.
     pub(super) fn named_read(&mut self, read: DecodingCode, name: &str, d: &str) -> DecodingCode {
         let wrap = self.wrap(Part::Member, name, d);
         match read {

@@ -8,7 +8,6 @@ use crate::model::{DefinitionId, DefinitionKind, Type};
 /// Arrays of at least this many bytes are boxed.
 const BOXED_FROM: u64 = 4096;
 
-/// Facts about a structure, exception, union, enumeration, bit mask or bit set.
 #[derive(Debug)]
 pub(super) struct TypeFacts {
     /// Approximate size in memory, in bytes.
@@ -32,7 +31,6 @@ pub(super) struct TypeFacts {
 const LONGEST_COMMON_ARRAY: u32 = 32;
 
 impl Generator<'_> {
-    /// Returns the type of members, results and elements.
     pub(super) fn owned(&mut self, ty: &Type) -> String {
         match ty {
             Type::Basic(basic) => self.basic(*basic),
@@ -94,7 +92,6 @@ impl Generator<'_> {
         text.to_owned()
     }
 
-    /// Returns an array type, not boxed.
     fn array(&mut self, ty: &Type) -> String {
         let Type::Array(element, dimensions) = ty else { return self.owned(ty) };
         let mut text = self.owned(element);
@@ -104,7 +101,6 @@ impl Generator<'_> {
         text
     }
 
-    /// Returns the type of an `in` or `inout` parameter.
     pub(super) fn borrowed(&mut self, ty: &Type) -> String {
         let resolved = self.model().unaliased(ty).clone();
         match &resolved {
@@ -135,7 +131,6 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if the Rust type of a map's keys can be ordered.
     pub(super) fn is_ordered(&self, key: &Type) -> bool {
         match self.model().unaliased(key) {
             Type::Basic(basic) => !matches!(
@@ -175,7 +170,6 @@ impl Generator<'_> {
         dimensions.iter().fold(self.size(element), |size, count| size.saturating_mul(u64::from(*count)))
     }
 
-    /// Returns the approximate size of a value in memory, in bytes.
     fn size(&self, ty: &Type) -> u64 {
         match self.model().unaliased(ty) {
             Type::Basic(basic) => match basic {
@@ -193,8 +187,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if values have no parts on the heap. Such values can be copied, and be borrowed
-    /// from the arena.
+    /// Values without parts on the heap can be copied, and be borrowed from the arena.
     pub(super) fn is_fixed_size(&self, ty: &Type) -> bool {
         match self.model().unaliased(ty) {
             Type::Basic(basic) => !matches!(basic, BasicType::Any | BasicType::Object | BasicType::ValueBase),
@@ -234,8 +227,6 @@ impl Generator<'_> {
         self.facts.get(&id).is_some_and(|facts| facts.plain)
     }
 
-    /// Returns true if a structure, union or enumeration has no parts on the heap, so that it can
-    /// be `Copy`.
     pub(super) fn is_copy(&self, id: DefinitionId) -> bool {
         self.facts.get(&id).is_some_and(|facts| facts.copy)
     }
@@ -246,7 +237,6 @@ impl Generator<'_> {
         self.facts.get(&id).is_none_or(|facts| facts.exact)
     }
 
-    /// Returns true if a structure, union, enumeration or value type can derive `Default`.
     pub(super) fn has_default(&self, id: DefinitionId) -> bool {
         match &self.model().get(id).kind {
             DefinitionKind::Value(value) => {
@@ -275,8 +265,6 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if all parts are types of Rust's standard library, so that the derives of other
-    /// crates accept the type.
     pub(super) fn is_standard(&self, id: DefinitionId) -> bool {
         match &self.model().get(id).kind {
             DefinitionKind::Value(value) => {
@@ -350,9 +338,9 @@ impl Generator<'_> {
         }
     }
 
-    /// Finds the facts of all types. One pass finds the facts about sizes and copies, because a
-    /// type follows the types that it contains directly. Further passes find the facts that also
-    /// depend on the elements of sequences.
+    /// One pass finds the facts about sizes and copies, because a type follows the types that it
+    /// contains directly. Further passes find the facts that also depend on the elements of
+    /// sequences.
     pub(super) fn find_facts(&mut self) {
         let model = self.model();
         for id in model.ids() {
@@ -391,8 +379,7 @@ impl Generator<'_> {
                 DefinitionKind::Struct(_) | DefinitionKind::Exception(_) => {
                     members.iter().all(|ty| self.has_default_type(ty))
                 }
-                // The default of an enumeration is its first enumerator. A union cannot derive
-                // `Default`, because its variant would have no value.
+                // A union cannot derive `Default`, because its variant would have no value.
                 DefinitionKind::Enum(_) => true,
                 _ => false,
             };
@@ -422,7 +409,6 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the reason why a type has no Rust mapping.
     pub(super) fn unsupported_type(&self, ty: &Type) -> Option<&'static str> {
         match ty {
             Type::Map(pair, _) => self.unsupported_type(&pair.0).or_else(|| self.unsupported_type(&pair.1)),
@@ -435,7 +421,6 @@ impl Generator<'_> {
     }
 }
 
-/// Returns the size in bytes of an integer for this number of bits, in memory and on the wire.
 fn bits(bits: u32) -> (u64, u64) {
     let octets = match super::extended::number(bits) {
         "u8" => 1,

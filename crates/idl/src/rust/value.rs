@@ -73,7 +73,6 @@ impl Generator<'_> {
         self.value_factory(id, value, out);
     }
 
-    /// Writes the reference type, used for members, parameters and results.
     fn handle(&mut self, id: DefinitionId, of: &str, out: &mut CodeWriter) {
         let (reference, value) = (self.names.reference[&id].clone(), self.runtime("ValueRef"));
         out.gap();
@@ -100,7 +99,6 @@ impl Generator<'_> {
         out.open_again();
     }
 
-    /// Writes the repository ids and properties of a value type.
     fn describe_value(
         &mut self,
         id: DefinitionId,
@@ -164,7 +162,6 @@ impl Generator<'_> {
         self.abstract_kind(id, out);
     }
 
-    /// Writes the macro call that turns a trait into a value type.
     pub(super) fn abstract_kind(&mut self, id: DefinitionId, out: &mut CodeWriter) {
         let (name, repository_id) = (self.name(id), self.repository_id(id));
         out.gap();
@@ -177,7 +174,6 @@ impl Generator<'_> {
         out.signature(&format!("fn {before}"), &parameters, &after, ";");
     }
 
-    /// Returns the supertraits that an implementation of a value type needs.
     fn value_bounds(&self, value: &ValueDeclaration) -> String {
         let bases = value.bases.iter().filter(|base| self.has_operations(**base));
         let traits: Vec<String> = bases.chain(&value.supports).map(|base| self.path_to_operations(*base)).collect();
@@ -239,7 +235,6 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Writes a trait with the factories that the type declares.
     fn value_factory(&mut self, id: DefinitionId, value: &ValueDeclaration, out: &mut CodeWriter) {
         if value.factories.is_empty() {
             return;
@@ -312,8 +307,6 @@ impl Generator<'_> {
         out.line(&format!("corelane::value_type! {{ {name} = [{:?}] }}", self.repository_id(id)));
     }
 
-    // ---- properties of value types -----------------------------------------------------------------
-
     fn value_of(&self, id: DefinitionId) -> Option<&ValueDeclaration> {
         match &self.model().get(id).kind {
             DefinitionKind::Value(value) => Some(value),
@@ -327,8 +320,6 @@ impl Generator<'_> {
         self.value_of(first).is_some_and(|base| base.flavor != ValueFlavor::Abstract).then_some(first)
     }
 
-    /// Returns all bases and supported interfaces of a value type. Each definition appears once,
-    /// nearer ones first.
     fn ancestors(&self, id: DefinitionId) -> Vec<DefinitionId> {
         let mut all = self.model().all_bases(id);
         for base in std::iter::once(id).chain(all.clone()) {
@@ -342,7 +333,6 @@ impl Generator<'_> {
         all
     }
 
-    /// Returns true if the value type has operations to implement.
     pub(super) fn has_operations(&self, id: DefinitionId) -> bool {
         let Some(value) = self.value_of(id) else {
             return matches!(self.model().get(id).kind, DefinitionKind::Interface(_));

@@ -1,15 +1,11 @@
 //! Output of Rust code in the format of rustfmt.
 //!
-//! The writer supports only the constructs that generated code contains. A test compares the output
-//! with the output of rustfmt.
+//! A test compares the output with the output of rustfmt.
 
 const WIDTH: usize = 100;
-/// Maximum width of a list of arguments on one line.
 const CALL_WIDTH: usize = 60;
-/// Maximum width of the fields of a structure value on one line.
 const FIELDS_WIDTH: usize = 18;
 
-/// Indented lines of Rust.
 #[derive(Debug, Default)]
 pub(super) struct CodeWriter {
     text: String,
@@ -33,7 +29,6 @@ impl CodeWriter {
         self.text.push_str(text);
     }
 
-    /// Returns the length in bytes so far.
     pub(super) fn len(&self) -> usize {
         self.text.len()
     }
@@ -42,7 +37,6 @@ impl CodeWriter {
         self.text.is_empty()
     }
 
-    /// Writes one line at the current indentation.
     pub(super) fn line(&mut self, line: &str) {
         if line.is_empty() {
             self.text.push('\n');
@@ -55,13 +49,11 @@ impl CodeWriter {
         self.text.push('\n');
     }
 
-    /// Writes a line that opens a block, and indents.
     pub(super) fn open(&mut self, line: &str) {
         self.line(line);
         self.indent += 1;
     }
 
-    /// Outdents, and writes a line that closes a block.
     pub(super) fn close(&mut self, line: &str) {
         self.indent -= 1;
         self.line(line);
@@ -76,7 +68,6 @@ impl CodeWriter {
         self.indent -= 1;
     }
 
-    /// Writes the names of one `use`, filled into lines.
     pub(super) fn imports(&mut self, before: &str, names: &[&str]) {
         let joined = names.join(", ");
         if self.fits(before.len() + joined.len() + 2) {
@@ -138,8 +129,7 @@ impl CodeWriter {
         self.close(after);
     }
 
-    /// Writes `before(arguments)after`. `before` ends with the opening parenthesis, and `after`
-    /// begins with the closing one.
+    /// `before` ends with the opening parenthesis, and `after` begins with the closing one.
     pub(super) fn call(&mut self, before: &str, arguments: &[String], after: &str) {
         self.list(before, arguments, after, CALL_WIDTH);
     }
@@ -202,7 +192,6 @@ impl CodeWriter {
         }
     }
 
-    /// Writes `left =` with its right side on the next line.
     pub(super) fn broken(&mut self, left: &str, right: &str) {
         self.line(&format!("{left} ="));
         self.indent += 1;
@@ -214,8 +203,7 @@ impl CodeWriter {
         self.fits(length)
     }
 
-    /// Writes `before items after` on one line, or fills the items into lines. For use inside
-    /// macros, which rustfmt does not format.
+    /// For use inside macros, which rustfmt does not format.
     pub(super) fn filled(&mut self, before: &str, items: &[String], after: &str) {
         let joined = items.join(", ");
         if self.fits(before.len() + joined.len() + after.len() + 2) {
@@ -226,7 +214,6 @@ impl CodeWriter {
         self.close(after);
     }
 
-    /// Writes items with a comma after each, filled into lines.
     fn fill<T: AsRef<str>>(&mut self, items: &[T]) {
         let mut line = String::new();
         for item in items {
@@ -241,7 +228,6 @@ impl CodeWriter {
         self.line(&line);
     }
 
-    /// Writes `before { fields }after`.
     pub(super) fn fields(&mut self, before: &str, fields: &[String], after: &str) {
         let joined = fields.join(", ");
         let line = format!("{before} {{ {joined} }}{after}");
@@ -256,7 +242,6 @@ impl CodeWriter {
         self.close(&format!("}}{after}"));
     }
 
-    /// Writes a value on one line, or each argument of its call on a line.
     pub(super) fn value(&mut self, value: &str, after: &str) {
         let call = value.split_once('(').filter(|(before, _)| before.contains("At::"));
         match call.and_then(|(before, rest)| Some((before, rest.rsplit_once(")?")?))) {
@@ -277,7 +262,6 @@ impl CodeWriter {
         self.close("}");
     }
 
-    /// Writes an assignment, with its right side on the next line if it does not fit.
     pub(super) fn assign(&mut self, left: &str, right: &str) {
         if self.fits(left.len() + 3 + right.len() + 1) {
             self.line(&format!("{left} = {right};"));
@@ -308,7 +292,6 @@ impl CodeWriter {
     }
 }
 
-/// Splits a list at its outermost commas.
 fn split(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut depth, mut start) = (0_usize, 0);
@@ -327,30 +310,15 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// A statement or line of a function's body, without indentation.
 #[derive(Clone, Debug)]
 pub(super) enum CodeLine {
     Plain(String),
     Open(String),
     Close(String),
-    Call {
-        before: String,
-        arguments: Vec<String>,
-        after: String,
-    },
+    Call { before: String, arguments: Vec<String>, after: String },
     Assign(String, String),
-    /// `left = before(arguments)after`.
-    AssignCall {
-        left: String,
-        before: String,
-        arguments: Vec<String>,
-        after: String,
-    },
-    Table {
-        before: String,
-        items: Vec<String>,
-        after: String,
-    },
+    AssignCall { left: String, before: String, arguments: Vec<String>, after: String },
+    Table { before: String, items: Vec<String>, after: String },
 }
 
 impl CodeLine {
@@ -358,8 +326,6 @@ impl CodeLine {
         Self::Plain(text.into())
     }
 
-    /// Returns the statement as one line. Returns `None` for a statement that is never a single
-    /// line.
     pub(super) fn text(&self) -> Option<String> {
         match self {
             Self::Plain(text) => Some(text.clone()),

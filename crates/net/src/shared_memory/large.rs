@@ -2,13 +2,10 @@
 //!
 //! If a message is copied as a whole, the two sides take turns: the writer fills the ring and
 //! sleeps, then the reader empties the ring and sleeps. If the peer runs on another core, copying
-//! in parts is faster. For a message that exceeds the ring, the writer then publishes each part
-//! when it is copied, and the reader frees each part when it is copied. A side that is ahead of its
-//! peer polls before it sleeps. If both sides run on one core, copying a whole ring at a time costs
-//! the fewest context switches.
+//! in parts is faster. The writer then publishes each part when it is copied, and the reader frees
+//! each part when it is copied.
 //!
-//! The writer announces whether more parts follow. So the reader of an unfinished message polls for
-//! the next part, and never polls after the last part.
+//! The writer announces whether more parts follow, so the reader never polls after the last part.
 
 use std::io::{self, IoSlice};
 
@@ -17,16 +14,13 @@ use corelane_sys::thread;
 
 use super::stream::RingStream;
 
-/// Size of a part in bytes. Smaller parts cost more transfers of the counters' cache lines. Larger
-/// parts delay the peer and do not fit into the first-level caches.
 pub(super) const PART_BYTES: usize = 16 * 1024;
 /// Number of bytes after which a call returns even if it could continue, so that the caller checks
 /// its deadline.
 const MAX_CALL_BYTES: usize = 1 << 20;
 
 impl RingStream {
-    /// Continues a read whose first `count` bytes are already in `buffer`. The caller uses it if
-    /// these bytes fill a part, or if the writer has announced more bytes of the message.
+    /// Continues a read whose first `count` bytes are already in `buffer`.
     #[inline(never)]
     pub(super) fn read_large(&self, reader: RingReader<'_>, buffer: &mut [u8], count: usize) -> io::Result<usize> {
         let own_core = thread::current_core();
@@ -56,8 +50,8 @@ impl RingStream {
         let rings = &self.peer_state.rings;
         let writer = rings.writer();
         let peer_core = writer.peer_core().or_else(|| rings.reader().peer_core());
-        // A reader that gets a message in parts copies it to memory of its own. So a message that
-        // fits into the ring is published as a whole.
+        // A message that fits into the ring is published as a whole, because the reader would have
+        // to copy a message that comes in parts.
         if total <= writer.capacity() || !is_elsewhere(peer_core, thread::current_core()) {
             return self.write_ring_part(writer, slices, 0, total);
         }
@@ -72,8 +66,8 @@ impl RingStream {
             let wanted = part.min(end - sent);
             let has_room = || !matches!(writer.has_room(wanted), Ok(false));
             if !has_room() && !self.large_spin.spin_until(has_room) {
-                // The room for the next part did not come in time. The writer fills the rest of the
-                // ring, because it may sleep only after it has seen the ring full.
+                // The writer fills the rest of the ring, because it may sleep only after it has
+                // seen the ring full.
                 writer.announce_more(false);
                 return Ok(sent + self.write_ring_part(writer, slices, sent, wanted)?);
             }
@@ -84,7 +78,7 @@ impl RingStream {
     }
 }
 
-/// Returns the size of a part in bytes. A ring of this capacity has room for at least four parts.
+/// The ring has room for at least four parts.
 fn part_of(capacity: usize) -> usize {
     PART_BYTES.min(capacity / 4)
 }

@@ -17,10 +17,9 @@ use crate::socket::credentials;
 use crate::socket_file::SocketFile;
 use crate::{ConnectionProperties, Endpoint, Listener, Peer, Stream};
 
-/// Token of the listening socket. The token of a client is its descriptor number.
 const LISTENER_TOKEN: u64 = u64::MAX;
-/// Maximum number of clients that have connected but not sent their rings. A further client
-/// replaces the oldest client.
+/// Maximum number of clients that have connected but not sent their rings; a further client
+/// replaces the oldest.
 const MAX_HANDSHAKES: usize = 64;
 /// Age at which a client that has not sent its rings is dropped when another such client connects.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,7 +34,6 @@ pub(super) struct RingListener {
     fd: DescriptorFilterListener,
     local: Endpoint,
     transport: SharedMemory,
-    /// Watches the listening socket and the sockets of clients that have not sent their rings.
     epoll: Epoll,
     state: Mutex<State>,
 }
@@ -43,11 +41,9 @@ pub(super) struct RingListener {
 #[derive(Debug)]
 struct State {
     handshakes: Vec<Handshake>,
-    /// Maximum ring sizes that the listener accepts.
     max_sizes: RingSizes,
 }
 
-/// A client that has not sent its rings yet.
 #[derive(Debug)]
 struct Handshake {
     fd: DescriptorFilterSocket,
@@ -72,7 +68,6 @@ impl RingListener {
         Ok(RingListener { _file: file, fd, local, transport, epoll, state })
     }
 
-    /// Accepts the next client, even if its rings have not arrived.
     fn start_handshake(&self) -> io::Result<Handshake> {
         let (fd, _) = self.fd.accept()?;
         let peer = credentials(fd.as_fd());

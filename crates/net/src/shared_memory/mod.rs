@@ -11,10 +11,7 @@
 //! | 12 to 15 | capacity of the ring to the server in bytes, a power of two |
 //! | 16 to 19 | capacity of the ring to the client in bytes, a power of two |
 //!
-//! The server accepts the connection when the whole header has arrived, and never waits for a
-//! client. It remembers a bounded number of clients that have not sent their header, and drops the
-//! oldest of them when further clients connect. Both sides ask the kernel for the peer's
-//! credentials.
+//! The server accepts the connection when the whole header has arrived.
 //!
 //! After the header the socket is the *bell*: it carries single bytes, each of which wakes a side
 //! that waits for the descriptor. The end of the socket tells each side that the peer has ended,
@@ -45,18 +42,16 @@ use crate::{ConnectionProperties, Endpoint, Peer, SpinPolicy, Stream};
 const MAGIC: [u8; 8] = *b"CLNRINGS";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 20;
-/// Capacity of a ring in bytes, unless the client's properties set another one.
 const DEFAULT_RING_BYTES: u32 = 64 * 1024;
 /// Time for which a waiting thread polls before it sleeps, if earlier polling has helped.
 const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 
 /// A transport over rings in shared memory, between processes of one machine.
 ///
-/// By default a server accepts clients of its own user and of root. A client checks this rule
-/// before it connects, so that it tries another transport and is not refused.
+/// By default a server accepts clients of its own user and of root.
 ///
-/// The buffer sizes in a client's [`ConnectionProperties`] are the sizes of the rings, 64 KiB each
-/// by default. A listener accepts rings of at most 1 MiB, or of the buffer sizes in its own
+/// The buffer sizes in a client's [`ConnectionProperties`] are the sizes of the rings, 64 KiB each by
+/// default. A listener accepts rings of at most 1 MiB, or of the buffer sizes in the listener's
 /// properties if those are larger.
 ///
 /// # Examples
@@ -102,7 +97,7 @@ impl SharedMemory {
     }
 
     /// Sets the time for which a waiting thread polls before it sleeps: 20 us by default, zero for
-    /// never. The policy becomes [`SpinPolicy::Adaptive`] with this time.
+    /// never.
     #[must_use]
     pub fn max_spin(self, longest: Duration) -> Self {
         self.spin_policy(SpinPolicy::Adaptive { max_spin: longest })
@@ -115,7 +110,6 @@ impl SharedMemory {
         SharedMemory { spin: policy, ..self }
     }
 
-    /// Checks that the process of user `client` may connect to a server of user `server`.
     fn check_users(&self, client: Option<u32>, server: Option<u32>) -> io::Result<()> {
         let welcome = match (self.allowed_users, client, server) {
             (AllowedUsers::AnyUser, _, _) => true,
@@ -212,8 +206,6 @@ fn encode_header(sizes: RingSizes) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Decodes a client's header. `None` if the header has another format or version, or invalid ring
-/// sizes.
 fn parse_header(header: &[u8; HEADER_BYTES]) -> Option<RingSizes> {
     let (magic, rest) = header.split_first_chunk::<8>()?;
     let mut values = rest.chunks_exact(4).map_while(|octets| octets.first_chunk().copied().map(u32::from_le_bytes));

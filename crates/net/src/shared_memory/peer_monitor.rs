@@ -1,18 +1,11 @@
 //! The peer monitor: wakes threads that sleep on a connection whose peer has ended.
 //!
-//! One thread of a transport, named `net/peers`, watches the sockets of all its connections. So no
-//! other thread has to wake up periodically to check if its peer still exists. The thread exists
-//! while there are connections, or until the last ORB that used the transport
-//! [detaches](crate::Transport::detach_orb).
+//! One thread of a transport, named `net/peers`, watches the sockets of all its connections, so
+//! that no other thread has to wake up periodically. The thread exists while there are connections,
+//! or until the last ORB that used the transport [detaches](crate::Transport::detach_orb).
 //!
-//! The monitor receives hang-ups only, and its only task is to wake threads. It runs in the
-//! ordinary scheduling class until a thread with a fixed priority sleeps on one of its connections.
-//! Then it takes the highest priority of these threads. So threads with a lower priority that keep
-//! the cores busy do not delay the report of a dead peer. Peers that come and go do not disturb
-//! threads with a higher priority.
-//!
-//! A sleeping thread checks for its peer by itself if the monitor cannot be started, or if the peer
-//! has announced that it writes no more.
+//! It runs in the ordinary scheduling class, or at the highest fixed priority of the threads that
+//! sleep on its connections, so that they learn in time that a peer is dead.
 
 use std::collections::HashMap;
 use std::io;
@@ -28,13 +21,11 @@ use corelane_sys::process;
 use corelane_sys::ring::RingPair;
 use corelane_sys::thread::{self, JoinHandle, Scheduling, ThreadBuilder, Tid};
 
-/// The rings of a connection, with a flag that is set when the peer has ended.
 #[derive(Debug)]
 pub(super) struct PeerState {
     pub(super) rings: RingPair,
     /// Set when the socket has reported a hang-up; never cleared.
     is_gone: AtomicBool,
-    /// Number of threads of this process that sleep on the rings or are about to sleep.
     asleep: AtomicU32,
 }
 
@@ -43,22 +34,19 @@ impl PeerState {
         Arc::new(PeerState { rings, is_gone: AtomicBool::new(false), asleep: AtomicU32::new(0) })
     }
 
-    /// Returns true if the socket has reported a hang-up. A thread calls this before it sleeps,
-    /// after it has set its wake method.
+    /// A thread calls this before it sleeps, after it has set its wake method.
     pub(super) fn is_peer_gone(&self) -> bool {
         // Sequentially consistent: either this load sees the flag of `report_gone`, or the monitor
         // sees the thread's request to be woken.
         self.is_gone.load(Ordering::SeqCst)
     }
 
-    /// Counts the calling thread as asleep. The thread calls this before it checks
-    /// [`is_peer_gone`](Self::is_peer_gone).
+    /// The thread calls this before it checks [`is_peer_gone`](Self::is_peer_gone).
     #[inline]
     pub(super) fn begin_sleep(&self) {
         self.asleep.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Counts the calling thread as awake.
     #[inline]
     pub(super) fn end_sleep(&self) {
         self.asleep.fetch_sub(1, Ordering::SeqCst);
@@ -76,9 +64,7 @@ impl PeerState {
 
     /// Returns true if a thread may sleep in spite of the wake-up.
     ///
-    /// The wake-up changes the thread's word in the shared memory, so that a thread which is about
-    /// to sleep stays awake. The peer can restore the word before the thread sleeps. So one wake-up
-    /// may not be enough.
+    /// The peer can restore the word on which the thread sleeps, so one wake-up may not be enough.
     fn is_any_asleep(&self) -> bool {
         self.asleep.load(Ordering::SeqCst) > 0
     }
@@ -90,7 +76,6 @@ pub(super) struct PeerMonitor(Arc<PiMutex<MonitorUsers>>);
 
 #[derive(Debug, Default)]
 struct MonitorUsers {
-    /// Number of ORBs of this process that use the transport.
     orbs: usize,
     forks: u64,
     watch: Weak<MonitorThread>,
@@ -103,8 +88,7 @@ impl Default for PeerMonitor {
 }
 
 impl PeerMonitor {
-    /// Returns the running monitor thread, and starts one if none runs. A forked child does not
-    /// have its parent's thread.
+    /// A forked child does not have its parent's thread.
     fn start(&self) -> Option<Arc<MonitorThread>> {
         let mut current = self.0.lock();
         let is_there = |watch: &Arc<MonitorThread>| {
@@ -127,8 +111,8 @@ impl PeerMonitor {
         used.orbs += 1;
     }
 
-    /// Counts one ORB fewer. After the last ORB, ends the thread and waits for its end. Threads
-    /// that sleep on the remaining connections then check for the peer by themselves.
+    /// After the last ORB, ends the thread and waits for its end. Threads that sleep on the
+    /// remaining connections then check for the peer by themselves.
     pub(super) fn detach_orb(&self) {
         let mut used = self.0.lock();
         used.orbs = used.orbs.saturating_sub(1);
@@ -151,7 +135,6 @@ pub(super) struct MonitoredPeer {
 }
 
 impl MonitoredPeer {
-    /// Makes the monitor watch the connection of this socket. `None` if that is impossible.
     pub(super) fn new(fd: BorrowedFd<'_>, ends: &Arc<PeerState>, watching: &PeerMonitor) -> Option<Self> {
         let watch = watching.start()?;
         let token = {
@@ -172,7 +155,7 @@ impl MonitoredPeer {
         added.is_ok().then_some(watched)
     }
 
-    /// Raises the monitor to the calling thread's priority. A thread calls this before it sleeps.
+    /// Raises the monitor to the priority of the calling thread, which is about to sleep.
     #[inline]
     pub(super) fn match_caller_priority(&self) {
         let wanted = thread::native_priority();
@@ -188,7 +171,6 @@ impl MonitoredPeer {
     }
 }
 
-/// The monitor's thread, while it has connections to watch.
 #[derive(Debug)]
 struct MonitorThread {
     shared: Arc<PeerMonitorShared>,
@@ -201,8 +183,7 @@ struct PeerMonitorShared {
     epoll: Epoll,
     wake: EventFd,
     stop: AtomicBool,
-    /// Highest native priority of all threads that have slept on the monitor's connections. Written
-    /// under the lock `peers`, sequentially consistent.
+    /// Written under the lock `peers`, sequentially consistent.
     priority: AtomicU8,
     thread: OnceLock<Tid>,
     peers: PiMutex<MonitoredPeers>,
@@ -214,12 +195,10 @@ struct MonitoredPeers {
     all: HashMap<u64, Weak<PeerState>>,
 }
 
-/// Token of the wake-up event; tokens of connections count from 1.
 const WAKE_TOKEN: u64 = 0;
 /// Time between two wake-ups of a thread that may sleep in spite of the first one.
 const REWAKE_INTERVAL: Duration = Duration::from_millis(1);
-/// Maximum number of wake-ups at the end of the monitor. A few of them wake a thread that sleeps. A
-/// thread that counts as asleep after all of them may be waiting for a core.
+/// Maximum number of wake-ups at the end of the monitor.
 const MAX_FINAL_WAKE_UPS: usize = 100;
 
 impl MonitorThread {
@@ -236,7 +215,7 @@ impl MonitorThread {
         });
         let run = Arc::clone(&list);
         // The thread starts with the priority of its creator, which may be a lane's thread, and
-        // then lowers its own priority. The creator does not wait for this.
+        // then lowers its own priority.
         let builder = ThreadBuilder::new().name("net/peers").stack_size(128 * 1024);
         let thread = builder.spawn(move || run.run())?;
         let thread = Mutex::new("thread of shared memory", LockScope::Orb, Some(thread));
@@ -244,7 +223,6 @@ impl MonitorThread {
     }
 
     fn stop(&self) {
-        // A forked child does not have the thread.
         if self.forks != process::fork_generation() {
             return;
         }
@@ -265,8 +243,7 @@ impl Drop for MonitorThread {
 }
 
 impl PeerMonitorShared {
-    /// Raises the monitor's thread to at least the priority `wanted`. If the system refuses this,
-    /// the thread keeps its priority.
+    /// If the system refuses the higher priority, the thread keeps its priority.
     #[cold]
     fn raise_priority(&self, wanted: u8) {
         // The lock makes sure that the last caller applies the highest priority.
@@ -294,7 +271,7 @@ impl PeerMonitorShared {
             self.apply_priority(Some(own));
         }
         self.monitor();
-        // No hang-up is reported from here on. So every sleeping thread is woken to check for the
+        // No hang-up is reported from here on, so every sleeping thread is woken to check for the
         // peer by itself.
         let mut all: Vec<Arc<PeerState>> = self.peers.lock().all.values().filter_map(Weak::upgrade).collect();
         all.iter().for_each(|ends| ends.report_gone());
@@ -396,7 +373,6 @@ mod tests {
             ends.is_peer_gone() && Arc::strong_count(&list) == 2,
             "expected that the monitor's thread has been joined"
         );
-        // An ORB can use the transport after the monitor has ended.
         let (other, _, next) = watched(&watching);
         assert!(!Arc::ptr_eq(&next.watch, &left.watch));
         next.unregister(other.as_fd());
@@ -404,7 +380,6 @@ mod tests {
     }
 
     /// The peer restores the word on which the thread sleeps, between the wake-up and the sleep.
-    /// Fails if the monitor does not wake the thread again.
     #[test]
     fn wake_up_undone_by_the_peer_is_repeated() {
         let watching = PeerMonitor::default();
@@ -413,7 +388,6 @@ mod tests {
         let (fd, peer) = socket::pair().unwrap();
         let ends = PeerState::new(rings);
         let watched = MonitoredPeer::new(fd.as_fd(), &ends, &watching).unwrap();
-        // The test acts like a thread that is about to sleep and was not woken.
         ends.begin_sleep();
         ends.rings.reader().set_wake_method(WakeMethod::Futex);
         assert!(!ends.is_peer_gone());
@@ -423,8 +397,8 @@ mod tests {
             assert!(!end.is_past(), "expected that the monitor reports the end of the socket");
             std::thread::yield_now();
         }
-        // The thread sleeps after the wake-up. Its word has the expected value, because the peer
-        // can write this value.
+        // The word has the value for which the thread sleeps, because the peer can write this
+        // value.
         let woken = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -445,7 +419,6 @@ mod tests {
         let watching = PeerMonitor::default();
         let (fd, _ends, watched) = watched(&watching);
         let found = || loop {
-            // The thread publishes its id when it begins.
             if let Some(tid) = watched.watch.shared.thread.get() {
                 return thread::scheduling(Some(*tid)).unwrap();
             }

@@ -1,20 +1,13 @@
 //! One end of a connection over shared memory, and how its threads wait.
 //!
-//! A thread that waits in `recv` or `send` first polls for a while, if polling has helped before
-//! and the peer is on another core. Then it sleeps on the ring's wake word until the peer or the
-//! peer monitor ([`MonitoredPeer`]) wakes it. Without the monitor it sleeps for at most
-//! [`FALLBACK_SLEEP`]. After such a sleep a reader requests the bell and waits for the socket,
-//! which reports both the bell and the peer's end, for any reason. So an idle connection wakes no
-//! thread, and a killed peer is noticed.
+//! A thread that waits in `recv` or `send` may poll first. Then it sleeps on the ring's wake word
+//! until the peer or the peer monitor ([`MonitoredPeer`]) wakes it. Without a monitor it sleeps for
+//! at most [`FALLBACK_SLEEP`]; a reader then requests the bell and waits for the socket, which
+//! reports the bell and the peer's end. So an idle connection wakes no thread, and a killed peer is
+//! noticed.
 //!
 //! A thread that does not wait ([`Wait::Now`]) requests the bell when it got fewer bytes, or less
-//! room, than it wanted. The descriptor then reports later arrivals as edges.
-//!
-//! The thread that reads the stream also reads the bell's bytes, before they fill the socket. There
-//! is one exception: while a writer waits for the edge that announces room, the bytes stay in the
-//! socket, because the kernel does not report an edge whose byte was read. If a writer requests
-//! room repeatedly while no thread reads the stream, the writer reads all bytes of the bell but
-//! one.
+//! room, than it wanted.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -44,22 +37,20 @@ pub(super) struct RingStream {
     monitored: Option<MonitoredPeer>,
     fd: DescriptorFilterSocket,
     peer: Peer,
-    /// Coarse time-out of receiving in nanoseconds; 0 for none. `Relaxed`.
+    /// Coarse time-out of receiving in nanoseconds; 0 for none.
     receive_timeout: AtomicU64,
     send_timeout: AtomicU64,
-    /// True once this side has announced that it writes no more. Stored `Release`.
+    /// True once this side has announced that it writes no more.
     write_ended: AtomicBool,
-    /// True once the connection sends and receives no more bytes. Stored `Release`.
+    /// True once the connection sends and receives no more bytes.
     shut_down: AtomicBool,
-    /// Number of requests for the bell since its bytes were last read, approximately. `Relaxed`.
+    /// Number of requests for the bell since its bytes were last read, approximately.
     bell_requests: AtomicU32,
     /// Set while a writer with [`Wait::Now`] that found no room waits for the edge that announces
-    /// room. `Relaxed`.
+    /// room.
     wants_room: AtomicBool,
-    /// Locked while a thread reads the bell's bytes or sets `wants_room`. Threads of several
-    /// priorities lock it if a request was handed over to another lane.
+    /// Locked while a thread reads the bell's bytes or sets `wants_room`.
     bell: PiMutex<()>,
-    /// State of polling for bytes to read.
     spin: AdaptiveSpin,
     /// State of polling for the next part of a large message, or for room for such a part.
     pub(super) large_spin: AdaptiveSpin,
@@ -93,7 +84,6 @@ impl RingStream {
         }
     }
 
-    /// Copies the available bytes out of the ring, as far as `buffer` has room.
     #[inline]
     pub(super) fn read_ring(&self, reader: RingReader<'_>, buffer: &mut [u8]) -> io::Result<usize> {
         let (count, ring) = reader.read(buffer).inspect_err(|_| self.abort())?;
@@ -104,14 +94,11 @@ impl RingStream {
         Ok(count)
     }
 
-    /// Copies bytes of `slices` into the ring, as far as the ring has room.
     #[inline]
     fn write_ring(&self, writer: RingWriter<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         self.write_ring_part(writer, slices, 0, total_len(slices))
     }
 
-    /// Copies at most `wanted` bytes of `slices` into the ring, after the first `skipped` bytes and
-    /// as far as the ring has room.
     #[inline]
     pub(super) fn write_ring_part(
         &self,
@@ -148,13 +135,11 @@ impl RingStream {
         }
     }
 
-    /// Shuts the connection down, because the peer violates the protocol.
     #[cold]
     fn abort(&self) {
         self.shutdown(ShutdownMode::Both);
     }
 
-    /// Requests that the peer ring the bell, and counts the request.
     #[inline]
     fn request_bell(&self, reader: RingReader<'_>) {
         // Concurrent threads may lose an increment; an exact count is not needed.
@@ -175,8 +160,7 @@ impl RingStream {
         self.drain_bell();
     }
 
-    /// Reads the bell's bytes. Returns false while a writer waits for an edge that these bytes may
-    /// carry.
+    /// Returns false while a writer waits for an edge that the bell's bytes may carry.
     fn drain_bell(&self) -> bool {
         let _bell = self.bell.lock();
         if self.wants_room.load(Ordering::Relaxed) {
@@ -194,9 +178,7 @@ impl RingStream {
         true
     }
 
-    /// Reads all bytes of the bell but one. While a message of many times the ring's capacity is
-    /// written, it may be that no thread reads the stream. The next thread that reads the stream
-    /// must get an edge nevertheless.
+    /// Reads all bytes of the bell but one. The next thread that reads the stream must get an edge.
     #[cold]
     fn drain_bell_but_one(&self) -> io::Result<()> {
         let mut octets = [0; 1024];
@@ -220,7 +202,6 @@ impl RingStream {
         self.shut_down.load(Ordering::Acquire)
     }
 
-    /// Completes a read that does not wait: requests the bell, which reports later arrivals.
     #[inline]
     fn read_rest(&self, buffer: &mut [u8], count: usize) -> io::Result<usize> {
         let reader = self.peer_state.rings.reader();
@@ -232,7 +213,7 @@ impl RingStream {
         }
     }
 
-    /// Handles an empty ring. Returns 0 at the end of the stream, otherwise the error `otherwise`.
+    /// Returns 0 at the end of the stream, otherwise the error `otherwise`.
     #[cold]
     fn read_at_end_or(&self, buffer: &mut [u8], otherwise: io::ErrorKind) -> io::Result<usize> {
         let reader = self.peer_state.rings.reader();
@@ -257,14 +238,13 @@ impl RingStream {
         outcome
     }
 
-    /// Returns true if the peer can write while this thread polls, because it runs on another core.
     #[inline]
     fn may_spin(&self, reader: RingReader<'_>) -> bool {
         self.spin.is_allowed() && reader.peer_core().is_some_and(|core| thread::current_core() != Some(core))
     }
 
-    /// Sleeps in `park`, after the caller has set its wake method. The sleep lasts until a wake-up,
-    /// or for a short time if no other thread would wake this thread.
+    /// The sleep lasts until a wake-up, or for a short time if no other thread would wake this
+    /// thread.
     #[inline]
     fn park(&self, until: Option<Monotonic>, park: impl Fn(Option<Duration>) -> bool) -> bool {
         let Some(watched) = &self.monitored else { return park(fallback_sleep(until)) };
@@ -341,7 +321,6 @@ impl RingStream {
         }
     }
 
-    /// Handles a full ring without waiting: requests the bell, which reports room.
     #[cold]
     fn write_or_request_room(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let writer = self.peer_state.rings.writer();
@@ -366,12 +345,10 @@ fn total_len(slices: &[IoSlice<'_>]) -> usize {
     slices.iter().fold(0, |sum, slice| sum.saturating_add(slice.len()))
 }
 
-/// Returns the sleep time of a thread that no other thread would wake.
 fn fallback_sleep(until: Option<Monotonic>) -> Option<Duration> {
     Some(until.map_or(FALLBACK_SLEEP, |until| until.remaining().min(FALLBACK_SLEEP)))
 }
 
-/// Returns the deadline of a blocking call.
 #[inline]
 fn deadline(wait: Wait, coarse: &AtomicU64) -> Option<Monotonic> {
     match wait {
@@ -470,7 +447,6 @@ impl Stream for RingStream {
                 socket::Shutdown::Both
             }
         };
-        // The call fails only if the connection has already ended.
         let _ = socket::shutdown(self.fd.as_fd(), direction);
     }
 
@@ -511,8 +487,6 @@ mod tests {
         )
     }
 
-    /// Without a monitor thread, a reader that waits long must request the bell and must detect the
-    /// peer's end. Otherwise the test hangs.
     #[test]
     fn without_a_monitor_bell_and_hang_up_are_still_noticed() {
         let sizes = RingSizes::at_least(4096, 4096);

@@ -13,14 +13,11 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::fault::PeerFault;
 use crate::server::connection::Connection;
 
-/// The content of the service contexts of a request.
 #[derive(Default)]
 pub(super) struct RequestContexts {
     pub(super) priority: Option<Priority>,
     /// The priority number that the client sent. The reply carries the number back to the client.
     pub(super) reply_priority: Option<i16>,
-    /// The exception to raise if a service context is invalid or asks for a priority that is not
-    /// permitted.
     pub(super) refused: Option<SystemException>,
     /// The priority band that the operation `_bind_priority_band` declares.
     pub(super) band: Option<(i16, i16)>,
@@ -29,13 +26,11 @@ pub(super) struct RequestContexts {
 }
 
 impl RequestContexts {
-    /// Records the exception with which the server refuses the request. If an exception is already
-    /// recorded, it stays.
     fn refuse(&mut self, why: impl Into<SystemException>) {
         self.refused.get_or_insert_with(|| why.into());
     }
 
-    /// Reads the service context of a request that carries its priority, and ignores all others.
+    /// Reads the service context that carries the request's priority.
     pub(super) fn of_priority(connection: &Connection, request: &Request<'_>) -> Self {
         let mut contexts = RequestContexts::default();
         if let Some(data) = request.contexts.find(context_id::RT_CORBA_PRIORITY) {
@@ -83,8 +78,6 @@ impl RequestContexts {
         }
     }
 
-    /// Records a time until the client's deadline. If several contexts carry such a time, the
-    /// shortest is used.
     fn shorten(&mut self, time: Duration) {
         self.remaining = Some(self.remaining.map_or(time, |other| other.min(time)));
     }
@@ -97,13 +90,11 @@ impl RequestContexts {
     }
 }
 
-/// The kinds of service contexts that have been read: one bit for each kind.
 #[derive(Default)]
 struct SeenContexts(u8);
 
 impl SeenContexts {
-    /// Records that a context of the kind with the bit `kind` has been read. Returns true if it is
-    /// the first of its kind.
+    /// Returns true if no context of this kind came before.
     fn is_first(&mut self, kind: u8) -> bool {
         let is_first = self.0 & kind == 0;
         self.0 |= kind;
@@ -111,9 +102,7 @@ impl SeenContexts {
     }
 }
 
-/// Reads the service contexts of a request. If the request has several contexts of one kind, the
-/// first is used. Also sets the connection's code sets, and the DSCP code point of its packets if
-/// the endpoint sets one by priority.
+/// If the request has several contexts of one kind, the first is used.
 #[inline(never)]
 pub(super) fn read_contexts(
     adapter: &ObjectAdapter,
@@ -147,13 +136,11 @@ pub(super) fn read_contexts(
 
 #[cold]
 pub(super) fn record_code_sets(connection: &Connection, data: &[u8]) -> Result<(), PeerFault> {
-    // If the client chose code sets that this ORB does not support, the default code sets stay in
-    // use. A string with a character that they cannot express is then refused.
+    // If the client chose code sets that this ORB does not support, the default code sets stay in use.
     if let Some(code_sets) = CodeSetContext::parse(data)?.code_sets(WideOrder::Standard) {
         connection.set_code_sets(code_sets);
     }
     Ok(())
 }
 
-/// The implicit operation by which a client binds a connection to a priority band.
 pub(super) const BIND_BAND: &[u8] = b"_bind_priority_band";

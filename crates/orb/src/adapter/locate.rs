@@ -15,8 +15,7 @@ use crate::poa::LocateResult;
 use crate::server::connection::Connection;
 use crate::server::message::{Message, RequestMemory};
 
-/// Answers a LocateRequest. Parks the request if its object cannot be found yet, for example
-/// because a POA manager holds requests.
+/// Parks the request if its object cannot be found yet, for example because a POA manager holds requests.
 #[cold]
 pub(super) fn locate(
     adapter: &Arc<ObjectAdapter>,

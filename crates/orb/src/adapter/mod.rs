@@ -1,10 +1,4 @@
 //! The object adapter, which handles GIOP requests from the message to the reply.
-//!
-//! * `object_adapter` holds the POAs and contexts that the other modules need.
-//! * `request` reads a request, looks up its target in the POAs, and answers it.
-//! * `contexts` reads the service contexts of a request, `upcall` calls the servant, `reply` sends
-//!   the reply.
-//! * `locate` answers LocateRequests.
 
 mod contexts;
 mod locate;

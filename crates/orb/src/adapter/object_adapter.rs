@@ -1,4 +1,4 @@
-//! The object adapter of an ORB, which answers the requests that lanes read.
+//! The object adapter of an ORB.
 
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
@@ -10,11 +10,9 @@ use crate::poa::PoaTable;
 use crate::server_context::ServerContext;
 
 /// The object adapter of an ORB: its POAs, and the client and server contexts that requests use.
-/// The threads of lanes keep the object adapter alive.
 #[derive(Debug)]
 pub(crate) struct ObjectAdapter {
-    /// A copy of the pointer that the server context has, too. The copy saves one memory load for
-    /// each request.
+    /// A copy of the server context's pointer, which saves one memory load for each request.
     client: Arc<ClientContext>,
     server: Arc<ServerContext>,
     poa_table: Arc<PoaTable>,
@@ -25,13 +23,11 @@ impl ObjectAdapter {
         ObjectAdapter { client: Arc::clone(server.client()), server, poa_table }
     }
 
-    /// Registers this object adapter with the client context, so that the client's maintenance
-    /// thread runs the maintenance of lanes and POAs, too.
+    /// Lets the client's maintenance thread run the maintenance of lanes and POAs.
     pub(crate) fn register_with_client(self: &Arc<Self>) {
         self.client.set_upper_layers(Box::new(AdapterHandle(Arc::downgrade(self))));
     }
 
-    /// Returns the client context. Object references hold this context, too.
     #[inline]
     pub(crate) fn client(&self) -> &Arc<ClientContext> {
         &self.client
@@ -57,8 +53,7 @@ impl Deref for ObjectAdapter {
     }
 }
 
-/// The handle through which the client layer calls the object adapter, which it must not keep
-/// alive.
+/// A weak pointer, so that the client layer does not keep the object adapter alive.
 struct AdapterHandle(Weak<ObjectAdapter>);
 
 impl UpperLayers for AdapterHandle {

@@ -12,7 +12,6 @@ use crate::event::Event;
 use crate::servant::ServerCall;
 use crate::server::connection::{Connection, SendError, SendResult};
 
-/// Encodes a forward or a system exception in place of the servant's results.
 #[cold]
 pub(super) fn encode_non_result(outcome: DispatchOutcome, call: &mut ServerCall<'_>) {
     match outcome {
@@ -25,7 +24,6 @@ pub(super) fn encode_non_result(outcome: DispatchOutcome, call: &mut ServerCall<
     }
 }
 
-/// Sends a complete reply, in fragments if the ORB has a fragment size.
 #[inline(always)]
 pub(super) fn send(
     adapter: &ObjectAdapter,
@@ -51,8 +49,7 @@ pub(super) fn send(
     }
 }
 
-/// Sends a reply as [`send`] does, without a copy of its code at the call site. For replies that
-/// carry no results of a servant.
+/// Calls [`send`] without a copy of its code at the call site.
 #[inline(never)]
 pub(super) fn send_slow(
     adapter: &ObjectAdapter,
@@ -64,7 +61,6 @@ pub(super) fn send_slow(
     send(adapter, connection, reply, request_id, wait);
 }
 
-/// Sends a reply in fragments, or a reply with large slices outside the encoder's buffer.
 #[inline(never)]
 pub(super) fn send_in_parts(
     adapter: &ObjectAdapter,

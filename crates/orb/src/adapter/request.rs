@@ -1,5 +1,4 @@
-//! The handling of a message from a client: its service contexts, the look-up of its target, the
-//! upcall and the reply.
+//! The handling of a message from a client.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -39,9 +38,7 @@ use crate::server::worker::Worker;
 use crate::text;
 use crate::thread_context::RequestScope;
 
-/// Handles one message. `octets` are its bytes, `breaks` the positions at which GIOP 1.1 fragments
-/// begin, and `waited` the time since the message was read. Returns false if the connection has
-/// ended.
+/// Returns false if the connection has ended.
 #[inline]
 pub(super) fn handle_message(
     adapter: &Arc<ObjectAdapter>,
@@ -55,8 +52,7 @@ pub(super) fn handle_message(
     let served = match header.kind {
         MessageKind::Request => handle_request(adapter, connection, header, (octets, breaks), memory, wait, waited),
         MessageKind::LocateRequest => locate(adapter, connection, header, octets, memory, wait),
-        // The ORB need not act on a CancelRequest (CORBA 3.0.3, section 15.4.4). The cancelled
-        // request continues, and the client skips its reply.
+        // The ORB need not act on a CancelRequest (CORBA 3.0.3, section 15.4.4).
         MessageKind::CancelRequest => Ok(()),
         MessageKind::CloseConnection | MessageKind::MessageError => return false,
         MessageKind::Reply | MessageKind::LocateReply | MessageKind::Fragment => {
@@ -72,8 +68,6 @@ pub(super) fn handle_message(
     }
 }
 
-/// Reports the peer's fault, queues MessageError as the connection's last message, and so ends the
-/// connection.
 #[cold]
 fn reject_message(adapter: &ObjectAdapter, connection: &Connection, fault: PeerFault) {
     adapter.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
@@ -125,8 +119,7 @@ fn handle_request(
     call.arguments().set_fragment_starts(breaks);
     call.begin(ReplyStatus::NoException);
     if wanted == ResponseExpected::Server {
-        // With SyncScope::Server, the client waits until the server has received the request, and
-        // not for its execution. So the reply is sent before the upcall.
+        // With SyncScope::Server the reply is sent before the upcall.
         send_slow(adapter, connection, call.reply(), request.request_id, wait);
         call.restart(ReplyStatus::NoException);
     }
@@ -151,7 +144,6 @@ fn handle_request(
                     report_refused(adapter, connection, operation, exception);
                 }
                 match adapter.interceptors() {
-                    // The interceptors are called for a request that must wait when it runs.
                     Some(points) if !matches!(found, LookupResult::MustWait(_)) => {
                         is_shown = true;
                         let info = describe(connection, &request, key, points.next_number());
@@ -191,8 +183,6 @@ fn handle_request(
     Ok(())
 }
 
-/// Calls the interceptors, dispatches the request, and calls the interceptors with the outcome. If
-/// an interceptor raises an exception before the dispatch, the request is refused with it.
 #[cold]
 fn dispatch_intercepted(
     adapter: &ObjectAdapter,
@@ -216,8 +206,6 @@ fn dispatch_intercepted(
     outcome
 }
 
-/// Calls the interceptors for a request that was refused before the look-up of its servant, or that
-/// could not be parked.
 #[cold]
 fn show_refused(
     points: &dyn InterceptionPoints,
@@ -225,7 +213,6 @@ fn show_refused(
     request: &Request<'_>,
     outcome: &DispatchOutcome,
 ) {
-    // The request has been refused, so an exception of an interceptor changes nothing.
     if points.receive_request(info, &RequestServiceContexts(request.contexts)).is_ok() {
         points.send_reply(info, &shown_outcome(outcome, false));
     }
@@ -255,8 +242,7 @@ fn describe<'r>(
     }
 }
 
-/// Reports a request whose arguments could not be decoded. If the memory limit was the reason, adds
-/// to the exception how much memory the request needed.
+/// Adds to the exception how much memory the request needed, if the memory limit was the reason.
 #[cold]
 fn report_unreadable(
     adapter: &ObjectAdapter,
@@ -273,7 +259,7 @@ fn report_unreadable(
     }
 }
 
-/// Parks a request until the event `until`. `waited` is the time since the request was read.
+/// `waited` is the time since the request was read.
 #[cold]
 fn park(
     adapter: &Arc<ObjectAdapter>,
@@ -287,19 +273,15 @@ fn park(
         && let Message::Assembled(_, octets, _) = &mut message
         && let Some(flags) = octets.get_mut(RESPONSE_FLAGS)
     {
-        // The client already has its reply (SyncScope::Server), so the parked copy becomes a
-        // oneway.
         *flags = 0;
     }
     park_message(adapter, connection, until, message, waited)
 }
 
-/// Offset in bytes of the response flags in a GIOP 1.2 request: behind the message header (12
-/// bytes) and the request id (CORBA 3.0.3, section 15.4.2).
+/// Offset in bytes of the response flags in a GIOP 1.2 request (CORBA 3.0.3, section 15.4.2).
 const RESPONSE_FLAGS: usize = 16;
 
-/// Returns the object key in a request's target address, which may be a key, a profile or a
-/// reference. Returns `None` if a profile has no key.
+/// Returns `None` if a profile has no key.
 #[inline]
 pub(super) fn object_key<'m>(target: &giop::Target<'m>, limits: &Limits) -> Option<&'m [u8]> {
     match target {
@@ -308,9 +290,8 @@ pub(super) fn object_key<'m>(target: &giop::Target<'m>, limits: &Limits) -> Opti
     }
 }
 
-/// Returns the CORBA priority at which a request will run; a queue orders its requests by this
-/// priority. `None` means the priority of the pool. A request whose priority will be refused gets
-/// -1, so that it comes after all others.
+/// Returns the CORBA priority at which a request will run; a queue orders its requests by this priority. `None` means
+/// the priority of the pool.
 #[cold]
 pub(super) fn effective_priority(adapter: &ObjectAdapter, connection: &Connection, message: &Message) -> Option<i16> {
     const LAST: i16 = -1;
@@ -329,7 +310,6 @@ pub(super) fn effective_priority(adapter: &ObjectAdapter, connection: &Connectio
 }
 
 /// Rejects a Request or LocateRequest with TRANSIENT 1, because the lane has no room to queue it.
-/// Ignores all other messages.
 #[cold]
 pub(super) fn reject_overloaded(
     adapter: &ObjectAdapter,
@@ -347,9 +327,7 @@ pub(super) fn reject_overloaded(
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);
             exception.encode(&mut reply);
         } else {
-            // A LocateReply of GIOP 1.0 or 1.1 cannot carry the exception. The reply ObjectHere
-            // makes the client send its request, and a reply to this request can carry the
-            // exception.
+            // A LocateReply of GIOP 1.0 or 1.1 cannot carry the exception.
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, LocateStatus::ObjectHere);
         }
         send_slow(adapter, connection, &mut reply, request.request_id, Wait::Now);
@@ -370,8 +348,7 @@ pub(super) fn reject_overloaded(
     memory.reply = call.reply().take_buffer();
 }
 
-/// Parks a message until the event `until`, or hands it over if `until` is another lane. `waited`
-/// is the time since the message was read.
+/// `waited` is the time since the message was read.
 #[cold]
 pub(super) fn park_message(
     adapter: &Arc<ObjectAdapter>,
@@ -383,7 +360,6 @@ pub(super) fn park_message(
     let waiting = connection.add_waiting_request(waited);
     if let WaitFor::Lane(lane) = until {
         connection.record_hand_over();
-        // This line counts the hand-overs to other lanes: each of them runs through this function.
         adapter.events().request_handed_over();
         let full = || SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No);
         let handed_over = lane.hand_over(LaneTask::Dispatch(waiting, message));
@@ -405,7 +381,6 @@ pub(super) fn park_message(
     };
     match until.park(ParkedRequest { bytes: octets, resume: Box::new(resume) }) {
         ParkResult::Parked => Ok(()),
-        // The event happened before the request was parked, so the request continues at once.
         ParkResult::AlreadySignalled(held) => {
             held.release();
             Ok(())
@@ -414,8 +389,7 @@ pub(super) fn park_message(
     }
 }
 
-/// Binds a connection to the priority band from `low` to `high`, if requests with these priorities
-/// can run in the POA of the object `key`.
+/// Binds a connection to the priority band from `low` to `high`.
 #[cold]
 fn bind_band(
     adapter: &ObjectAdapter,
@@ -440,7 +414,6 @@ fn bind_band(
     Ok(())
 }
 
-/// Reports that the ORB refuses a request with `exception`.
 #[cold]
 fn report_refused(adapter: &ObjectAdapter, connection: &Connection, operation: &[u8], exception: &SystemException) {
     let peer = connection.stream.peer().clone();

@@ -18,7 +18,6 @@ use crate::rt::{ExpiredRequestAction, UpcallPriority};
 use crate::servant::ServerCall;
 use crate::text;
 
-/// The outcome of dispatching a request.
 pub(crate) enum DispatchOutcome {
     /// The request has finished. The [`ServerCall`] contains the results or a user exception.
     Done,
@@ -26,13 +25,10 @@ pub(crate) enum DispatchOutcome {
     Forward(ObjectRef),
     /// The request must wait for this event before it can run.
     Held(WaitFor),
-    /// The client gets this system exception: the servant raised it, or the ORB did before the
-    /// upcall.
     Exception(SystemException),
 }
 
-/// The facts about a request whose deadline passed before its upcall: how long it waited in the
-/// server, and the time to the deadline that it carried.
+/// A request whose deadline passed before its upcall.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExpiredDeadline {
     waited: Duration,
@@ -45,8 +41,7 @@ impl ExpiredDeadline {
         (waited >= remaining).then_some(ExpiredDeadline { waited, remaining })
     }
 
-    /// Reports an expired request, and applies the ORB's action for such requests. Returns the
-    /// highest CORBA priority at which the request may run; `None` means no limit.
+    /// Returns the highest CORBA priority at which the request may run; `None` means no limit.
     ///
     /// # Errors
     /// TIMEOUT if the request must not run.
@@ -66,8 +61,6 @@ impl ExpiredDeadline {
     }
 }
 
-/// Dispatches a request by the result of its look-up: calls the servant, or returns the reason why
-/// no servant runs.
 #[inline(always)]
 pub(crate) fn dispatch_to_target(
     orb: &OrbContext,
@@ -92,8 +85,7 @@ pub(crate) fn dispatch_to_target(
     }
 }
 
-/// Calls [`dispatch_to_target`], whose code is inlined here and not at the call sites of this
-/// function.
+/// Keeps the code of [`dispatch_to_target`] out of the call sites.
 #[inline(never)]
 pub(crate) fn dispatch_out_of_line(
     orb: &OrbContext,
@@ -105,9 +97,7 @@ pub(crate) fn dispatch_out_of_line(
     dispatch_to_target(orb, found, operation, call, expired)
 }
 
-/// Answers a request for an object that does not exist. The operation `_non_existent` returns true.
-/// Other operations raise `exception`, OBJECT_NOT_EXIST. Clients such as GlassFish's would pass
-/// this exception of `_non_existent` on to their callers.
+/// The operation `_non_existent` returns true. Other operations raise `exception`, OBJECT_NOT_EXIST.
 #[cold]
 fn answer_missing(operation: &[u8], call: &mut ServerCall<'_>, exception: SystemException) -> DispatchOutcome {
     if !asks_for_existence(operation) {
@@ -123,7 +113,7 @@ fn asks_for_existence(operation: &[u8]) -> bool {
     matches!(operation, b"_non_existent" | b"_not_existent")
 }
 
-/// Calls the servant. If the servant panics, the client gets UNKNOWN, and the server continues.
+/// If the servant panics, the client gets UNKNOWN, and the server continues.
 #[inline(always)]
 fn upcall(
     orb: &OrbContext,
@@ -133,8 +123,7 @@ fn upcall(
     expired: Option<ExpiredDeadline>,
 ) -> Result<(), SystemException> {
     let Some(_frame) = UpcallScope::enter(target) else {
-        // The upcall does not run. `finish` returns the servant to its servant locator, if a
-        // locator supplied it.
+        // `finish` returns the servant to its servant locator, if a locator supplied it.
         let _ = target.finish(operation);
         return Err(SystemException::new(Kind::NoResources, 0, Completion::No).because("upcalls are nested too deep"));
     };
@@ -156,9 +145,7 @@ fn upcall(
     target.finish(operation).and(result)
 }
 
-/// Runs one of the operations that every object has (CORBA 3.0.3, section 15.4.2, "operation"). For
-/// any other operation, raises `exception`, or OBJ_ADAPTER if a servant locator supplied the
-/// servant.
+/// Runs one of the operations that every object has (CORBA 3.0.3, section 15.4.2, "operation").
 #[cold]
 fn dispatch_implicit(
     target: &UpcallTarget<'_>,
@@ -173,12 +160,10 @@ fn dispatch_implicit(
         }
         _ if asks_for_existence(operation) => call.reply().write_bool(false),
         b"_repository_id" => call.reply().write_str(target.servant.repository_id())?,
-        // CORBA components are not supported, so the result is nil.
         b"_component" => ObjectRef::encode(None, call.reply())?,
         b"_interface" => return Err(not_implemented("there is no interface repository")),
         b"_domain_managers" => return Err(not_implemented("there are no domains")),
-        // The servant locator supplied this servant for this operation. If the servant does not
-        // have the operation, the locator is at fault.
+        // If the servant does not have the operation, the locator is at fault.
         _ if target.is_from_locator() => {
             let code = minor::obj_adapter::WRONG_SERVANT_TYPE;
             let wrong = SystemException::new(Kind::ObjAdapter, code, Completion::No);

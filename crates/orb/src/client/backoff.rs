@@ -1,8 +1,4 @@
-//! The back-off of endpoints: the time after a failure to connect during which a call tries the
-//! other profiles and addresses of its reference first.
-//!
-//! Invariant: at most [`MAX_ENDPOINTS`] endpoints are recorded, each for a bounded time. A call
-//! tries an endpoint in back-off if all other endpoints of the reference have failed.
+//! The back-off of endpoints to which a connection failed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,22 +8,17 @@ use corelane_net::Endpoint;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, PiMutex};
 
-/// Back-off after the first failure. Each further failure doubles the back-off, up to
-/// [`MAX_BACKOFF`].
+/// Each further failure doubles the back-off, up to [`MAX_BACKOFF`].
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// Maximum number of endpoints whose failures are recorded. When the table is full, the endpoint
-/// whose back-off ends soonest is removed.
+/// When the table is full, the endpoint whose back-off ends soonest is removed.
 const MAX_ENDPOINTS: usize = 256;
 
-/// The endpoints to which the client of an ORB recently failed to connect.
 #[derive(Debug)]
 pub(crate) struct EndpointBackoff {
-    /// The failures of each endpoint. The lock has priority inheritance, because callers of all
-    /// priorities take it before they connect.
+    /// The lock has priority inheritance, because callers of all priorities take it before they connect.
     entries: PiMutex<HashMap<Endpoint, Backoff>>,
-    /// Number of entries. While the number is 0, a look-up does not take the lock. Stored `Relaxed`
-    /// by the holder of the lock, loaded `Relaxed` by any thread.
+    /// Stored `Relaxed` by the holder of the lock, loaded `Relaxed` by any thread.
     count: AtomicUsize,
 }
 
@@ -38,8 +29,6 @@ struct Backoff {
 }
 
 impl Backoff {
-    /// Returns true if a failure at `now` continues the sequence of earlier failures, so that the
-    /// back-off doubles. A sequence ends [`MAX_BACKOFF`] after the end of its last back-off.
     fn is_known(self, now: Monotonic) -> bool {
         now < self.until + MAX_BACKOFF
     }
@@ -53,7 +42,6 @@ impl EndpointBackoff {
         }
     }
 
-    /// Records that an attempt to connect failed at `now`.
     #[cold]
     pub(crate) fn record_failure(&self, endpoint: &Endpoint, now: Monotonic) {
         let mut entries = self.entries.lock();
@@ -79,13 +67,10 @@ impl EndpointBackoff {
         }
     }
 
-    /// Returns true if no failure is recorded.
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns true if the endpoint is in back-off at `now`. The caller then tries the other
-    /// endpoints first.
     pub(crate) fn is_backing_off(&self, endpoint: &Endpoint, now: Monotonic) -> bool {
         !self.is_empty() && self.entries.lock().get(endpoint).is_some_and(|backoff| now < backoff.until)
     }

@@ -9,17 +9,14 @@ use corelane_sys::lock::ArcCheckoutGuard;
 use super::connection::{BufferResult, ClientConnection};
 use super::context::ClientContext;
 
-/// Exclusive use of a connection by one call. The drop returns the connection to the pool.
+/// The drop returns the connection to the pool.
 pub(crate) struct Checkout<'p> {
-    /// The slot of the connection. If the pool outlives the checkout, the slot is borrowed, which
-    /// saves counting a reference. The slot is empty before the connection is made and after
-    /// [`discard`](Self::discard).
+    /// The slot is empty before the connection is made and after [`discard`](Self::discard).
     pub(super) slot: ArcCheckoutGuard<'p, Option<Box<ClientConnection>>>,
 }
 
 impl Checkout<'_> {
-    /// Buffers a complete oneway message. Returns false if the buffer has no room, so that the
-    /// caller must send the message.
+    /// Returns false if the buffer has no room, so that the caller must send the message.
     #[inline(never)]
     pub(crate) fn buffer_oneway(&mut self, message: &[u8], context: &ClientContext) -> bool {
         match self.oneways.push(message) {
@@ -30,8 +27,7 @@ impl Checkout<'_> {
         true
     }
 
-    /// Closes the connection, because its state is unknown after a failure. The checkout is then
-    /// empty, and using it panics.
+    /// Closes the connection and leaves the checkout empty; a later use panics.
     #[cold]
     pub(crate) fn discard(&mut self) {
         *self.slot = None;
@@ -58,8 +54,7 @@ impl Drop for Checkout<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.slot.as_ref().is_some_and(|connection| !connection.is_usable()) {
-            // The drop of the field `slot` follows and returns the slot. The connection is closed
-            // first, so that no caller finds an unusable one.
+            // The connection is closed first, so that no caller finds an unusable one.
             *self.slot = None;
         }
     }

@@ -1,8 +1,4 @@
-//! The client's side of a connection that one call at a time uses: sends a request and reads its
-//! reply.
-//!
-//! The calling thread itself reads the reply. It skips replies to earlier calls that were
-//! abandoned.
+//! A client connection that one call at a time uses.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -26,66 +22,49 @@ use crate::nested_wait;
 use crate::policy::CallDeadline;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
-/// Maximum number of abandoned calls whose replies a connection may still receive. A connection
-/// with more is closed, because a new connection costs less than skipping their replies.
+/// Maximum number of abandoned calls whose replies a connection may still receive.
 const MAX_ABANDONED: u32 = 8;
 
-/// Minimum size in bytes of a reply that takes the connection's buffer with it, so that octet
-/// sequences in the results can share the buffer's memory. For a smaller reply, a new buffer for
-/// the connection would cost more than copying the sequences.
+/// Minimum size in bytes of a reply that takes the connection's buffer, so that octet sequences in the results share
+/// its memory.
 pub(crate) const MIN_OWNED_BYTES: usize = MAX_HEAP_BYTES;
 
-/// A slot of a connection pool. One caller at a time checks its connection out.
 pub(crate) type PoolSlot = CheckoutCell<Option<Box<ClientConnection>>>;
 
-/// A connection to a server, used by one call at a time.
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
-    /// The stream, registered with the hang-up monitor.
     monitored: MonitoredStream,
     endpoint: Endpoint,
-    /// Id of the connection. A connection that is made later has a higher id.
+    /// A connection that is made later has a higher id.
     pub(super) connection_id: u64,
     framer: Framer,
     received: ReceiveBuffer,
     spares: RegionCache,
-    /// The connection's share of the ORB's memory for replies: 0 bytes while the received data
-    /// needs at most 64 KiB.
     share: MemoryShare,
-    /// The memory in which the last request was written. The next request is written there, too.
     pub(crate) request_memory: Vec<u8>,
     abandoned: u32,
-    /// The code sets announced to the server.
     pub(crate) announced: Option<CodeSets>,
     coarse_timeout: Duration,
     is_broken: bool,
     is_truncated: bool,
-    /// True if the connection has no priority band, or if the server knows the connection's band. A
-    /// connection whose band could not be declared is closed when its call returns it.
+    /// False until the server knows the connection's priority band.
     is_band_declared: bool,
     fork_generation: u64,
     pub(super) oneways: OnewayBuffer,
 }
 
-/// Oneways that have not been sent yet.
 #[derive(Debug, Default)]
 pub(super) struct OnewayBuffer {
     bytes: Vec<u8>,
     max_bytes: usize,
     oldest_at: Option<Monotonic>,
-    /// True if the connection is in the ORB's list of connections with buffered oneways.
     is_listed: bool,
 }
 
-/// The result of buffering a oneway.
 pub(super) enum BufferResult {
-    /// The message is not buffered, because the buffer has no room for it.
     Full,
-    /// The message is buffered. The ORB's list of connections with buffered oneways already
-    /// contains the connection.
+    /// The message is buffered, and the ORB's list of connections with buffered oneways contains the connection.
     AlreadyListed,
-    /// The message is buffered. The caller must add the connection to the ORB's list of connections
-    /// with buffered oneways.
     NeedsListing,
 }
 
@@ -110,14 +89,11 @@ impl OnewayBuffer {
 /// A complete message from the server.
 #[derive(Debug)]
 pub(crate) enum ReceivedMessage {
-    /// A message that is at the front of the receive buffer. The fields are its header and its
-    /// length in bytes.
+    /// A message at the front of the receive buffer: its header and its length in bytes.
     InPlace(Header, usize),
-    /// A message that was assembled from fragments, in memory outside the receive buffer.
     Assembled(Box<AssembledMessage>),
 }
 
-/// A message that arrived in fragments.
 #[derive(Debug)]
 pub(crate) struct AssembledMessage {
     pub(crate) header: Header,
@@ -127,8 +103,6 @@ pub(crate) struct AssembledMessage {
 }
 
 impl ClientConnection {
-    /// Makes a connection from a monitored stream. The connection takes the memory of large
-    /// messages from `spares`, and charges it to `reply_memory`.
     pub(super) fn new(
         monitored: MonitoredStream,
         endpoint: &Endpoint,
@@ -156,15 +130,11 @@ impl ClientConnection {
         }
     }
 
-    /// Returns true if the next call may use the connection.
     #[inline]
     pub(crate) fn is_usable(&self) -> bool {
         !self.is_broken && self.is_band_declared && !self.monitored.has_hung_up()
     }
 
-    /// Returns true if a call may use the connection now: the connection is usable, owes no reply
-    /// to an abandoned call, and has at least the id `min_connection_id`. `awaits` is false for a
-    /// oneway, for which this function resumes the monitoring of the connection.
     #[inline]
     pub(super) fn accepts_request(&mut self, min_connection_id: u64, awaits: bool) -> bool {
         self.is_usable()
@@ -173,23 +143,20 @@ impl ClientConnection {
             && (awaits || self.ensure_monitored())
     }
 
-    /// Returns true if the band must be declared to the server before the first request.
     pub(crate) fn needs_band_declaration(&self) -> bool {
         !self.is_band_declared
     }
 
-    /// Records that the server knows the connection's band, or does not support bands.
     pub(crate) fn set_band_declared(&mut self) {
         self.is_band_declared = true;
     }
 
-    /// Sets the maximum number of bytes of buffered oneways.
     pub(crate) fn set_batch_limit(&mut self, octets: usize) {
         self.oneways.max_bytes = octets;
     }
 
-    /// Sends the buffered oneways if the oldest has waited for the time `delay`. Does not block. If
-    /// bytes remain in the buffer, returns the time at which to call this function again.
+    /// Sends the buffered oneways if the oldest has waited for the time `delay`. If bytes remain in the buffer, returns
+    /// the time at which to call this function again.
     ///
     /// # Errors
     /// The peer's address and the number of lost bytes, if the connection fails.
@@ -222,7 +189,7 @@ impl ClientConnection {
         Ok(None)
     }
 
-    /// Frees the buffers of large messages. Called while no call uses the connection.
+    /// Frees the buffers of large messages while no call uses the connection.
     #[cold]
     pub(crate) fn trim_buffers(&mut self) {
         if self.request_memory.capacity() > MAX_RETAINED_BYTES {
@@ -237,8 +204,7 @@ impl ClientConnection {
         &self.endpoint
     }
 
-    /// Begins a call and returns its request id. Ids are even, as bidirectional GIOP requires of
-    /// the connecting side.
+    /// Ids are even, as bidirectional GIOP requires of the connecting side.
     #[inline]
     pub(crate) fn next_request_id(&mut self) -> u32 {
         self.monitored.count_call().wrapping_mul(2)
@@ -249,16 +215,13 @@ impl ClientConnection {
         self.monitored.is_unmonitored()
     }
 
-    /// Makes sure that the hang-up monitor monitors the connection. Called before a oneway, which
-    /// itself does not notice that the peer has hung up. Returns false if the peer has hung up.
+    /// Makes sure that the connection is monitored, because a oneway does not notice a hang-up. Returns false if the
+    /// peer has hung up.
     #[inline]
     pub(crate) fn ensure_monitored(&mut self) -> bool {
         self.monitored.ensure_monitored()
     }
 
-    /// Returns how long a transport operation may wait for a call with the deadline `due`. An
-    /// absolute deadline is passed to each operation. A relative time becomes a coarse time-out of
-    /// the stream, which then ends the operation.
     #[inline(always)]
     fn apply_timeout(&mut self, due: CallDeadline) -> Result<Wait, ExchangeError> {
         let coarse = match due {
@@ -272,9 +235,7 @@ impl ClientConnection {
         Ok(Wait::Block)
     }
 
-    /// Sets the stream's coarse time-out to `coarse` plus the error of the coarse clock, so that no
-    /// call ends early. Setting it is a system call, which is saved if the present time-out is
-    /// longer than `coarse` by at most an eighth.
+    /// Sets the stream's coarse time-out to `coarse` plus the error of the coarse clock, so that no call ends early.
     #[cold]
     fn set_coarse_timeout(&mut self, coarse: Duration) -> io::Result<()> {
         let longer = self.coarse_timeout.checked_sub(coarse);
@@ -286,8 +247,7 @@ impl ClientConnection {
         Ok(())
     }
 
-    /// Sends the message of request `id`, behind any buffered oneways. If `fragment_size` is set,
-    /// sends a longer message in fragments of this size in bytes.
+    /// Sends the message of request `id`, behind any buffered oneways.
     ///
     /// # Errors
     /// How much of the message was sent, and the reason why sending stopped.
@@ -323,8 +283,6 @@ impl ClientConnection {
         }
     }
 
-    /// Sends the buffered oneways and then the message, by one operation of the transport if
-    /// possible.
     #[cold]
     fn send_behind_oneways(
         &mut self,
@@ -360,7 +318,7 @@ impl ClientConnection {
             Ok(sent) if sent == whole.len() => Ok(()),
             Ok(sent) => {
                 let rest = whole.get(sent..).unwrap_or_default();
-                // A part has been sent, even if `send_all` fails before it sends a byte.
+                // The caller must report that a part was sent, even if `send_all` sends no byte.
                 self.send_all(&mut [IoSlice::new(rest)], due.to_absolute())
                     .map_err(|(_, broken)| (BytesSent::Some, broken))
             }
@@ -384,8 +342,7 @@ impl ClientConnection {
                         return Ok(());
                     }
                     bytes_sent = BytesSent::Some;
-                    // The deadline becomes absolute. A relative time would begin anew with each
-                    // operation, so a peer that reads in small pieces could prolong the call.
+                    // A relative time would begin anew with each operation, so a slow peer could prolong the call.
                     wait = self.apply_timeout(due.to_absolute()).map_err(|broken| (bytes_sent, broken))?;
                 }
                 Err(error) => {
@@ -396,12 +353,8 @@ impl ClientConnection {
         }
     }
 
-    /// Reads once from the transport. One read nearly always receives the whole reply. Returns
-    /// false without reading if bytes are already in the buffer, the call can be cancelled, or the
-    /// thread must run other requests while it waits.
-    ///
-    /// # Errors
-    /// The reason why the read failed. The call then has no reply.
+    /// Reads once from the transport. Returns false without reading if bytes are already in the buffer, the call can be
+    /// cancelled, or the thread must run other requests while it waits.
     #[inline(always)]
     pub(crate) fn read_reply_fast(
         &mut self,
@@ -417,17 +370,15 @@ impl ClientConnection {
         Ok(true)
     }
 
-    /// Returns the header of the reply to request `id` if the whole reply is at the front of the
-    /// buffer, is [plain](giop::Reply::parse_plain_header), and is smaller than
-    /// [`MIN_OWNED_BYTES`]. The caller can then read the results in the buffer.
+    /// Returns the header of the reply to request `id` if the whole reply is at the front of the buffer, is
+    /// [plain](giop::Reply::parse_plain_header), and is smaller than [`MIN_OWNED_BYTES`].
     #[inline]
     pub(crate) fn plain_reply(&self, id: u32, limits: &Limits) -> Option<Header> {
         giop::Reply::parse_plain_header(self.received.unread(), id, limits.max_message_size)
             .filter(|header| header.total_len() < MIN_OWNED_BYTES)
     }
 
-    /// Receives the next complete message. `first` is true if no bytes of this message have been
-    /// read. Its first read may then use a relative deadline.
+    /// `first` is true if no bytes of this message have been read.
     pub(crate) fn receive_message(
         &mut self,
         due: CallDeadline,
@@ -442,8 +393,7 @@ impl ClientConnection {
                 Err(wanted) => wanted,
             };
             if !first {
-                // From the second read on, the deadline is absolute. A relative time would begin
-                // anew with each read, so a peer that sends in small pieces could prolong the call.
+                // A relative time would begin anew with each read, so a slow peer could prolong the call.
                 due = due.to_absolute();
             }
             first = false;
@@ -457,17 +407,14 @@ impl ClientConnection {
         }
     }
 
-    /// Waits until bytes arrive, the time `moment` is reached, or the call is cancelled. If the
-    /// pool's [`NestedWait`](crate::NestedWait) permits it, the thread runs requests of its lane
-    /// while it waits.
+    /// Waits until bytes arrive, the time `moment` is reached, or the call is cancelled.
     #[cold]
     fn wait_slow(&self, moment: Option<Monotonic>, canceller: Option<&Canceller>) -> Result<(), ExchangeError> {
         let Some(fd) = self.monitored.stream().readiness() else { return Ok(()) };
         let mut is_readable = self.monitored.stream().arm_readiness()? == Some(true);
         while !is_readable && nested_wait::dispatches_while_waiting() {
             let waited = nested_wait::wait_or_dispatch(fd, moment, canceller)?;
-            // `waited` is false at the maximum depth of nested upcalls. The thread then runs no
-            // requests while it waits.
+            // `waited` is false at the maximum depth of nested upcalls.
             is_readable =
                 !waited || canceller.is_some_and(Canceller::is_cancelled) || self.is_readable_or_late(moment)?;
         }
@@ -485,14 +432,12 @@ impl ClientConnection {
         }
     }
 
-    /// Returns true if bytes have arrived or `moment` has passed. The stream is asked, because its
-    /// descriptor may be readable although no bytes have arrived.
+    /// A descriptor may be readable although no bytes have arrived, so this method asks the stream.
     fn is_readable_or_late(&self, moment: Option<Monotonic>) -> io::Result<bool> {
         Ok(moment.is_some_and(Monotonic::is_past) || self.monitored.stream().arm_readiness()?.is_none_or(|there| there))
     }
 
-    /// Returns the first message in the buffer if it is complete, else (as the inner error) the
-    /// number of bytes that it needs.
+    /// Returns the first message if it is complete, else (as the inner error) the number of bytes that it needs.
     pub(crate) fn next_message(&mut self, limits: &Limits) -> Result<Result<ReceivedMessage, usize>, ExchangeError> {
         loop {
             match self.framer.next(self.received.unread(), limits) {
@@ -514,8 +459,6 @@ impl ClientConnection {
         }
     }
 
-    /// Reads once from the transport into the receive buffer. Makes room for a message of `wanted`
-    /// bytes.
     #[inline(always)]
     pub(crate) fn read_more(&mut self, wanted: usize, wait: Wait) -> Result<(), ExchangeError> {
         match self.monitored.stream().recv(self.received.room(wanted, &self.spares), wait) {
@@ -535,12 +478,8 @@ impl ClientConnection {
         }
     }
 
-    /// Charges the memory of the receive buffer and of incomplete fragmented messages to the ORB's
-    /// memory for replies, if it exceeds 64 KiB.
-    ///
     /// # Errors
-    /// [`ExchangeError::OverBudget`] if the ORB's memory for replies is exhausted. The connection
-    /// is then broken, and its received data is freed.
+    /// [`ExchangeError::OverBudget`] if the ORB's memory for replies is exhausted.
     #[cold]
     fn account_memory(&mut self) -> Result<(), ExchangeError> {
         let unread = if self.received.is_empty() { 0 } else { self.received.held().max(self.received.unread().len()) };
@@ -551,7 +490,6 @@ impl ClientConnection {
         })
     }
 
-    /// Marks the connection as broken, and frees the memory of received data.
     #[cold]
     fn drop_received(&mut self) {
         self.is_broken = true;
@@ -560,15 +498,12 @@ impl ClientConnection {
         let _ = self.share.set(0);
     }
 
-    /// Returns the first `length` bytes of the receive buffer: a message that was received [in
-    /// place](ReceivedMessage::InPlace).
     #[inline]
     pub(crate) fn front_message(&self, length: usize) -> &[u8] {
         &self.received.unread()[..length]
     }
 
-    /// Takes the message of `length` bytes at the front, together with the buffer, for results that
-    /// share the buffer's memory. Bytes behind the message move to a new buffer.
+    /// Takes the message of `length` bytes at the front, together with the buffer.
     #[cold]
     pub(crate) fn take_message(&mut self, length: usize) -> ReceiveBuffer {
         let rest = self.received.split_after(length, ReceiveBuffer::new());
@@ -577,7 +512,6 @@ impl ClientConnection {
         self.is_broken |= rest.is_none();
         let taken = std::mem::replace(&mut self.received, rest.unwrap_or_default());
         if self.received.capacity() == 0 && length <= MAX_RETAINED_BYTES {
-            // The next reply is probably as large, so memory for it is allocated now.
             self.received.room(length, &self.spares);
         }
         // This cannot fail, because the buffer holds fewer bytes than before.
@@ -585,20 +519,16 @@ impl ClientConnection {
         taken
     }
 
-    /// Removes the message of `length` bytes at the front of the buffer, after it has been read.
     #[inline]
     pub(crate) fn consume(&mut self, length: usize) {
         self.received.consume(length);
         if self.share.octets() > 0 {
-            // This cannot fail, because the buffer holds fewer bytes than before.
             let _ = self.account_memory();
         }
     }
 
-    /// Abandons the reply for which a call waited, and sends the CancelRequest `cancel`. If the
-    /// reply arrives later, a later call skips it. If a large part of the reply has arrived, the
-    /// connection is broken, because this part would stay in memory until another call reads the
-    /// remainder.
+    /// Abandons the reply for which a call waited, and sends the CancelRequest `cancel`. If a large part of the reply
+    /// has arrived, marks the connection as broken to free this part.
     #[cold]
     pub(crate) fn abandon(&mut self, cancel: &Encoder<'_>) {
         self.abandoned += 1;
@@ -607,8 +537,7 @@ impl ClientConnection {
         }
         let mut list = empty_slices();
         let slices = cancel.gather_slices(&mut list, IoSlice::new);
-        // The server may ignore a CancelRequest, so the message is dropped if the transport accepts
-        // none of its bytes. If the transport accepts a part of them, the connection is broken.
+        // The server may ignore a CancelRequest, so the message is dropped if the transport accepts none of its bytes.
         match self.monitored.stream().send_vectored(slices, Wait::Now) {
             Ok(sent) if sent == slices.iter().map(|slice| slice.len()).sum::<usize>() => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -617,9 +546,7 @@ impl ClientConnection {
         self.is_broken |= self.abandoned > MAX_ABANDONED;
     }
 
-    /// Handles a reply that is a system exception. If the connection owes no other reply, bytes
-    /// behind this reply are a fault of the server. The connection is then broken, so the next call
-    /// takes another connection.
+    /// If the connection owes no other reply, bytes behind this reply are a fault of the server.
     #[cold]
     pub(crate) fn on_system_exception(&mut self, received: &ReceivedMessage) {
         let length = match received {
@@ -629,8 +556,7 @@ impl ClientConnection {
         self.is_broken |= !self.owes_replies() && self.received.unread().len() > length;
     }
 
-    /// Handles a reply whose id is not the id of the current request. Returns true if an abandoned
-    /// call is outstanding, to which the reply may belong.
+    /// Returns true if an abandoned call is outstanding, to which the reply may belong.
     #[cold]
     pub(crate) fn accept_late_reply(&mut self) -> bool {
         let was_behind = self.owes_replies();
@@ -642,19 +568,16 @@ impl ClientConnection {
         self.monitored.stream().peer()
     }
 
-    /// Returns true if replies to abandoned calls are outstanding.
     #[inline]
     pub(crate) fn owes_replies(&self) -> bool {
         self.abandoned > 0
     }
 
-    /// Returns true if the connection failed after it had sent a part of the last request. The
-    /// server may have replied to this part.
+    /// Returns true if the connection failed after it had sent a part of the last request.
     pub(crate) fn is_truncated(&self) -> bool {
         self.is_truncated
     }
 
-    /// Records that the request is [truncated](Self::is_truncated).
     #[cold]
     pub(crate) fn mark_truncated(&mut self) {
         self.is_truncated = true;
@@ -667,10 +590,8 @@ impl ClientConnection {
         self.framer.has_partial_reply(id) || is_reply_start(self.received.unread(), id)
     }
 
-    /// Reads messages after the connection has failed, and returns the kind of the first
-    /// CloseConnection or MessageError. Returns `None` if the reply to request `id` comes before
-    /// it, because CloseConnection does not apply to an answered request. Does not wait, and reads
-    /// at most 64 messages.
+    /// Reads messages after the connection has failed, and returns the kind of the first CloseConnection or
+    /// MessageError. Does not wait, and reads at most 64 messages.
     #[cold]
     pub(crate) fn final_message(&mut self, id: u32, limits: &Limits) -> Option<MessageKind> {
         for _ in 0..64 {
@@ -704,8 +625,6 @@ impl ClientConnection {
     }
 }
 
-/// Returns true if a complete message is the reply to request `id`, or a reply whose id cannot be
-/// read.
 fn is_reply_to(message: &[u8], header: &Header, id: u32, limits: &Limits) -> bool {
     let named = match header.kind {
         MessageKind::Reply => giop::Reply::parse(message, header, limits).map(|reply| reply.request_id),
@@ -715,8 +634,7 @@ fn is_reply_to(message: &[u8], header: &Header, id: u32, limits: &Limits) -> boo
     named.map_or(true, |named| named == id)
 }
 
-/// Returns true if `unread` begins with a reply to request `id`, or with a reply whose id is not
-/// known: the id has not arrived, or does not come first in the message (GIOP 1.0 and 1.1).
+/// Returns true if `unread` begins with a reply that is, or may be, the reply to request `id`.
 pub(super) fn is_reply_start(unread: &[u8], id: u32) -> bool {
     let Some(Ok(header)) = unread.first_chunk().map(Header::parse) else { return false };
     let names_id_first = header.kind == MessageKind::LocateReply || header.version.has_giop_1_2_headers();
@@ -724,19 +642,16 @@ pub(super) fn is_reply_start(unread: &[u8], id: u32) -> bool {
     matches!(header.kind, MessageKind::Reply | MessageKind::LocateReply) && named.is_none_or(|named| named == id)
 }
 
-/// Returns an array of empty slices, which a caller fills with the slices of a message.
 pub(super) fn empty_slices<'m>() -> [IoSlice<'m>; MAX_SLICES] {
     [IoSlice::new(&[]); MAX_SLICES]
 }
 
 impl Drop for ClientConnection {
     fn drop(&mut self) {
-        // In a forked child process this object is a copy, and the parent process uses the
-        // connection.
+        // In a forked child process, the parent process uses the connection.
         if corelane_sys::process::fork_generation() == self.fork_generation {
             if !self.oneways.bytes.is_empty() && !self.is_broken {
-                // Bytes that the transport does not accept at once are lost. There is no caller to
-                // whom an error could be returned.
+                // Bytes that the transport does not accept at once are lost.
                 let _ = self.monitored.stream().send(&self.oneways.bytes, Wait::Now);
             }
             self.monitored.stream().shutdown(ShutdownMode::Both);

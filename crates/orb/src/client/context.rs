@@ -1,4 +1,4 @@
-//! The client context of an ORB: the connections to servers, and the state that all calls share.
+//! The client context of an ORB.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,25 +25,18 @@ use crate::memory::ByteBudget;
 use crate::orb_context::OrbContext;
 use crate::rt::protocol::SocketSettings;
 
-/// Number of known servers at which the client, before it adds a server, removes the servers that
-/// no reference uses.
+/// Number of servers from which on unused servers are removed before one is added.
 const PRUNE_THRESHOLD: usize = 256;
 
-/// The key of a server in the table of known servers: the addresses of a profile, and the socket
-/// settings of its connections.
 type ServerKey = (Vec<Endpoint>, SocketSettings);
 
-/// The interface through which the client layer calls the layers above it, which it does not know:
-/// lanes and POAs.
+/// The interface through which the client layer calls lanes and POAs.
 pub(crate) trait UpperLayers: Send + Sync {
-    /// Runs the periodic maintenance of the layers above the client.
     fn run_maintenance(&self);
 
-    /// Returns the addresses of thread pool lanes that references carry.
     fn lane_endpoints(&self) -> Vec<Endpoint>;
 }
 
-/// The functions with which a decoder reads values (IDL `valuetype`).
 #[cfg(all(feature = "any", feature = "valuetype"))]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ValueFunctions {
@@ -51,24 +44,19 @@ pub(crate) struct ValueFunctions {
     pub(crate) convert_custom: Option<CustomValueConverter>,
 }
 
-/// The context of an ORB's calls: the [`OrbContext`], the connections to servers, and the threads
-/// that serve these connections.
 pub(crate) struct ClientContext {
     orb: OrbContext,
     hangup_monitor: HangupMonitor,
     reply_readers: ReplyReaders,
     backoff: EndpointBackoff,
     oneway_batches: PendingBatches,
-    /// The connection pools of known servers, which references share. The lock has priority
-    /// inheritance, because callers of all priorities and the maintenance thread take it.
+    /// The lock has priority inheritance, because callers of all priorities and the maintenance thread take it.
     server_pools: PiMutex<HashMap<ServerKey, Arc<ServerPools>>>,
     /// The connection pools that one reference uses alone (PrivateConnectionPolicy).
     private_pools: PiMutex<Vec<Weak<ServerPools>>>,
     reply_memory: Arc<ByteBudget>,
-    /// The object adapter of the ORB, which collocated calls use. Its type is erased, because this
-    /// layer must not name it.
+    /// The type of the adapter is erased, because the client layer must not name it.
     adapter: OnceLock<ErasedArc>,
-    /// The registry of the factories that make received values. Its type is erased.
     #[cfg(feature = "valuetype")]
     value_factories: OnceLock<ErasedArc>,
     #[cfg(all(feature = "any", feature = "valuetype"))]
@@ -97,19 +85,14 @@ impl ClientContext {
         })
     }
 
-    /// Sets the interface to the layers above the client. Called once, while the ORB is built.
     pub(crate) fn set_upper_layers(&self, layers: Box<dyn UpperLayers>) {
-        // `set` succeeds, because an ORB calls this method only once.
         let _ = self.upper_layers.set(layers);
     }
 
-    /// Sets the object adapter. Called once, while the ORB is built.
     pub(crate) fn set_adapter(&self, adapter: ErasedArc) {
-        // `set` succeeds, because an ORB calls this method only once.
         let _ = self.adapter.set(adapter);
     }
 
-    /// Returns the object adapter if it is set and has the type `T`.
     #[inline]
     pub(crate) fn adapter<T: 'static>(&self) -> Option<&T> {
         self.adapter.get()?.get()
@@ -120,36 +103,29 @@ impl ClientContext {
         self.value_functions = functions;
     }
 
-    /// Returns a new state for reading the values of one message.
     #[cfg(all(feature = "any", feature = "valuetype"))]
     #[inline]
     pub(crate) fn value_read_state(&self) -> ValueReadState {
         ValueReadState::new().with_functions(self.value_functions.look_up_type, self.value_functions.convert_custom)
     }
 
-    /// Returns a new state for reading one message. It has no functions for values, because the
-    /// features `any` and `valuetype` are not both enabled.
     #[cfg(not(all(feature = "any", feature = "valuetype")))]
     #[inline]
     pub(crate) fn value_read_state(&self) -> ValueReadState {
         ValueReadState::new()
     }
 
-    /// Returns the functions with which a decoder reads values.
     #[cfg(all(feature = "any", feature = "valuetype"))]
     #[inline]
     pub(crate) fn value_functions(&self) -> ValueFunctions {
         self.value_functions
     }
 
-    /// Sets the registry of value factories. Called once, while the ORB is built.
     #[cfg(feature = "valuetype")]
     pub(crate) fn set_value_factories(&self, factories: ErasedArc) {
-        // `set` succeeds, because an ORB calls this method only once.
         let _ = self.value_factories.set(factories);
     }
 
-    /// Returns the registry of value factories if it is set and has the type `T`.
     #[cfg(feature = "valuetype")]
     pub(crate) fn value_factories<T: 'static>(&self) -> Option<&T> {
         self.value_factories.get()?.get()
@@ -175,7 +151,6 @@ impl ClientContext {
         &self.backoff
     }
 
-    /// Returns the budget for the memory that all replies to this ORB may use together.
     #[inline]
     pub(crate) fn reply_memory(&self) -> &Arc<ByteBudget> {
         &self.reply_memory
@@ -190,14 +165,11 @@ impl ClientContext {
         self.hangup_monitor.monitor(stream, pool, always)
     }
 
-    /// Makes the thread of the hang-up monitor run the ORB's maintenance every `period`, once the
-    /// thread has started.
     pub(crate) fn set_maintenance(self: &Arc<Self>, period: Duration) {
         let maintained: Weak<Self> = Arc::downgrade(self);
         self.hangup_monitor.set_maintenance(maintained, period);
     }
 
-    /// Adds a slot's connection to the list of connections with buffered oneways.
     #[cold]
     pub(super) fn list_batch(&self, slot: Weak<PoolSlot>) {
         if self.oneway_batches.add(slot) {
@@ -205,7 +177,6 @@ impl ClientContext {
         }
     }
 
-    /// Sends the buffered oneways whose delay has passed, or all buffered oneways if `all` is true.
     /// Returns the time at which to call this function again.
     #[cold]
     pub(crate) fn send_batches(&self, all: bool) -> Option<Monotonic> {
@@ -216,9 +187,7 @@ impl ClientContext {
         self.transports().find(endpoint).is_some()
     }
 
-    /// Returns the connection pools for the server at `endpoints`. If `private` is true, the pools
-    /// are new, and one reference uses them alone. Otherwise all references with these endpoints
-    /// and socket settings share the pools.
+    /// Returns the connection pools for the server at `endpoints`, which references share unless `private` is true.
     pub(crate) fn pools_for(
         &self,
         endpoints: Vec<Endpoint>,
@@ -238,8 +207,7 @@ impl ClientContext {
         let pools = Arc::new(pools);
         let mut known = self.private_pools.lock();
         if known.len() == known.capacity() {
-            // The dead entries are removed only when the list is full, because the removal scans
-            // the whole list.
+            // The removal scans the whole list, so it runs only when the list is full.
             known.retain(|pools| pools.strong_count() > 0);
             let room = known.len().max(16);
             known.reserve(room);
@@ -248,8 +216,6 @@ impl ClientContext {
         pools
     }
 
-    /// Closes the idle connections, removes all servers, and stops the client's threads. Called
-    /// when the ORB shuts down.
     pub(crate) fn close_connections(&self) {
         let mut servers: Vec<Arc<ServerPools>> = self.server_pools.lock().drain().map(|(_, server)| server).collect();
         servers.extend(self.private_pools.lock().drain(..).filter_map(|server| server.upgrade()));
@@ -279,8 +245,6 @@ impl Maintained for ClientContext {
         ClientContext::send_batches(self, false)
     }
 
-    /// Runs the periodic maintenance of the layers above the client, and of the client's pools.
-    /// After the end of the ORB, the pools need no maintenance.
     fn run_maintenance(&self) {
         if let Some(layers) = self.upper_layers.get() {
             layers.run_maintenance();
@@ -288,8 +252,7 @@ impl Maintained for ClientContext {
         if self.has_ended() {
             return;
         }
-        // The pools are copied to a list first, because their maintenance closes connections, which
-        // are system calls, and must not run under the lock.
+        // Connections are closed outside the lock, because closing is a system call.
         let mut servers: Vec<Arc<ServerPools>> = self.server_pools.lock().values().cloned().collect();
         servers.extend(self.private_pools.lock().iter().filter_map(Weak::upgrade));
         let now = Monotonic::now();

@@ -1,17 +1,11 @@
-//! The hang-up monitor notices when servers close connections, so that the next request is not
-//! written to a closed connection.
+//! The hang-up monitor notices when servers close connections, so that the next request is not written to a closed
+//! connection.
 //!
-//! Each ORB has one monitor thread, which starts with the first connection and waits for hang-ups
-//! on all connections. Replies do not wake it. It runs in the ordinary scheduling class, on the
-//! cores of the thread that built the ORB. While it holds a connection for which callers may wait,
-//! it runs at their priority.
+//! Each ORB has one monitor thread.
 //!
-//! Monitoring costs time: for each reply, the kernel checks the epoll instance of the monitored
-//! connection, in the time of the reply's sender. A caller that makes [`BUSY_CALLS`] calls within a
-//! [`USAGE_PERIOD`] therefore suspends the monitoring of its connection. On a busy connection, the
-//! next call soon notices a hang-up. Every period, the thread samples the unmonitored connections
-//! and resumes the monitoring of idle ones. A oneway does not notice a hang-up, so a connection
-//! that recently carried a oneway stays monitored.
+//! Monitoring costs time: for each reply, the kernel checks the epoll instance of the monitored connection, in the time
+//! of the reply's sender. A caller that makes [`BUSY_CALLS`] calls within a [`USAGE_PERIOD`] therefore suspends the
+//! monitoring of its connection.
 
 use std::fmt;
 use std::io;
@@ -42,38 +36,30 @@ const BUSY_CALLS: u32 = 64;
 /// A busy connection with fewer calls than this number in a [`USAGE_PERIOD`] is idle again.
 const IDLE_CALLS: u32 = 16;
 
-/// Number of calls after a oneway before which monitoring is not suspended. Each suspension costs
-/// two changes of the epoll instance, which pay only if many calls follow.
+/// Number of calls after a oneway before which monitoring is not suspended.
 const ONEWAY_COOLDOWN_CALLS: u32 = 1024;
 
-/// Mode of a monitored connection whose monitoring is suspended when it becomes busy.
 const MONITORED: u8 = 0;
-/// Mode of a busy connection, which is not monitored.
 const UNMONITORED: u8 = 1;
 /// Mode of a connection that is monitored because it recently carried a oneway.
 const PINNED: u8 = 2;
 /// Mode of a connection that is always monitored, or that has no descriptor to monitor.
 const ALWAYS: u8 = 3;
 
-/// The work that the monitor's thread does for an ORB in addition to monitoring.
 pub(crate) trait Maintained: Send + Sync {
     fn orb(&self) -> &OrbContext;
 
-    /// Sends the buffered oneways whose delay has passed. Returns the time at which to call this
-    /// function again.
+    /// Returns the time at which to call this function again.
     fn send_batches(&self) -> Option<Monotonic>;
 
-    /// Runs the periodic maintenance of the ORB.
     fn run_maintenance(&self);
 }
 
-/// The owner of a monitored connection. The monitor informs the owner of a hang-up.
+/// The owner of a connection, which the monitor informs of a hang-up.
 pub(crate) trait HangupHandler: Send + Sync {
-    /// Closes the connections whose peers have hung up and that are not in use.
     fn close_hung_up(&self, orb: &OrbContext);
 }
 
-/// The monitor of an ORB: its thread and the connections that it monitors.
 pub(crate) struct HangupMonitor {
     shared: Arc<MonitorInner>,
     cores: Option<CpuSet>,
@@ -81,40 +67,31 @@ pub(crate) struct HangupMonitor {
 }
 
 struct MonitorInner {
-    /// Stamp of the ORB, which identifies the ORB within the process.
     stamp: u64,
     epoll: Epoll,
     wake: EventFd,
     stop: AtomicBool,
-    /// The ORB whose maintenance the thread runs, and the time between two runs of the maintenance.
     maintained: OnceLock<(Weak<dyn Maintained>, Duration)>,
     entries: GenerationalSlab<MonitorEntry>,
-    /// Slots and generations of the unmonitored connections, and of some connections that were
-    /// closed while unmonitored. The capacity suffices for all connections, so adding an entry
-    /// allocates nothing. Threads suspend and resume monitoring under this lock. The thread that
-    /// adds the first entry wakes the monitor's thread, which then takes a sample every period.
+    /// The capacity suffices for all connections, so adding an entry allocates nothing. Threads suspend and resume
+    /// monitoring under this lock.
     unmonitored: PiMutex<Vec<(u32, u32)>>,
 }
 
 struct MonitorEntry {
     state: Arc<StreamState>,
-    /// Owner of the connection. After a hang-up it closes the connection if no call uses it.
     owner: Weak<dyn HangupHandler>,
 }
 
-/// The state that a connection and the monitor thread share.
 struct StreamState {
     stream: Box<dyn Stream>,
     hung_up: AtomicBool,
-    /// Number of calls on the connection, wrapping. Stored `Relaxed` by the thread that has checked
-    /// the connection out.
+    /// Stored `Relaxed` by the thread that has checked the connection out.
     calls: AtomicU32,
-    /// The value of `calls` at the previous sample. Valid while the connection is unmonitored.
-    /// Stored and loaded `Relaxed`.
+    /// Valid while the connection is unmonitored. Stored and loaded `Relaxed`.
     sampled_calls: AtomicU32,
-    /// The mode: [`MONITORED`], [`UNMONITORED`], [`PINNED`] or [`ALWAYS`]. Stored `Release` by the
-    /// thread that has checked the connection out. The monitor's thread changes `UNMONITORED` to
-    /// `MONITORED`.
+    /// Stored `Release` by the thread that has checked the connection out. The monitor's thread changes `UNMONITORED`
+    /// to `MONITORED`.
     mode: AtomicU8,
 }
 
@@ -122,7 +99,6 @@ struct StreamState {
 pub(crate) struct MonitoredStream {
     state: Arc<StreamState>,
     entry: Option<(Arc<MonitorInner>, u32, u32)>,
-    /// Time at which the current sequence of [`BUSY_CALLS`] calls began.
     busy_since: Monotonic,
     /// Value of `calls` at the last oneway. Valid in the mode [`PINNED`].
     pinned_at: u32,
@@ -140,10 +116,7 @@ impl HangupMonitor {
         Ok(HangupMonitor { shared, cores, thread: Mutex::new("monitor thread", LockScope::Orb, None) })
     }
 
-    /// Monitors `stream`: permanently if `always` is true, else while the connection is not busy. A
-    /// stream without a descriptor is not monitored. A stream whose descriptor reports arriving
-    /// bytes only when the caller asks for it costs nothing to monitor, so it is monitored
-    /// permanently.
+    /// Monitors `stream`: permanently if `always` is true, else while the connection is not busy.
     pub(crate) fn monitor(
         &self,
         stream: Box<dyn Stream>,
@@ -164,17 +137,15 @@ impl HangupMonitor {
         monitored.entry = Some((Arc::clone(&self.shared), slot, generation));
         added?;
         if !always {
-            // Room for every connection is reserved in addition to the present entries, which may
-            // all belong to closed connections.
+            // All present entries may belong to closed connections, so room for every connection is reserved in
+            // addition.
             let more = self.shared.entries.live_count();
             self.shared.unmonitored.lock().reserve(more);
         }
         Ok(monitored)
     }
 
-    /// Makes the thread run the ORB's maintenance every `period`, once the thread has started.
     pub(crate) fn set_maintenance(&self, orb: Weak<dyn Maintained>, period: Duration) {
-        // `set` succeeds, because an ORB calls this method only once.
         let _ = self.shared.maintained.set((orb, period));
     }
 
@@ -189,13 +160,11 @@ impl HangupMonitor {
         Ok(())
     }
 
-    /// Wakes the thread, so that it learns when the next buffered oneways are due.
     pub(crate) fn wake(&self) {
         self.shared.wake.notify();
     }
 
-    /// Stops the monitor's thread. A thread that does nothing takes its place, so that no new
-    /// monitor thread starts.
+    /// Stops the monitor thread; an ended thread takes its place, so that no new monitor thread starts.
     #[cfg(test)]
     pub(crate) fn replace_thread(&self) {
         self.stop();
@@ -208,11 +177,9 @@ impl HangupMonitor {
         self.shared.wake.notify();
     }
 
-    /// Stops and joins the thread.
     pub(crate) fn stop(&self) {
         self.request_stop();
         if let Some(thread) = self.thread.lock().take() {
-            // `join` fails if the thread panicked. The ORB ends anyway, so the error is ignored.
             let _ = thread.join();
         }
     }
@@ -258,7 +225,6 @@ impl MonitorInner {
         }
     }
 
-    /// Resumes the monitoring of idle connections if `over` is true: a [`USAGE_PERIOD`] has ended.
     /// Returns true if unmonitored connections remain.
     fn resume_idle(&self, over: bool) -> bool {
         let mut unmonitored = self.unmonitored.lock();
@@ -277,10 +243,7 @@ impl MonitorInner {
         !unmonitored.is_empty()
     }
 
-    /// Resumes the monitoring of a connection. Checks at once if the peer has hung up, because the
-    /// kernel's report of an earlier hang-up might come after the next request. If the kernel
-    /// cannot monitor the connection, it counts as hung up, and the next call takes another
-    /// connection.
+    /// Checks for a hang-up at once, because the kernel might report an earlier hang-up after the next request.
     fn resume(&self, state: &StreamState, slot: u32, generation: u32) {
         let Some(fd) = state.stream.readiness() else { return };
         let is_watched = self.add(fd, slot, generation).is_ok();
@@ -289,15 +252,13 @@ impl MonitorInner {
         }
     }
 
-    /// Adds a connection to the epoll instance of the monitor's thread. The kernel reports hang-ups
-    /// from before this call, too.
+    /// The kernel also reports hang-ups from before this call.
     fn add(&self, fd: BorrowedFd<'_>, slot: u32, generation: u32) -> io::Result<()> {
         let token = (u64::from(slot) << 32) | u64::from(generation);
         self.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE)
     }
 
-    /// Reports that the monitor's thread ends because epoll failed. From now on, callers notice a
-    /// hang-up only when a call fails, and no maintenance runs.
+    /// After this failure, callers notice a hang-up when a call fails.
     #[cold]
     fn report_failure(&self, error: &io::Error) {
         self.stop.store(true, Ordering::Release);
@@ -330,7 +291,7 @@ impl MonitoredStream {
         self.state.mode.load(Ordering::Relaxed) == UNMONITORED
     }
 
-    /// Counts a call on the connection. Returns the number of calls including this one, wrapping.
+    /// Returns the number of calls including this one, wrapping.
     #[inline]
     pub(crate) fn count_call(&mut self) -> u32 {
         let calls = self.calls().wrapping_add(1);
@@ -341,8 +302,7 @@ impl MonitoredStream {
         calls
     }
 
-    /// Decides by the time of the last [`BUSY_CALLS`] calls if monitoring is suspended. Called once
-    /// every [`BUSY_CALLS`] calls.
+    /// Called once every [`BUSY_CALLS`] calls.
     #[cold]
     fn sample_usage(&mut self, calls: u32) {
         let mode = self.state.mode.load(Ordering::Relaxed);
@@ -360,7 +320,6 @@ impl MonitoredStream {
         }
     }
 
-    /// Suspends monitoring until the monitor thread finds the connection idle.
     fn suspend(&self, calls: u32) {
         let (Some((shared, slot, generation)), Some(fd)) = (&self.entry, self.state.stream.readiness()) else { return };
         let mut unmonitored = shared.unmonitored.lock();
@@ -369,9 +328,7 @@ impl MonitoredStream {
         if shared.stop.load(Ordering::Acquire) || shared.epoll.remove(fd).is_err() {
             return;
         }
-        // The sample is set back by [`BUSY_CALLS`], so that the calls before the suspension count
-        // in the current period. Without them, a connection could seem idle at the end of a period
-        // of which only a part remained.
+        // The calls before the suspension count in the current period, because a connection could otherwise seem idle.
         self.state.sampled_calls.store(calls.wrapping_sub(BUSY_CALLS), Ordering::Relaxed);
         self.state.mode.store(UNMONITORED, Ordering::Release);
         if unmonitored.is_empty() {
@@ -381,8 +338,7 @@ impl MonitoredStream {
         unmonitored.push((*slot, *generation));
     }
 
-    /// Makes sure that the connection is monitored. Called before a oneway is sent on it. Returns
-    /// false if the peer has hung up.
+    /// Returns false if the peer has hung up.
     #[inline]
     pub(crate) fn ensure_monitored(&mut self) -> bool {
         self.pinned_at = self.calls();
@@ -443,7 +399,6 @@ pub(super) mod tests {
     use crate::policy::SyncScope;
     use crate::{Orb, clock};
 
-    /// A monitor with one connection, on which the test counts calls, and the connection's peer.
     struct MonitorFixture {
         monitor: HangupMonitor,
         monitored: MonitoredStream,
@@ -460,8 +415,6 @@ pub(super) mod tests {
             MonitorFixture { monitor, monitored, peer: listener.accept().unwrap().0 }
         }
 
-        /// Makes a fixture without a monitor thread. The test takes the samples by
-        /// [`look`](Self::look).
         fn alone(always: bool) -> Self {
             let fixture = Self::new(always);
             fixture.monitor.replace_thread();
@@ -472,8 +425,7 @@ pub(super) mod tests {
             &self.monitor.shared
         }
 
-        /// Returns the connection's mode. Asserts that the connection is in the epoll instance, or
-        /// else in the list of unmonitored connections, as the mode requires.
+        /// Asserts that the connection is monitored or in the list of unmonitored connections, as its mode requires.
         fn state(&self) -> u8 {
             let unmonitored = self.shared().unmonitored.lock();
             let mode = self.monitored.state.mode.load(Ordering::Relaxed);
@@ -489,7 +441,6 @@ pub(super) mod tests {
             mode
         }
 
-        /// Counts `calls` calls, which take `time` in total.
         fn call(&mut self, calls: u32, time: Duration) {
             let begin = Monotonic::from_nanos(1_000_000_000);
             self.monitored.busy_since = begin;
@@ -500,14 +451,10 @@ pub(super) mod tests {
             clock::set(None);
         }
 
-        /// Takes the sample that the monitor's thread takes at the end of a period. Returns true if
-        /// unmonitored connections remain.
         fn look(&self) -> bool {
             self.shared().resume_idle(true)
         }
 
-        /// Waits until the monitor's thread has made `until` true. `what` describes this state in
-        /// the failure message.
         fn wait(&self, what: &str, until: impl Fn(&Self) -> bool) {
             let end = Monotonic::now() + Duration::from_secs(20);
             while !until(self) {
@@ -526,8 +473,7 @@ pub(super) mod tests {
             fixture.call(1, USAGE_PERIOD);
             assert_eq!(fixture.state(), UNMONITORED);
             assert!(fixture.shared().resume_idle(false));
-            // With 0 calls after the suspension, the connection stays unmonitored because the calls
-            // before the suspension count in this period.
+            // The calls before the suspension count in this period.
             for calls in [0, IDLE_CALLS, 5 * BUSY_CALLS] {
                 fixture.call(calls, USAGE_PERIOD);
                 assert!(fixture.look());
@@ -594,8 +540,7 @@ pub(super) mod tests {
         assert!(!fixture.monitored.ensure_monitored());
     }
 
-    /// Waits until the socket that is connected to `peer` is in the state CLOSE_WAIT. Both sockets
-    /// are on this machine.
+    /// Waits until the socket that is connected to `peer` is in the state CLOSE_WAIT.
     pub(in crate::client) fn wait_for_end(peer: &TcpStream) {
         let (from, to) = (peer.peer_addr().unwrap().port(), peer.local_addr().unwrap().port());
         let here = u32::from_ne_bytes([127, 0, 0, 1]);
@@ -607,7 +552,6 @@ pub(super) mod tests {
         }
     }
 
-    /// Reads a GIOP 1.2 request and returns its request id.
     fn request(stream: &mut TcpStream) -> u32 {
         let mut head = [0; 16];
         stream.read_exact(&mut head).unwrap();

@@ -1,8 +1,4 @@
 //! A multiplexed connection, which several calls use at the same time.
-//!
-//! A caller checks out the sending half, enters its request in the connection's table, writes the
-//! request, and waits until its entry has the reply. A thread of the ORB (`reply_reader.rs`) reads
-//! the replies, which may arrive in any order, and gives each to its entry.
 
 use std::io::{self, IoSlice};
 use std::ops::{Deref, DerefMut};
@@ -28,24 +24,18 @@ use crate::fault::PeerFault;
 use crate::memory::{ByteBudget, MemoryShare};
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
-/// Maximum number of requests in the table of one connection.
 const MAX_PENDING: u32 = 1 << 16;
-/// Number of bytes after which the reader thread stops reading one connection and reads other
-/// connections. The last read may exceed the number.
+/// Number of bytes after which the reader thread stops reading one connection and reads other connections.
 const MAX_READ_BYTES: usize = 256 << 10;
 
-/// A multiplexed connection, with the table of its outstanding requests.
 #[derive(Debug)]
 pub(crate) struct MultiplexedConnection {
     stream: Box<dyn Stream>,
     endpoint: Endpoint,
     sending: CheckoutCell<SendHalf>,
-    /// The event count at which callers wait for the sending half.
     send_gate: Arc<EventCount>,
-    /// The outstanding requests. The lock has priority inheritance, because the reader and callers
-    /// of all priorities in a band take it.
+    /// The lock has priority inheritance, because the reader and callers of all priorities in a band take it.
     requests: PiMutex<PendingTable>,
-    /// The receiving half, which the reader thread checks out.
     reading: CheckoutCell<ReceiveHalf>,
     /// True while a message has been sent in part and its remainder waits. Stored `Release` by the
     /// holder of the sending half, loaded `Acquire` by any thread.
@@ -55,40 +45,30 @@ pub(crate) struct MultiplexedConnection {
     /// Stored `Release` by the caller that declares the band, loaded `Acquire` by any caller.
     is_band_declared: AtomicBool,
     fork_generation: u64,
-    /// The ORB's cache of memory for large messages.
     spares: RegionCache,
     /// True while incomplete replies need more than [`MIN_OWNED_BYTES`] bytes of memory. Stored
     /// `Release` by the reader, loaded `Acquire` by callers that cancel.
     is_mid_large_reply: AtomicBool,
 }
 
-/// The state of the sending half, which one caller at a time uses.
 #[derive(Debug)]
 pub(crate) struct SendHalf {
-    /// The memory in which the last request was written. The next request is written there, too.
+    /// The memory in which requests are written.
     pub(crate) memory: Vec<u8>,
-    /// The code sets announced to the server.
     pub(crate) announced: Option<CodeSets>,
-    /// The bytes that were left of a message when its sender's deadline passed. The connection
-    /// sends them before any other message.
+    /// The unsent bytes of a message whose sender's deadline passed.
     remainder: Vec<u8>,
-    /// Number of bytes of `remainder` that have been sent.
     remainder_sent: usize,
-    /// The value of `remainder_sent` at the last maintenance, and the time since which this value
-    /// has not changed.
+    /// The last sampled `remainder_sent`, and the time since which it has not changed.
     last_progress: Option<(usize, Monotonic)>,
 }
 
-/// Exclusive use of the sending half. The drop returns the half to the connection.
 pub(crate) struct SendGuard<'m> {
     sending: CheckoutGuard<'m, SendHalf>,
-    /// This field is the last, so that its drop runs after the drop of `sending` has returned the
-    /// half.
     _remainder: RemainderGuard<'m>,
 }
 
-/// A guard whose drop asks the reader to send the remainder of a message when the transport has
-/// room.
+/// The drop asks the reader to send the remainder of a message.
 struct RemainderGuard<'m>(&'m MultiplexedConnection);
 
 impl Drop for RemainderGuard<'_> {
@@ -116,24 +96,20 @@ impl DerefMut for SendGuard<'_> {
 #[derive(Debug)]
 struct PendingTable {
     waiting: RequestTable<Arc<PendingReply>>,
-    /// True after a caller has claimed the report of the protocol fault that ended the connection.
+    /// True after a caller has reported the protocol fault that ended the connection.
     is_fault_reported: bool,
     /// True after the connection has stopped accepting requests.
     is_closed: bool,
-    /// True if a request was entered since the last maintenance.
     is_used: bool,
     idle_since: Monotonic,
 }
 
-/// The outcome of reading a connection until it has no input, or until other connections must be
-/// read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadOutcome {
     /// All input has been read. Epoll will report further input.
     Drained,
-    /// The connection may have more input, which epoll need not report again.
+    /// The connection may have more input, which epoll may not report again.
     More,
-    /// The connection has ended.
     Closed,
 }
 
@@ -141,27 +117,19 @@ pub(crate) enum ReadOutcome {
 struct ReceiveHalf {
     framer: Framer,
     received: ReceiveBuffer,
-    /// The share of the ORB's memory for replies that incomplete messages use: 0 bytes while they
-    /// need at most 64 KiB.
     share: MemoryShare,
 }
 
-/// The reason why a request cannot be entered in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegisterError {
-    /// The connection has ended.
     Closed,
-    /// The table contains the maximum number of requests, all of which wait for replies.
     Full,
 }
 
-/// The reason why a connection ended while requests waited for replies.
 #[derive(Clone, Debug)]
 pub(crate) enum CloseCause {
     Io(io::ErrorKind),
-    /// The server violated the protocol, or sent CloseConnection or MessageError.
     Fault(PeerFault),
-    /// The ORB's memory for replies is exhausted.
     OverBudget(MemoryRefusal),
 }
 
@@ -176,8 +144,6 @@ impl From<CloseCause> for ExchangeError {
 }
 
 impl MultiplexedConnection {
-    /// Makes a multiplexed connection from a stream that has carried no request. Messages that
-    /// exceed 64 KiB take their memory from `spares`, and are charged to `replies`.
     pub(crate) fn new(
         stream: Box<dyn Stream>,
         endpoint: &Endpoint,
@@ -218,13 +184,11 @@ impl MultiplexedConnection {
         let _ = self.registration.set(registration);
     }
 
-    /// Returns true if the band must be declared to the server before the first request.
     pub(crate) fn needs_band_declaration(&self) -> bool {
         !self.is_band_declared.load(Ordering::Acquire)
     }
 
-    /// Records that the server knows the connection's band, or does not support bands. Two threads
-    /// may call this method at the same time, because both may declare the band.
+    /// Two threads may call this method at the same time, because both may declare the band.
     pub(crate) fn set_band_declared(&self) {
         self.is_band_declared.store(true, Ordering::Release);
     }
@@ -237,13 +201,11 @@ impl MultiplexedConnection {
         &*self.stream
     }
 
-    /// Returns true if the connection accepts further requests.
     pub(crate) fn is_open(&self) -> bool {
         !self.requests.lock().is_closed
     }
 
-    /// Checks out the sending half for one request. Waits for the half until `deadline`. Returns
-    /// `None` if other callers used it until then.
+    /// Waits until `deadline` for the sending half.
     pub(crate) fn sender(&self, deadline: Option<Monotonic>) -> Option<SendGuard<'_>> {
         self.try_sender().or_else(|| self.send_gate.wait(deadline, || self.try_sender()))
     }
@@ -252,7 +214,7 @@ impl MultiplexedConnection {
         self.sending.try_checkout().map(|sending| SendGuard { sending, _remainder: RemainderGuard(self) })
     }
 
-    /// Enters a request in the table. Returns the request's id, and the entry that gets the reply.
+    /// Returns the request's id, and the entry that gets the reply.
     pub(crate) fn register(&self) -> Result<(u32, Arc<PendingReply>), RegisterError> {
         let pending = Arc::new(PendingReply::new());
         let mut requests = self.requests.lock();
@@ -272,33 +234,28 @@ impl MultiplexedConnection {
         }
     }
 
-    /// Removes a request from the table, because it was not sent or is a oneway.
     pub(crate) fn unregister(&self, id: u32) {
         let request = self.requests.lock().waiting.remove(id);
         drop(request);
     }
 
-    /// Abandons a request that was sent. Its id stays in the table, so that the reader can skip a
-    /// reply that arrives later.
+    /// The id of the abandoned request stays in the table, so that the reader can skip a later reply.
     pub(crate) fn abandon(&self, id: u32) {
         let request = self.requests.lock().waiting.abandon(id);
         drop(request);
     }
 
-    /// Returns true at the first call. The caller that gets true reports the protocol fault that
-    /// ended the connection.
+    /// Returns true at the first call.
     #[cold]
     pub(crate) fn claim_fault_report(&self) -> bool {
         !std::mem::replace(&mut self.requests.lock().is_fault_reported, true)
     }
 
-    /// Sends a complete message, or `fragments`, the message cut into fragments. Waits until
-    /// `deadline` for the transport.
+    /// Waits until `deadline` for the transport. A message whose deadline passes after a part was sent counts as sent:
+    /// the connection sends the remainder later.
     ///
     /// # Errors
-    /// How much of the message was sent, and the reason why sending stopped. If the deadline passes
-    /// after a part was sent, the connection sends the remainder later, because other calls need
-    /// the connection. In this case the error says that the whole message was sent.
+    /// How much of the message was sent.
     pub(crate) fn send(
         &self,
         sender: &mut SendGuard<'_>,
@@ -337,14 +294,12 @@ impl MultiplexedConnection {
         Ok(())
     }
 
-    /// Queues the bytes that are left of a message that was sent in part.
     #[cold]
     fn queue_remainder<'o>(&self, sender: &mut SendGuard<'_>, left: impl Iterator<Item = &'o [u8]>) {
         left.for_each(|octets| sender.remainder.extend_from_slice(octets));
         self.has_remainder.store(true, Ordering::Release);
     }
 
-    /// Sends the queued remainder of an earlier message, if there is one.
     fn send_remainder(&self, sender: &mut SendGuard<'_>, wait: Wait) -> io::Result<()> {
         if sender.remainder.is_empty() {
             return Ok(());
@@ -367,19 +322,17 @@ impl MultiplexedConnection {
         Ok(())
     }
 
-    /// Sends the remainder of a message. The reader calls this method when the transport has room.
-    /// If a caller has checked the sending half out, this caller sends the remainder.
+    /// The reader calls this method when the transport has room. If a caller has checked the sending half out, this
+    /// caller sends the remainder.
     #[cold]
     pub(super) fn resume_sending(&self) {
         if let Some(mut sender) = self.try_sender() {
-            // The error needs no handling: the failure has closed the sending half, and the reader
-            // will notice the end of the connection.
+            // On an error the sending half is closed, and the reader notices the end of the connection.
             let _ = self.send_remainder(&mut sender, Wait::Now);
         }
     }
 
-    /// Sets whether epoll tells the reader that the transport has room. If this fails, closes the
-    /// sending half, because the remainder would never be sent.
+    /// On failure, closes the sending half, because the remainder would never be sent.
     #[cold]
     fn watch_writable(&self, wanted: bool) {
         let watched = self
@@ -392,9 +345,8 @@ impl MultiplexedConnection {
         }
     }
 
-    /// Abandons the request `id` and sends a CancelRequest for it. The server may ignore a
-    /// CancelRequest, so the message is dropped if the transport has no room. If a large reply is
-    /// incomplete and no other call waits, closes the connection instead of sending.
+    /// Abandons the request `id` and sends a CancelRequest for it. If a large reply is incomplete and no other call
+    /// waits, closes the connection instead of sending.
     pub(crate) fn cancel(&self, id: u32, version: corelane_wire::Version) {
         self.abandon(id);
         if self.is_mid_large_reply.load(Ordering::Acquire) && self.close_if_unused() {
@@ -415,10 +367,8 @@ impl MultiplexedConnection {
         }
     }
 
-    /// Closes the connection if no call used it for the time `idle`, or if the transport accepted
-    /// nothing of a remainder for this time. The time is measured in steps of the maintenance
-    /// period. Otherwise frees the memory of large requests. Returns true if the connection has
-    /// ended.
+    /// Closes the connection if no call used it, or if the transport accepted nothing of a remainder, for the time
+    /// `idle`.
     #[cold]
     pub(crate) fn run_maintenance(&self, now: Monotonic, idle: Duration) -> bool {
         if self.is_send_stalled(now, idle) {
@@ -442,8 +392,6 @@ impl MultiplexedConnection {
             }
             return false;
         }
-        // A caller that registers a request after this line gets an error and uses another
-        // connection.
         requests.is_closed = true;
         drop(requests);
         self.stream.shutdown(ShutdownMode::Both);
@@ -465,19 +413,15 @@ impl MultiplexedConnection {
         }
     }
 
-    /// Closes the sending direction of the connection, because no message can follow an incomplete
-    /// one. The reader continues to read, because the server may have sent CloseConnection. At the
-    /// end of the input the reader ends the waiting requests.
+    /// Closes the sending direction of the connection, because no message can follow an incomplete one.
     #[cold]
     fn close_send_half(&self) {
         self.requests.lock().is_closed = true;
         self.stream.shutdown(ShutdownMode::Write);
     }
 
-    /// Reads the bytes that have arrived, and completes the requests whose replies are complete.
-    /// Returns after [`MAX_READ_BYTES`] even if more bytes are there.
+    /// Returns after [`MAX_READ_BYTES`] even if more bytes have arrived.
     pub(crate) fn read_replies(&self, limits: &Limits) -> ReadOutcome {
-        // Another thread is reading, so this call need not read.
         let Some(mut reading) = self.reading.try_checkout() else { return ReadOutcome::Drained };
         let read = self.read_burst(&mut reading, limits);
         read.unwrap_or_else(|lost| {
@@ -488,7 +432,6 @@ impl MultiplexedConnection {
         })
     }
 
-    /// Reads until no input is left, or until [`MAX_READ_BYTES`] have been read.
     fn read_burst(&self, reading: &mut ReceiveHalf, limits: &Limits) -> Result<ReadOutcome, CloseCause> {
         let mut read = 0;
         loop {
@@ -533,8 +476,6 @@ impl MultiplexedConnection {
         }
     }
 
-    /// Charges the memory of incomplete messages to the ORB's memory for replies, if it exceeds 64
-    /// KiB.
     #[cold]
     fn account_memory(&self, reading: &mut ReceiveHalf) -> Result<(), CloseCause> {
         let ReceiveHalf { framer, received, share } = reading;
@@ -578,23 +519,19 @@ impl MultiplexedConnection {
         drop(requests);
         match answered {
             ReplyMatch::Matched(pending) => pending.complete(Ok(arrived)),
-            // No call waits for the reply, so it is dropped.
             ReplyMatch::Abandoned => {}
             ReplyMatch::Unknown => return Err(CloseCause::Fault(PeerFault::Unexpected(header.kind))),
         }
         Ok(())
     }
 
-    /// Closes the connection and ends every waiting request with the error `lost`. No part of a
-    /// reply counts as arrived.
+    /// Closes the connection and ends every waiting request with the error `lost`.
     #[cold]
     pub(crate) fn close(&self, lost: &CloseCause) {
         self.close_with(lost, |_| false);
     }
 
-    /// Closes the connection if no request waits for a reply, and returns true if it did. Called
-    /// when the request of an incomplete large reply was abandoned, because the arrived part would
-    /// stay in memory.
+    /// Closes the connection and returns true if no request waits for a reply.
     #[cold]
     fn close_if_unused(&self) -> bool {
         let mut requests = self.requests.lock();
@@ -609,8 +546,7 @@ impl MultiplexedConnection {
         true
     }
 
-    /// Closes the connection and ends every waiting request with the error `lost`. `has_begun`
-    /// returns true for the id of a request if a part of its reply has arrived.
+    /// `has_begun` returns true for the id of a request if a part of its reply has arrived.
     #[cold]
     fn close_with(&self, lost: &CloseCause, has_begun: impl Fn(u32) -> bool) {
         let mut requests = self.requests.lock();
@@ -625,9 +561,7 @@ impl MultiplexedConnection {
 }
 
 impl ReceiveHalf {
-    /// Takes the message of `length` bytes at the front of the buffer. A message of at most 64 KiB
-    /// is copied. A larger message takes the buffer with it, and the bytes behind the message move
-    /// to a new buffer.
+    /// Copies a message of at most [`MIN_OWNED_BYTES`]; a larger message takes the buffer with it.
     fn take(&mut self, length: usize) -> Result<Octets, CloseCause> {
         if length <= MIN_OWNED_BYTES {
             let octets = Octets::copy_from(&self.received.unread()[..length]);
@@ -639,7 +573,6 @@ impl ReceiveHalf {
         Ok(std::mem::replace(&mut self.received, rest).into_octets())
     }
 
-    /// Frees the memory of received data, after the connection has been closed.
     #[cold]
     fn drop_received(&mut self) {
         (self.received, self.framer) = (ReceiveBuffer::new(), Framer::new());
@@ -650,8 +583,7 @@ impl ReceiveHalf {
 
 impl Drop for MultiplexedConnection {
     fn drop(&mut self) {
-        // In a forked child process this object is a copy, and the parent process uses the
-        // connection.
+        // In a forked child process, the parent process uses the connection.
         if corelane_sys::process::fork_generation() == self.fork_generation {
             self.stream.shutdown(ShutdownMode::Both);
         }
@@ -667,8 +599,7 @@ mod tests {
     use super::*;
     use crate::priority_inheritance::inherits_priority;
 
-    /// A stream on which replies arrive without end. Their request ids count up from the value in
-    /// the field.
+    /// A stream of replies without end; the field counts their request ids.
     #[derive(Debug)]
     struct Endless(AtomicU32);
 
@@ -718,19 +649,16 @@ mod tests {
         );
         let ids: Vec<u32> = (0..calls).map(|_| connection.register().unwrap().0).collect();
         assert_eq!(ids[0], first);
-        // The calls are abandoned, so the first 40,000 replies are dropped. Without the limit of
-        // bytes, the first `read_replies` would read all of them and return `Closed`.
+        // Without the limit of bytes, the first `read_replies` would read all replies and return `Closed`.
         ids.into_iter().for_each(|id| connection.abandon(id));
         for _ in 0..3 {
             assert_eq!(connection.read_replies(&Limits::DEFAULT), ReadOutcome::More);
         }
-        // The following replies have ids of no call, which is a protocol fault.
         assert_eq!(connection.read_replies(&Limits::DEFAULT), ReadOutcome::Closed);
         assert!(!connection.is_open());
     }
 
-    /// The test sets the flag for a large incomplete reply, then cancels both calls. If `cancel`
-    /// ignored the flag, the connection would stay open.
+    /// If `cancel` ignored the flag, the connection would stay open.
     #[test]
     fn large_abandoned_reply_closes_the_connection_if_no_call_waits() {
         let connection = MultiplexedConnection::new(
@@ -764,8 +692,8 @@ mod tests {
         assert!(!connection.is_open());
     }
 
-    /// Callers of several priorities use one connection. Each lock must lend its holder the
-    /// priority of a waiting thread: with an ordinary mutex, `inherits_priority` returns false.
+    /// Each lock must lend its holder the priority of a waiting thread: with an ordinary mutex, `inherits_priority`
+    /// returns false.
     #[test]
     fn table_and_reply_locks_inherit_priority() {
         let connection = || {

@@ -1,10 +1,5 @@
-//! Oneway batches: oneways with [`SyncScope::None`](crate::SyncScope::None) wait in a buffer of
-//! their connection, and several are sent together.
-//!
-//! A buffer is sent when the next oneway would exceed its maximum size, when another message is
-//! sent on the connection, or when its delay has passed. A list contains the connections with
-//! buffered oneways. The hang-up monitor's thread sends the buffers on this list whose delay has
-//! passed.
+//! Oneway batches: oneways with [`SyncScope::None`](crate::SyncScope::None) wait in a buffer of their connection, and
+//! several are sent together.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -16,7 +11,6 @@ use super::connection::PoolSlot;
 use crate::clock;
 use crate::event::{Event, Events};
 
-/// The list of an ORB's connections with buffered oneways.
 #[derive(Debug)]
 pub(crate) struct PendingBatches {
     list: Mutex<Vec<PendingBatch>>,
@@ -27,21 +21,18 @@ pub(crate) struct PendingBatches {
 struct PendingBatch {
     due: Monotonic,
     slot: Weak<PoolSlot>,
-    /// The function [`send`]. [`PendingBatches::add`] is the only function that names it, so the
-    /// linker drops `send` from programs that never buffer oneways.
+    /// [`PendingBatches::add`] alone names [`send`], so the linker drops `send` from programs that never buffer
+    /// oneways.
     send: SendBatch,
 }
 
 type SendBatch = fn(&Weak<PoolSlot>, Monotonic, Duration, bool, &Events) -> Option<Monotonic>;
 
-/// Sends the buffered oneways of a slot's connection if they are due or `all` is true. Returns the
-/// time at which to call this function again, or `None` if the buffer is empty or its connection is
-/// gone.
+/// Returns the time of the next call, or `None` if the buffer is empty or the connection is gone.
 fn send(slot: &Weak<PoolSlot>, now: Monotonic, delay: Duration, all: bool, events: &Events) -> Option<Monotonic> {
     let slot = slot.upgrade()?;
     let sent = match slot.try_checkout_for_maintenance() {
-        // A caller has checked the connection out. It sends the buffered oneways before its
-        // message, or adds its oneway to them.
+        // The caller that has checked the connection out sends the buffered oneways, or adds its oneway to them.
         None => Ok(Some(now + delay)),
         Some(mut slot) => slot.as_deref_mut()?.flush_oneways(now, if all { Duration::ZERO } else { delay }),
     };
@@ -56,9 +47,8 @@ impl PendingBatches {
         PendingBatches { list: Mutex::new("connections with buffered oneways", LockScope::Orb, Vec::new()), delay }
     }
 
-    /// Adds the connection of a slot to the list, when it buffers its first oneway. Returns true if
-    /// the list was empty. The caller must then wake the hang-up monitor's thread, which flushes
-    /// the list.
+    /// Returns true if the list was empty. The caller must then wake the hang-up monitor's thread, which flushes the
+    /// list.
     #[cold]
     pub(crate) fn add(&self, slot: Weak<PoolSlot>) -> bool {
         let mut list = self.list.lock();
@@ -66,8 +56,7 @@ impl PendingBatches {
         list.len() == 1
     }
 
-    /// Sends the buffers that are due at `now`, or every buffer if `all` is true. Returns the time
-    /// at which to call this method again, or `None` if the list is empty.
+    /// Returns the time of the next call, or `None` if the list is empty.
     #[cold]
     pub(crate) fn flush(&self, now: Monotonic, all: bool, events: &Events) -> Option<Monotonic> {
         let mut list = std::mem::take(&mut *self.list.lock());
@@ -95,9 +84,8 @@ mod tests {
     use crate::policy::SyncScope;
     use crate::{OnewayBatch, Orb};
 
-    /// While a batch is flushed, the next oneway of the caller must wait for its connection. On
-    /// another connection it would overtake the oneways of the batch. If the caller did not wait,
-    /// the client would open a second connection.
+    /// While a batch is flushed, the next oneway of the caller must wait for its connection. On another connection the
+    /// oneway would overtake the batch.
     #[test]
     fn oneways_stay_on_their_connection_while_its_batch_is_flushed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -109,8 +97,7 @@ mod tests {
         std::thread::scope(|scope| {
             let acceptor = &listener;
             scope.spawn(|| io::copy(&mut acceptor.accept().unwrap().0, &mut io::sink()).unwrap());
-            // The ORB and the object are dropped with this closure, so that the reading thread ends
-            // even if an assertion fails.
+            // The drop lets the reading thread end even if an assertion fails.
             let (_orb, object) = (orb, object);
             for _ in 0..200_000 {
                 call::oneway(object.callee(), &operation, SyncScope::None, &|_| Ok(())).unwrap();

@@ -1,9 +1,4 @@
 //! A pool of connections to one server, which calls check out exclusively.
-//!
-//! A call checks a connection out with one compare-and-swap, writes its request, reads its reply,
-//! and returns the connection. When all connections are in use, a caller waits until its deadline
-//! for one to be returned, or uses the pool's multiplexed connection
-//! ([`ConnectionPoolExhaustedAction`](crate::ConnectionPoolExhaustedAction)).
 
 use std::cell::Cell;
 use std::io;
@@ -30,74 +25,53 @@ use crate::rt::band::ConnectionBand;
 use crate::rt::protocol::SocketSettings;
 use crate::thread_context::PriorityBoost;
 
-/// Maximum time for which a caller waits while its connection is under maintenance. The maintenance
-/// of a connection takes microseconds, but the maintenance thread has a low priority and may be
-/// preempted.
+/// The maintenance of a connection takes microseconds, but the maintenance thread may be preempted.
 const MAX_MAINTENANCE_WAIT: Duration = if cfg!(test) { Duration::from_secs(60) } else { Duration::from_millis(20) };
 
-/// The client's connections to one server for one priority band.
 #[derive(Debug)]
 pub(crate) struct ConnectionPool {
-    /// Addresses of the server, in the order of the profile that contains them.
     endpoints: Arc<[Endpoint]>,
     sockets: SocketSettings,
     slots: Vec<Arc<PoolSlot>>,
-    /// Number of slots, from index 0, that a caller has used at least once. Callers raise the
-    /// number by `fetch_max` (`AcqRel`) and load it `Acquire`.
+    /// Callers raise the number by `fetch_max` (`AcqRel`) and load it `Acquire`.
     used: AtomicUsize,
-    /// The maintenance thread's last sample of each used slot.
     usage_samples: Mutex<Vec<UsageSample>>,
-    /// The event count at which callers wait when every slot is in use or under maintenance.
     slot_returned: Arc<EventCount>,
     band: ConnectionBand,
-    /// The state of the pool's multiplexed connection.
     multiplexed: PiMutex<MultiplexedState>,
-    /// The event count at which callers wait while a thread makes the multiplexed connection.
     multiplexed_ready: EventCount,
-    /// Index of the endpoint to which the pool connected last. Stored and loaded `Relaxed`.
+    /// Stored and loaded `Relaxed`.
     last_answered: AtomicUsize,
 }
 
-/// A sample of a slot's use count, taken by the maintenance thread.
 #[derive(Debug)]
 struct UsageSample {
-    /// The slot's use count at the sample.
     uses: u32,
-    /// Time of the first sample with this use count. The slot has not been used since then.
+    /// Time of the first sample with this use count.
     unused_since: Monotonic,
 }
 
-/// The state of a pool's multiplexed connection.
 #[derive(Debug)]
 enum MultiplexedState {
     None,
-    /// A thread is making the connection.
     Connecting,
     Open(Arc<MultiplexedConnection>),
 }
 
-/// Returns a predicate on slots: [`ClientConnection::accepts_request`] of the slot's connection,
-/// false for an empty slot.
 #[inline]
 fn accepts_request(min_connection_id: u64, awaits: bool) -> impl Fn(&mut Option<Box<ClientConnection>>) -> bool {
     move |slot| slot.as_mut().is_some_and(|connection| connection.accepts_request(min_connection_id, awaits))
 }
 
 thread_local! {
-    /// Index of the slot that this thread used last, in any pool. The thread's next search begins
-    /// at this index.
+    /// Index of the slot that this thread used last, in any pool.
     static LAST_SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The reason why a caller gets no connection.
 #[derive(Debug)]
 pub(crate) enum AcquireError {
-    /// All connections that the maximum permits are in use, and none was returned before the
-    /// deadline.
     AllBusy,
-    /// Connecting failed at every address. The field is the last error.
     ConnectFailed(io::Error),
-    /// The deadline passed while connecting.
     TimedOut,
 }
 
@@ -129,7 +103,6 @@ impl ConnectionPool {
         }
     }
 
-    /// Makes the calling thread begin its next search at the first slot.
     #[cfg(test)]
     pub(crate) fn forget_last_slot() {
         LAST_SLOT.set(0);
@@ -143,9 +116,7 @@ impl ConnectionPool {
         self.band
     }
 
-    /// Checks out an idle connection that [accepts a request](ClientConnection::accepts_request).
-    /// The checkout keeps its slot alive. If the caller's last connection is under maintenance,
-    /// waits until the maintenance ends, at most until `due`.
+    /// If the caller's last connection is under maintenance, waits until the maintenance ends, at most until `due`.
     pub(crate) fn take_idle(
         &self,
         min_connection_id: u64,
@@ -155,17 +126,14 @@ impl ConnectionPool {
         self.find_slot(PoolSlot::try_checkout_owned, accepts_request(min_connection_id, awaits), Some(due))
     }
 
-    /// Checks out an idle connection of any id that accepts a request. The checkout borrows the
-    /// pool. If the caller's last connection is under maintenance, waits until the maintenance
-    /// ends, at most until `due`.
+    /// If the caller's last connection is under maintenance, waits until the maintenance ends, at most until `due`.
     #[inline]
     pub(crate) fn borrow_idle(&self, awaits: bool, due: CallDeadline) -> Option<Checkout<'_>> {
         self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, awaits), Some(due))
     }
 
-    /// Takes an idle slot for which `wanted` returns true, by the checkout function `take`. Closes
-    /// unusable connections that the search meets. If `due` is set and the caller's last slot is
-    /// under maintenance, waits for this slot, at most until `due`.
+    /// Closes the unusable connections that the search finds. If `due` is set and the caller's last slot is under
+    /// maintenance, waits for this slot, at most until `due`.
     #[inline]
     fn find_slot<'p, 'k>(
         &'p self,
@@ -195,12 +163,7 @@ impl ConnectionPool {
         None
     }
 
-    /// Waits for the end of a slot's maintenance and takes the slot. If the caller used another
-    /// connection, its request could overtake the oneways that it sent on the slot's connection.
-    ///
-    /// Returns `None` if the caller must take another slot: at `due`, after
-    /// [`MAX_MAINTENANCE_WAIT`], if another caller has checked this slot out, and always for a
-    /// caller with a real-time priority, which must not wait for the maintenance thread.
+    /// On another connection, the caller's request could overtake the oneways that it sent on this connection.
     #[cold]
     fn wait_for_maintenance<'p, S>(
         &self,
@@ -214,8 +177,8 @@ impl ConnectionPool {
         let now = Monotonic::now();
         let until = match due {
             CallDeadline::At(moment) => moment.min(now + MAX_MAINTENANCE_WAIT),
-            // A relative deadline means that the call is in its first step. Such a call may end
-            // late by an eighth of its time, which is the longest that it waits here.
+            // A call with a relative deadline may end late by an eighth of its time, which is the longest that it waits
+            // here.
             CallDeadline::WithinFrom(duration, _) => now + MAX_MAINTENANCE_WAIT.min(duration / 8),
             CallDeadline::Never => now + MAX_MAINTENANCE_WAIT,
         };
@@ -226,17 +189,14 @@ impl ConnectionPool {
             match slot.holder() {
                 CheckoutHolder::Maintenance => return None,
                 CheckoutHolder::User => return Some(None),
-                // The maintenance ended after `take` had failed, so the loop calls `take` again.
                 CheckoutHolder::None => {}
             }
         };
         self.slot_returned.wait(Some(until), look).flatten()
     }
 
-    /// Checks out a connection with at least the id `min_connection_id`: an idle connection, or a
-    /// new one if the maximum permits it. Otherwise waits until `deadline` for a slot to be
-    /// returned. `until` is called after a slot has been found, and returns the deadline for
-    /// connecting.
+    /// Checks out a connection with at least the id `min_connection_id`: an idle connection, or a new one if the
+    /// maximum permits it. Otherwise waits until `deadline` for a slot to be returned.
     #[cold]
     pub(crate) fn acquire(
         self: &Arc<Self>,
@@ -255,8 +215,6 @@ impl ConnectionPool {
         self.ensure_connected(checkout, context, until(), min_connection_id)
     }
 
-    /// Makes a connection in the checked-out slot, unless the slot has a connection with at least
-    /// the id `min_connection_id`. `until` is the deadline for connecting.
     #[cold]
     pub(crate) fn ensure_connected<'p>(
         self: &Arc<Self>,
@@ -275,16 +233,13 @@ impl ConnectionPool {
         Ok(checkout)
     }
 
-    /// Takes an idle connection that accepts a request, else an empty slot, else a connection that
-    /// owes a reply to an abandoned call. The last choice can delay this call, because the server
-    /// may run the abandoned request before this call's request.
+    /// Takes an idle connection that accepts a request, else an empty slot, else a connection that owes a reply to an
+    /// abandoned call. An abandoned request that the server runs first can delay this call.
     pub(crate) fn take_free(&self, min_connection_id: u64) -> Option<Checkout<'static>> {
         self.find_slot(PoolSlot::try_checkout_owned, accepts_request(min_connection_id, true), None)
             .or_else(|| self.find_slot(PoolSlot::try_checkout_owned, |slot| slot.is_none(), None))
             .or_else(|| {
                 let used = self.used.load(Ordering::Acquire);
-                // Other threads may take empty slots at the same time, so the search continues
-                // behind the first one.
                 let free = |index: usize| Some((index, PoolSlot::try_checkout_owned(self.slots.get(index)?)?));
                 let (index, slot) = (used..self.slots.len()).find_map(free)?;
                 self.used.fetch_max(index + 1, Ordering::AcqRel);
@@ -294,14 +249,11 @@ impl ConnectionPool {
             .or_else(|| self.find_slot(PoolSlot::try_checkout_owned, |slot| slot.is_some(), None))
     }
 
-    /// Returns true if the pool has an open multiplexed connection.
     #[cold]
     pub(crate) fn has_multiplexed(&self) -> bool {
         matches!(&*self.multiplexed.lock(), MultiplexedState::Open(connection) if connection.is_open())
     }
 
-    /// Returns the pool's multiplexed connection. Makes one if none is open, or waits for another
-    /// thread that makes one, in both cases until `until`.
     #[cold]
     pub(crate) fn multiplexed(
         &self,
@@ -351,8 +303,7 @@ impl ConnectionPool {
             stream.set_spin_policy(policy);
         }
         let owner: Weak<Self> = Arc::downgrade(self);
-        // A connection for callers with a real-time priority is always monitored, so that a hang-up
-        // is noticed before the next call.
+        // A hang-up must be noticed before the next call.
         let monitored =
             context.monitor(stream, owner, self.band.is_real_time()).map_err(AcquireError::ConnectFailed)?;
         let is_band_declared = self.band.range().is_none();
@@ -364,8 +315,6 @@ impl ConnectionPool {
         Ok(connection)
     }
 
-    /// Returns the order in which to try the server's endpoints, by the back-off at the present
-    /// time.
     fn endpoint_order(&self, context: &ClientContext) -> TryOrder {
         let now = crate::clock::now();
         let backing_off = |backing_off, (index, endpoint)| {
@@ -378,12 +327,10 @@ impl ConnectionPool {
         TryOrder::new(self.endpoints.len(), self.last_answered.load(Ordering::Relaxed), backing_off)
     }
 
-    /// Returns true if every endpoint of the server is in back-off at `now`.
     pub(crate) fn is_backing_off(&self, context: &ClientContext, now: Monotonic) -> bool {
         self.endpoints.iter().all(|endpoint| context.backoff().is_backing_off(endpoint, now))
     }
 
-    /// Connects to the first endpoint that answers, in the [try order](Self::endpoint_order).
     /// Records failures and successes for the back-off.
     fn connect_stream(
         &self,
@@ -440,17 +387,14 @@ impl ConnectionPool {
         }
     }
 
-    /// Raises the calling thread to the highest priority of the pool's callers until the result is
-    /// dropped, because callers wait while the thread holds a slot or the sending half. Returns
-    /// `None` if the kernel refuses. The thread must then hold neither.
+    /// Raises the calling thread to the highest priority of the pool's callers until the result is dropped. Returns
+    /// `None` if the kernel refuses.
     fn boost_priority(&self, orb: &OrbContext) -> Option<PriorityBoost> {
         let native = self.band.scheduling(&orb.config().rt).ok()?;
         PriorityBoost::at_least(native).ok()
     }
 
-    /// Closes connections that no call used for the time `idle`, and frees the memory of large
-    /// messages on unused connections. The exclusive connections of callers with a real-time
-    /// priority are left alone, so that their next calls need not connect.
+    /// Callers with a real-time priority keep their connections, so that their next calls need not connect.
     #[cold]
     pub(crate) fn run_maintenance(&self, orb: &OrbContext, now: Monotonic, idle: Duration) {
         if !self.band.is_real_time() {
@@ -469,8 +413,6 @@ impl ConnectionPool {
         }
     }
 
-    /// Takes a sample of each used slot, and maintains the slots whose use count is unchanged since
-    /// an earlier sample.
     fn maintain_slots(&self, now: Monotonic, idle: Duration) {
         let mut usage_samples = self.usage_samples.lock();
         let known = usage_samples.len();
@@ -485,8 +427,7 @@ impl ConnectionPool {
                 continue;
             }
             let Some(mut taken) = slot.try_checkout_for_maintenance() else { continue };
-            // The count is checked again, because a caller may have used the slot before this
-            // thread checked it out.
+            // A caller may have used the slot before this thread checked it out.
             if slot.use_count() == last.uses {
                 if let Some(connection) = &mut *taken {
                     connection.trim_buffers();
@@ -496,7 +437,6 @@ impl ConnectionPool {
         }
     }
 
-    /// Closes the connections that are not checked out and for which `unwanted` returns true.
     fn close_unused(&self, unwanted: impl Fn(&mut ClientConnection) -> bool) {
         for slot in &self.slots {
             if let Some(mut slot) = slot.try_checkout_for_maintenance()
@@ -507,8 +447,6 @@ impl ConnectionPool {
         }
     }
 
-    /// Closes every connection that is not checked out, and releases the multiplexed connection,
-    /// which closes when its last call ends.
     pub(crate) fn close_idle(&self) {
         self.close_unused(|_| true);
         let mut shared = self.multiplexed.lock();
@@ -519,8 +457,7 @@ impl ConnectionPool {
 }
 
 impl HangupHandler for ConnectionPool {
-    /// Closes the connections that are not checked out and whose peers have hung up. Other
-    /// connections of such peers are closed when their calls return them.
+    /// Closes idle connections; a call that returns an unusable connection closes it.
     #[cold]
     fn close_hung_up(&self, orb: &OrbContext) {
         if let Some(_boost) = self.boost_priority(orb) {
@@ -529,10 +466,7 @@ impl HangupHandler for ConnectionPool {
     }
 }
 
-/// Returns true if the server is the cause of a failure to connect, so that it gets a back-off.
-/// `begun` and `due` are the start and the deadline of the attempt. A lack of descriptors in this
-/// process is not the server's failure, nor is a time-out of an attempt that had less than half of
-/// [`BRIEF_ATTEMPT`].
+/// `begun` and `due` are the start and the deadline of the attempt.
 fn is_server_failure(error: &io::Error, begun: Monotonic, due: Option<Monotonic>) -> bool {
     let had_time = || due.is_none_or(|due| due.since(begun) >= BRIEF_ATTEMPT / 2);
     !process::is_out_of_descriptors(error) && (error.kind() != io::ErrorKind::TimedOut || had_time())
@@ -557,17 +491,14 @@ mod tests {
     use crate::receive::MAX_RETAINED_BYTES;
     use crate::rt::{RtConfig, SchedulingClass};
 
-    /// A pool of connections to a listener that the test owns.
     struct PoolFixture {
         orb: Orb,
         pool: Arc<ConnectionPool>,
         listener: std::net::TcpListener,
     }
 
-    /// The connection band of threads without a real-time priority, such as the test's thread.
     const ORDINARY: fn() -> ConnectionBand = ConnectionBand::for_current_thread;
 
-    /// Returns the connection band of callers with any CORBA priority.
     fn every() -> ConnectionBand {
         ConnectionBand::for_range(PriorityBand { low: Priority::MIN, high: Priority::MAX })
     }
@@ -590,9 +521,8 @@ mod tests {
         Monotonic::from_nanos(second * 1_000_000_000)
     }
 
-    /// CloseConnection means that unanswered requests did not run. A reply that arrives before it
-    /// shows that its request ran. If `final_message` skipped this reply, it would return
-    /// CloseConnection, and the client would send the request again.
+    /// If `final_message` skipped this reply, it would return CloseConnection, and the client would send the request
+    /// again.
     #[test]
     fn close_connection_after_a_reply_does_not_deny_that_the_request_ran() {
         let fixture = fixture(ORDINARY(), 1);
@@ -609,7 +539,6 @@ mod tests {
         }
         assert_eq!(connection.final_message(7, limits), None);
         assert!(connection.has_begun_reply(7));
-        // Request 8 was not answered, so CloseConnection applies to it.
         assert_eq!(connection.final_message(8, limits), Some(MessageKind::CloseConnection));
     }
 
@@ -623,11 +552,8 @@ mod tests {
         let memory = || {
             fixture.pool.take_idle(0, true, CallDeadline::Never).map(|connection| connection.request_memory.capacity())
         };
-        // The first maintenance takes the first sample of the slot, so it frees nothing.
         run_maintenance(1);
         assert!(memory().is_some_and(|memory| memory > MAX_RETAINED_BYTES));
-        // The call of `memory` above used the slot, so maintenance 2 takes a new sample.
-        // Maintenance 3 finds the slot unused and frees the memory.
         run_maintenance(2);
         run_maintenance(3);
         assert_eq!(memory(), Some(0));
@@ -639,8 +565,7 @@ mod tests {
         assert_eq!(memory(), None);
     }
 
-    /// A caller's next oneway must use the caller's last connection, even if it is under
-    /// maintenance. On another connection it would overtake the caller's earlier oneways.
+    /// On another connection, a oneway would overtake the caller's earlier oneways.
     #[test]
     fn caller_waits_while_its_connection_is_under_maintenance() {
         let fixture = fixture(ORDINARY(), 2);
@@ -723,7 +648,7 @@ mod tests {
         assert!(fixture.pool.slots[0].try_checkout_for_maintenance().unwrap().is_none());
     }
 
-    /// Counts 1,000 calls while the test's clock stands still, which makes the connection busy.
+    /// The clock stands still during the 1,000 calls, which makes the connection busy.
     fn call(checkout: &mut Checkout<'_>) {
         crate::clock::set(Some(Monotonic::now()));
         for _ in 0..1000 {
@@ -812,8 +737,7 @@ mod tests {
                 |at| fixture.pool.run_maintenance(fixture.orb.core(), second(at), Duration::from_secs(3));
             (1..4).for_each(run_maintenance);
             assert!(connection.is_open());
-            // The kernel's buffers may accept some more bytes, which counts as progress, so the
-            // number of periods until the close is not exact.
+            // Bytes that the kernel's buffers accept count as progress, so the number of periods is not exact.
             assert!((4..1000).any(|at| {
                 run_maintenance(at);
                 !connection.is_open()
@@ -848,7 +772,6 @@ mod tests {
         let is_asleep = || {
             let Some(tid) = who.get().map(|tid: &Tid| tid.as_raw()) else { return false };
             let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
-            // In the file `stat` the thread's state follows its name, which is in parentheses.
             stat.rsplit_once(") ").unwrap().1.starts_with('S')
         };
         std::thread::scope(|scope| {

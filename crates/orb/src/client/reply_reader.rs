@@ -1,6 +1,5 @@
-//! The reader threads, which read replies on multiplexed connections. Each connection band has one
-//! thread, which starts with the band's first multiplexed connection. The thread runs at the
-//! highest priority of the band's callers, on the cores of the thread that built the ORB.
+//! The reader threads, which read replies on multiplexed connections. Each connection band has one thread, which starts
+//! with the band's first multiplexed connection.
 
 use std::fmt;
 use std::io;
@@ -23,10 +22,8 @@ use crate::rt::band::ConnectionBand;
 
 const STOP_TOKEN: u64 = u64::MAX;
 const INTEREST: Interest = Interest::READABLE.union(Interest::HANG_UP).union(Interest::EDGE);
-/// Maximum number of multiplexed connections that one reader thread reads.
 const MAX_CONNECTIONS: u32 = 1 << 16;
 
-/// The reader threads of an ORB, one for each connection band.
 pub(crate) struct ReplyReaders {
     limits: Limits,
     threads: Mutex<ReaderThreads>,
@@ -35,18 +32,17 @@ pub(crate) struct ReplyReaders {
 #[derive(Default)]
 struct ReaderThreads {
     running: Vec<RunningReader>,
-    /// True after [`stop`](ReplyReaders::stop). No threads are started after that.
+    /// True if no further thread may start.
     stopped: bool,
 }
 
-/// The registration of a connection with the reader of its band. The drop removes the registration.
+/// The drop removes the registration.
 pub(super) struct Registration {
     reader: Arc<ReplyReader>,
     slot: u32,
     generation: u32,
 }
 
-/// A reader thread, and the band whose connections it reads.
 struct RunningReader {
     band: ConnectionBand,
     reader: Arc<ReplyReader>,
@@ -66,8 +62,7 @@ impl ReplyReaders {
         ReplyReaders { limits, threads: Mutex::new("reply readers", LockScope::Orb, ReaderThreads::default()) }
     }
 
-    /// Makes the reader of `band` read `connection` until the connection ends. Starts the reader
-    /// thread if the band has none.
+    /// Starts the reader thread of `band` if the band has none.
     pub(crate) fn attach(
         &self,
         orb: &OrbContext,
@@ -87,15 +82,13 @@ impl ReplyReaders {
         reader.epoll.add(fd, registration.token(), INTEREST)?;
         connection.set_registration(registration);
         if reader.stop.load(Ordering::SeqCst) {
-            // The reader thread may have left its loop before this connection was added, so no
-            // thread would read it.
+            // The reader thread may have left its loop before the connection was added.
             connection.close(&CloseCause::Io(io::ErrorKind::ConnectionAborted));
         }
         Ok(())
     }
 
-    /// Returns the reader of a band. Starts its thread if the band has none. The returned event, if
-    /// any, must be reported by the caller, because this function holds the lock.
+    /// The caller must report the returned event, because this function holds the lock.
     fn reader(&self, orb: &OrbContext, band: ConnectionBand) -> io::Result<(Arc<ReplyReader>, Option<Event>)> {
         let mut threads = self.threads.lock();
         if threads.stopped {
@@ -120,9 +113,8 @@ impl ReplyReaders {
         Ok((reader, refused))
     }
 
-    /// Starts the reader thread of a band at the highest priority of the band's callers. If the
-    /// kernel refuses this priority, starts the thread at the calling thread's priority, and
-    /// returns the event that reports the refusal.
+    /// If the kernel refuses the band's priority, starts the thread at the calling thread's priority and returns an
+    /// event.
     fn start(
         &self,
         orb: &OrbContext,
@@ -132,8 +124,6 @@ impl ReplyReaders {
         let name = format!("orb/r{}", band.id());
         let builder =
             thread::ThreadBuilder::new().name(name.clone()).stack_size(256 * 1024).preferred_affinity(orb.cores());
-        // If the band's highest CORBA priority cannot be mapped to a native priority, the thread
-        // runs in the ordinary scheduling class.
         let scheduling = band.scheduling(&orb.config().rt).ok().flatten().unwrap_or(Scheduling::Other);
         let run = || {
             let own = Arc::clone(reader);
@@ -153,7 +143,6 @@ impl ReplyReaders {
         for RunningReader { reader, thread, .. } in running {
             reader.stop.store(true, Ordering::SeqCst);
             reader.wake.notify();
-            // `join` fails if the thread panicked. The ORB ends anyway, so the error is ignored.
             let _ = thread.join();
         }
     }
@@ -164,7 +153,6 @@ impl Registration {
         (u64::from(self.slot) << 32) | u64::from(self.generation)
     }
 
-    /// Sets whether epoll reports to the reader that the connection can accept bytes.
     pub(super) fn set_writable_interest(&self, fd: BorrowedFd<'_>, wanted: bool) -> io::Result<()> {
         let interest = if wanted { INTEREST | Interest::WRITABLE } else { INTEREST };
         self.reader.epoll.modify(fd, self.token(), interest)
@@ -173,7 +161,6 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // The kernel removes the descriptor when the stream is dropped.
         let _ = self.reader.connections.retire(self.slot, self.generation);
     }
 }
@@ -187,15 +174,12 @@ impl fmt::Debug for Registration {
 impl ReplyReader {
     fn run(&self) {
         let mut events = [EpollEvent::EMPTY; 32];
-        // Tokens of the connections that may have input that epoll need not report again. Each
-        // round of the loop reads them, and the connections that epoll reports.
+        // Tokens of the connections that may have input that epoll need not report again.
         let mut unfinished: Vec<u64> = Vec::new();
         while !self.stop.load(Ordering::Acquire) {
             let timeout = (!unfinished.is_empty()).then_some(Duration::ZERO);
-            // If epoll fails, no reply can be read, so the loop ends and all waiting calls get an
-            // error.
+            // If epoll fails, all waiting calls get an error.
             let Ok(count) = self.epoll.wait(&mut events, timeout) else {
-                // The flag makes the band's next multiplexed connection start a new thread.
                 self.stop.store(true, Ordering::Release);
                 break;
             };
@@ -218,7 +202,6 @@ impl ReplyReader {
         }
     }
 
-    /// Returns the connection with this epoll token, or `None` if the connection has been dropped.
     fn connection(&self, token: u64) -> Option<Arc<MultiplexedConnection>> {
         self.connections.get((token >> 32) as u32, token as u32).and_then(|connection| connection.upgrade())
     }

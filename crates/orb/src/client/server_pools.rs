@@ -1,5 +1,4 @@
-//! The connections to one server. Each connection band has its own pool, so that no connection
-//! carries requests of two bands.
+//! The connections to one server: one pool for each connection band.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,8 +8,7 @@ use super::pool::ConnectionPool;
 use crate::rt::band::ConnectionBand;
 use crate::rt::protocol::SocketSettings;
 
-/// The connection pools of one server, one for each connection band, as a linked list. A pool is
-/// never removed, so a look-up takes no lock.
+/// A pool is never removed, so a look-up takes no lock.
 #[derive(Debug)]
 pub(crate) struct ServerPools {
     endpoints: Arc<[Endpoint]>,
@@ -27,13 +25,11 @@ struct BandPool {
 }
 
 impl ServerPools {
-    /// Makes an empty list of pools for the server with the addresses `endpoints`, in the order of
-    /// their profile. Each pool will have at most `max_connections` exclusive connections.
+    /// Each pool will have at most `max_connections` exclusive connections.
     pub(crate) fn new(endpoints: &[Endpoint], sockets: SocketSettings, max_connections: usize) -> Self {
         ServerPools { endpoints: endpoints.into(), sockets, max_connections, first: OnceLock::new() }
     }
 
-    /// Returns the pool of a band. Makes the pool at the first call for the band.
     #[inline]
     pub(crate) fn pool(&self, band: ConnectionBand) -> &Arc<ConnectionPool> {
         match self.first.get() {
@@ -46,8 +42,6 @@ impl ServerPools {
     fn find(&self, band: ConnectionBand) -> &Arc<ConnectionPool> {
         let mut place = &self.first;
         loop {
-            // If several threads reach the end of the list at the same time, one of them appends
-            // its entry, and `get_or_init` returns this entry to all of them.
             let entry = place.get_or_init(|| {
                 let pool = Arc::new(ConnectionPool::new(
                     Arc::clone(&self.endpoints),

@@ -1,47 +1,39 @@
-//! The order in which a call tries candidates (the profiles of a reference, or the addresses of a
-//! profile), and the time for each attempt. The functions are pure: they get times as arguments.
+//! The order in which a call tries candidates (the profiles of a reference, or the addresses of a profile).
 //!
-//! The candidate that answered last comes first. Candidates in back-off, which failed recently,
-//! come last. While other candidates remain, an attempt has a brief time. A candidate that does not
-//! answer in its brief time is tried again after all others, in the second round, with a share of
-//! the remaining time.
+//! The candidate that answered last comes first. Candidates in back-off, which failed recently, come last. While other
+//! candidates remain, an attempt has a brief time. A candidate that did not answer in its brief time is tried again
+//! after all others, with a share of the remaining time.
 
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-/// Maximum number of candidates that a call tries. Further candidates are ignored.
+/// Candidates after this number are ignored.
 pub(crate) const MAX_TRIED: usize = 64;
 
 /// Time of an attempt at one address while other addresses remain (RFC 8305, section 5).
 pub(crate) const BRIEF_ATTEMPT: Duration = Duration::from_millis(250);
 
-/// The order in which a call tries its candidates, which have the indices from 0 to `count` - 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TryOrder {
     count: usize,
-    /// Index of the candidate that comes first, unless it is in back-off.
+    /// Index of the first candidate, unless it is in back-off.
     first: usize,
-    /// Set of bits: the candidates in back-off, which come last.
+    /// Bit set of the candidates in back-off.
     backing_off: u64,
 }
 
-/// The rule for the time of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptTime {
-    /// [`BRIEF_ATTEMPT`] for each address of the candidate, but at most an equal share of the time
-    /// that remains until the call's deadline. The field is the number of attempts that share this
-    /// time.
+    /// [`BRIEF_ATTEMPT`] for each address of the candidate, but at most an equal share of the time that remains until
+    /// the call's deadline.
     Brief(u32),
-    /// An equal share of the time that remains until the call's deadline. The field is the number
-    /// of attempts that share this time.
+    /// An equal share of the remaining time; the field is the number of attempts that share it.
     Share(u32),
 }
 
 impl AttemptTime {
-    /// Returns the deadline of an attempt that begins at `now`, at a candidate with `addresses`
-    /// addresses. `deadline` is the call's deadline. Without one, [`Share`](Self::Share) gives
-    /// `None`: the attempt has no deadline.
+    /// Without a call deadline, [`Share`](Self::Share) gives no deadline.
     pub(crate) fn deadline(self, now: Monotonic, deadline: Option<Monotonic>, addresses: usize) -> Option<Monotonic> {
         match self {
             AttemptTime::Brief(among) => {
@@ -58,8 +50,7 @@ fn share(now: Monotonic, deadline: Option<Monotonic>, among: u32) -> Option<Dura
 }
 
 impl TryOrder {
-    /// Makes an order of `count` candidates. The candidate with the index `first` comes first. The
-    /// candidates whose bits are set in `backing_off` come last, even `first`.
+    /// The candidates whose bits are set in `backing_off` come last, even `first`.
     pub(crate) fn new(count: usize, first: usize, backing_off: u64) -> Self {
         let count = count.min(MAX_TRIED);
         TryOrder { count, first: if first < count { first } else { 0 }, backing_off }
@@ -69,27 +60,22 @@ impl TryOrder {
         self.count == 0
     }
 
-    /// Returns the indices of all candidates in the order in which they are tried for the first
-    /// time.
     pub(crate) fn in_order(self) -> impl Iterator<Item = usize> {
         let mut attempts = Attempts::new(self);
         std::iter::from_fn(move || attempts.next().map(|(index, _)| index))
     }
 
-    /// Returns the set of bits of all candidates.
     fn all(self) -> u64 {
         u32::try_from(self.count).ok().and_then(|count| u64::MAX.checked_shr(64 - count)).unwrap_or(0)
     }
 }
 
-/// The progress of a call through its candidates: which it has tried, and which remain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempts {
     order: TryOrder,
-    /// Set of bits: the candidates that were tried at least once.
+    /// Bit set of the candidates that were tried at least once.
     tried: u64,
-    /// Set of bits: the candidates that did not answer in their brief time and wait for the second
-    /// round.
+    /// Bit set of the candidates that did not answer in their brief time.
     timed_out: u64,
     is_second_round: bool,
     /// True if the current attempt has a [brief](AttemptTime::Brief) time.
@@ -101,8 +87,7 @@ impl Attempts {
         Attempts { order, tried: 0, timed_out: 0, is_second_round: false, is_brief: false }
     }
 
-    /// Returns the index of the next candidate and the time for it. Returns `None` at the end of
-    /// the second round.
+    /// Returns `None` at the end of the second round.
     pub(crate) fn next(&mut self) -> Option<(usize, AttemptTime)> {
         let left = self.order.all() & !self.tried;
         let Some(index) = self.preferred_of(left & !self.order.backing_off).or_else(|| self.preferred_of(left)) else {
@@ -112,21 +97,17 @@ impl Attempts {
         Some((index, self.attempt_time()))
     }
 
-    /// Records that the candidate `index` was tried without a call of [`next`](Self::next).
     pub(crate) fn mark_tried(&mut self, index: usize) {
         self.tried |= bit(index);
     }
 
-    /// Returns the time for an attempt at the current candidate: brief while other candidates
-    /// remain, except in the second round.
     pub(crate) fn attempt_time(&mut self) -> AttemptTime {
         let others = self.order.all() & !self.tried | self.timed_out;
         self.is_brief = others != 0 && !self.is_second_round;
         if self.is_brief { AttemptTime::Brief(others.count_ones() + 1) } else { AttemptTime::Share(1) }
     }
 
-    /// Records that the candidate `index` did not answer in time. If its time was brief, the second
-    /// round tries it again.
+    /// If the candidate's time was brief, the second round tries it again.
     pub(crate) fn record_timeout(&mut self, index: usize) {
         if self.is_brief {
             self.timed_out |= bit(index);
@@ -141,7 +122,6 @@ impl Attempts {
         Some((index, AttemptTime::Share(among)))
     }
 
-    /// Returns the first candidate of the set `among`, in the try order without back-offs.
     fn preferred_of(&self, among: u64) -> Option<usize> {
         match among {
             0 => None,
@@ -187,7 +167,7 @@ mod tests {
         assert_eq!(attempts.next(), Some((0, AttemptTime::Brief(3))));
         attempts.record_timeout(0);
         assert_eq!(attempts.next(), Some((1, AttemptTime::Brief(3))));
-        // Candidate 1 has refused the connection: the test calls `next` without `record_timeout`.
+        // The test does not call `record_timeout`, because candidate 1 has refused the connection.
         assert_eq!(attempts.next(), Some((2, AttemptTime::Brief(2))));
         attempts.record_timeout(2);
         assert_eq!(attempts.next(), Some((0, AttemptTime::Share(2))));

@@ -1,9 +1,5 @@
-//! Calls and servants without generated code: dynamic invocation, dynamic skeletons and DynAny
-//! (CORBA 3.0.3 chapters 7 to 9).
-//!
-//! A [`DynamicRequest`] is a call with its arguments in [`Any`](crate::Any)s, and a
-//! [`DynamicServant`] receives arguments in `Any`s. The types need not be known at compile time:
-//! TypeCodes state them at run time.
+//! Calls and servants without generated code: dynamic invocation, dynamic skeletons and DynAny (CORBA 3.0.3 chapters 7
+//! to 9).
 
 mod dyn_any;
 mod multiple;

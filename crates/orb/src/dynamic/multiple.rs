@@ -16,13 +16,10 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind};
 use crate::nested_wait;
 
 impl DynamicRequest {
-    /// Sends oneway requests, to any objects, one after the other
-    /// (`send_multiple_requests_oneway`).
+    /// Sends oneway requests, to any objects, one after the other (`send_multiple_requests_oneway`).
     ///
     /// # Errors
     /// BAD_PARAM 31 or 32 if one of the requests cannot be oneway; no request is sent in this case.
-    /// Otherwise the first error of a request; an error does not prevent the sending of the other
-    /// requests.
     pub fn send_all_oneway(requests: impl IntoIterator<Item = DynamicRequest>) -> Result<(), SystemException> {
         let requests: Vec<DynamicRequest> = requests.into_iter().collect();
         requests.iter().try_for_each(DynamicRequest::check_oneway)?;
@@ -73,19 +70,14 @@ impl DynamicRequest {
     }
 }
 
-/// The outstanding responses to requests that were sent together. The iterator returns pairs of a
-/// request's number and its response, in the order of arrival. Numbers count from 0 in the order of
-/// sending.
+/// The outstanding responses to requests that were sent together. The iterator returns pairs of a request's number and
+/// its response, in the order of arrival. Numbers count from 0 in the order of sending.
 ///
-/// `next` waits for a response (`get_next_response`). At the deadline of a request its response is
-/// TIMEOUT, so `next` returns in bounded time if every request has a deadline. If the references
-/// have several [`Canceller`]s, only the first canceller ends a wait of `next`. The others take
-/// effect at the next response. Dropping the iterator abandons the outstanding responses.
+/// `next` waits for a response (`get_next_response`). At the deadline of a request its response is TIMEOUT, so `next`
+/// returns in bounded time if every request has a deadline. Dropping the iterator abandons the outstanding responses.
 pub struct PendingResponses {
-    /// Requests whose responses had not arrived at the last check, with their numbers.
     waiting: Vec<(usize, DeferredRequest)>,
     ready: VecDeque<(usize, ReadyResponse)>,
-    /// Event descriptor that is notified for every response that arrives.
     wakeup: Arc<EventFd>,
     count: usize,
 }
@@ -124,8 +116,6 @@ impl PendingResponses {
         !self.ready.is_empty() || self.waiting.is_empty() || self.waiting.iter().any(|(_, request)| request.is_ready())
     }
 
-    /// Moves to `ready` each request whose response has arrived, whose deadline has passed, or that
-    /// was cancelled.
     fn collect_ready(&mut self) {
         self.wakeup.drain();
         let has_come = |(_, request): &mut (usize, DeferredRequest)| {
@@ -136,14 +126,12 @@ impl PendingResponses {
         self.ready.extend(come.map(|(index, request)| (index, ReadyResponse::Deferred(Box::new(request)))));
     }
 
-    /// Waits for a response, the earliest deadline or a cancellation.
     fn wait(&self) {
         let requests = || self.waiting.iter().map(|(_, request)| request);
         let deadline = requests().filter_map(DeferredRequest::deadline).min();
         let canceller = requests().find_map(DeferredRequest::canceller);
         nested_wait::release_dedicated_connection();
-        // The results of the waits are ignored: a wait may end early, so the caller checks the
-        // requests again.
+        // A wait may end early, so the caller checks the requests again.
         if nested_wait::wait_or_dispatch(self.wakeup.as_fd(), deadline, canceller).unwrap_or(false) {
             return;
         }

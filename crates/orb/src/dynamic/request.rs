@@ -36,9 +36,7 @@ use crate::object::ObjectRef;
 pub struct DynamicRequest {
     object: ObjectRef,
     operation: String,
-    /// The in and inout arguments, in the order of the parameters.
     arguments: Vec<Any>,
-    /// The types of the inout and out arguments, in the order of the parameters.
     outputs: Vec<TypeCode>,
     result: TypeCode,
     raises: Vec<TypeCode>,
@@ -86,8 +84,7 @@ impl From<CdrError> for RequestError {
     }
 }
 
-/// The operations that every object has. A dynamic request for such an operation raises BAD_PARAM
-/// 32.
+/// A dynamic request for one of these operations raises BAD_PARAM 32.
 const IMPLICIT: [&str; 7] =
     ["_is_a", "_interface", "_non_existent", "_not_existent", "_repository_id", "_component", "_domain_managers"];
 
@@ -145,9 +142,7 @@ impl DynamicRequest {
         self
     }
 
-    /// Sets the properties that the request sends, for an operation with a `context` clause. The
-    /// request sends all properties of `context`; [`Context::matching`] selects the properties that
-    /// a clause names.
+    /// Sets the properties that the request sends, for an operation with a `context` clause.
     #[must_use]
     pub fn context(mut self, context: Context) -> Self {
         self.context = Some(context);
@@ -263,7 +258,6 @@ impl DeferredRequest {
         self.deferred.is_ready()
     }
 
-    /// Returns the time at which [`response`](DeferredRequest::response) stops waiting.
     pub(super) fn deadline(&self) -> Option<Monotonic> {
         self.deferred.deadline()
     }
@@ -272,8 +266,7 @@ impl DeferredRequest {
         self.request.object.callee().canceller()
     }
 
-    /// Notifies `bell` when the response arrives. Returns false if the response has already
-    /// arrived.
+    /// Returns false if the response has arrived.
     pub(super) fn notify_on_reply(&self, bell: &Arc<EventFd>) -> bool {
         self.deferred.notify_when_ready(bell)
     }

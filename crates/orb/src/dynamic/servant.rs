@@ -69,8 +69,8 @@ impl ServerRequest<'_, '_> {
         self.operation
     }
 
-    /// Reads the in and inout arguments. `types` are their types in the order of the parameters.
-    /// May be called once, before the reply.
+    /// Reads the in and inout arguments. `types` are their types in the order of the parameters. May be called once,
+    /// before the reply.
     ///
     /// # Errors
     /// MARSHAL for arguments of other types; BAD_INV_ORDER 7 for a second call, or after the reply.
@@ -110,11 +110,7 @@ impl ServerRequest<'_, '_> {
         Ok(Context::read(self.call.arguments())?)
     }
 
-    /// Replies with the return value, if there is one, then the inout and out arguments in the
-    /// order of the parameters.
-    ///
-    /// # Errors
-    /// BAD_INV_ORDER 9 after a reply; the errors of values that cannot be encoded.
+    /// Replies with the return value, if there is one, then the inout and out arguments in the order of the parameters.
     pub fn reply(&mut self, values: &[Any]) -> Result<(), SystemException> {
         self.answer()?;
         let e = self.call.reply();
@@ -159,7 +155,6 @@ impl fmt::Debug for ServerRequest<'_, '_> {
     }
 }
 
-/// The skeleton of a dynamic servant.
 struct DynamicSkeleton<S>(S);
 
 impl<S: DynamicServant> Skeleton for DynamicSkeleton<S> {

@@ -1,10 +1,5 @@
-//! The implicit operation `_bind_priority_band`. By this operation the client declares the priority
-//! band of a new connection: the range of priorities that the connection's requests will have
-//! (Real-time CORBA 1.2, PriorityBandedConnectionPolicy).
-//!
-//! A server without this operation replies BAD_OPERATION, and the client uses the connection as if
-//! the band had been declared. A server that refuses the band replies INV_POLICY or NO_PERMISSION,
-//! and the call for which the connection was made raises this exception.
+//! The declaration of a new connection's priority band by `_bind_priority_band` (Real-time CORBA 1.2,
+//! PriorityBandedConnectionPolicy). The client ignores BAD_OPERATION of a server that does not know this operation.
 
 use std::sync::Arc;
 
@@ -28,8 +23,6 @@ fn no_arguments(_: &mut Encoder<'_>) -> Result<(), CdrError> {
 }
 
 impl<'r> Invocation<'r, '_, '_> {
-    /// Makes the invocation that declares the band `range`, with the deadline of the call for which
-    /// the connection was made.
     fn band_invocation(&self, range: (i16, i16)) -> Invocation<'r, '_, 'static> {
         let response = ResponseExpected::Target;
         let request = RequestSpec::Call { operation: &OPERATION, response, arguments: &no_arguments };
@@ -46,8 +39,6 @@ impl<'r> Invocation<'r, '_, '_> {
         }
     }
 
-    /// Declares the band `range` of an exclusive connection. If this fails, the connection is
-    /// closed.
     #[cold]
     pub(super) fn declare_band<'p>(
         &self,
@@ -77,8 +68,7 @@ impl<'r> Invocation<'r, '_, '_> {
             ReceivedMessage::Assembled(whole) => (whole.header, whole.message.as_slice()),
         };
         let head = match ReplyHead::parse(octets, &header, limits) {
-            // The declaration is the first request on this connection, so a reply with another id
-            // is a fault of the server.
+            // The declaration is the first request on this connection.
             Ok(head) if head.request_id == id => head,
             Ok(_) => {
                 return Err(call.on_no_reply(route, &mut connection, id, PeerFault::Unexpected(header.kind).into()));
@@ -100,7 +90,6 @@ impl<'r> Invocation<'r, '_, '_> {
         Ok(connection)
     }
 
-    /// Declares the band `range` of a multiplexed connection.
     #[cold]
     pub(super) fn declare_band_multiplexed(
         &self,
@@ -113,8 +102,7 @@ impl<'r> Invocation<'r, '_, '_> {
             match *error {
                 AttemptError::Raised(exception) if refuses_band(&exception) => return Err(refuse(exception)),
                 error @ (AttemptError::Failed(..) | AttemptError::Refused(_)) => return Err(before_request(error)),
-                // Other replies do not refuse the band: a forward, for example, concerns the
-                // object. The request of the call will get such a reply, too.
+                // A forward, for example, concerns the object and does not refuse the band.
                 AttemptError::Raised(_) | AttemptError::Forward(_) | AttemptError::NeedsAddressing(_) => {}
             }
         }
@@ -123,14 +111,11 @@ impl<'r> Invocation<'r, '_, '_> {
     }
 }
 
-/// Returns true for the exceptions by which a server refuses a band. By other exceptions a server
-/// says that it does not support bands, or does not know the object.
 fn refuses_band(exception: &SystemException) -> bool {
     matches!(exception.kind(), Kind::InvPolicy | Kind::NoPermission)
 }
 
-/// Converts the error of a declaration to the error of the call for which the connection was made.
-/// The result says that the call's request was not sent.
+/// Returns an error which says that the call's request was not sent.
 fn before_request(error: AttemptError) -> Box<AttemptError> {
     Box::new(match error {
         AttemptError::Failed(MachineInput::ConnectionLost { .. }, detail) => AttemptError::Failed(

@@ -39,12 +39,10 @@ use crate::nested_wait;
 use crate::policy::{CallDeadline, SyncScope, Timeout};
 use crate::service_contexts::{ContextList, context};
 
-/// The function that writes the arguments of a call. Each attempt calls the function again, because
-/// the GIOP version, the alignment and the code sets may differ between attempts.
+/// Each attempt writes the arguments again, because GIOP version, alignment and code sets may differ.
 pub(crate) type ArgumentWriter<'c, 'a> = &'c dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>;
 
-/// Makes a two-way call and returns its reply, from which the caller reads the results. Applies the
-/// calling thread's policies, if it has any.
+/// Makes a two-way call under the calling thread's policies.
 pub(crate) fn invoke<'r, 'a>(
     callee: &'r Callee,
     operation: &Operation<'_>,
@@ -59,8 +57,7 @@ pub(crate) fn invoke<'r, 'a>(
     Invocation::new(context, callee, request).run_out_of_line(callee)?.ok_or_else(missing_reply)
 }
 
-/// Makes a two-way call under the calling thread's policies and returns its reply. The reply may
-/// outlive `callee`.
+/// The reply may outlive `callee`.
 #[cold]
 pub(crate) fn invoke_as<'r, 'a>(
     context: &'r Arc<ClientContext>,
@@ -74,14 +71,10 @@ pub(crate) fn invoke_as<'r, 'a>(
     Invocation::new(context, callee, request).run()?.ok_or_else(missing_reply)
 }
 
-/// The function that reads the results of a call from its reply.
 pub(crate) type ResultReader<'c> = &'c mut dyn FnMut(&mut Decoder<'_>) -> Result<(), CdrError>;
 
-/// Makes a two-way call from a thread without policies. On the fast path, `results` reads the
-/// results in the connection's buffer, and this function returns `None`. Otherwise it returns the
-/// reply, from which the caller reads the results or the user exception.
-///
-/// The function is always inlined into its one caller, a function that most stubs call.
+/// Makes a two-way call from a thread without policies. On the fast path, `results` reads the results, and this
+/// function returns `None`. Otherwise it returns the reply.
 #[inline(always)]
 pub(crate) fn call<'r, 'a>(
     callee: &'r Callee,
@@ -100,8 +93,7 @@ fn missing_reply() -> SystemException {
     SystemException::new(Kind::Internal, 0, Completion::Maybe)
 }
 
-/// Makes a oneway call. With [`SyncScope::Server`] and [`SyncScope::Target`], waits for the
-/// server's reply.
+/// With [`SyncScope::Server`] and [`SyncScope::Target`], waits for the server's reply.
 pub(crate) fn oneway<'a>(
     callee: &Callee,
     operation: &Operation<'_>,
@@ -127,8 +119,7 @@ pub(crate) fn oneway<'a>(
     call.run_out_of_line(callee).map(drop)
 }
 
-/// Locates the object by a LocateRequest to its server. Follows forwards, and records the target at
-/// which the object was found in the binding.
+/// Follows forwards, and records the target at which the object was found.
 #[cold]
 pub(crate) fn locate(callee: &Callee) -> Result<(), SystemException> {
     let callee = &with_thread_policies(callee);
@@ -137,25 +128,19 @@ pub(crate) fn locate(callee: &Callee) -> Result<(), SystemException> {
     Driver::new(Invocation::new(context, callee, RequestSpec::Locate)).run().map(drop)
 }
 
-/// The kind of message that an invocation sends, and its content.
 #[derive(Clone, Copy)]
 pub(super) enum RequestSpec<'c, 'a> {
-    /// A Request message.
     Call { operation: &'c Operation<'c>, response: ResponseExpected, arguments: ArgumentWriter<'c, 'a> },
-    /// A LocateRequest message.
     Locate,
 }
 
-/// Size in bytes up to which a request is assumed to fit in the transport's buffers. After sending
-/// a larger request, the call checks how much of its time has passed.
+/// Size in bytes up to which a request is assumed to fit in the transport's buffers.
 const MAX_UNBLOCKED_BYTES: usize = 16 * 1024;
 
-/// The decoded header of a Reply or LocateReply message.
 pub(super) struct ReplyHead {
     pub(super) request_id: u32,
     pub(super) status: ReplyStatus,
     pub(super) body_offset: usize,
-    /// True for a LocateReply with the status UNKNOWN_OBJECT.
     is_object_missing: bool,
 }
 
@@ -190,8 +175,7 @@ impl ReplyHead {
     }
 }
 
-/// A reply at the front of its connection's buffer. The drop removes the reply from the buffer,
-/// even if its results could not be read.
+/// The drop removes the reply from the connection's buffer.
 struct ReplyGuard<'c> {
     connection: &'c mut ClientConnection,
     length: usize,
@@ -204,25 +188,16 @@ impl Drop for ReplyGuard<'_> {
     }
 }
 
-/// The outcome of an attempt that has neither results nor a user exception.
 pub(super) enum AttemptError {
-    /// The reply is LOCATION_FORWARD to the reference in the field.
     Forward(Ior),
-    /// The reply is a system exception.
     Raised(SystemException),
-    /// The server asks for a request with another form of target address (NEEDS_ADDRESSING_MODE).
     NeedsAddressing(AddressingMode),
-    /// The attempt failed before its reply was complete.
     Failed(MachineInput, FailureDetail),
-    /// The call must end with this exception: its request cannot be written, its reply cannot be
-    /// read, or it was cancelled.
     Refused(SystemException),
 }
 
-/// The outcome of an attempt: a reply with results or a user exception, or `None` for a oneway.
 pub(super) type AttemptResult<'r> = Result<Option<Reply<'r>>, Box<AttemptError>>;
 
-/// The target, its profile and the form of target address that an attempt uses.
 #[derive(Clone, Copy)]
 pub(super) struct CallRoute<'t> {
     pub(super) target: &'t TargetProfiles,
@@ -231,10 +206,8 @@ pub(super) struct CallRoute<'t> {
 }
 
 impl<'t> CallRoute<'t> {
-    /// Returns the profile with which a call begins on the fast path, and the connection pool for
-    /// the call. Returns `None` if the driver must make the call: the object is forwarded, no pool
-    /// can be selected, or the ORB has interceptors. The function is always inlined, because a
-    /// returned pair would go through memory.
+    /// Returns `None` if the driver must make the call: the object is forwarded, no pool can be selected, or the ORB
+    /// has interceptors. The function is inlined, because a returned pair would go through memory.
     #[inline(always)]
     fn preferred(context: &ClientContext, binding: &'t Binding) -> Option<(Self, PoolSelection<'t>)> {
         let at = binding.preferred_profile()?;
@@ -255,32 +228,22 @@ impl CallRoute<'_> {
     }
 }
 
-/// The state of a call, which all attempts of the call share.
 #[derive(Clone)]
 pub(super) struct Invocation<'r, 'c, 'a> {
     pub(super) context: &'r Arc<ClientContext>,
     pub(super) callee: &'c Callee,
     pub(super) request: RequestSpec<'c, 'a>,
     pub(super) due: CallDeadline,
-    /// The CORBA priority that the request carries (RTCorbaPriority). The selection of the
-    /// connection pool decides it.
     pub(super) priority: Option<i16>,
-    /// The lowest and highest priority that a request `_bind_priority_band` declares
-    /// (RTCorbaPriorityRange). `None` in all other requests.
     pub(super) range: Option<(i16, i16)>,
-    /// True if the request may wait in the oneway batch of its connection.
     pub(super) may_batch: bool,
-    /// The id that the next new connection would have got when the call began. Connections with
-    /// lower ids are older than the call.
+    /// Connections with lower ids are older than the call.
     pub(super) first_new_connection: u64,
-    /// True if the request carries the remaining time until the deadline.
     pub(super) sends_deadline: bool,
 }
 
 impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
-    /// Makes the state of a call. The caller must have
-    /// [checked](crate::orb_context::OrbContext::check_usable) the ORB. If this function checked
-    /// it, it would return a `Result`, from which the state would have to be moved.
+    /// The caller must have [checked](crate::orb_context::OrbContext::check_usable) the ORB.
     #[inline]
     pub(super) fn new(context: &'r Arc<ClientContext>, callee: &'c Callee, request: RequestSpec<'c, 'a>) -> Self {
         probe!("call begun");
@@ -299,15 +262,10 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Makes a call on the fast path, with the preferred profile and an idle connection. The
-    /// [machine](super::machine) would take the same decisions for a call without failures.
-    /// `callee` must be the callee of this call: the connection is borrowed from its pool. Returns
-    /// `None` if `results` has read the reply.
+    /// `callee` must be the callee of this call, because the connection is borrowed from its pool.
     ///
-    /// This function and the functions that it calls are always inlined, up to the read that waits
-    /// for the reply. The fewer calls are open during the wait, the fewer returns the processor
-    /// predicts wrongly after it: the kernel may overwrite the return stack buffer when it switches
-    /// to another process (docs/decisions/0010-into-the-kernel-and-back.md).
+    /// The function is inlined: fewer returns are predicted wrongly after the wait for the reply
+    /// (docs/decisions/0010-into-the-kernel-and-back.md).
     #[inline(always)]
     fn run_inline(
         &mut self,
@@ -323,8 +281,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Driver::new(self.clone()).run()
     }
 
-    /// Makes a call on the fast path, with a borrowed connection, and returns its reply, from which
-    /// the caller reads the results. Returns `None` for a oneway.
     #[inline(never)]
     fn run_out_of_line(&mut self, callee: &'r Callee) -> Result<Option<Reply<'r>>, SystemException> {
         if let Some((route, chosen)) = CallRoute::preferred(self.context, callee.binding())
@@ -336,8 +292,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Driver::new(self.clone()).run()
     }
 
-    /// Makes a call on the fast path, with a connection that the reply keeps alive, so that the
-    /// reply may outlive the callee.
     fn run(&mut self) -> Result<Option<Reply<'r>>, SystemException> {
         if let Some((route, chosen)) = CallRoute::preferred(self.context, self.callee.binding())
             && let Some(connection) = chosen.pool.take_idle(0, true, self.due)
@@ -357,8 +311,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         self.exchange(route, connection, None)
     }
 
-    /// Sends the request and reads the reply. `connection` is not moved in between, because reading
-    /// a value just after a move stalls store forwarding (docs/performance.md).
+    /// `connection` is not moved, because reading a value just after a move stalls store forwarding
+    /// (docs/performance.md).
     #[inline(always)]
     fn exchange(
         &mut self,
@@ -396,8 +350,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Delivers a [plain](giop::Reply::parse_plain_header) reply at the front of the connection's
-    /// buffer: reads it with `results` if this function is given, else returns it.
     #[inline]
     pub(super) fn deliver(
         &self,
@@ -417,7 +369,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         read_results(self.context, octets, None, giop::Reply::PLAIN_HEADER_LEN, codec, results).map(|_| None)
     }
 
-    /// Passes the call to the driver, after the first attempt has failed with `error`.
     #[cold]
     fn retry_from(
         &self,
@@ -425,13 +376,11 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         connection: Checkout<'_>,
         error: AttemptError,
     ) -> Result<Option<Reply<'r>>, SystemException> {
-        // The connection is returned to its pool first, because the driver may take it again.
+        // Returns the connection to its pool, from which the driver may take it.
         drop(connection);
         Driver::new(self.clone()).resume_after(error, route.profile_index(), false)
     }
 
-    /// Sends the request on `connection` and reads its reply. Calls the interceptors before
-    /// sending, and with the outcome.
     pub(super) fn attempt(&mut self, route: CallRoute<'_>, connection: Checkout<'r>) -> AttemptResult<'r> {
         let Some(begun) = self.begin_interception(route, connection.peer())? else {
             return self.exchange_once(route, connection, &[]);
@@ -441,7 +390,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         outcome
     }
 
-    /// Sends the request with the service contexts `added`, and reads its reply.
     fn exchange_once(
         &mut self,
         route: CallRoute<'_>,
@@ -454,8 +402,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Sends the request on `connection`, or buffers it if it may be batched. `added` are service
-    /// contexts of interceptors. Returns the request id if a reply must be read.
+    /// Returns the request id if a reply must be read.
     #[inline]
     pub(super) fn transmit(
         &mut self,
@@ -463,7 +410,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         connection: &mut Checkout<'_>,
         added: &[(u32, Vec<u8>)],
     ) -> Result<Option<u32>, Box<AttemptError>> {
-        // A oneway does not notice that the peer has hung up, so its connection must be monitored.
         if !self.wants_reply() && !connection.ensure_monitored() {
             let broken = ExchangeError::Io(io::ErrorKind::ConnectionAborted.into());
             let id = connection.next_request_id();
@@ -480,8 +426,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             own.request_memory = encoder.take_buffer();
             return Err(refuse(exception));
         }
-        // The code sets are recorded after the arguments have been written: if the writer panics,
-        // the message that announces the code sets is not sent.
+        // `announced` is set after the arguments are written, because a message whose writer panics is not sent.
         own.announced = announced;
         probe!("request marshalled", id.into());
         if self.may_batch
@@ -506,9 +451,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Ok(self.wants_reply().then_some(id))
     }
 
-    /// Handles a request that was not sent completely. Returns the request id if a part was sent
-    /// and the connection then failed, because the server may have replied to this part. The caller
-    /// then reads. All other failures are errors.
+    /// Returns the request id if a part was sent and the connection then failed, because the server may have replied to
+    /// this part.
     #[cold]
     fn on_incomplete_send(
         &self,
@@ -524,14 +468,11 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Err(self.connection_lost(connection, id, bytes_sent, broken))
     }
 
-    /// Returns the code sets that this request must announce to the server. `announced` are those
-    /// that an earlier request on the connection announced. Returns `None` if there are any.
+    /// Returns the code sets that this request must announce to the server.
     #[inline]
     pub(super) fn code_sets_to_announce(&self, route: CallRoute<'_>, announced: Option<CodeSets>) -> Option<CodeSets> {
         match &self.request {
             RequestSpec::Call { .. } if announced.is_none() => route.profile.code_sets,
-            // An earlier request has announced the code sets, or the message is a LocateRequest,
-            // which has no service contexts.
             _ => None,
         }
     }
@@ -541,8 +482,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         !matches!(&self.request, RequestSpec::Call { response: ResponseExpected::None, .. })
     }
 
-    /// Writes the complete message into `encoder`. `id` is the request id, `announce` the code sets
-    /// to announce, and `added` the service contexts of the interceptors.
+    /// `id` is the request id, `announce` the code sets to announce, and `added` the service contexts of the
+    /// interceptors.
     #[inline]
     pub(super) fn write(
         &self,
@@ -572,8 +513,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         giop::finish_message(encoder)
     }
 
-    /// Writes a LocateRequest, or a request that has service contexts or whose target address is
-    /// not an object key.
     #[inline(never)]
     fn write_extended(
         &self,
@@ -596,8 +535,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         };
         let code_sets = announce.map(|code_sets| CodeSetContext::from(code_sets).data());
         let range = self.range.map(|(low, high)| wire_rt::encode_range_context(low, high));
-        // A request `_bind_priority_band` has a range and no priority, so at most one of the two
-        // contexts is sent.
         let priority = self.priority.map(wire_rt::encode_priority_context);
         let remaining = match self.due {
             CallDeadline::At(moment) if self.sends_deadline && route.profile.is_ours => {
@@ -633,8 +570,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         giop::finish_message(encoder)
     }
 
-    /// Reads messages until the reply to the request `id` arrives. `first` is false if the call has
-    /// read from the connection before: a relative deadline then becomes absolute.
+    /// `first` is false if the call has read from the connection before.
     fn await_reply(
         &mut self,
         route: CallRoute<'_>,
@@ -658,8 +594,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Handles a complete message. Returns the outcome of the attempt, or (as the error) the
-    /// connection, if the message is a late reply to an abandoned call.
+    /// The error is the connection, if the message is a late reply to an abandoned call.
     pub(super) fn on_message(
         &mut self,
         route: CallRoute<'_>,
@@ -679,11 +614,9 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             return Ok(self.on_reply(route, connection, received, header, &head));
         }
         if !connection.accept_late_reply() {
-            // No call waits for this reply, so it is a fault of the server. If the client skipped
-            // such replies, a server could prolong the call without end.
+            // If the client skipped unknown replies, a server could prolong the call without end.
             return Ok(Err(self.on_no_reply(route, &mut connection, id, PeerFault::Unexpected(header.kind).into())));
         }
-        // A late reply to an abandoned call must not make this call's relative time begin anew.
         self.due = self.due.to_absolute();
         if let ReceivedMessage::InPlace(_, length) = received {
             connection.consume(length);
@@ -691,8 +624,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Err(connection)
     }
 
-    /// Interprets the reply to the request. A reply of at least [`MIN_OWNED_BYTES`] takes its
-    /// buffer from the connection.
+    /// A reply of at least [`MIN_OWNED_BYTES`] takes its buffer from the connection.
     fn on_reply(
         &self,
         route: CallRoute<'_>,
@@ -715,8 +647,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         self.interpret_reply(route, body, header, head, announced)
     }
 
-    /// Converts a reply whose bytes are in `body` to the outcome of the attempt. `announced` are
-    /// the code sets of the connection.
     pub(super) fn interpret_reply(
         &self,
         route: CallRoute<'_>,
@@ -735,9 +665,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Handles a failure to receive the reply to request `id`. After a time-out or a cancellation,
-    /// sends a CancelRequest and leaves the connection open. After other failures, closes the
-    /// connection.
+    /// After a time-out or a cancellation, sends a CancelRequest and leaves the connection open. After other failures,
+    /// closes the connection.
     #[cold]
     pub(super) fn on_no_reply(
         &self,
@@ -756,7 +685,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         self.abandoned(connection.endpoint(), &broken)
     }
 
-    /// Makes the error of a call that timed out or was cancelled.
     #[cold]
     pub(super) fn abandoned(&self, endpoint: &Endpoint, broken: &ExchangeError) -> Box<AttemptError> {
         match broken {
@@ -771,8 +699,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Handles a connection that failed during request `id`: finds the server's last message,
-    /// reports a protocol fault, and closes the connection.
     #[cold]
     fn connection_lost(
         &self,
@@ -797,8 +723,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         error
     }
 
-    /// Makes the error of an attempt that timed out or whose connection failed. `last_message` is
-    /// the server's last message about the request before the failure.
+    /// `last_message` is the server's last message about the request before the failure.
     #[cold]
     pub(super) fn attempt_failed(
         &self,
@@ -839,8 +764,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         };
         let mut detail = self.detail(endpoint, phase, message);
         if !matches!((broken, self.due), (ExchangeError::TimedOut, _) | (_, CallDeadline::At(_))) {
-            // With a relative deadline the ORB does not measure the time of a call. Only after a
-            // time-out is it known: the whole time of the call has passed.
+            // With a relative deadline the ORB does not measure the time of a call.
             detail.elapsed = None;
         }
         let input = match broken {
@@ -850,8 +774,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Box::new(AttemptError::Failed(input, detail))
     }
 
-    /// Returns an explanation if a servant made the call that timed out, and its thread ran no
-    /// other requests while it waited. Returns an empty text in all other cases.
     #[cold]
     fn nested_wait_hint(&self) -> String {
         if !crate::upcall_stack::in_upcall_of(self.context.stamp()) || nested_wait::dispatches_while_waiting() {
@@ -876,8 +798,6 @@ pub(super) fn refuse(exception: SystemException) -> Box<AttemptError> {
     Box::new(AttemptError::Refused(exception))
 }
 
-/// Converts a reply that has no results, such as an exception or a forward, to the outcome of the
-/// attempt.
 #[cold]
 fn non_result<'r>(mut reply: Reply<'r>, head: &ReplyHead) -> AttemptResult<'r> {
     let error = match head.status {

@@ -1,5 +1,4 @@
-//! The callee of an invocation: the target object, and the properties of its reference that affect
-//! calls.
+//! The callee of an invocation: the target object, and the properties of its reference that affect calls.
 
 use std::sync::Arc;
 
@@ -16,7 +15,6 @@ use crate::rt::client_policies::ClientPolicies;
 pub(crate) struct Callee {
     context: Arc<ClientContext>,
     binding: Arc<Binding>,
-    /// The call policies that are set on the reference.
     own_policies: CallPolicies,
     canceller: Option<Canceller>,
 }
@@ -37,8 +35,6 @@ impl Callee {
         &self.binding
     }
 
-    /// Returns true if calls can be collocated: the object may belong to this ORB, and its
-    /// reference has not been forwarded.
     #[inline]
     pub(crate) fn may_be_collocated(&self) -> bool {
         self.binding.may_be_local(&self.context) && self.binding.forwarded().is_none()
@@ -51,7 +47,6 @@ impl Callee {
         self.own_policies.or(policy::thread_policies()).or(self.context.config().call_policies)
     }
 
-    /// Returns the effective time-out of a call.
     #[inline]
     pub(crate) fn timeout(&self) -> Timeout {
         let nearer = self.own_policies.timeout.or_else(|| policy::thread_policies().timeout);
@@ -63,19 +58,14 @@ impl Callee {
         self.canceller.as_ref()
     }
 
-    /// Returns a copy of the callee with the call policies `policies`. Policies that `policies`
-    /// does not set keep their values.
     pub(crate) fn with_policies(&self, policies: CallPolicies) -> Self {
         Callee { own_policies: policies.or(self.own_policies), ..self.clone() }
     }
 
-    /// Returns a copy of the callee with `binding`, a binding to the same object under other
-    /// real-time policies.
     pub(crate) fn with_binding(&self, binding: Arc<Binding>) -> Self {
         Callee { binding, ..self.clone() }
     }
 
-    /// Returns a copy of the callee whose calls `canceller` can cancel.
     pub(crate) fn with_canceller(&self, canceller: &Canceller) -> Self {
         Callee { canceller: Some(canceller.clone()), ..self.clone() }
     }

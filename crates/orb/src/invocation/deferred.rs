@@ -19,39 +19,31 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::interceptor::RequestOutcome;
 use crate::policy::{CallDeadline, Timeout};
 
-/// The function that writes the arguments of a deferred call. Each attempt calls the function on
-/// the thread that makes the attempt: the thread that sends the request, or the thread that
-/// collects the reply.
+/// The thread that sends the request, or the thread that collects the reply, writes the arguments.
 pub(crate) type OwnedArgumentWriter = Box<dyn Fn(&mut Encoder<'static>) -> Result<(), CdrError> + Send + Sync>;
 
-/// A deferred call: its request has been sent, and its reply can be collected once. Dropping the
-/// value before that abandons the reply.
+/// A deferred call: its request has been sent, and its reply can be collected once. Dropping the value before that
+/// abandons the reply.
 ///
-/// A collocated call runs within [`ObjectRef::send_deferred`](crate::ObjectRef::send_deferred),
-/// before this method returns.
+/// A collocated call runs before [`ObjectRef::send_deferred`](crate::ObjectRef::send_deferred) returns.
 pub struct DeferredCall {
     callee: Callee,
     operation: Box<str>,
     arguments: OwnedArgumentWriter,
     due: CallDeadline,
-    /// The id that the next new connection would have got when the call began. Connections with
-    /// lower ids are older than the call.
+    /// Connections with lower ids are older than the call.
     first_new_connection: u64,
     sends_deadline: bool,
     state: DeferredState,
 }
 
 enum DeferredState {
-    /// The request has been sent to the profile with the index `profile` of `target`.
     Sent { target: Arc<TargetProfiles>, profile: usize, sent: SentRequest },
-    /// The call was collocated and has run. The field is its reply.
     Local(Result<ReplyContent<'static>, SystemException>),
-    /// The reply has been collected.
     Finished,
 }
 
 impl DeferredCall {
-    /// Makes a deferred call and sends its request on a multiplexed connection.
     pub(crate) fn send(
         callee: Callee,
         operation: &str,
@@ -65,7 +57,6 @@ impl DeferredCall {
         Ok(deferred)
     }
 
-    /// Makes a deferred call from the outcome of a collocated call.
     pub(crate) fn completed(
         callee: Callee,
         operation: &str,
@@ -105,8 +96,6 @@ impl DeferredCall {
     }
 
     /// Returns true if the server's reply has arrived, or if it is known that no reply will arrive.
-    /// [`reply`](Self::reply) then returns without waiting, except if the attempt is repeated:
-    /// after a forward or a failure, it sends the request again and waits for the new reply.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         match &self.state {
@@ -115,15 +104,12 @@ impl DeferredCall {
         }
     }
 
-    /// Returns the time at which [`reply`](Self::reply) stops waiting, or `None` if the call has no
-    /// deadline.
     #[cfg(feature = "any")]
     pub(crate) fn deadline(&self) -> Option<corelane_sys::clock::Monotonic> {
         self.due.latest()
     }
 
-    /// Makes the ORB notify `bell` when [`is_ready`](Self::is_ready) becomes true. Returns false if
-    /// it is already true.
+    /// Returns false if the call is ready.
     #[cfg(feature = "any")]
     pub(crate) fn notify_when_ready(&self, bell: &Arc<corelane_sys::eventfd::EventFd>) -> bool {
         match &self.state {

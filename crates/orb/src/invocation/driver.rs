@@ -1,7 +1,5 @@
-//! The driver of an invocation that leaves the fast path. The pure [machine](super::machine)
-//! decides the actions, and the driver performs them: connecting, retrying, following forwards,
-//! changing the addressing mode, raising exceptions. The driver also sends LocateRequests and
-//! deferred calls.
+//! The driver of an invocation that leaves the fast path: it performs the actions that the pure
+//! [machine](super::machine) decides.
 
 #[cfg(test)]
 pub(crate) mod simulated;
@@ -27,61 +25,38 @@ use crate::exception::{CallPhase, Completion, FailureDetail, SystemException, Sy
 use crate::nested_wait;
 use crate::policy::{CallPolicies, ConnectionPoolExhaustedAction, RebindMode};
 
-/// The connection on which the driver sends a request.
 enum CallConnection {
-    /// A pooled connection that the call has checked out.
     Exclusive(Checkout<'static>),
-    /// The pool's multiplexed connection, which several calls use at the same time.
     Multiplexed(Arc<MultiplexedConnection>),
 }
 
-/// The driver's next step, which may block. [`apply_action`](Driver::apply_action) derives it from
-/// an action of the machine.
+/// The driver's next step, which may block.
 enum NextAction {
-    /// Get a connection.
     Connect,
-    /// Wait until the time in the field, then get a connection.
     ConnectAt(Monotonic),
-    /// Send the request and wait for the reply.
     Send,
-    /// End the call with the exception in the field.
     Raise(SystemException),
-    /// End the call without a reply and without an exception.
     Nothing,
 }
 
-/// An invocation that the driver makes, with the machine that decides its actions.
 pub(super) struct Driver<'r, 'c, 'a> {
     call: Invocation<'r, 'c, 'a>,
     policies: CallPolicies,
     machine: InvocationMachine,
-    /// The current target.
     target: Arc<TargetProfiles>,
-    /// Index of the current profile in `target`.
     profile: usize,
-    /// The rule for the time in which to connect to the current profile.
     attempt_time: AttemptTime,
     addressing: AddressingMode,
-    /// The pool that the current profile has for the call's priority.
     pool: Option<Arc<ConnectionPool>>,
-    /// The connection for the next request.
     connection: Option<CallConnection>,
-    /// The target of the last LOCATION_FORWARD, until the machine decides to follow it.
     next_target: Option<Arc<TargetProfiles>>,
-    /// Minimum id of the connection for the call. After a lost connection, the call uses no
-    /// connection that is older than this id.
+    /// The call uses no connection with a lower id, because older connections may be lost.
     min_connection_id: u64,
-    /// True if the last attempt's connection was multiplexed.
     was_multiplexed: bool,
-    /// True if the connection that was lost last was multiplexed. The call's next connection is
-    /// then multiplexed.
+    /// True if the connection that was lost last was multiplexed.
     use_multiplexed: bool,
-    /// True if a profile was skipped, because its policies differ from the bound profile's and the
-    /// rebind policy forbids the change.
     was_rebind_refused: bool,
-    /// The details of the last failed attempt.
     last_failure: FailureDetail,
-    /// The system exception in the last reply, or of the failed selection of a connection.
     last_exception: Option<SystemException>,
 }
 
@@ -118,7 +93,6 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Runs the invocation from the machine's first action to its end.
     #[cold]
     pub(super) fn run(mut self) -> Result<Option<Reply<'r>>, SystemException> {
         if self.target.profiles.is_empty() {
@@ -133,9 +107,6 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.drive(output)
     }
 
-    /// Continues the invocation after its first attempt has failed with `error`. `profile` is the
-    /// index of the attempt's profile. `was_multiplexed` is true if the attempt's connection was
-    /// multiplexed.
     #[cold]
     pub(super) fn resume_after(
         mut self,
@@ -173,7 +144,6 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Performs the part of an action that cannot block, and returns the part that may block.
     fn apply_action(&mut self, output: MachineAction) -> NextAction {
         match output {
             MachineAction::Send => return NextAction::Send,
@@ -200,13 +170,10 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         NextAction::Connect
     }
 
-    /// Returns the next step after a TRANSIENT reply: a new attempt after a pause. If the call's
-    /// deadline would pass during the pause, the step raises this TRANSIENT exception instead of
-    /// pausing.
+    /// If the call's deadline would pass during the pause, the step raises the TRANSIENT exception.
     fn retry(&mut self, attempt: u32) -> NextAction {
         let now = clock::now();
-        // The number `random` may be predictable. It must differ between clients, calls and
-        // attempts.
+        // The number may be predictable, but must differ between clients, calls and attempts.
         let random =
             (now.as_nanos() ^ self.call.first_new_connection.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8;
         let moment = now + machine::pause(attempt, random);
@@ -219,10 +186,6 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Waits until the time `moment`.
-    ///
-    /// # Errors
-    /// TRANSIENT 3 if the call is cancelled before `moment`.
     fn wait_until(&self, moment: Monotonic) -> Result<(), SystemException> {
         nested_wait::release_dedicated_connection();
         let Some(canceller) = self.call.callee.canceller() else {
@@ -262,8 +225,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Sends the request on a multiplexed connection. Does not wait for the reply. Returns the
-    /// target, the index of the profile to which the request was sent, and the sent request.
+    /// Returns the target, the index of the profile, and the sent request.
     pub(super) fn send_deferred(mut self) -> Result<(Arc<TargetProfiles>, usize, SentRequest), SystemException> {
         let mut output = self.machine.start();
         loop {
@@ -302,8 +264,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.connect_idle().unwrap_or_else(|| self.connect_new())
     }
 
-    /// Selects the pool for the call and takes an idle connection from it. Returns `None` if no
-    /// connection is idle, or if the call must use a multiplexed connection.
+    /// Returns `None` if no connection is idle, or if the call must use a multiplexed connection.
     fn connect_idle(&mut self) -> Option<MachineInput> {
         if let Err(refused) = self.select_pool() {
             return Some(refused);
@@ -319,7 +280,6 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.connection.as_ref().map(|_| MachineInput::Connected)
     }
 
-    /// Selects the pool of the current profile for the call's priority.
     fn select_pool(&mut self) -> Result<(), MachineInput> {
         let profile = self.target.profiles.get(self.profile).ok_or(MachineInput::ConnectFailed)?;
         if !self.permits_profile(profile) {
@@ -340,20 +300,16 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Returns true if the reference is bound and the client's rebind policy is `mode` or stricter.
     /// Returns false for a LocateRequest, because a client sends it to bind the reference anew.
     fn forbids_rebind(&self, mode: RebindMode) -> bool {
         let is_call = matches!(self.call.request, RequestSpec::Call { .. });
         is_call && self.policies.rebind.unwrap_or_default() >= mode && self.call.callee.binding().is_bound()
     }
 
-    /// Returns true if the rebind policy permits the call to use `profile`.
     fn permits_profile(&self, profile: &UsableProfile) -> bool {
         !self.forbids_rebind(RebindMode::NoRebind) || self.call.callee.binding().is_bound_as(profile)
     }
 
-    /// Records the exception REBIND, because the rebind policy forbids a new connection, and
-    /// returns it as the machine's input.
     fn refuse_rebind(&mut self) -> MachineInput {
         let exception = SystemException::new(Kind::Rebind, 0, Completion::No)
             .because("no connection is idle, and the rebind policy NO_RECONNECT forbids a new one");
@@ -362,8 +318,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         input
     }
 
-    /// Makes a connection, or waits for one to be returned to the pool. If every slot is in use,
-    /// the ORB's [`ConnectionPoolExhaustedAction`] decides.
+    /// If every slot is in use, the ORB's [`ConnectionPoolExhaustedAction`] decides.
     fn connect_new(&mut self) -> MachineInput {
         if self.forbids_rebind(RebindMode::NoReconnect) {
             return self.refuse_rebind();
@@ -388,7 +343,6 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.connect_result(outcome, start, clock::now())
     }
 
-    /// Gets the pool's multiplexed connection.
     fn connect_shared(&mut self) -> MachineInput {
         if let Err(refused) = self.select_pool() {
             return refused;
@@ -406,8 +360,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.connect_result(outcome, start, clock::now())
     }
 
-    /// Returns the deadline for connecting if it begins at `start`. The caller must have made the
-    /// call's deadline absolute.
+    /// The caller must have made the call's deadline absolute.
     fn connect_deadline_from(&self, start: Monotonic) -> Option<Monotonic> {
         let addresses = self.pool.as_ref().map_or(1, |pool| pool.endpoints().len());
         let until = self.attempt_time.deadline(start, self.call.due.latest(), addresses);
@@ -417,10 +370,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Returns the machine's input after no address of the profile answered within the time of the
-    /// attempt. `NoAnswer` makes the machine try the profile again later, with more time. If the
-    /// connect time-out of the policies limited the time, it would limit the second attempt in the
-    /// same way, so the input is `ConnectFailed`.
+    /// `NoAnswer` makes the machine try the profile again later, with more time.
     fn timeout_input(&self) -> MachineInput {
         let addresses = self.pool.as_ref().map_or(1, |pool| pool.endpoints().len());
         let start = Monotonic::from_nanos(0);
@@ -431,8 +381,6 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Converts the outcome of connecting, which took from `start` to `now`, to the machine's
-    /// input.
     fn connect_result(
         &mut self,
         outcome: Result<CallConnection, AcquireError>,
@@ -445,8 +393,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         let over = self.call.due.latest().is_some_and(|deadline| now >= deadline);
         match outcome {
             Ok(_) if over => {
-                // The connection returns to its pool unused, because the call's deadline has
-                // passed.
+                // The call's deadline has passed, so the connection returns to its pool unused.
                 self.last_failure = detail(CallPhase::Connect, String::new());
                 MachineInput::DeadlinePassed(CallPhase::Connect)
             }
@@ -472,18 +419,15 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Converts the error of an attempt to the machine's input.
     fn input_from_error(&mut self, error: AttemptError) -> Result<MachineInput, SystemException> {
-        // The deadline becomes absolute, so that all attempts together end at the call's deadline.
+        // All attempts together end at the call's deadline.
         self.call.due = self.call.due.to_absolute();
         match error {
             AttemptError::Refused(exception) => Err(exception),
             AttemptError::Failed(input, detail) => {
                 self.last_failure = detail;
                 if matches!(input, MachineInput::ConnectionLost { .. }) {
-                    // If the server has ended, the other connections to it are lost, too. The next
-                    // attempt therefore uses only a connection that was made after the call began
-                    // or, from the second loss on, after the loss before.
+                    // A server that has ended loses all its connections, so the next attempt uses a newer connection.
                     self.use_multiplexed = self.was_multiplexed;
                     self.min_connection_id =
                         std::mem::replace(&mut self.call.first_new_connection, self.call.context.peek_connection_id());
@@ -512,7 +456,6 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Makes the target of the last LOCATION_FORWARD the current target.
     fn follow(&mut self) {
         if let Some(target) = self.next_target.take() {
             self.call.callee.binding().set_forwarded(Some(Arc::clone(&target)));
@@ -520,15 +463,13 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Makes the original target of the reference the current target.
     fn revert_to_original(&mut self) {
         let binding = self.call.callee.binding();
         binding.set_forwarded(None);
         self.target = Arc::clone(binding.original(self.call.context));
     }
 
-    /// Adds the details of the last failed attempt to an exception that the machine raises. If the
-    /// rebind policy excluded a profile, the exception becomes REBIND.
+    /// If the rebind policy excluded a profile, the exception becomes REBIND.
     fn with_last_failure(&mut self, mut exception: SystemException) -> SystemException {
         if self.was_rebind_refused && exception.kind() == Kind::Transient && exception.completed() == Completion::No {
             exception = SystemException::new(Kind::Rebind, 0, Completion::No).because(
@@ -545,8 +486,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     }
 }
 
-/// Makes the exception INTERNAL, for an action that the machine does not return in the driver's
-/// present state.
+/// The machine does not return this action in the driver's present state.
 #[cold]
 fn unreachable_step() -> Box<AttemptError> {
     Box::new(AttemptError::Refused(SystemException::new(Kind::Internal, 0, Completion::No)))

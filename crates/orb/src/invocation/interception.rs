@@ -1,5 +1,4 @@
-//! The calls of the interceptors by the client: before each attempt to send a request, and after
-//! the attempt.
+//! The calls of the interceptors by the client: before each attempt to send a request, and after the attempt.
 
 use corelane_net::Peer;
 use corelane_wire::giop::ResponseExpected;
@@ -7,7 +6,6 @@ use corelane_wire::giop::ResponseExpected;
 use super::call::{AttemptError, AttemptResult, CallRoute, Invocation, RequestSpec, refuse};
 use crate::interceptor::{AddedServiceContexts, RequestInfo, RequestOutcome};
 
-/// An attempt whose start has been reported to the interceptors. Its outcome must be reported, too.
 #[derive(Debug)]
 pub(super) struct InterceptedAttempt {
     number: u64,
@@ -16,26 +14,20 @@ pub(super) struct InterceptedAttempt {
 }
 
 impl InterceptedAttempt {
-    /// Returns the service contexts that the interceptors add to the request.
     pub(super) fn contexts(&self) -> &[(u32, Vec<u8>)] {
         self.contexts.as_slice()
     }
 }
 
 impl Invocation<'_, '_, '_> {
-    /// Calls the interceptors before an attempt. Returns `None` for a LocateRequest, or if the ORB
-    /// has no interceptors.
-    ///
-    /// # Errors
-    /// The exception that an interceptor raises.
+    /// Returns `None` for a LocateRequest, or if the ORB has no interceptors.
     pub(super) fn begin_interception(
         &mut self,
         route: CallRoute<'_>,
         peer: &Peer,
     ) -> Result<Option<InterceptedAttempt>, Box<AttemptError>> {
         let Some(points) = self.context.interceptors() else { return Ok(None) };
-        // The deadline becomes absolute, so that the time of the interceptors counts as time of the
-        // call.
+        // The time of the interceptors counts as time of the call.
         self.due = self.due.to_absolute();
         let (number, mut contexts) = (points.next_number(), AddedServiceContexts::default());
         let Some(request) = self.describe(route, number, peer) else { return Ok(None) };
@@ -43,7 +35,6 @@ impl Invocation<'_, '_, '_> {
         Ok(Some(InterceptedAttempt { number, peer: peer.clone(), contexts }))
     }
 
-    /// Calls the interceptors after an attempt with the outcome `outcome`.
     #[cold]
     pub(super) fn end_interception(
         &self,
@@ -66,7 +57,6 @@ impl Invocation<'_, '_, '_> {
         self.report_outcome(route, begun, &outcome);
     }
 
-    /// Calls the interceptors with the outcome of an attempt, as they see it.
     pub(super) fn report_outcome(
         &self,
         route: CallRoute<'_>,

@@ -1,8 +1,4 @@
-//! The selection of the connection pool for a call, and of the priority that its request carries,
-//! by the priority model, bands and lanes of the reference.
-//!
-//! A selector is made once for each profile of a reference. The selection for a call takes no lock
-//! and allocates nothing.
+//! The selection of the connection pool and the priority for a call.
 
 use std::sync::Arc;
 
@@ -18,31 +14,23 @@ use crate::rt::band::ConnectionBand;
 use crate::rt::caller_priority;
 use crate::rt::client_policies::{ClientPolicies, ProfilePolicies};
 
-/// The selector of connection pools for calls through one profile.
 #[derive(Debug)]
 pub(crate) struct LaneSelector {
     model: Option<PriorityModel>,
-    /// The priority in the reference's priority model policy: under the server-declared model, the
-    /// object's priority.
     server_priority: Option<Priority>,
     bands: Result<Option<PriorityBands>, SelectionError>,
-    /// The endpoints of the profile: for each, the CORBA priority of its lane (-1 if it has none),
-    /// and its connection pools.
+    /// For each endpoint of the profile, the CORBA priority of its lane (-1: none) and its pools.
     endpoints: Vec<(i16, Arc<ServerPools>)>,
 }
 
-/// The connection pool and the priority that were selected for a call.
 #[derive(Debug)]
 pub(crate) struct PoolSelection<'l> {
     pub(crate) pool: &'l Arc<ConnectionPool>,
-    /// The CORBA priority that the request carries. `None` if it carries none.
     pub(crate) priority: Option<i16>,
 }
 
 impl LaneSelector {
-    /// Creates a selector from the policies of a profile and of the client. Returns `None` if the
-    /// profile has no priority model and the client no bands: requests then carry no priority, and
-    /// need no selection.
+    /// Returns `None` if the profile has no priority model and the client has no bands.
     pub(crate) fn new(
         profile: &ProfilePolicies,
         client: &ClientPolicies,
@@ -51,10 +39,8 @@ impl LaneSelector {
         if profile.model.is_none() && client.bands.is_empty() {
             return None;
         }
-        let bands = selection::reconcile_policy(&client.bands, &profile.bands).map(|bands| {
-            // A reference with invalid bands counts as a reference without bands.
-            PriorityBands::new(bands.iter().copied()).ok()
-        });
+        let bands = selection::reconcile_policy(&client.bands, &profile.bands)
+            .map(|bands| PriorityBands::new(bands.iter().copied()).ok());
         let server_priority = profile.model.and_then(|(_, priority)| Priority::new(priority));
         Some(LaneSelector {
             model: profile.model.map(|(model, _)| model),
@@ -64,12 +50,10 @@ impl LaneSelector {
         })
     }
 
-    /// Selects the pool and the priority for a call that the calling thread makes.
-    ///
     /// # Errors
-    /// INV_POLICY for a priority in no band, for bands without a priority model, and if both the
-    /// reference and the client set bands. TRANSIENT 2 if no endpoint serves the priority.
-    /// DATA_CONVERSION 2 if the ORB's priority transform refuses the priority.
+    /// INV_POLICY for a priority in no band, for bands without a priority model, and if both the reference and the
+    /// client set bands. TRANSIENT 2 if no endpoint serves the priority. DATA_CONVERSION 2 if the ORB's priority
+    /// transform refuses the priority.
     #[inline(never)]
     pub(crate) fn select(&self, orb: &OrbContext) -> Result<PoolSelection<'_>, SystemException> {
         let thread = ConnectionBand::for_current_thread();
@@ -78,21 +62,14 @@ impl LaneSelector {
         }
         let (priority, is_implied) = caller_priority(orb).parts();
         let chosen = self.select_for(outbound_priority(orb, priority)?, thread);
-        // An implied priority was not set by the program. If the selection with it fails, the
-        // request carries no priority, and the server decides.
+        // If the selection with an implied priority fails, the request carries no priority.
         if is_implied && chosen.is_err() { self.select_for(None, thread) } else { chosen }
     }
 
-    /// Selects the pool for calls at the CORBA priority `priority`, from threads that run at its
-    /// native priority.
-    ///
-    /// # Errors
-    /// The errors of [`select`](Self::select).
     pub(crate) fn select_at(&self, orb: &OrbContext, priority: Priority) -> Result<PoolSelection<'_>, SystemException> {
         self.select_for(Some(priority), ConnectionBand::for_priority(&orb.config().rt, priority)?)
     }
 
-    /// Returns true if requests carry the client's priority.
     fn is_propagated(&self) -> bool {
         self.model == Some(PriorityModel::ClientPropagated)
     }
@@ -118,17 +95,13 @@ impl LaneSelector {
             return Err(unreachable_error(SelectionError::BandsWithoutModel));
         }
         let Some(priority) = own else {
-            // There is no priority by which to select, so the request carries none, and the server
-            // decides.
             let (_, server) = self.endpoints.first().ok_or_else(|| unreachable_error(SelectionError::NoEndpoint))?;
             return Ok(PoolSelection { pool: server.pool(thread), priority: None });
         };
         let band = selection::select_band(self.model, bands.as_ref(), priority).map_err(unreachable_error)?;
         let equal = self.endpoints.iter().all(|(endpoint, _)| *endpoint == -1);
         let serves = |endpoint| selection::endpoint_serves(self.model, band, priority, endpoint, equal);
-        // The first choice is the endpoint of the lane with exactly this priority, in which the
-        // server runs the request. The second choice is the first endpoint whose lane is within the
-        // band.
+        // The first choice is the lane with exactly this priority, the second a lane within the band.
         let exact = self.endpoints.iter().find(|(endpoint, _)| *endpoint == priority.get() && serves(*endpoint));
         let (_, server) = exact
             .or_else(|| self.endpoints.iter().find(|(endpoint, _)| serves(*endpoint)))
@@ -138,8 +111,7 @@ impl LaneSelector {
     }
 }
 
-/// Returns the priority that a request carries if the caller has the priority `priority`. In an
-/// upcall, the ORB's priority transform, if there is one, converts the priority.
+/// In an upcall, the ORB's priority transform, if there is one, converts the priority.
 fn outbound_priority(orb: &OrbContext, priority: Option<Priority>) -> Result<Option<Priority>, SystemException> {
     match (&orb.config().rt.priority_transform, priority) {
         (Some(transform), Some(priority)) => transform_outbound(&**transform, priority),
@@ -154,8 +126,7 @@ fn transform_outbound(
 ) -> Result<Option<Priority>, SystemException> {
     let innermost = crate::upcall_stack::innermost();
     let Some(object) = innermost.and_then(|(frame, depth)| crate::upcall_stack::object_id(&frame, depth)) else {
-        // The transform needs the id of the object whose servant makes the call. Outside of an
-        // upcall there is no such object, so the priority is not transformed.
+        // Outside an upcall there is no object for the transform.
         return Ok(Some(priority));
     };
     transform.outbound(priority, &object).map(Some).ok_or_else(crate::rt::config::unmappable)

@@ -1,14 +1,7 @@
-//! The rules of one invocation, as a pure state machine. The machine decides which profile to try,
-//! and when to retry, to follow a forward or to raise an exception.
+//! The rules of one invocation, as a pure state machine.
 //!
-//! The driver in `driver.rs` (in tests the simulation) reports each event of the current attempt to
-//! the machine and performs the action that the machine returns. A reply with results or a user
-//! exception ends the invocation, and is not reported to the machine.
-//!
-//! Invariant: the machine never repeats a request that the server may have run. A server may have
-//! run a request if all its bytes were sent or a part of its reply has arrived, unless the server
-//! states that the request did not run: by CloseConnection, or by an exception with COMPLETED_NO
-//! (CORBA 3.0.3, sections 15.5.1 and 4.12.3.3).
+//! Invariant: the machine never repeats a request that the server may have run. A server may have run a request whose
+//! bytes were all sent or whose reply has begun, unless it states that the request did not run.
 
 use std::time::Duration;
 
@@ -20,63 +13,43 @@ use crate::client::try_order::{AttemptTime, Attempts, TryOrder};
 use crate::exception::{CallPhase, SystemException};
 use crate::exchange::BytesSent;
 
-/// Maximum number of LOCATION_FORWARD replies that one invocation follows.
 pub(crate) const MAX_FORWARDS: u8 = 10;
 /// Maximum number of times that one invocation sends its request again after a lost connection.
 pub(crate) const MAX_RETRIES: u8 = 4;
 
-/// An event of the current attempt, which the driver reports to the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MachineInput {
-    /// The driver has a connection.
     Connected,
-    /// Connecting failed at all endpoints of the profile, or policies exclude the profile.
     ConnectFailed,
-    /// No endpoint of the profile answered within the time for the profile.
     NoAnswer,
-    /// The connection failed before the request was sent completely, or before the reply was
-    /// complete.
     ConnectionLost {
-        /// How much of the request the transport accepted.
         bytes_sent: BytesSent,
-        /// The server's last message about the request before the connection ended.
         last_message: LastMessage,
     },
-    /// The reply is a system exception, or the selection of a connection raised one.
     Raised {
-        /// The kind of exception.
         kind: Kind,
-        /// The exception's completion status.
         completed: Completion,
     },
-    /// The reply is LOCATION_FORWARD. The driver stores the new target.
+    /// The object is at a new target, which the driver stores.
     Forwarded {
-        /// The try order of the new target's usable profiles.
         order: TryOrder,
     },
-    /// The reply is NEEDS_ADDRESSING_MODE: the server asks for another form of target address.
     NeedsAddressing,
-    /// The call's deadline passed in the phase in the field.
     DeadlinePassed(CallPhase),
 }
 
-/// A server's last message about a request before the connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LastMessage {
-    /// The server sent no message about the request.
     None,
-    /// CloseConnection, before any byte of a reply: the server did not run the request.
     CloseConnection,
-    /// MessageError: the server could not read the request. Sending it again would have the same
-    /// result.
+    /// MessageError: the server could not read the request.
     MessageError,
-    /// A part of the reply: the server ran the request or refused it.
     PartialReply,
 }
 
 impl LastMessage {
-    /// Returns the last message about the request. `final_message` is the kind of the last message
-    /// on the connection. `reply_begun` is true if a part of the reply arrived before that message.
+    /// `final_message` is the kind of the last message on the connection. `reply_begun` is true if a part of the reply
+    /// arrived before that message.
     pub(crate) fn about_request(final_message: Option<MessageKind>, reply_begun: bool) -> Self {
         match final_message {
             _ if reply_begun => LastMessage::PartialReply,
@@ -87,56 +60,36 @@ impl LastMessage {
     }
 }
 
-/// An action that the driver must perform next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MachineAction {
-    /// Get a connection to a profile of the current target.
     Connect {
-        /// Index into the current target's usable profiles.
         profile: usize,
-        /// The rule for the time in which to connect.
         attempt_time: AttemptTime,
     },
-    /// Make the original target the current target, in place of a forwarded one, and get a
-    /// connection to a profile of it.
+    /// Make the original target the current target, and get a connection to one of its profiles.
     ConnectOriginal {
-        /// Index into the original target's usable profiles.
         profile: usize,
-        /// The rule for the time in which to connect.
         attempt_time: AttemptTime,
     },
     /// [Pause](pause), then get a connection to the current profile.
     Retry {
-        /// Number of pauses that this invocation has made before.
         attempt: u32,
-        /// The rule for the time in which to connect.
         attempt_time: AttemptTime,
     },
-    /// Send the request on the connection and wait for its reply.
     Send,
-    /// Make the target of the last LOCATION_FORWARD the current target, and get a connection to a
-    /// profile of it.
     Follow {
-        /// Index into the new target's usable profiles.
         profile: usize,
-        /// The rule for the time in which to connect.
         attempt_time: AttemptTime,
     },
-    /// Raise the system exception that the driver reported last.
     RaiseReported,
-    /// Raise the exception in the field.
     Fail(SystemException),
 }
 
-/// Maximum length of the first pause after TRANSIENT. The maximum doubles with each further pause,
-/// up to [`MAX_PAUSE`].
+/// Maximum length of the first pause after TRANSIENT; it doubles with each further pause, up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-/// Maximum length of any pause.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Returns the length of a pause: `random` modulo the maximum length of the pause with the number
-/// `attempt`, in nanoseconds. Random lengths prevent clients that got TRANSIENT at the same time
-/// from sending again at the same time.
+/// Random lengths prevent clients that got TRANSIENT at the same time from sending again at the same time.
 #[must_use]
 pub(crate) fn pause(attempt: u32, random: u64) -> Duration {
     let longest = (FIRST_PAUSE * 2_u32.saturating_pow(attempt.min(16))).min(MAX_PAUSE);
@@ -144,8 +97,7 @@ pub(crate) fn pause(attempt: u32, random: u64) -> Duration {
     Duration::from_nanos(random % nanoseconds.saturating_add(1))
 }
 
-/// The state machine of one invocation. It has no clock, no connections and no targets: it counts
-/// profiles by their indices.
+/// The state machine of one invocation, without clock, connections and targets.
 #[derive(Clone, Debug)]
 pub(crate) struct InvocationMachine {
     order: TryOrder,
@@ -162,10 +114,8 @@ pub(crate) struct InvocationMachine {
 }
 
 impl InvocationMachine {
-    /// Makes the machine of an invocation on a target whose usable profiles have the try order
-    /// `order`. `forwarded` is true if an earlier invocation was forwarded to this target.
-    /// `original` is the try order of the original target. `max_transient_retries` is the number of
-    /// retries after TRANSIENT that the call policies permit.
+    /// `forwarded` is true if an earlier invocation was forwarded to this target. `original` is the try order of the
+    /// original target. `max_transient_retries` is the number of retries after TRANSIENT that the call policies permit.
     #[must_use]
     pub(crate) fn new(order: TryOrder, forwarded: bool, original: TryOrder, max_transient_retries: u8) -> Self {
         InvocationMachine {
@@ -183,21 +133,18 @@ impl InvocationMachine {
         }
     }
 
-    /// Returns the first action.
     #[must_use]
     pub(crate) fn start(&mut self) -> MachineAction {
         self.start_at(self.order, |profile, attempt_time| MachineAction::Connect { profile, attempt_time })
     }
 
-    /// Records that the fast path has made the first attempt, at the profile with the index
-    /// `profile`. Called instead of [`start`](Self::start).
+    /// Continues after an attempt at `profile`, in place of [`start`](Self::start).
     pub(crate) fn resume_at(&mut self, profile: usize) {
         self.profile = profile;
         self.attempts.mark_tried(profile);
     }
 
-    /// Makes the target with the try order `order` the current target. Returns the action `output`
-    /// for its first profile, or an exception if it has no profile.
+    /// Returns `output` for the target's first profile, or an exception if it has no profile.
     fn start_at(&mut self, order: TryOrder, output: impl FnOnce(usize, AttemptTime) -> MachineAction) -> MachineAction {
         (self.order, self.attempts) = (order, Attempts::new(order));
         let Some((profile, attempt_time)) = self.attempts.next() else {
@@ -207,12 +154,10 @@ impl InvocationMachine {
         output(profile, attempt_time)
     }
 
-    /// Returns the action that connects to the current profile again.
     fn reconnect(&mut self) -> MachineAction {
         MachineAction::Connect { profile: self.profile, attempt_time: self.attempts.attempt_time() }
     }
 
-    /// Handles an event and returns the next action.
     #[must_use]
     #[inline]
     pub(crate) fn step(&mut self, input: MachineInput) -> MachineAction {
@@ -266,7 +211,6 @@ impl InvocationMachine {
         MachineAction::Fail(SystemException::new(Kind::CommFailure, 0, completed))
     }
 
-    /// Repeats a request that did not run on another connection, at most [`MAX_RETRIES`] times.
     fn resend(&mut self) -> MachineAction {
         if self.retries >= MAX_RETRIES {
             return self.fall_back(SystemException::new(Kind::CommFailure, 0, Completion::No));
@@ -300,9 +244,8 @@ impl InvocationMachine {
         MachineAction::RaiseReported
     }
 
-    /// Handles a failure of the current target after which the request certainly did not run. If
-    /// calls were forwarded to this target, reverts to the original target, once in an invocation.
-    /// Otherwise raises the exception `otherwise`.
+    /// If calls were forwarded to this target, reverts once to the original target. Otherwise raises the exception
+    /// `otherwise`.
     fn fall_back(&mut self, otherwise: SystemException) -> MachineAction {
         if self.forwarded && !self.has_fallen_back { self.revert_to_original() } else { MachineAction::Fail(otherwise) }
     }
@@ -343,8 +286,7 @@ mod tests {
         MachineInput::ConnectionLost { bytes_sent, last_message }
     }
 
-    /// Makes a machine that has returned its first action. The current target has `profiles`
-    /// profiles, the original target `original`.
+    /// The current target has `profiles` profiles, the original target `original`.
     fn started(profiles: usize, forwarded: bool, original: usize, max_transient_retries: u8) -> InvocationMachine {
         let (order, original) = (TryOrder::new(profiles, 0, 0), TryOrder::new(original, 0, 0));
         let mut machine = InvocationMachine::new(order, forwarded, original, max_transient_retries);

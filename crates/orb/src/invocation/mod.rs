@@ -1,8 +1,5 @@
-//! Invocations of remote objects by the client. `call` makes an invocation on the fast path: one
-//! exchange on an idle connection. For all other invocations, the pure [`machine`] decides each
-//! step, and the [`driver`] performs it. The object of an invocation is a [`callee`]; the
-//! [`target`] of its reference has the profiles. `lane_selector` selects the connection pool by
-//! priority.
+//! Invocations of remote objects. `call` is the fast path: one exchange on an idle connection. For all other
+//! invocations, the pure [`machine`] decides each step, and the [`driver`] performs it.
 
 mod band_declaration;
 pub(crate) mod call;

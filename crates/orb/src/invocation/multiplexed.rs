@@ -1,5 +1,4 @@
-//! Attempts on multiplexed connections. The caller enters its request in the connection's table and
-//! waits for the entry. A reader thread of the ORB reads the reply and completes the entry.
+//! Attempts on multiplexed connections.
 
 use std::io;
 use std::sync::Arc;
@@ -16,22 +15,17 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::exchange::{BytesSent, ExchangeError};
 use crate::fault::PeerFault;
 
-/// A request that was sent on a multiplexed connection and waits for its reply.
 #[derive(Debug)]
 pub(super) struct SentRequest {
     connection: Arc<MultiplexedConnection>,
     id: u32,
     pending: Arc<PendingReply>,
     announced: Option<corelane_wire::CodeSets>,
-    /// How much of the request was sent.
     bytes_sent: BytesSent,
-    /// The attempt as it was reported to the interceptors. `None` if the ORB has no interceptors.
     intercepted: Option<Box<InterceptedAttempt>>,
 }
 
 impl<'r> Invocation<'r, '_, '_> {
-    /// Sends the request and waits for its reply. Calls the interceptors before sending, and with
-    /// the outcome. Returns `None` for a oneway.
     #[cold]
     pub(super) fn attempt_multiplexed(
         &mut self,
@@ -44,8 +38,7 @@ impl<'r> Invocation<'r, '_, '_> {
         }
     }
 
-    /// Sends the request and waits for its reply. Does not call the interceptors, because the ORB
-    /// itself makes the request. Returns `None` for a oneway.
+    /// Does not call the interceptors, because the ORB itself makes the request.
     #[cold]
     pub(super) fn exchange_multiplexed(
         &mut self,
@@ -58,7 +51,6 @@ impl<'r> Invocation<'r, '_, '_> {
         }
     }
 
-    /// Calls the interceptors and sends the request. Returns `None` for a oneway.
     #[cold]
     pub(super) fn send_multiplexed(
         &mut self,
@@ -98,8 +90,7 @@ impl<'r> Invocation<'r, '_, '_> {
         };
         let (id, pending) = match connection.register() {
             Ok(entry) => entry,
-            // The connection ended after the driver had chosen it. The error makes the driver
-            // choose another connection.
+            // The error makes the driver choose another connection.
             Err(RegisterError::Closed) => {
                 return Err(lost(self, BytesSent::None, ExchangeError::Io(io::ErrorKind::NotConnected.into())));
             }
@@ -127,15 +118,13 @@ impl<'r> Invocation<'r, '_, '_> {
         }
         drop(sender);
         let bytes_sent = sent.as_ref().map_or_else(|(bytes_sent, _)| *bytes_sent, |()| BytesSent::All);
-        // The connection failed after a part of the request was sent. The server may have replied
-        // to this part, so the caller waits for the reply.
+        // The server may have replied to the part that was sent, so the caller waits for the reply.
         let is_cut = matches!(sent, Err((BytesSent::Some, ExchangeError::Io(_)))) && self.wants_reply();
         if let Err((bytes_sent, broken)) = sent
             && !is_cut
         {
             if bytes_sent == BytesSent::All {
-                // The deadline passed after a part was sent. The connection sends the remainder
-                // later, so the server will receive the whole request.
+                // The connection sends the remainder later, so the server will receive the whole request.
                 if self.wants_reply() {
                     connection.abandon(id)
                 } else {
@@ -154,8 +143,6 @@ impl<'r> Invocation<'r, '_, '_> {
         Ok(Some(SentRequest { connection, id, pending, announced, bytes_sent, intercepted: None }))
     }
 
-    /// Waits for the reply. Reports the outcome to the interceptors if the attempt was reported to
-    /// them.
     #[cold]
     pub(super) fn await_multiplexed(&mut self, route: CallRoute<'_>, sent: &SentRequest) -> AttemptResult<'r> {
         let outcome = self.receive_multiplexed(route, sent);
@@ -203,20 +190,16 @@ impl<'r> Invocation<'r, '_, '_> {
 }
 
 impl SentRequest {
-    /// Returns true if the reply has arrived, or if it is known that no reply will arrive.
     pub(super) fn is_done(&self) -> bool {
         self.pending.is_done()
     }
 
-    /// Makes the reader notify `bell` when [`is_done`](Self::is_done) becomes true. Returns false
-    /// if it is already true.
+    /// Returns false if the reply has arrived.
     #[cfg(feature = "any")]
     pub(super) fn notify_on_reply(&self, bell: &Arc<corelane_sys::eventfd::EventFd>) -> bool {
         self.pending.notify_on_reply(bell)
     }
 
-    /// Returns the attempt as it was reported to the interceptors. `None` if the ORB has no
-    /// interceptors.
     pub(super) fn intercepted(&self) -> Option<&InterceptedAttempt> {
         self.intercepted.as_deref()
     }

@@ -1,8 +1,9 @@
 //! The operation of an IDL interface, as stubs pass it to the ORB.
 
-/// An operation of an IDL interface. A stub passes it to the ORB when it calls the operation.
+/// An operation of an IDL interface.
 ///
 /// # Examples
+///
 /// ```
 /// use corelane::mapping::Operation;
 /// static OPERATION: Operation = Operation::new("reset");

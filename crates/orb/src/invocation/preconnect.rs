@@ -17,14 +17,13 @@ use crate::client::try_order::AttemptTime;
 use crate::clock;
 use crate::exception::{CallPhase, Completion, FailureDetail, SystemException, SystemExceptionKind as Kind};
 
-/// Makes sure that `count` exclusive connections exist for calls at each CORBA priority in
-/// `priorities`, and that the server knows their bands. Does nothing for an object that may belong
-/// to this ORB.
+/// Makes sure that `count` exclusive connections exist for calls at each CORBA priority in `priorities`, and that the
+/// server knows their bands. Does nothing for an object that may belong to this ORB.
 ///
 /// # Errors
-/// BAD_PARAM for an invalid priority. NO_RESOURCES if `count` exceeds the ORB's maximum number of
-/// connections to one server, or if other calls use too many of them. If a connection cannot be
-/// made, the exception that a call would raise.
+/// BAD_PARAM for an invalid priority. NO_RESOURCES if `count` exceeds the ORB's maximum number of connections to one
+/// server, or if other calls use too many of them. If a connection cannot be made, the exception that a call would
+/// raise.
 #[cold]
 pub(crate) fn preconnect(callee: &Callee, priorities: &[i16], count: usize) -> Result<(), SystemException> {
     let callee = &with_thread_policies(callee);
@@ -42,8 +41,7 @@ pub(crate) fn preconnect(callee: &Callee, priorities: &[i16], count: usize) -> R
         .because("the reference has no usable profile");
     let (order, deadline) = (target.try_order(context), call.due.to_absolute().latest());
     for (tried, profile) in order.in_order().filter_map(|index| target.profiles.get(index)).enumerate() {
-        // Each profile gets an equal share of the remaining time, so that a profile that does not
-        // answer leaves time for the profiles behind it.
+        // A profile that does not answer leaves time for the profiles behind it.
         let left = u32::try_from(target.profiles.len() - tried).unwrap_or(u32::MAX);
         let until = AttemptTime::Share(left).deadline(clock::now(), deadline, 1);
         let made =
@@ -66,8 +64,7 @@ fn connect_at(
 ) -> Result<(), SystemException> {
     let chosen = profile.select_pool_at(call.context, priority)?;
     let route = CallRoute { target, profile, addressing: AddressingMode::Key };
-    // The connections stay checked out until the end of the function. A connection that returned to
-    // the pool earlier would be checked out again in place of a new one.
+    // A connection that returned to the pool earlier would be checked out again in place of a new one.
     let mut made: Vec<Checkout<'_>> = Vec::new();
     for _ in 0..count {
         let Some(free) = chosen.pool.take_free(0) else {

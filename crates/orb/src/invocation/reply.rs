@@ -1,5 +1,4 @@
-//! Replies to calls. The caller reads the results from the reply, whose bytes are in the buffer of
-//! its connection or in memory of the reply.
+//! Replies to calls.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -24,27 +23,22 @@ pub struct Reply<'r> {
     answer: ReplyContent<'r>,
 }
 
-/// The content of a [`Reply`], without the reference to its ORB.
 #[derive(Debug)]
 pub(crate) struct ReplyContent<'r> {
     body: ReplyBody<'r>,
     /// Position of the next value to read, in bytes from the start of the message.
     position: usize,
-    /// The repository id, if the reply is a user exception.
     exception: Option<Box<str>>,
     endian: Endian,
     version: Version,
     code_sets: CodeSets,
 }
 
-/// The bytes of a reply.
 #[derive(Debug)]
 pub(crate) enum ReplyBody<'r> {
-    /// The bytes are at the front of the connection's receive buffer. The second field is their
-    /// number.
+    /// The checkout of the reply's connection, and the number of bytes at the front of its receive buffer.
     InPlace(Checkout<'r>, usize),
-    /// The bytes are in memory that the connection does not use. The second part has the positions
-    /// at which GIOP 1.1 fragments begin.
+    /// Bytes outside the connection, and the positions at which GIOP 1.1 fragments begin.
     Owned(Box<(Octets, Vec<usize>)>),
 }
 
@@ -74,8 +68,7 @@ impl<'r> Reply<'r> {
         Reply { context, answer: ReplyContent { body, position, exception: None, endian, version, code_sets } }
     }
 
-    /// Detaches the reply from its ORB and its connection, which other calls can then use. Copies
-    /// the bytes if they are in the connection's buffer.
+    /// Copies the bytes if they are in the connection's buffer, which other calls can then use.
     pub(crate) fn detach(mut self) -> ReplyContent<'static> {
         let octets = match &mut self.answer.body {
             ReplyBody::InPlace(connection, length) => (connection.front_message(*length).to_vec().into(), Vec::new()),
@@ -86,7 +79,6 @@ impl<'r> Reply<'r> {
         ReplyContent { body: ReplyBody::Owned(Box::new(octets)), position, exception, endian, version, code_sets }
     }
 
-    /// Reads the repository id at the start of the body, and makes the reply a user exception.
     #[cold]
     pub(crate) fn into_exception(mut self) -> Result<Self, SystemException> {
         self.answer.exception = Some(self.read(|decoder| decoder.read_latin1_string())?.into());
@@ -106,8 +98,7 @@ impl<'r> Reply<'r> {
         self.answer.exception.as_deref()
     }
 
-    /// Makes the system exception UNKNOWN 1. A stub raises it if the reply is a user exception that
-    /// the operation does not declare.
+    /// Makes the system exception UNKNOWN 1.
     #[must_use]
     #[cold]
     pub fn unlisted_exception(&self) -> SystemException {
@@ -140,16 +131,10 @@ impl<'r> Reply<'r> {
     }
 }
 
-/// Byte order, GIOP version and code sets of a reply.
 pub(super) type ReplyCoding = (Endian, Version, CodeSets);
 
-/// Reads results with the function `read` from the reply message `octets`, from `position` on.
-/// Returns the results and the position behind them. `owned` is set if the results may share the
-/// message's memory: the message, and the positions at which GIOP 1.1 fragments begin.
-///
-/// # Errors
-/// MARSHAL, COMPLETED_YES, if the bytes do not encode the expected values. IMP_LIMIT,
-/// COMPLETED_YES, if the ORB's memory for replies is exhausted.
+/// Reads results with the function `read` from the reply message `octets`, from `position` on. Returns the results and
+/// the position behind them. `owned` is set if the results may share the message's memory.
 #[inline]
 pub(super) fn read_results<T>(
     context: &Arc<ClientContext>,
@@ -185,8 +170,7 @@ pub(super) fn read_results<T>(
     }
 }
 
-/// Makes the exception for results that cannot be read. `of` is the size of the reply message in
-/// bytes.
+/// `of` is the size of the reply message in bytes.
 #[cold]
 fn unreadable_results(error: CdrError, meter: &MemoryMeter<'_>, decoder: &Decoder<'_>, of: usize) -> SystemException {
     let (at, place) = (decoder.offset(), trail::place("", decoder));
@@ -201,8 +185,7 @@ fn unreadable_results(error: CdrError, meter: &MemoryMeter<'_>, decoder: &Decode
 }
 
 impl<'r> ReplyContent<'r> {
-    /// Makes a [`Reply`] of this content. `context` must be the context of the ORB that received
-    /// it.
+    /// `context` must be the context of the ORB that received the reply.
     pub(super) fn attach(self, context: &'r Arc<ClientContext>) -> Reply<'r> {
         Reply { context, answer: self }
     }

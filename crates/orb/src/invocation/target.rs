@@ -1,5 +1,4 @@
-//! The binding of a reference to its object: the usable profiles of the reference with their
-//! connection pools, and the target to which a server has forwarded the calls.
+//! The binding of a reference to its object.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -24,88 +23,66 @@ use crate::rt::band::ConnectionBand;
 use crate::rt::client_policies::{self, ClientPolicies, ProfilePolicies};
 use crate::rt::protocol::SocketSettings;
 
-/// The binding of a reference to its object. All copies of the reference share it.
+/// All copies of a reference share its binding.
 #[derive(Debug)]
 pub(crate) struct Binding {
     ior: Ior,
-    /// The target of `ior` itself, made at the first call.
     original: OnceLock<Arc<TargetProfiles>>,
-    /// The target to which a server has forwarded the calls (LOCATION_FORWARD). `None` after this
-    /// target has failed.
+    /// The target of a LOCATION_FORWARD; `None` after this target has failed.
     forwarded: RcuCell<Option<Arc<TargetProfiles>>>,
-    /// True if `forwarded` has a target. Calls load this flag, which costs less than loading the
-    /// cell. Stored `Release` by [`set_forwarded`](Self::set_forwarded), loaded `Acquire`.
+    /// Loading this flag costs less than loading `forwarded`. Stored `Release` by
+    /// [`set_forwarded`](Self::set_forwarded), loaded `Acquire`.
     has_forwarded: AtomicBool,
-    /// The object key, if the object may belong to this ORB.
     local: OnceLock<Option<Box<[u8]>>>,
-    /// The object's entry in the object adapter of this ORB, after a collocated call has found it.
+    /// The object's entry in the object adapter, after a collocated call.
     local_entry: OnceLock<ErasedArc>,
-    /// The effective real-time policies.
     policies: ClientPolicies,
-    /// The real-time policies that are set on the reference.
     own_policies: ClientPolicies,
-    /// The profile that answered last. `None` before the first answer.
     bound_profile: RcuCell<Option<BoundProfile>>,
-    /// Index of the profile of the original target that answered last, or [`OTHER_TARGET`]. Calls
-    /// load this index, which costs less than loading `bound_profile`. Before the first answer, the
-    /// value is 0 with the flag [`UNBOUND`]. Stored `Release` by the thread whose call was
-    /// answered.
+    /// Index of the profile of the original target that answered last, or [`OTHER_TARGET`]. Loading this index costs
+    /// less than loading `bound_profile`. Stored `Release` by the thread whose call was answered.
     bound_index: AtomicU8,
 }
 
-/// The profile that answered last, as the rebind policy compares it with other profiles.
 #[derive(Debug)]
 struct BoundProfile {
     policies: ProfilePolicies,
-    /// The value of `bound_index` for this profile.
     at: u8,
 }
 
 /// Flag in `bound_index`: no call of the reference has been answered.
 const UNBOUND: u8 = 0x80;
-/// Value of `bound_index` if a profile of a forwarded target answered last, or a profile with this
-/// or a larger index. The fast path uses no profile for this value.
+/// Value of `bound_index` for which the fast path uses no profile.
 const OTHER_TARGET: u8 = 0x7f;
 
-/// The usable profiles of one IOR. Profiles with the protocol that the ClientProtocol policies
-/// prefer come first. Profiles with one protocol have the order of the IOR.
+/// Profiles with the protocol that the ClientProtocol policies prefer come first.
 #[derive(Debug)]
 pub(crate) struct TargetProfiles {
     pub(crate) ior: Ior,
     pub(crate) profiles: Vec<UsableProfile>,
-    /// True if ClientProtocol policies exclude at least one profile.
     pub(crate) excludes_profiles: bool,
-    /// Index in `profiles` of the profile that answered last. Stored and loaded `Relaxed`.
+    /// Stored and loaded `Relaxed`.
     last_answered: AtomicUsize,
 }
 
-/// A profile at whose address the ORB can call the object.
 #[derive(Debug)]
 pub(crate) struct UsableProfile {
-    /// The connection pools of the profile's server.
     pub(crate) pools: Arc<ServerPools>,
-    /// The selector of connection pools by priority. `None` if neither the profile nor the client
-    /// has policies on priorities: requests then carry no priority.
+    /// `None` if neither the profile nor the client has policies on priorities.
     pub(crate) lanes: Option<Box<LaneSelector>>,
     pub(crate) object_key: Box<[u8]>,
     pub(crate) version: Version,
-    /// The code sets to announce on a new connection. `None` for GIOP 1.0, and if the profile has
-    /// no component TAG_CODE_SETS.
+    /// The code sets to announce on a new connection; `None` for GIOP 1.0 and without TAG_CODE_SETS.
     pub(crate) code_sets: Option<CodeSets>,
-    /// The code sets that apply if the client announces none.
     pub(crate) default_code_sets: CodeSets,
-    /// Index of the profile among all profiles of the IOR. A request whose target address is the
-    /// whole IOR carries the index.
+    /// Index of the profile among all profiles of the IOR.
     pub(crate) index: u32,
-    /// True if the profile says that its server is a Corelane ORB.
     pub(crate) is_ours: bool,
-    /// The profile's policies on priorities and protocols.
     pub(crate) policies: ProfilePolicies,
 }
 
 impl Binding {
-    /// Makes the binding of a reference on which the policies `own` are set. `wider` has the values
-    /// of policies that `own` does not set.
+    /// `wider` has the values of policies that `own` does not set.
     pub(crate) fn new(ior: Ior, own: ClientPolicies, wider: &ClientPolicies) -> Self {
         Binding {
             ior,
@@ -125,39 +102,30 @@ impl Binding {
         &self.ior
     }
 
-    /// Returns the target that the reference's IOR describes, even while calls are forwarded to
-    /// another target.
     #[inline]
     pub(crate) fn original(&self, context: &ClientContext) -> &Arc<TargetProfiles> {
         self.original.get_or_init(|| Arc::new(self.target(context, self.ior.clone())))
     }
 
-    /// Makes the target that `ior` describes. The effective policies of this reference select its
-    /// usable profiles.
     #[cold]
     pub(crate) fn target(&self, context: &ClientContext, ior: Ior) -> TargetProfiles {
         let (profiles, excludes_profiles) = usable_profiles(context, &ior, &self.policies);
         TargetProfiles { ior, profiles, excludes_profiles, last_answered: AtomicUsize::new(0) }
     }
 
-    /// Returns the real-time policies that are set on the reference.
     pub(crate) fn own_policies(&self) -> &ClientPolicies {
         &self.own_policies
     }
 
-    /// Records that `profile`, the [preferred profile](Self::preferred_profile), answered a call on
-    /// the fast path. Has an effect at the first answer.
+    /// Records the first answer of a call on the fast path.
     #[inline]
     pub(crate) fn record_first_reply(&self, profile: &UsableProfile) {
-        // Later answers store nothing: every calling thread reads the index, and a store would
-        // invalidate its cache line in the caches of the other cores. Before the first answer, the
-        // preferred profile has the index 0.
+        // Every calling thread reads the index, and a store would invalidate its cache line on the other cores.
         if self.bound_index.load(Ordering::Relaxed) & UNBOUND != 0 {
             self.bind(profile, 0);
         }
     }
 
-    /// Records that the profile with the index `profile` of `target` answered a call.
     #[cold]
     pub(crate) fn record_bound(&self, target: &Arc<TargetProfiles>, profile: usize) {
         let Some(answered) = target.profiles.get(profile) else { return };
@@ -178,33 +146,26 @@ impl Binding {
         }
     }
 
-    /// Returns true if a call of the reference has been answered. The rebind policy does not
-    /// restrict calls before that.
+    /// Returns true if a call of the reference has been answered.
     pub(crate) fn is_bound(&self) -> bool {
         self.bound_index.load(Ordering::Acquire) & UNBOUND == 0
     }
 
-    /// Returns the index of the profile that the fast path uses: the profile of the original target
-    /// that answered last, or 0 before the first answer. Returns `None` while calls are forwarded.
-    /// There may be no profile with the index.
+    /// Returns `None` while calls are forwarded. There may be no profile with the index.
     #[inline]
     pub(crate) fn preferred_profile(&self) -> Option<usize> {
         if self.is_forwarded() { None } else { Some(usize::from(self.bound_index.load(Ordering::Relaxed) & !UNBOUND)) }
     }
 
-    /// Returns true if `profile` has equal policies to the profile that answered last.
     pub(crate) fn is_bound_as(&self, profile: &UsableProfile) -> bool {
         self.bound_profile.load().as_ref().is_some_and(|bound| bound.policies == profile.policies)
     }
 
-    /// Returns true if a server has forwarded the calls to another target.
     #[inline]
     pub(crate) fn is_forwarded(&self) -> bool {
         self.has_forwarded.load(Ordering::Acquire)
     }
 
-    /// Returns the target to which a server has forwarded the calls, if there is one. Calls try it
-    /// before the original target.
     #[inline]
     pub(crate) fn forwarded(&self) -> Option<Arc<TargetProfiles>> {
         if self.is_forwarded() { self.load_forwarded() } else { None }
@@ -215,47 +176,39 @@ impl Binding {
         Option::clone(&self.forwarded.load())
     }
 
-    /// Sets the target to which calls are forwarded.
     pub(crate) fn set_forwarded(&self, target: Option<Arc<TargetProfiles>>) {
         self.has_forwarded.store(target.is_some(), Ordering::Release);
         self.forwarded.store(Arc::new(target));
     }
 
-    /// Returns the object key if the object may belong to this ORB.
     #[inline]
     pub(crate) fn local_key(&self, context: &ClientContext) -> Option<&[u8]> {
         self.local.get_or_init(|| local_key(context, &self.ior)).as_deref()
     }
 
-    /// Returns the object's entry in the object adapter of this ORB if it has the type `T`. Returns
-    /// `None` until a collocated call has found the entry.
+    /// Returns `None` before a collocated call has found the entry.
     #[inline]
     pub(crate) fn local_entry<T: 'static>(&self) -> Option<&T> {
         self.local_entry.get()?.get()
     }
 
-    /// Records the object's entry in the object adapter of this ORB, which `home` returns. Does
-    /// nothing if the entry is recorded already.
     #[inline]
     pub(crate) fn record_local_entry(&self, home: impl FnOnce() -> Option<ErasedArc>) {
         if self.local_entry.get().is_none()
             && let Some(home) = home()
         {
-            // `set` fails if another thread has recorded the same entry first.
+            // `set` fails if another thread has recorded the entry first.
             let _ = self.local_entry.set(home);
         }
     }
 
-    /// Returns true if the object may belong to this ORB.
     #[inline]
     pub(crate) fn may_be_local(&self, context: &ClientContext) -> bool {
         self.local_key(context).is_some()
     }
 }
 
-/// Returns the object key in a profile of `ior` that may denote an object of this ORB: a transient
-/// key with the stamp of this ORB, or a persistent or foreign key at an address that this ORB
-/// publishes.
+/// A transient key has the stamp of this ORB; a persistent or plain key is at an address of this ORB.
 #[cold]
 fn local_key(context: &ClientContext, ior: &Ior) -> Option<Box<[u8]>> {
     let own_addresses = context.own_addresses();
@@ -272,9 +225,7 @@ fn local_key(context: &ClientContext, ior: &Ior) -> Option<Box<[u8]>> {
     })
 }
 
-/// Returns the profiles of `ior` with an address that a transport of the ORB supports, except those
-/// that ClientProtocol policies exclude. The flag is true if the policies exclude at least one
-/// profile.
+/// The flag is true if the policies exclude at least one profile.
 fn usable_profiles(context: &ClientContext, ior: &Ior, client: &ClientPolicies) -> (Vec<UsableProfile>, bool) {
     let found =
         parse_profiles(ior, context.config().version, context.config().native_char_set, &context.config().limits);
@@ -318,14 +269,12 @@ fn usable_profiles(context: &ClientContext, ior: &Ior, client: &ClientPolicies) 
             Some((rank, profile))
         })
         .collect();
-    // The sort is stable, so profiles with one protocol keep the order of the IOR.
+    // The sort is stable: profiles with one protocol keep the order of the IOR.
     profiles.sort_by_key(|(rank, _)| *rank);
     (profiles.into_iter().map(|(_, profile)| profile).collect(), left_out)
 }
 
 impl TargetProfiles {
-    /// Returns the reason why the target has no usable profile. Called if no policy excludes a
-    /// profile.
     #[cold]
     pub(super) fn why_unusable(&self) -> String {
         let addresses = self.ior.known_profiles().flat_map(|profile| profile.endpoints());
@@ -336,16 +285,12 @@ impl TargetProfiles {
         format!("no transport of the ORB can connect from this machine to {addresses}")
     }
 
-    /// Returns the order in which to try the profiles, by the back-off at the present time.
     pub(crate) fn try_order(&self, context: &ClientContext) -> TryOrder {
         let count = self.profiles.len();
-        // If no endpoint of any server has failed lately, the endpoints of the profiles need not be
-        // looked up.
         let backing_off = if count > 1 && !context.backoff().is_empty() { self.backing_off(context) } else { 0 };
         TryOrder::new(count, self.last_answered.load(Ordering::Relaxed), backing_off)
     }
 
-    /// Returns the set of bits of the profiles whose endpoints are all in back-off.
     #[cold]
     fn backing_off(&self, context: &ClientContext) -> u64 {
         let now = crate::clock::now();
@@ -358,11 +303,6 @@ impl TargetProfiles {
 }
 
 impl UsableProfile {
-    /// Selects the connection pool for a call that the calling thread makes, and the priority that
-    /// its request carries.
-    ///
-    /// # Errors
-    /// The errors of [`LaneSelector::select`].
     #[inline]
     pub(crate) fn select_pool(&self, context: &ClientContext) -> Result<PoolSelection<'_>, SystemException> {
         match &self.lanes {
@@ -371,11 +311,6 @@ impl UsableProfile {
         }
     }
 
-    /// Selects the connection pool for calls at the CORBA priority `priority`, from threads that
-    /// run at its native priority.
-    ///
-    /// # Errors
-    /// The errors of [`LaneSelector::select_at`].
     pub(super) fn select_pool_at(
         &self,
         context: &ClientContext,
@@ -391,8 +326,6 @@ impl UsableProfile {
     }
 }
 
-/// The data for a target address that is a profile or an IOR, for servers that do not accept an
-/// object key.
 pub(super) struct AlternateTarget<'t> {
     index: u32,
     tag: u32,

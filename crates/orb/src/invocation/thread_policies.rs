@@ -11,36 +11,30 @@ use crate::rt::RtClientPolicies;
 use crate::rt::client_policies::ClientPolicies;
 
 thread_local! {
-    /// The policies of this thread, while a call of [`with_client_policies`] runs.
     static THREAD_POLICIES: RefCell<Option<ThreadPolicies>> = const { RefCell::new(None) };
-    /// True while `THREAD_POLICIES` is set. Every call checks this flag, which costs less than
-    /// borrowing the policies.
+    /// Reading this flag costs less than borrowing the policies.
     static HAS_THREAD_POLICIES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The policies of a thread, and a binding under these policies for each reference that the thread
-/// has called.
 struct ThreadPolicies {
     policies: ClientPolicies,
-    /// For each reference, its binding and the binding under the thread's policies. The key is the
-    /// address of the first. The entry keeps it alive, so no other binding can get this address.
+    /// For each reference, its binding and the binding under the thread's policies. The entry keeps the reference's
+    /// binding, whose address is the key, alive.
     bindings: HashMap<usize, (Arc<Binding>, Arc<Binding>)>,
 }
 
-/// Maximum number of entries in `bindings`. A full map is cleared before the next entry is added.
+/// A full map is cleared before the next entry is added.
 const MAX_CACHED_BINDINGS: usize = 1024;
 
-/// Runs `body` with `policies` as the real-time client policies of the calling thread
-/// (PolicyCurrent). A policy that is set on the reference overrides the policy of the thread, which
-/// overrides the policy of the ORB. While the `body` of a nested call runs, its policies replace
-/// `policies` completely. Private connections that calls in `body` made close when `body` has
-/// returned.
+/// Runs `body` with `policies` as the real-time client policies of the calling thread (PolicyCurrent). A policy that is
+/// set on the reference overrides the policy of the thread, which overrides the policy of the ORB. While the `body` of
+/// a nested call runs, its policies replace `policies` completely.
 ///
 /// # Errors
-/// BAD_PARAM if `policies` has invalid bands or a negative buffer size. `body` does not run in this
-/// case.
+/// BAD_PARAM if `policies` has invalid bands or a negative buffer size. `body` does not run in this case.
 ///
 /// # Examples
+///
 /// ```
 /// use corelane::rt::{RtClientPolicies, with_client_policies};
 /// let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
@@ -54,8 +48,7 @@ pub fn with_client_policies<T>(policies: &RtClientPolicies, body: impl FnOnce() 
         fn drop(&mut self) {
             HAS_THREAD_POLICIES.set(self.0.is_some());
             let ended = THREAD_POLICIES.replace(self.0.take());
-            // The ended policies are dropped after the borrow of `THREAD_POLICIES` has ended,
-            // because the drop closes private connections, which may run other code of the ORB.
+            // The drop closes private connections, which may run other code of the ORB.
             drop(ended);
         }
     }
@@ -70,8 +63,7 @@ pub(crate) fn has_thread_policies() -> bool {
     HAS_THREAD_POLICIES.get()
 }
 
-/// Returns the callee with a binding under the policies of the calling thread. Returns a clone if
-/// the thread has no policies.
+/// Returns a clone if the thread has no policies.
 #[cold]
 pub(crate) fn with_thread_policies(callee: &Callee) -> Callee {
     THREAD_POLICIES.with_borrow_mut(|of_thread| {

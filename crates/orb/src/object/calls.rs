@@ -1,5 +1,4 @@
-//! Calls through references. A call to an object of the same ORB goes to the object adapter; any
-//! other call is an [invocation](crate::invocation).
+//! Calls through references.
 
 use corelane_wire::{CdrError, Decoder, Encoder};
 
@@ -11,7 +10,6 @@ use crate::invocation::thread_policies::{has_thread_policies, with_thread_polici
 use crate::invocation::{DeferredCall, Operation, OwnedArgumentWriter, Reply};
 use crate::policy::SyncScope;
 
-/// The error of an operation that declares no user exceptions.
 struct SystemOnly(SystemException);
 
 impl From<SystemException> for SystemOnly {
@@ -28,7 +26,6 @@ impl From<Reply<'_>> for SystemOnly {
     }
 }
 
-/// Makes a two-way call, and returns the reply, whose results the caller reads.
 fn invoke<'r, 'a>(
     callee: &'r Callee,
     operation: &Operation<'_>,
@@ -40,10 +37,8 @@ fn invoke<'r, 'a>(
     call::invoke(callee, operation, arguments)
 }
 
-/// Makes a two-way call. On the fast path `results` reads the results in the connection's buffer,
-/// and the function returns `None`. Otherwise it returns the reply, which `results` has not read: a
-/// user exception, or a reply that arrived off the fast path. The function is not generic, so
-/// nearly all stubs share its code.
+/// On the fast path `results` reads the results in the connection's buffer, and the function returns `None`. Otherwise
+/// it returns the reply. The function is not generic, so stubs share its code.
 #[inline(never)]
 fn call_and_read<'r, 'a>(
     callee: &'r Callee,
@@ -57,7 +52,6 @@ fn call_and_read<'r, 'a>(
     call::call(callee, operation, arguments, results)
 }
 
-/// Makes a deferred call. A collocated call runs to its end before the function returns.
 fn send_deferred(
     callee: &Callee,
     operation: &str,
@@ -81,7 +75,6 @@ impl ObjectRef {
     /// The errors of a call.
     pub fn is_a(&self, repository_id: &str) -> Result<bool, SystemException> {
         static OPERATION: Operation = Operation::new("_is_a");
-        // A reference with an empty type id states no interface.
         if repository_id == OBJECT_REPOSITORY_ID || (repository_id == self.type_id() && !repository_id.is_empty()) {
             return Ok(true);
         }
@@ -99,8 +92,8 @@ impl ObjectRef {
         let had_moved = self.binding().is_forwarded();
         let mut answer = ask();
         if had_moved && answer == Ok(true) {
-            // The object does not exist at the target of an earlier forward. The call is repeated
-            // at the addresses in the reference, as after OBJECT_NOT_EXIST.
+            // The object does not exist at the target of an earlier forward, so the call is repeated at the addresses
+            // in the reference.
             self.binding().set_forwarded(None);
             answer = ask();
         }
@@ -229,8 +222,7 @@ impl ObjectRef {
         self.call(operation, |_| Ok(()), arguments)
     }
 
-    /// For generated code: makes a call of an operation without results that declares user
-    /// exceptions, by [`call_raising`](Self::call_raising).
+    /// For generated code: [`call_raising`](Self::call_raising) for an operation without results.
     ///
     /// # Errors
     /// The errors of [`call_raising`](Self::call_raising).
@@ -247,9 +239,7 @@ impl ObjectRef {
         self.call_raising(operation, |_| Ok(()), arguments)
     }
 
-    /// For generated code: calls an operation that declares user exceptions. `arguments` writes the
-    /// arguments, and `results` reads the results. The error is made from a system exception, or
-    /// from the reply with the user exception.
+    /// For generated code: calls an operation that declares user exceptions.
     ///
     /// # Errors
     /// The declared exceptions, and system exceptions.

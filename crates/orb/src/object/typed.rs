@@ -12,9 +12,7 @@ use crate::policy::{CallPolicies, Timeout};
 
 /// A typed reference to an object, such as the type `EchoRef` that the IDL compiler generates.
 ///
-/// A reference type also has these methods as inherent methods, unless an operation of its
-/// interface has the same name. Programs import this trait only in generic code, and for methods
-/// whose names are also names of operations.
+/// A program imports this trait in generic code, and for methods whose names are also names of operations.
 pub trait Reference: Clone + Sized {
     /// The repository id of the interface.
     const REPOSITORY_ID: &'static str;
@@ -25,8 +23,7 @@ pub trait Reference: Clone + Sized {
     /// Returns the untyped reference.
     fn as_object(&self) -> &ObjectRef;
 
-    /// Returns true if both references certainly denote the same object
-    /// ([`ObjectRef::is_equivalent`]). The method compares the references and makes no call.
+    /// Returns true if both references certainly denote the same object ([`ObjectRef::is_equivalent`]).
     fn is_equivalent(&self, other: &impl Reference) -> bool {
         self.as_object().is_equivalent(other.as_object())
     }
@@ -65,8 +62,8 @@ pub trait Reference: Clone + Sized {
         Self::from_object(self.as_object().with_canceller(canceller))
     }
 
-    /// Returns a copy that sends the properties of `context` with operations that have a context
-    /// clause in their IDL ([`ObjectRef::with_context`]).
+    /// Returns a copy that sends the properties of `context` with operations that have a context clause in their IDL
+    /// ([`ObjectRef::with_context`]).
     #[must_use]
     fn with_context(&self, context: &Context) -> Self {
         Self::from_object(self.as_object().with_context(context))

@@ -43,7 +43,6 @@ use crate::server::strategy::Lane;
 #[must_use]
 pub struct OrbBuilder {
     pools: Vec<PoolConfig>,
-    /// Addresses at which the first pool listens.
     listen: Vec<String>,
     publish: Vec<String>,
     transports: Transports,
@@ -63,26 +62,21 @@ pub struct OrbBuilder {
     rt: RtConfig,
     required: Vec<Guarantee>,
     preconnects: Vec<Preconnect>,
-    /// Checks the required guarantees. [`OrbBuilder::require_guarantee`] sets the pointer, so that
-    /// programs without this call are linked without the check's code.
+    /// A pointer, so that programs without [`OrbBuilder::require_guarantee`] are linked without the check's code.
     check_guarantees: Option<GuaranteeCheck>,
-    /// Makes the connections in `preconnects`. [`OrbBuilder::preconnect`] sets the pointer, so that
-    /// programs without this call are linked without this code.
+    /// A pointer, so that programs without [`OrbBuilder::preconnect`] are linked without this code.
     preconnect: Option<PreconnectFn>,
-    /// Starts the monitor of processor-time budgets. [`OrbBuilder::real_time`] sets the pointer, so
-    /// that programs without this call are linked without the monitor's code.
+    /// A pointer, so that programs without [`OrbBuilder::real_time`] are linked without the monitor's code.
     start_cpu_monitor: Option<CpuMonitorStart>,
     on_event: Option<Callback>,
-    /// The interceptors. [`OrbBuilder::interceptor`] sets the field, so that programs without this
-    /// call are linked without the code of interceptors.
+    /// A trait object, so that programs without [`OrbBuilder::interceptor`] are linked without the code of
+    /// interceptors.
     interceptors: Option<Box<dyn InterceptionPoints>>,
     initial_references: InitialReferences,
-    /// The first error of a setter, which `build` returns.
     refused: Option<SystemException>,
 }
 
-/// Connections to make at start: the stringified reference, the priorities, and the number of
-/// connections for each priority.
+/// The stringified reference, the priorities, and the number of connections for each priority.
 type Preconnect = (String, Vec<i16>, usize);
 type GuaranteeCheck = fn(required: &[Guarantee]) -> Result<(), OrbError>;
 type CpuMonitorStart = fn(orb: &OrbContext) -> io::Result<()>;
@@ -152,10 +146,9 @@ impl OrbBuilder {
         self
     }
 
-    /// Replaces the ORB's transports. Without this call they are TCP and, with the features
-    /// `unix-sockets` and `shared-memory`, Unix sockets and shared memory. [`Transports::default`]
-    /// is another list: it has all three with any features. The documentation of
-    /// [`Transport`](corelane_net::Transport) explains how to add a transport.
+    /// Replaces the ORB's transports. Without this call they are TCP and, with the features `unix-sockets` and
+    /// `shared-memory`, Unix sockets and shared memory. The documentation of [`Transport`](corelane_net::Transport)
+    /// explains how to add a transport.
     pub fn transports(mut self, transports: Transports) -> Self {
         self.transports = transports;
         self
@@ -168,9 +161,7 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the maximum memory in bytes that the replies to all calls of this ORB may use together;
-    /// 256 MiB by default. The maximum protects the client from servers that send large replies on
-    /// many connections.
+    /// Sets the maximum memory in bytes that the replies to all calls of this ORB may use together; 256 MiB by default.
     ///
     /// Counted are:
     /// - the received part of an incomplete reply, once it exceeds 64 KiB;
@@ -179,9 +170,7 @@ impl OrbBuilder {
     /// - the values decoded from the arguments of encoded collocated calls, beyond the first 64
     ///   KiB.
     ///
-    /// A call whose reply would exceed the maximum fails with IMP_LIMIT, and an incomplete reply
-    /// ends its connection. Memory of large messages that the ORB keeps for later messages, at most
-    /// 64 MiB, does not count.
+    /// A call whose reply would exceed the maximum fails with IMP_LIMIT, and an incomplete reply ends its connection.
     pub fn max_reply_memory(mut self, bytes: usize) -> Self {
         self.max_reply_memory = bytes;
         self
@@ -194,9 +183,8 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the policies of all calls; a thread or a reference may override them. By default a call
-    /// may take 30 s, and connecting may take 10 s of this time. The other policies are not set
-    /// ([`CallPolicies::NONE`]).
+    /// Sets the policies of all calls; a thread or a reference may override them. By default a call may take 30 s, and
+    /// connecting may take 10 s of this time.
     pub fn call_policies(mut self, policies: CallPolicies) -> Self {
         self.call_policies = policies.or(self.call_policies);
         self
@@ -222,12 +210,11 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets how long threads poll before they sleep: callers that wait for a reply, and threads of
-    /// pools for which no spin policy is set
-    /// ([`PoolConfig::spin_policy`](field@PoolConfig::spin_policy)). Callers of multiplexed
-    /// connections never poll. By default threads poll sockets for at most 50 us, while polling
-    /// saves wake-ups ([`SpinPolicy::DEFAULT`]); over shared memory the transport decides how long
-    /// they poll. Threads with a fixed priority poll only with [`SpinPolicy::Always`].
+    /// Sets how long threads poll before they sleep: callers that wait for a reply, and threads of pools for which no
+    /// spin policy is set ([`PoolConfig::spin_policy`](field@PoolConfig::spin_policy)). Callers of multiplexed
+    /// connections never poll. By default threads poll sockets for at most 50 us, while polling saves wake-ups
+    /// ([`SpinPolicy::DEFAULT`]); over shared memory the transport decides how long they poll. Threads with a fixed
+    /// priority poll only with [`SpinPolicy::Always`].
     pub fn spin_policy(mut self, policy: SpinPolicy) -> Self {
         self.spin_policy = Some(policy);
         self
@@ -241,11 +228,8 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets how long a connection to a server may be idle before it is closed; 180 s by default.
-    /// The ORB checks idle connections every quarter of this time, at least every 10 s, and every
-    /// second if it listens. Connections of threads with a fixed priority, and of priority bands,
-    /// stay open: the thread that checks has a low priority, and could be preempted while it holds
-    /// such a connection.
+    /// Sets how long a connection to a server may be idle before it is closed; 180 s by default. The ORB checks idle
+    /// connections every quarter of this time, at least every 10 s, and every second if it listens.
     pub fn idle_connection_timeout(mut self, timeout: Duration) -> Self {
         self.idle_connection_timeout = timeout;
         self
@@ -257,18 +241,15 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the native code set for `char` and `string`; by default UTF-8, for which strings need
-    /// no conversion. References publish this code set, and calls use it if the server supports it.
-    /// A single `char` beyond ASCII is always sent in ISO 8859-1, because a `char` is one octet
-    /// (CORBA 3.0.3, section 15.3.1.6).
+    /// Sets the native code set for `char` and `string`; by default UTF-8, for which strings need no conversion.
+    /// References publish this code set, and calls use it if the server supports it.
     pub fn native_char_set(mut self, set: CharSet) -> Self {
         self.native_char_set = set;
         self
     }
 
-    /// Makes the ORB send GIOP 1.2 messages in fragments of at most `bytes` bytes (a multiple of 8,
-    /// at least 64). By default messages are not fragmented. GIOP 1.1 messages are never fragmented
-    /// (docs/decisions/0005).
+    /// Makes the ORB send GIOP 1.2 messages in fragments of at most `bytes` bytes (a multiple of 8, at least 64). By
+    /// default messages are not fragmented.
     pub fn fragment_size(mut self, bytes: usize) -> Self {
         self.fragment_size = Some((bytes & !7).max(64));
         self
@@ -292,9 +273,8 @@ impl OrbBuilder {
         self
     }
 
-    /// Makes [`build`](Self::build) lock the present and future memory of the whole process until
-    /// the process ends. Threads of pools touch their stacks before they begin. `build` fails if
-    /// the kernel does not permit the lock (the guarantee `memory-lock`). By default memory is not
+    /// Makes [`build`](Self::build) lock the present and future memory of the whole process until the process ends.
+    /// `build` fails if the kernel does not permit the lock (the guarantee `memory-lock`). By default memory is not
     /// locked.
     pub fn lock_memory(mut self) -> Self {
         self.locks_memory = true;
@@ -349,10 +329,10 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the beginning of the text for all initial references for which no text is set. The ORB
-    /// appends `/` and the name to it: with `corbaloc::host:2809`, the reference `NameService` has
-    /// the text `corbaloc::host:2809/NameService`. By default there is no such text. If the result
-    /// is not a stringified reference, [`build`](Self::build) fails.
+    /// Sets the beginning of the text for all initial references for which no text is set. The ORB appends `/` and the
+    /// name to it: with `corbaloc::host:2809`, the reference `NameService` has the text
+    /// `corbaloc::host:2809/NameService`. By default there is no such text. If the result is not a stringified
+    /// reference, [`build`](Self::build) fails.
     pub fn default_initial_reference(mut self, text: impl Into<String>) -> Self {
         let set = self.initial_references.set_default(TextSource::Program, text.into());
         self.refused = self.refused.or(set.err());
@@ -393,12 +373,11 @@ impl OrbBuilder {
         self
     }
 
-    /// Makes the ORB. When the method returns, the ORB listens and serves requests.
+    /// Makes the ORB.
     ///
     /// # Errors
-    /// If the machine does not give a required guarantee, an address is invalid, or listening
-    /// fails. Also if a connection to make at start fails, or the kernel refuses descriptors or
-    /// threads.
+    /// If a guarantee is not met, an address is invalid, a connection cannot be made, or the kernel refuses descriptors
+    /// or threads.
     pub fn build(self) -> Result<Orb, OrbError> {
         if let Some(check) = self.check_guarantees {
             check(&self.required)?;
@@ -441,7 +420,6 @@ impl OrbBuilder {
         }
         Poa::root(Arc::downgrade(core.server()), core.poa_table());
         let orb = Orb { core: Arc::clone(&core) };
-        // The transports are detached when the ORB shuts down.
         core.transports().attach_orb();
         let mut lanes = Vec::new();
         let (mut pools, mut listen) = (self.pools, self.listen);
@@ -471,7 +449,6 @@ impl OrbBuilder {
     }
 }
 
-/// Returns the default transports.
 fn transports() -> Transports {
     Transports::new(vec![
         Arc::new(corelane_net::Tcp::new()),
@@ -482,7 +459,6 @@ fn transports() -> Transports {
     ])
 }
 
-/// Makes the connections of [`OrbBuilder::preconnect`].
 fn preconnect(orb: &Orb, wanted: &[Preconnect]) -> Result<(), OrbError> {
     for (reference, priorities, count) in wanted {
         if let Some(object) = orb.string_to_object(reference).map_err(OrbError::ClientSetup)? {
@@ -503,13 +479,11 @@ fn check_guarantees(required: &[Guarantee]) -> Result<(), OrbError> {
     Ok(())
 }
 
-/// Parses an address at which to listen.
 fn parse_address(address: &str, transports: &Transports) -> Result<Endpoint, OrbError> {
     listen_address::parse(address, transports).ok_or_else(|| OrbError::InvalidAddress(address.to_owned()))
 }
 
-/// Returns a random number that identifies the ORB. The number is not zero, and peers cannot guess
-/// it, because it is made from the standard library's random hash keys.
+/// The number is not zero, and peers cannot guess it.
 fn random_stamp() -> u64 {
     std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id()).max(1)
 }

@@ -23,19 +23,14 @@ use crate::poa::{Poa, PoaTable};
 use crate::server::strategy::Lane;
 use crate::server_context::ServerContext;
 
-/// The time for which a shutdown waits for running servants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShutdownWait {
-    /// The shutdown does not wait. A later shutdown may wait.
     DoNotWait,
-    /// The shutdown waits at most for the drain time-out. A thread that is still in a servant after
-    /// this time ends when the servant returns.
+    /// A thread that is in a servant after the drain time-out ends when the servant returns.
     ClosingTimeout,
-    /// The shutdown waits until the last servant returns.
     Unbounded,
 }
 
-/// The internal state of an ORB.
 #[derive(Debug)]
 pub(crate) struct OrbCore {
     adapter: Arc<ObjectAdapter>,
@@ -68,7 +63,6 @@ impl OrbCore {
         Ok(core)
     }
 
-    /// Returns the object adapter, which answers the requests that lanes read.
     pub(crate) fn adapter(&self) -> &Arc<ObjectAdapter> {
         &self.adapter
     }
@@ -79,31 +73,25 @@ impl OrbCore {
     }
 
     pub(crate) fn root_poa(&self) -> Poa {
-        // The root POA is set before the builder returns the ORB.
         Poa::from_core(Arc::clone(self.poa_table().root().expect("the builder makes the root POA")))
     }
 
-    /// Starts the lanes and their threads, and records the addresses that references carry.
     pub(crate) fn start(self: &Arc<Self>, lanes: Vec<Arc<Lane>>) -> Result<(), OrbError> {
         let listening: Vec<Endpoint> = lanes.iter().flat_map(|lane| lane.endpoints().cloned()).collect();
         self.set_listening(listening);
-        // The lanes are stored before their threads run. If a thread cannot be started, the
-        // shutdown then finds the lanes whose threads run, and ends these threads.
+        // If a thread cannot be started, the shutdown must find the lanes whose threads run.
         self.server().set_lanes(lanes);
         for lane in self.server().lanes() {
             crate::server::start(lane, &self.adapter, &mut self.threads.lock()).map_err(OrbError::ThreadStart)?;
         }
         self.client().set_maintenance(self.maintenance_period());
-        // In an ORB without lanes, maintenance starts with the first connection to a server.
         if self.server().lanes().is_empty() { Ok(()) } else { self.start_maintenance().map_err(OrbError::ThreadStart) }
     }
 
-    /// Starts the thread that maintains lanes and connections.
     pub(crate) fn start_maintenance(&self) -> io::Result<()> {
         self.hangup_monitor().start()
     }
 
-    /// Returns the time between two maintenance runs.
     pub(crate) fn maintenance_period(&self) -> Duration {
         const LANES: Duration = Duration::from_secs(1);
         const SPARES: Duration = Duration::from_secs(10);
@@ -115,21 +103,19 @@ impl OrbCore {
         &self.initial_references
     }
 
-    /// Registers an initial reference. Returns false if the name is empty or already used.
+    /// Returns false if the name is empty or already used.
     pub(crate) fn register_initial_reference(
         &self,
         name: &str,
         reference: &ObjectRef,
     ) -> Result<bool, SystemException> {
         let mut initial = self.initial_references.lock();
-        // The ORB is checked under the lock: the shutdown empties the table, and nothing may be
-        // added after this.
+        // The shutdown empties the table, and nothing may be added afterwards.
         self.check_usable()?;
         Ok(initial.register(name, reference))
     }
 
-    /// Shuts the ORB down for a thread that the ORB started, or that runs an upcall. A new thread
-    /// runs the shutdown, because the calling thread cannot wait for itself.
+    /// A new thread runs the shutdown, because the calling thread cannot wait for itself.
     #[cold]
     pub(crate) fn shutdown_elsewhere(self: &Arc<Self>) {
         self.shutdown(ShutdownWait::DoNotWait);
@@ -137,13 +123,11 @@ impl OrbCore {
             return;
         }
         let core = Arc::clone(self);
-        // The new thread has no real-time priority, even if the calling thread has a real-time
-        // priority, because the shutdown is not urgent.
+        // The shutdown is not urgent, so the thread has no real-time priority.
         let ender = ThreadBuilder::new().name("orb/end").stack_size(256 * 1024);
         let ender = ender.scheduling(Scheduling::Other).preferred_affinity(self.cores());
         if ender.spawn(move || core.shutdown(ShutdownWait::Unbounded)).is_err() {
-            // The new thread could not be started, so no thread joins the lanes' threads. They end
-            // when their requests have finished.
+            // Without the new thread, the lanes' threads end when their requests have finished.
             let lanes = self.server().all_lanes();
             let threads: Vec<_> = lanes.iter().flat_map(|lane| lane.stop()).collect();
             drop((threads, std::mem::take(&mut *self.threads.lock()), self.server().rt().take_threads()));
@@ -152,12 +136,9 @@ impl OrbCore {
         }
     }
 
-    /// Shuts the ORB down (see [`Orb::shutdown`](super::Orb::shutdown)), and waits as `patience`
-    /// says.
     pub(crate) fn shutdown(self: &Arc<Self>, patience: ShutdownWait) {
         if self.is_forked_copy() {
-            // A forked child has the connections of its parent process, but none of the parent's
-            // threads. It must not close the connections, and there are no threads to join.
+            // A forked child has the connections of its parent process, but no threads to join.
             return;
         }
         let patient = match patience {
@@ -167,16 +148,13 @@ impl OrbCore {
         };
         if self.begin_shutdown() {
             let root = self.root_poa();
-            // A callback that waited for the shutdown would wait for itself. In this scope such a
-            // wait is an error.
+            // In this scope, a callback that waits for the shutdown gets an error.
             let _frame = UpcallScope::enter_callback(root.core());
-            // The main thread no longer runs the queued deactivations, and the shutdown waits for
-            // them, so they run here.
+            // The main thread no longer runs the queued deactivations, for which the shutdown waits.
             self.server().main_queue().stop().for_each(|end| end());
             let initial = self.initial_references.lock().take_objects();
             for reference in initial {
-                // A reference that bypasses the POA keeps the servant of its object, so the drop
-                // may run code of the application.
+                // The drop may run code of the application.
                 root.core().drop_guarded("Servant", || drop(reference));
             }
             root.destroy_root(patient);
@@ -189,9 +167,7 @@ impl OrbCore {
         if patience == ShutdownWait::DoNotWait {
             return;
         }
-        // If another thread has begun the shutdown, it may still be closing connections.
         self.wait_until_closed(patient);
-        // The other thread may wait for servants for a shorter time than this call.
         self.root_poa().core().wait_for_end(patient);
         let until = Monotonic::now() + self.config().drain_timeout;
         let lanes = self.server().all_lanes();
@@ -201,8 +177,7 @@ impl OrbCore {
         self.join_threads(&lanes, patience);
     }
 
-    /// Joins the threads and closes the remaining connections. Called after every connection has
-    /// closed or timed out.
+    /// Called after every connection has closed or timed out.
     fn join_threads(&self, lanes: &[Arc<Lane>], patience: ShutdownWait) {
         let mut threads = self.threads.lock();
         if self.has_ended() {
@@ -218,11 +193,10 @@ impl OrbCore {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 if !thread.is_finished() {
-                    // The thread is still in a servant, and ends when the servant returns.
                     continue;
                 }
             }
-            // An error means that the thread panicked. The panic hook has reported the panic.
+            // The panic hook has reported a panic of the thread.
             let _ = thread.join();
         }
         self.close_connections();
@@ -230,8 +204,7 @@ impl OrbCore {
         self.spares().close();
         self.set_ended();
         drop(threads);
-        // The lock is released before the report, because the event callback may use the ORB or
-        // shut it down again.
+        // The event callback may use the ORB or shut it down.
         self.events().replies_unread(unread);
     }
 }

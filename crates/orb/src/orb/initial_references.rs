@@ -1,9 +1,5 @@
-//! Initial references (CORBA 3.0.3, section 4.5), and references by name: `corbaloc:rir:` and
-//! `corbaname:` (OMG Naming Service 1.3, section 2.5).
-//!
-//! A program registers objects, or passes texts to the builder or by the option `-ORBInitRef`. A
-//! text is resolved at each request for the reference, so the result is the object to which the
-//! name service binds a name at that time.
+//! Initial references (CORBA 3.0.3, section 4.5), and references by name: `corbaloc:rir:` and `corbaname:` (OMG Naming
+//! Service 1.3, section 2.5).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,22 +14,19 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::invocation::{Operation, Reply};
 use crate::object::{ObjectRef, read_reference};
 
-/// Maximum number of initial references in a chain, in which the text of each reference refers to
-/// the next reference (`corbaloc:rir:`).
+/// Maximum number of initial references in a chain of `corbaloc:rir:` texts.
 const MAX_LINKS: u32 = 8;
-/// Maximum number of name components that are read from an exception of a name service.
+/// Maximum number of name components in an error message.
 const MAX_SHOWN: u32 = 64;
 
-/// The initial references of an ORB.
 #[derive(Debug, Default)]
 pub(crate) struct InitialReferences {
     by_name: HashMap<String, InitialReference>,
-    /// The beginning of the text for references that are not in the table. `/` and the name are
-    /// appended to it.
+    /// The start of the text for references that are not in the table.
     default: Option<(TextSource, String)>,
 }
 
-/// The source of a text. Texts from the program's arguments override texts from the builder.
+/// Texts from the program's arguments override texts from the builder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TextSource {
     Program,
@@ -43,13 +36,11 @@ pub(super) enum TextSource {
 #[derive(Clone, Debug)]
 enum InitialReference {
     Object(ObjectRef),
-    /// A text that is resolved at each request for the reference.
     Text(TextSource, String),
 }
 
 impl InitialReferences {
-    /// Registers an object, which overrides a text. Returns false if the name is empty, or already
-    /// registered for an object.
+    /// Returns false if the name is empty, or already registered for an object.
     pub(super) fn register(&mut self, name: &str, object: &ObjectRef) -> bool {
         let is_free = !name.is_empty() && !matches!(self.by_name.get(name), Some(InitialReference::Object(_)));
         if is_free {
@@ -58,7 +49,7 @@ impl InitialReferences {
         is_free
     }
 
-    /// Sets the text of a reference. A later text of the same source replaces an earlier text.
+    /// A later text of the same source replaces an earlier text.
     ///
     /// # Errors
     /// BAD_PARAM for an empty name, and for a text that is not a stringified reference.
@@ -86,7 +77,6 @@ impl InitialReferences {
         Ok(())
     }
 
-    /// Empties the table and returns the registered objects.
     pub(super) fn take_objects(&mut self) -> Vec<ObjectRef> {
         let taken = std::mem::take(&mut self.by_name).into_values().filter_map(|reference| match reference {
             InitialReference::Object(object) => Some(object),
@@ -111,13 +101,10 @@ impl InitialReferences {
 }
 
 impl OrbCore {
-    /// Converts a stringified reference. For a `corbaname:` text, calls the name service to resolve
-    /// the name.
     pub(super) fn string_to_object(&self, text: &str) -> Result<Option<ObjectRef>, SystemException> {
         self.text_to_object(text, MAX_LINKS)
     }
 
-    /// Returns the initial reference `name`.
     pub(super) fn initial_reference(&self, name: &str) -> Result<ObjectRef, SystemException> {
         self.linked_reference(name, MAX_LINKS)
     }
@@ -152,8 +139,6 @@ impl OrbCore {
         }
     }
 
-    /// Calls the name service of a `corbaname:` text to resolve the name, with the usual time-out
-    /// of a call.
     fn resolve_name(&self, text: &str, url: &Corbaname, links: u32) -> Result<Option<ObjectRef>, SystemException> {
         static RESOLVE: Operation = Operation::new("resolve");
         let context = self.location(&url.context, links)?;
@@ -174,7 +159,6 @@ impl OrbCore {
     }
 }
 
-/// Makes the exception for a name that the name service cannot resolve.
 #[cold]
 fn unresolved(text: &str, reply: &mut Reply<'_>) -> SystemException {
     let id = reply.exception_id().unwrap_or_default().to_owned();
@@ -188,8 +172,6 @@ fn unresolved(text: &str, reply: &mut Reply<'_>) -> SystemException {
     bad_url(minor::bad_param::URL_OTHER, format!("\"{}\" is not resolved: {why}", excerpt(text)))
 }
 
-/// Reads the members of the exception NotFound: the reason, and the unresolved components of the
-/// name.
 fn read_not_found(decoder: &mut Decoder<'_>) -> Result<String, corelane_wire::CdrError> {
     let reason = match decoder.read_u32()? {
         0 => "nothing is bound to the first part of",
@@ -217,10 +199,7 @@ fn invalid_text(text: &str, error: UrlError) -> SystemException {
     SystemException::new(error.kind(), error.minor(), Completion::No).because(format!("\"{}\": {error}", excerpt(text)))
 }
 
-/// Takes the ORB's options from a program's arguments (CORBA 3.0.3, section 4.5.3).
-///
-/// # Errors
-/// [`OrbError::ClientSetup`] for an option without its value, and for an unknown option.
+/// Fails for an option without its value, and for an unknown option.
 pub(super) fn take_options(
     arguments: impl IntoIterator<Item = String>,
     initial: &mut InitialReferences,
@@ -244,7 +223,6 @@ pub(super) fn take_options(
                     .map_err(OrbError::ClientSetup)?;
             }
             "DefaultInitRef" => initial.set_default(TextSource::Arguments, value()?).map_err(OrbError::ClientSetup)?,
-            // The id of an ORB has no effect, because the ORBs of a process share nothing.
             "id" => _ = value()?,
             _ => {
                 return Err(bad(format!(

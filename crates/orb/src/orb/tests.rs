@@ -18,10 +18,9 @@ use crate::servant::{Servant, ServerCall, Skeleton};
 use crate::server::config::{Dispatch, PoolConfig};
 use crate::server_context::ServerContext;
 
-/// Time after which a test fails. Each step of these tests takes much less on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A servant whose only operation runs a closure. The servant keeps a value until it is dropped.
+/// The servant keeps a value until it is dropped.
 struct ClosureServant<F, K>(F, #[allow(dead_code, reason = "kept to be dropped")] K);
 
 impl<F: Fn() + Send + Sync + 'static, K: Send + Sync + 'static> Skeleton for ClosureServant<F, K> {
@@ -58,15 +57,12 @@ fn serving(dispatch: Dispatch) -> Orb {
     orb
 }
 
-/// Returns a new client ORB, and its reference to `object`.
 fn client_with_reference(object: &ObjectRef) -> (Orb, ObjectRef) {
     let client = Orb::new().unwrap();
     let reference = client.string_to_object(&object.to_string()).unwrap().unwrap();
     (client, reference)
 }
 
-/// Waits until no thread or table keeps the server context, which all internal parts of an ORB
-/// keep.
 fn wait_until_dropped(server: &Weak<ServerContext>) {
     let began = Instant::now();
     while server.strong_count() > 0 {
@@ -82,7 +78,6 @@ const EVERY_DISPATCH: [Dispatch; 4] = [
     Dispatch::HalfSyncHalfAsync { threads: 2, max_queued: 8 },
 ];
 
-/// An ORB that a servant or callback of the test drops.
 type Owned = Arc<Mutex<Option<Orb>>>;
 
 fn owned() -> Owned {
@@ -106,7 +101,6 @@ fn orb_dropped_in_its_own_upcall_shuts_down() {
         });
         let (client, object) = client_with_reference(&orb.root_poa().activate(&servant).unwrap());
         *owner.lock() = Some(orb);
-        // The request that shuts its ORB down must get its reply.
         call(&object).unwrap_or_else(|exception| panic!("{dispatch:?}: {exception}"));
         wait_until_dropped(&server);
         drop(client);
@@ -121,8 +115,7 @@ fn orb_dropped_by_a_servant_destructor_on_its_own_thread_shuts_down() {
         let owner = owned();
         let poa = orb.root_poa();
         let id = Arc::new(OnceLock::new());
-        // The object's own request deactivates it. The servant is then dropped after the request,
-        // outside any upcall.
+        // The servant is dropped after the request, outside any upcall.
         let servant = Servant::new(ClosureServant(
             {
                 let (poa, id) = (poa.clone(), Arc::clone(&id));
@@ -134,8 +127,7 @@ fn orb_dropped_by_a_servant_destructor_on_its_own_thread_shuts_down() {
         let (client, object) = client_with_reference(&poa.id_to_reference(id.get().unwrap()).unwrap());
         *owner.lock() = Some(orb);
         drop((owner, servant, poa));
-        // The ORB may close the connection before the reply is sent, because its own servant caused
-        // the shutdown.
+        // The servant's own shutdown may close the connection before the reply is sent.
         let _ = call(&object);
         wait_until_dropped(&server);
         drop(client);
@@ -155,7 +147,6 @@ fn orb_dropped_in_its_event_handler_shuts_down() {
     wait_until_dropped(&server);
 }
 
-/// A servant locator and adapter activator that keeps a value.
 struct Keeper(#[allow(dead_code, reason = "kept to be dropped")] Mutex<Vec<Box<dyn Any + Send>>>);
 
 impl ServantLocator for Keeper {
@@ -213,7 +204,6 @@ fn references_held_by_callbacks_do_not_keep_the_orb_alive() {
     assert!(Arc::strong_count(orb.core().adapter()) > 1);
 
     drop(orb);
-    // The remaining reference `object` must not keep the ORB alive.
     assert_eq!(call(&object).unwrap_err().kind(), Kind::BadInvOrder);
     drop((object, own, located, default));
     wait_until_dropped(&server);

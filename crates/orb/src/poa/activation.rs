@@ -18,7 +18,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::object::ObjectRef;
 use crate::servant::Servant;
 
-/// Bit that marks ids that `create_reference` made. A slot number never has this bit.
+/// Marks an id that `create_reference` made; a slot number never has this bit.
 const UNPLACED: u64 = 1 << 63;
 
 impl Poa {
@@ -34,11 +34,6 @@ impl Poa {
     }
 
     /// Activates a new object that `servant` incarnates, and returns the object's reference.
-    /// Combines [`activate_object`](Self::activate_object) and
-    /// [`id_to_reference`](Self::id_to_reference).
-    ///
-    /// # Errors
-    /// The errors of the two operations.
     pub fn activate(&self, servant: &Servant) -> Result<ObjectRef, PoaError> {
         self.id_to_reference(&self.activate_object(servant)?)
     }
@@ -63,10 +58,8 @@ impl Poa {
         core.insert_keyed(&reservation, &id.0, servant, crate::current::is_running_in(core))
     }
 
-    /// Deactivates the object without waiting. When its last running request has finished, the
-    /// servant activator, if there is one, etherealizes the object, and the servant is dropped.
-    /// Before this, a POA with a servant manager parks new requests for the object. In other POAs
-    /// new requests go to the default servant, or raise OBJECT_NOT_EXIST 2.
+    /// Deactivates the object without waiting. When its last running request has finished, the servant activator, if
+    /// there is one, etherealizes the object, and the servant is dropped.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectNotActive`].
@@ -98,15 +91,14 @@ impl Poa {
         Ok(self.core.reference(&id.0, repository_id)?)
     }
 
-    /// Returns the id of the object that `servant` incarnates. For an active servant in a POA with
-    /// UNIQUE_ID, this is its active object. Otherwise, in a POA with IMPLICIT_ACTIVATION, the
-    /// method activates the servant for a new object. Otherwise, if the calling thread runs a
-    /// request on the servant, the method returns the id of the request's object. In a POA with
-    /// USE_DEFAULT_SERVANT it does so for the default servant only.
+    /// Returns the id of the object that `servant` incarnates. For an active servant in a POA with UNIQUE_ID, this is
+    /// its active object. Otherwise, in a POA with IMPLICIT_ACTIVATION, the method activates the servant for a new
+    /// object. Otherwise, if the calling thread runs a request on the servant, the method returns the id of the
+    /// request's object.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] if the POA has neither USE_DEFAULT_SERVANT, nor RETAIN with
-    /// UNIQUE_ID or IMPLICIT_ACTIVATION; [`PoaError::ServantNotActive`].
+    /// [`PoaError::WrongPolicy`] if the POA has neither USE_DEFAULT_SERVANT, nor RETAIN with UNIQUE_ID or
+    /// IMPLICIT_ACTIVATION; [`PoaError::ServantNotActive`].
     pub fn servant_to_id(&self, servant: &Servant) -> Result<ObjectId, PoaError> {
         let core = &self.core;
         let default = core.policies.request_processing == RequestProcessing::DefaultServant;
@@ -114,7 +106,6 @@ impl Poa {
         core.check_not_dead()?;
         match core.activation_of(servant)? {
             Some(id) => Ok(id),
-            // In a POA with a default servant, only upcalls on the default servant count.
             None if core.default_is(servant) || !default => {
                 crate::current::upcall_on(core, servant.identity()).ok_or(PoaError::ServantNotActive)
             }
@@ -223,12 +214,11 @@ impl Poa {
         Ok(Option::clone(&self.core.servant_manager.load()))
     }
 
-    /// Sets the servant manager of the POA. The manager can be set only once.
+    /// Sets the servant manager of the POA, which is possible once.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without USE_SERVANT_MANAGER; BAD_INV_ORDER 6 if a manager is
-    /// already set; OBJ_ADAPTER 4 for the wrong kind of manager (RETAIN needs an activator,
-    /// NON_RETAIN a locator).
+    /// [`PoaError::WrongPolicy`] without USE_SERVANT_MANAGER; BAD_INV_ORDER 6 if a manager is already set; OBJ_ADAPTER
+    /// 4 for the wrong kind of manager (RETAIN needs an activator, NON_RETAIN a locator).
     pub fn set_servant_manager(&self, manager: ServantManager) -> Result<(), PoaError> {
         let core = &self.core;
         core.check_policy(core.policies.request_processing == RequestProcessing::ServantManager)?;
@@ -260,8 +250,6 @@ impl PoaCore {
         self.policies.id_assignment == IdAssignment::System
     }
 
-    /// Returns true if the POA can find the id of a servant: with RETAIN and with UNIQUE_ID or
-    /// IMPLICIT_ACTIVATION.
     fn knows_servants(&self) -> bool {
         self.retains() && (self.is_unique() || self.is_implicit())
     }
@@ -270,8 +258,7 @@ impl PoaCore {
         self.policies.implicit_activation == ImplicitActivation::Implicit
     }
 
-    /// Checks that activation is permitted. During the destruction of the POA, only its running
-    /// requests may activate objects.
+    /// During the destruction of the POA, only its running requests may activate objects.
     fn check_alive_or_running(&self) -> Result<(), SystemException> {
         if crate::current::is_running_in(self) { self.check_not_dead() } else { self.check_alive() }
     }
@@ -289,15 +276,13 @@ impl PoaCore {
         if let (Some(rt), Some(priority)) = (&self.rt, priority) {
             rt.assign(&id, priority)?;
         }
-        // The id is new, so no other thread has reserved it.
         let Some(reservation) = self.reserve(&id)? else { return Err(PoaError::ObjectAlreadyActive) };
         self.insert_keyed(&reservation, &id, servant, crate::current::is_running_in(self))?;
         drop(reservation);
         Ok(ObjectId::from(&*id))
     }
 
-    /// Returns a new system id. An id of a persistent POA also differs from the ids that earlier
-    /// and later runs make.
+    /// An id of a persistent POA also differs from the ids that earlier and later runs make.
     pub(super) fn new_id(&self) -> Vec<u8> {
         let count = self.ids.fetch_add(1, Ordering::Relaxed);
         if self.is_persistent() {
@@ -307,16 +292,14 @@ impl PoaCore {
         }
     }
 
-    /// Checks that this POA can have made the id; BAD_PARAM 14 otherwise. With USER_ID every id
-    /// passes.
+    /// Checks that this POA can have made the id; BAD_PARAM 14 otherwise.
     pub(super) fn check_own_id(&self, id: &[u8]) -> Result<(), SystemException> {
         if !self.assigns_ids() {
             return Ok(());
         }
         let made = self.ids.load(Ordering::Relaxed);
         let own = if self.is_persistent() {
-            // The POA cannot distinguish the ids of earlier runs from ids that the application
-            // invents, and accepts both. It refuses ids whose time is later than its creation.
+            // The POA refuses ids whose time is later than its creation; it cannot check ids of earlier runs.
             id.split_first_chunk::<8>().zip(id.split_last_chunk::<8>()).is_some_and(|((born, _), (_, count))| {
                 let (born, count) = (u64::from_be_bytes(*born), u64::from_be_bytes(*count));
                 id.len() == 16 && (born < self.created_at || (born == self.created_at && count < made))
@@ -339,9 +322,8 @@ impl PoaCore {
             .because("the POA did not make this object id"))
     }
 
-    /// With UNIQUE_ID, returns the id under which the servant is active. Otherwise, and if the
-    /// servant is inactive, IMPLICIT_ACTIVATION activates the servant for a new object. Returns
-    /// `None` without IMPLICIT_ACTIVATION, and if the servant is being deactivated.
+    /// With UNIQUE_ID, returns the id under which the servant is active, or activates it with IMPLICIT_ACTIVATION.
+    /// Returns `None` without IMPLICIT_ACTIVATION, and during the servant's deactivation.
     fn activation_of(self: &Arc<Self>, servant: &Servant) -> Result<Option<ObjectId>, PoaError> {
         if !self.retains() {
             return Ok(None);
@@ -362,7 +344,6 @@ impl PoaCore {
                 {
                     return Ok(None);
                 }
-                // Another thread activated the servant first, so the loop looks for its id again.
                 Err(PoaError::ServantAlreadyActive) => std::thread::yield_now(),
                 Err(other) => return Err(other),
             }

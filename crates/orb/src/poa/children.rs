@@ -8,16 +8,13 @@ use super::servant_manager::AdapterActivator;
 
 #[derive(Default)]
 pub(super) struct Children {
-    /// The existing children, sorted by name.
     pub(super) list: Vec<Arc<PoaCore>>,
-    /// The children that the adapter activator is creating, one for each of its running calls.
     pub(super) pending: Vec<PendingChild>,
     pub(super) activator: Option<Arc<dyn AdapterActivator>>,
 }
 
 impl Children {
-    /// Returns the position of the child with this name. If there is none, the error is the
-    /// position for its insertion.
+    /// If there is no child with this name, the error is the position for its insertion.
     pub(super) fn position(&self, name: &str) -> Result<usize, usize> {
         self.list.binary_search_by(|child| child.name.as_str().cmp(name))
     }

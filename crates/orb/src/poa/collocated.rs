@@ -1,7 +1,5 @@
-//! Collocated calls: calls to objects of this ORB. The POA finds the servant by the object key, as
-//! for a remote request. A direct call passes the arguments as Rust values to a servant that
-//! implements the stub's interface. Any other collocated call encodes its arguments, and the
-//! servant's skeleton decodes them.
+//! Collocated calls: calls to objects of this ORB. A direct call passes the arguments as Rust values; any other
+//! collocated call encodes them.
 
 use std::any::{Any, TypeId};
 use std::marker::PhantomData;
@@ -34,45 +32,35 @@ use crate::rt::{CallerPriority, UpcallPriority};
 use crate::servant::{InterfaceQuery, Servant, ServerCall};
 use crate::server::parked_request::ParkedRequest;
 
-/// Maximum number of forwards that a collocated call follows.
 const MAX_FORWARDS: usize = 10;
 
 enum DirectCallResult {
     Completed,
     Forward(ObjectRef),
-    /// The call must be made as an encoded request, or must wait.
     Marshal,
 }
 
-/// The data of a direct call that do not depend on the operation's types. Code that uses only these
-/// data is compiled once, and not for each operation. [`DirectInvocation`] has the parts of the
-/// call that depend on the types.
+/// Code that uses these data is compiled once, and not for each operation.
 #[derive(Clone, Copy)]
 struct CollocatedCall<'c> {
     object: &'c ObjectRef,
-    /// True while the look-up is for the object of the reference. False for the target of a forward
-    /// or of a plain key.
+    /// False for the target of a forward or of a plain key.
     is_original: bool,
     operation: &'static str,
-    /// Type id of the interface that the servant must implement.
     interface: TypeId,
 }
 
-/// The operations of a direct call that depend on the operation's types.
 trait DirectInvocation {
-    /// Returns a shared pointer to the servant as an implementation of the interface. The reference
-    /// keeps the pointer for calls that bypass the POA.
+    /// The reference keeps the pointer for calls that bypass the POA.
     fn to_owned_servant(&self, servant: &Servant) -> Option<ErasedArc>;
-    /// Calls the servant through the interface.
     fn run(&mut self, servant: &ErasedRef<'_>);
-    /// Sets the result to an exception, which replaces any earlier result.
     fn set_error(&mut self, exception: SystemException);
 }
 
 struct TypedInvocation<I: ?Sized, T, E, F> {
     call: Option<F>,
-    /// Result of the operation. The result and the error are separate fields: copying both together
-    /// just after one is written would make the processor wait for the write (docs/performance.md).
+    /// Separate fields, because copying an enum just after the write would make the processor wait
+    /// (docs/performance.md).
     value: Option<T>,
     error: Option<E>,
     interface: PhantomData<fn(&I)>,
@@ -102,8 +90,7 @@ where
     }
 }
 
-/// Calls the servant of `object` directly, if the object is collocated and its servant implements
-/// `I`. Returns `None` if the caller must make the call as an encoded request.
+/// Returns `None` if the caller must make the call as an encoded request.
 #[inline]
 pub(crate) fn call_local<I: ?Sized + Send + Sync + 'static, T, E: From<SystemException>>(
     object: &ObjectRef,
@@ -122,8 +109,7 @@ pub(crate) fn call_local<I: ?Sized + Send + Sync + 'static, T, E: From<SystemExc
     }
 }
 
-/// Tries a direct call. Returns true if the call has a result, false if it must be made as an
-/// encoded request.
+/// Returns true if the call has a result, false if it must be made as an encoded request.
 fn try_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvocation) -> bool {
     if let Err(unusable) = call.object.client().check_usable() {
         direct.set_error(unusable);
@@ -141,9 +127,7 @@ fn try_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvoca
     }
 }
 
-/// The slot of an object in its POA's slab, cached by a reference. A later call through the
-/// reference uses the slot directly: it parses no object key, looks up no POA, and pins the object
-/// but not the POA.
+/// The object's slot in its POA's slab, with which a later call needs no key and no look-up of the POA.
 #[derive(Debug)]
 pub(crate) struct CollocatedTarget {
     poa: Arc<PoaCore>,
@@ -152,29 +136,24 @@ pub(crate) struct CollocatedTarget {
 }
 
 impl CollocatedTarget {
-    /// Makes the cache entry for an object that a call has found. Returns `None` if a reference
-    /// cannot cache the object's slot.
+    /// Returns `None` if a reference cannot cache the object's slot.
     #[cold]
     fn from_target(target: &UpcallTarget<'_>) -> Option<ErasedArc> {
         let id = target.id.try_into().ok()?;
         let (poa, place) = (target.poa, SlotId::from_octets(id));
         let stays = target.in_map && poa.ids_are_slots() && poa.rt.is_none() && poa.has_fast_path();
-        // The id of an object in the ORB's table of keys may look like a slot, so the slot is
-        // checked.
         let found = stays && poa.own_object(place).is_some();
         found.then(|| ErasedArc::new(Arc::new(CollocatedTarget { poa: Arc::clone(poa), place, id })))
     }
 
-    /// Calls the object in the cached slot. Returns true if the call has a result, false if it must
-    /// be encoded, and `None` if the call must first look up the object by its key.
+    /// Returns true if the call has a result, false if it must be encoded, and `None` if the key must be looked up.
     #[inline]
     fn call(&self, call: &CollocatedCall<'_>, direct: &mut dyn DirectInvocation) -> Option<bool> {
         if !is_outside_rt(&self.poa) || !self.poa.has_fast_path() {
             return None;
         }
         let active = self.poa.own_object(self.place)?;
-        // The check is repeated after `own_object` has counted this thread as a user (see
-        // `GenerationalSlab::has_users`).
+        // `own_object` has now counted this thread as a user (`GenerationalSlab::has_users`).
         if !self.poa.has_fast_path() {
             return None;
         }
@@ -190,7 +169,7 @@ impl CollocatedTarget {
 fn look_up_and_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvocation) -> DirectCallResult {
     let priority = ClientPriority::CallingThread;
     let wanted = Lookup { key, operation: call.operation.as_bytes(), priority, band: None, origin: None };
-    // A plain key may have another target for the next call, so the result is not cached.
+    // A plain key may have another target for the next call.
     let call = &CollocatedCall { is_original: call.is_original && ObjectKey::parse(key) != ObjectKey::Plain, ..*call };
     let Some(table) = PoaTable::of(call.object.client()) else { return DirectCallResult::Marshal };
     table.look_up(wanted, |found| match found {
@@ -211,7 +190,7 @@ fn look_up_and_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn Dire
     })
 }
 
-/// Calls the servant of a direct call. Returns false if the call must be encoded.
+/// Returns false if the call must be encoded.
 fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &mut dyn DirectInvocation) -> bool {
     let (client, operation) = (call.object.client(), call.operation.as_bytes());
     let mut cast = InterfaceQuery::new(call.interface);
@@ -225,8 +204,6 @@ fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &m
         call.object.add_bypass_servant(|| direct.to_owned_servant(target.servant));
     }
     let Some(_frame) = UpcallScope::enter(target) else {
-        // The upcall does not run. If a servant locator lent the servant, `finish` returns it to
-        // the locator.
         let _ = target.finish(operation);
         direct.set_error(super::incarnation::too_deep());
         return true;
@@ -246,7 +223,7 @@ fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &m
     true
 }
 
-/// Follows the forwards of a direct call's object. Returns false if the call must be encoded.
+/// Returns false if the call must be encoded.
 #[cold]
 fn follow_forwards(call: &CollocatedCall<'_>, mut reference: ObjectRef, direct: &mut dyn DirectInvocation) -> bool {
     let (object, client) = (call.object, call.object.client());
@@ -254,12 +231,10 @@ fn follow_forwards(call: &CollocatedCall<'_>, mut reference: ObjectRef, direct: 
     for _ in 0..MAX_FORWARDS {
         let Some(key) = reference.binding().local_key(client) else {
             if named {
-                // The plain key may have another target for the next call, so the forward is not
-                // cached. The encoded call begins at the plain key again.
+                // A plain key may have another target for the next call, so the forward is not cached.
                 return false;
             }
-            // The encoded call begins at the forward's target, so that no servant manager is called
-            // twice for one call.
+            // The encoded call begins at the forward's target, so that no servant manager is called twice.
             let target = object.binding().target(client, reference.ior().clone());
             object.binding().set_forwarded(Some(Arc::new(target)));
             return false;
@@ -274,11 +249,9 @@ fn follow_forwards(call: &CollocatedCall<'_>, mut reference: ObjectRef, direct: 
     true
 }
 
-/// The result of an encoded collocated call: its outcome, its encoded results, and true if the
-/// results are a user exception.
+/// The outcome, the encoded results, and true if the results are a user exception.
 type LocalOutcome = (DispatchOutcome, Vec<u8>, bool);
 
-/// Runs an encoded request on the calling thread.
 fn run_marshalled(
     client: &Arc<ClientContext>,
     key: &[u8],
@@ -314,8 +287,7 @@ fn run_marshalled(
     (outcome, call.reply().to_vec(), raised)
 }
 
-/// Makes a collocated call with encoded arguments and results. This serves all calls that cannot be
-/// direct, for example dynamic calls, calls of dynamic servants, and calls that must wait.
+/// Calls that cannot be direct are dynamic calls, calls of dynamic servants, and calls that must wait.
 #[cold]
 pub(crate) fn invoke_local<'r, 'a>(
     client: &'r Arc<ClientContext>,
@@ -368,11 +340,9 @@ fn timed_out() -> SystemException {
     SystemException::new(Kind::Timeout, minor::timeout::REQUEST_END_TIME, Completion::No)
 }
 
-/// A collocated call that the main thread or a lane's thread runs while the caller waits.
 struct LocalHandover {
     done: EventCount,
-    /// The state of the call. The mutex has priority inheritance, because the caller and the lane
-    /// may have different priorities.
+    /// The caller and the lane may have different priorities.
     state: PiMutex<HandoverState>,
 }
 
@@ -380,11 +350,9 @@ enum HandoverState {
     Waiting,
     Running,
     Done(LocalOutcome),
-    /// The caller's deadline has passed, and it no longer waits for the result.
     Abandoned,
 }
 
-/// Runs the request on the main thread or a thread of a lane, and waits for the result.
 fn run_on_other_thread(
     client: &Arc<ClientContext>,
     hold: &WaitFor,
@@ -428,8 +396,7 @@ fn run_on_other_thread(
             return Err(SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No));
         }
     }
-    // A queue that stops drops the call. The reference count of `handover` then falls to 1, and no
-    // thread will run the call.
+    // If the queue has dropped the call, the reference count of `handover` is 1.
     let orphaned = || Arc::strong_count(&handover) == 1;
     let look = || {
         let mut state = handover.state.lock();
@@ -459,22 +426,18 @@ fn run_on_other_thread(
     }
 }
 
-/// Makes a collocated oneway call, on the caller's thread or on the thread that the object's POA
-/// requires.
 pub(crate) fn send_local<'a>(
     callee: &Callee,
     operation: &Operation<'_>,
     arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
 ) -> Result<(), SystemException> {
-    // The caller of a oneway gets no exception of the servant. The only error is that the ORB has
-    // been shut down.
+    // The caller of a oneway gets no exception of the servant.
     callee.context().check_usable()?;
     let _ = invoke_local(callee.context(), callee, operation, arguments);
     Ok(())
 }
 
-/// Checks that a collocated object exists, as far as this is possible without a call. Returns `Ok`
-/// without a check for a remote object and for an object whose requests are forwarded.
+/// Returns `Ok` without a check for a remote object and for a forwarded object.
 pub(crate) fn locate_local(callee: &Callee) -> Result<(), SystemException> {
     let client = callee.context();
     client.check_usable()?;
@@ -483,8 +446,7 @@ pub(crate) fn locate_local(callee: &Callee) -> Result<(), SystemException> {
     let Some(table) = PoaTable::of(client) else { return Ok(()) };
     loop {
         match table.locate(key) {
-            // If only the main thread could answer, the check succeeds, and the first call reports
-            // a missing object.
+            // The main thread may be the only thread that can answer.
             LocateResult::ObjectHere | LocateResult::Forward(_) | LocateResult::MustWait(WaitFor::MainThread(_)) => {
                 return Ok(());
             }

@@ -7,9 +7,9 @@
 //! Closing         all deactivations have begun       the last deactivations finish
 //! Dead            no id is busy                      the name is free
 //! ```
-//! No thread waits between these steps: the thread that fulfils the last condition of a phase
-//! begins the phase and performs its work. Only callers of `destroy` with `wait_for_completion`
-//! wait.
+//!
+//! No thread waits between these steps: the thread that fulfils the last condition of a phase begins the phase and
+//! performs its work.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,15 +23,13 @@ use super::table::PoaTable;
 use super::{Poa, PoaCore, PoaPhase, RequestProcessing, slow_path};
 
 impl Poa {
-    /// Destroys the POA and its descendants. From now on `find_poa` does not find the POA, and new
-    /// requests raise TRANSIENT 4. When the running requests have finished, the POA's objects are
-    /// deactivated, and etherealized if `etherealize_objects` is set. Then the name is free. With
-    /// `wait_for_completion` the call returns when the name is free. If several threads call
-    /// `destroy`, the first call decides `etherealize_objects`.
+    /// Destroys the POA and its descendants. From now on `find_poa` does not find the POA, and new requests raise
+    /// TRANSIENT 4. When the running requests have finished, the POA's objects are deactivated, and etherealized if
+    /// `etherealize_objects` is set. Then the name is free. With `wait_for_completion` the call returns when the name
+    /// is free.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall of the same ORB. In this case
-    /// nothing is destroyed.
+    /// BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall of the same ORB; nothing is destroyed.
     pub fn destroy(&self, etherealize_objects: bool, wait_for_completion: bool) -> Result<(), PoaError> {
         let core = &self.core;
         if wait_for_completion && crate::upcall_stack::in_upcall_of(core.stamp) {
@@ -44,8 +42,6 @@ impl Poa {
         Ok(())
     }
 
-    /// Destroys the root POA of an ORB that shuts down, and waits for the destruction until
-    /// `deadline`.
     pub(crate) fn destroy_root(&self, deadline: Option<Monotonic>) {
         self.core.begin_destruction(true);
         self.core.wait_for_end(deadline);
@@ -63,8 +59,8 @@ impl PoaCore {
             if self.phase() != PoaPhase::Alive {
                 return;
             }
-            // There is one blocker for each living child, one for the requests that pin the POA,
-            // one for the requests that pin its objects, and one for this method.
+            // The blockers are the living children, the requests that pin the POA, those that pin its objects, and this
+            // method.
             self.destruction_blockers.store(family.list.len() + 3, Ordering::Release);
             self.etherealizes.store(etherealize, Ordering::Release);
             self.phase.store(PoaPhase::Destroying as u8, Ordering::Release);
@@ -75,8 +71,7 @@ impl PoaCore {
         if let Some(orb) = &orb {
             PoaTable::of_server(orb).add_ending(self);
         }
-        // The last child is destroyed first: each child removes itself from the list, which is
-        // cheapest at the end of the list.
+        // Each child removes itself from the list, which is cheapest at the end of the list.
         for child in children.into_iter().rev() {
             child.begin_destruction(etherealize);
         }
@@ -87,20 +82,17 @@ impl PoaCore {
             }
         }
         self.check_objects_unused();
-        // The parked requests continue, and then find that the POA is being destroyed.
         self.manager.release_poa(self.slot_id);
         self.release_parked();
         self.notify_changed();
         self.remove_blocker();
     }
 
-    /// Continues the destruction after the last request has left the POA.
     pub(super) fn on_requests_done(self: &Arc<Self>) {
         self.remove_blocker();
     }
 
-    /// Continues the destruction if no thread pins an object in the POA's slab. New requests cannot
-    /// pin such an object, because they find that the POA is being destroyed.
+    /// New requests cannot pin an object, because they find that the POA is being destroyed.
     #[cold]
     pub(super) fn check_objects_unused(self: &Arc<Self>) {
         let are_free = || self.objects_unused.load(Ordering::Acquire);
@@ -115,10 +107,10 @@ impl PoaCore {
         }
     }
 
-    /// Deactivates the POA's objects. At this point no request runs, and the children are dead.
+    /// At this point no request runs, and the children are dead.
     fn deactivate_objects(self: &Arc<Self>) {
         {
-            // The phase is stored under the lock, so that no thread inserts an object afterwards.
+            // No thread may insert an object afterwards.
             let _tables = self.tables.lock();
             self.phase.store(PoaPhase::Deactivating as u8, Ordering::Release);
         }
@@ -133,7 +125,7 @@ impl PoaCore {
         self.continue_closing();
     }
 
-    /// Finishes the destruction if no id is busy any more. Called when an id is no longer busy.
+    /// Finishes the destruction if no id is busy.
     pub(super) fn continue_closing(self: &Arc<Self>) {
         if self.phase() != PoaPhase::Closing {
             return;
@@ -143,8 +135,7 @@ impl PoaCore {
             if !tables.busy.is_empty() || self.phase() != PoaPhase::Closing {
                 return;
             }
-            // An object remains if a thread inserted it while this POA's objects were being
-            // deactivated. The deactivation is then repeated.
+            // An object that was inserted during the deactivation makes it repeat.
             let over = self.keyed_objects.load(Ordering::Acquire) == 0 && !self.objects.has_live_entries();
             self.phase.store(if over { PoaPhase::Dead } else { PoaPhase::Deactivating } as u8, Ordering::Release);
             if over {
@@ -155,14 +146,12 @@ impl PoaCore {
         if over { self.finish_destruction() } else { self.deactivate_objects() }
     }
 
-    /// Frees the name of the POA, and continues the destruction of its parent.
     fn finish_destruction(self: &Arc<Self>) {
         if let Ok(orb) = self.orb() {
             PoaTable::of_server(&orb).remove_poa(self);
         }
         self.manager.remove_poa(self);
-        // The servant manager and the adapter activator are dropped, because they may keep this POA
-        // or references of the ORB.
+        // The servant manager and the adapter activator may keep this POA alive.
         self.drop_guarded("ServantManager", || {
             self.servant_manager.store(Arc::new(None));
             self.servant_manager.reclaim();

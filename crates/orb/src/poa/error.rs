@@ -17,8 +17,7 @@ pub enum PoaError {
     AdapterNonExistent,
     /// The POA manager is inactive, which is permanent.
     AdapterInactive,
-    /// The policies conflict. The field is the index in [`PoaPolicies::NAMES`] of a policy that
-    /// conflicts with others.
+    /// The policies conflict; the field is the index of one of them in [`PoaPolicies::NAMES`].
     InvalidPolicy(PolicyIndex),
     /// A POA manager with this id already exists.
     ManagerAlreadyExists,
@@ -47,9 +46,7 @@ impl From<SystemException> for PoaError {
 }
 
 impl From<PoaError> for SystemException {
-    /// Converts the error to a system exception, so that servants can return it with `?`. A
-    /// [`PoaError::System`] becomes the system exception that it contains. Other errors become
-    /// OBJ_ADAPTER 0, COMPLETED_NO, with the error's text as the detail.
+    /// Errors other than [`PoaError::System`] become OBJ_ADAPTER 0, COMPLETED_NO, with the error's text as the detail.
     fn from(error: PoaError) -> Self {
         match error {
             PoaError::System(exception) => exception,
@@ -85,28 +82,24 @@ impl fmt::Display for PoaError {
 
 impl std::error::Error for PoaError {}
 
-/// Makes BAD_INV_ORDER 3, for a wait that would deadlock.
 #[cold]
 pub(super) fn would_deadlock() -> SystemException {
     SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::WOULD_DEADLOCK, Completion::No)
         .because("a request cannot wait for requests to complete, because it would wait for itself")
 }
 
-/// Makes TRANSIENT 4, for a POA that is being destroyed.
 #[cold]
 pub(super) fn being_destroyed() -> SystemException {
     SystemException::new(Kind::Transient, minor::transient::POA_DESTROYED, Completion::No)
         .because("the POA is being destroyed")
 }
 
-/// Makes OBJECT_NOT_EXIST 4, for a POA that has been destroyed.
 #[cold]
 pub(super) fn destroyed_error() -> SystemException {
     SystemException::new(Kind::ObjectNotExist, minor::object_not_exist::ADAPTER_INACTIVE, Completion::No)
         .because("the POA has been destroyed")
 }
 
-/// Makes NO_RESOURCES, for the maximum number of active objects.
 #[cold]
 pub(super) fn too_many_objects() -> SystemException {
     SystemException::new(Kind::NoResources, 0, Completion::No).because("too many objects are active")

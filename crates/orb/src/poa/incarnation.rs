@@ -13,7 +13,6 @@ use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
 impl PoaCore {
-    /// Calls the servant activator for an object that is not in the active object map.
     pub(super) fn incarnate(self: &Arc<Self>, id: &[u8]) -> IncarnateResult {
         let reservation = match self.try_reserve(id) {
             Ok(ReserveResult::Yes(reservation)) => reservation,

@@ -1,5 +1,4 @@
-//! The results of the look-up of a servant, an object or a POA, and the events for which a request
-//! may have to wait.
+//! The results of the look-up of a servant, an object or a POA.
 
 use std::sync::Arc;
 
@@ -19,22 +18,17 @@ use crate::server::strategy::Lane;
 use crate::server_context::ServerContext;
 
 pub(crate) enum LookupResult<'f> {
-    /// The servant, pinned for the call. The target is passed by reference: a copy just after its
-    /// fields are written would make the processor wait for the writes (docs/performance.md).
+    /// A pointer, because copying fields that were just written makes the processor wait (docs/performance.md).
     Servant(&'f UpcallTarget<'f>),
     Forward(ObjectRef),
-    /// The request cannot run yet.
     MustWait(WaitFor),
-    /// The POA or the servant manager states that the object does not exist. The reply is
-    /// OBJECT_NOT_EXIST, or true for `_non_existent`.
+    /// The reply is OBJECT_NOT_EXIST, or true for `_non_existent`.
     Missing(SystemException),
     Refused(SystemException),
-    /// The priority that the request asks for is refused.
     PriorityRefused(SystemException),
 }
 
 impl LookupResult<'_> {
-    /// Converts an exception that a servant manager raised.
     pub(super) fn from_manager_exception(exception: SystemException) -> Self {
         if exception.kind() == Kind::ObjectNotExist {
             LookupResult::Missing(exception)
@@ -44,34 +38,29 @@ impl LookupResult<'_> {
     }
 }
 
-/// The target of an upcall: a servant, and the object that it incarnates for the request.
 pub(crate) struct UpcallTarget<'f> {
     pub(crate) poa: &'f Arc<PoaCore>,
     pub(crate) servant: &'f Servant,
     pub(crate) id: &'f [u8],
-    /// True if the active object map has the servant under this id.
     pub(crate) in_map: bool,
-    /// CORBA priority of the upcall; `None` if the thread keeps its priority.
+    /// `None` if the thread keeps its priority.
     pub(crate) priority: Option<Priority>,
-    /// The servant locator that lent the servant, if one did. `finish` returns the servant to it.
+    /// The servant locator that lent the servant, if one did.
     pub(super) locator: Option<&'f LocatorServant>,
 }
 
 impl UpcallTarget<'_> {
-    /// Returns true if a servant locator supplied the servant for this request only.
     pub(crate) fn is_from_locator(&self) -> bool {
         self.locator.is_some()
     }
 
     pub(crate) fn deactivate(&self) {
         if self.in_map {
-            // An error means that another thread has already deactivated the object.
+            // Another thread may have deactivated the object.
             let _ = self.poa.deactivate(self.id, DeactivationReason::DEACTIVATED);
         }
     }
 
-    /// Ends the request after the operation has returned or failed.
-    ///
     /// # Errors
     /// The servant locator's exception, which replaces the operation's result.
     #[inline]
@@ -83,21 +72,17 @@ impl UpcallTarget<'_> {
     }
 }
 
-/// The location of an object, for the reply to a LocateRequest.
 pub(crate) enum LocateResult {
     ObjectHere,
     UnknownObject,
     Forward(ObjectRef),
-    /// The location is not known before this event.
     MustWait(WaitFor),
     Exception(SystemException),
 }
 
 pub(super) enum IncarnateResult {
-    /// The activator or another thread has inserted the object into the map, so the look-up must be
-    /// repeated.
+    /// The look-up must be repeated, because the object is now in the map.
     Retry,
-    /// Another thread inserts the object into the map or removes it.
     MustWait(WaitFor),
     Forward(ObjectRef),
     Refused(SystemException),
@@ -111,30 +96,21 @@ pub(super) enum PreinvokeResult {
 
 pub(super) enum ChildResult {
     Found(Arc<PoaCore>),
-    /// The adapter activator that creates the child is running.
     MustWait(WaitFor),
     Missing,
-    /// The adapter activator raised an exception, for which the client gets OBJ_ADAPTER 1.
     Raised(SystemException),
 }
 
-/// An event for which a request waits.
 #[derive(Debug)]
 pub(crate) enum WaitFor {
-    /// The manager of the POA in this slot leaves the holding state.
     Manager(PoaManager, SlotId),
-    /// The insertion of this object into the active object map, or its removal, is complete.
     Object(Arc<PoaCore>, ObjectId),
-    /// The adapter activator of this POA returns from the creation of the child with this name.
     Adapter(Arc<PoaCore>, String),
-    /// The main thread runs the request.
     MainThread(Arc<ServerContext>),
-    /// A thread of this lane runs the request.
     Lane(Arc<Lane>),
 }
 
 impl WaitFor {
-    /// Parks a request until the event happens.
     pub(crate) fn park(&self, held: ParkedRequest) -> ParkResult {
         match self {
             WaitFor::Manager(manager, place) => manager.park(*place, held),
@@ -155,9 +131,7 @@ impl WaitFor {
         }
     }
 
-    /// Waits for the event on the calling thread. Returns false if the deadline passes first. For
-    /// the main thread and for a lane the method returns at once, because their threads get the
-    /// request.
+    /// For the main thread and for a lane the method returns at once, because their threads get the request.
     pub(crate) fn wait(&self, deadline: Option<Monotonic>) -> bool {
         match self {
             WaitFor::Manager(manager, place) => manager.wait_released(*place, deadline),

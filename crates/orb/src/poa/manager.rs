@@ -26,7 +26,7 @@ use crate::server_context::{self, ServerContext};
 /// The state of a POA manager, which decides the treatment of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManagerState {
-    /// Requests wait. This is the state of a new manager.
+    /// Requests wait; the state of a new manager.
     Holding,
     /// Requests run.
     Active,
@@ -48,11 +48,8 @@ impl ManagerState {
     }
 }
 
-/// A POA manager, which controls the requests of one or more POAs. Clones refer to the same
-/// manager.
-///
-/// In the holding state up to 1,024 requests, of 64 MiB in total, wait without occupying a thread.
-/// Further requests are answered with TRANSIENT 1.
+/// A POA manager, which controls the requests of one or more POAs. In the holding state up to 1,024 requests, of 64 MiB
+/// in total, wait; further requests get TRANSIENT 1.
 #[derive(Clone, Debug)]
 pub struct PoaManager(Arc<ManagerCore>);
 
@@ -63,10 +60,9 @@ pub(super) struct ManagerCore {
     orb: Weak<ServerContext>,
     changed: EventCount,
     parked: Mutex<ParkedRequests>,
-    /// True once the manager has left the holding state. Stored with Release, loaded with Acquire.
+    /// Stored with Release, loaded with Acquire.
     has_left_holding: AtomicBool,
-    /// Monotonic time in nanoseconds at which held requests were last reported; 0 for never.
-    /// Accessed `Relaxed`.
+    /// Monotonic time of the last report of held requests in nanoseconds, 0 for never; accessed `Relaxed`.
     reported_at: AtomicU64,
     poas: Mutex<Vec<Weak<PoaCore>>>,
 }
@@ -77,13 +73,10 @@ impl fmt::Debug for ManagerCore {
     }
 }
 
-/// Time for which a request must have been held before it is reported.
 const REPORT_AFTER: Duration = Duration::from_secs(1);
-/// Minimum time between two reports of one manager's held requests.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Interval at which a thread that waits for the completion of requests checks again. Polling
-/// spares each request a memory fence, which signalling its end would need.
+/// Polling spares each request the memory fence that signalling its end would need.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 impl PoaManager {
@@ -124,14 +117,12 @@ impl PoaManager {
         self.set_state(ManagerState::Active, false)
     }
 
-    /// Changes to the holding state: new requests wait, and running requests continue. With
-    /// `wait_for_completion` the call returns when no request runs, or when another thread has
-    /// changed the state.
+    /// Changes to the holding state: new requests wait, and running requests continue. With `wait_for_completion` the
+    /// call returns when no request runs, or when another thread has changed the state.
     ///
     /// # Errors
-    /// [`PoaError::AdapterInactive`] if the manager is inactive; BAD_INV_ORDER 3, without a change
-    /// of state, with `wait_for_completion` inside an upcall of the same ORB; BAD_INV_ORDER 4 if
-    /// the ORB has been shut down.
+    /// [`PoaError::AdapterInactive`] if the manager is inactive; BAD_INV_ORDER 3, without a change of state, with
+    /// `wait_for_completion` inside an upcall of the same ORB; BAD_INV_ORDER 4 if the ORB has been shut down.
     pub fn hold_requests(&self, wait_for_completion: bool) -> Result<(), PoaError> {
         self.set_state(ManagerState::Holding, wait_for_completion)
     }
@@ -145,15 +136,14 @@ impl PoaManager {
         self.set_state(ManagerState::Discarding, wait_for_completion)
     }
 
-    /// Changes to the inactive state permanently: new and held requests are refused with
-    /// OBJ_ADAPTER 1. In POAs with a servant activator, objects are deactivated when their running
-    /// requests have finished, and etherealized if `etherealize_objects` is set. With
-    /// `wait_for_completion` the call returns when the running requests and the deactivations are
-    /// complete. A second call has no effect.
+    /// Changes to the inactive state permanently: new and held requests are refused with OBJ_ADAPTER 1. In POAs with a
+    /// servant activator, objects are deactivated when their running requests have finished, and etherealized if
+    /// `etherealize_objects` is set. With `wait_for_completion` the call returns when the running requests and the
+    /// deactivations are complete.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 3, without a change of state, with `wait_for_completion` inside an upcall of
-    /// the same ORB; BAD_INV_ORDER 4 if the ORB has been shut down.
+    /// BAD_INV_ORDER 3, without a change of state, with `wait_for_completion` inside an upcall of the same ORB;
+    /// BAD_INV_ORDER 4 if the ORB has been shut down.
     pub fn deactivate(&self, etherealize_objects: bool, wait_for_completion: bool) -> Result<(), PoaError> {
         match self.set_state(ManagerState::Inactive, wait_for_completion) {
             Ok(()) => {}
@@ -196,7 +186,6 @@ impl PoaManager {
         Ok(())
     }
 
-    /// Waits until no request runs in the manager's POAs, or until the state is no longer `state`.
     fn wait_for_requests(&self, state: ManagerState) {
         loop {
             let over = || (self.state() != state || !self.is_running()).then_some(());
@@ -232,7 +221,6 @@ impl PoaManager {
         self.0.stamp
     }
 
-    /// Parks a request for the POA at `place` until the state changes.
     pub(super) fn park(&self, place: SlotId, request: ParkedRequest) -> ParkResult {
         let mut held = self.0.parked.lock();
         if self.state() != ManagerState::Holding || self.is_poa_ending(place) {
@@ -241,15 +229,13 @@ impl PoaManager {
         held.push(place, request).map_or(ParkResult::Full, |()| ParkResult::Parked)
     }
 
-    /// Continues the held requests for a POA that is being destroyed.
     pub(super) fn release_poa(&self, place: SlotId) {
         let held = self.0.parked.lock().take_poa(place);
         held.release();
         server_context::notify(&self.0.orb, &self.0.changed);
     }
 
-    /// Waits until the manager no longer holds the requests of this POA. Returns false if the
-    /// deadline passes first.
+    /// Returns false if the deadline passes first.
     pub(super) fn wait_released(&self, place: SlotId, deadline: Option<Monotonic>) -> bool {
         let released = || (self.state() != ManagerState::Holding || self.is_poa_ending(place)).then_some(());
         let wait = |until| server_context::wait_for(&self.0.orb, &self.0.changed, until, released).is_some();
@@ -273,9 +259,8 @@ impl PoaManager {
         }
     }
 
-    /// Reports `requests` held requests, the oldest of which has waited since `since`. Reports
-    /// nothing if the oldest request has not waited for [`REPORT_AFTER`], or if the last report was
-    /// less than [`REPORT_INTERVAL`] ago.
+    /// Reports nothing if the oldest request has not waited for [`REPORT_AFTER`], or if the last report was less than
+    /// [`REPORT_INTERVAL`] ago.
     #[cold]
     fn report_parked(&self, orb: &OrbContext, requests: usize, since: Monotonic) {
         let now = clock::now();
@@ -289,8 +274,6 @@ impl PoaManager {
         orb.events().report(&Event::RequestsHeld { manager, requests, oldest: held, was_active });
     }
 
-    /// Returns true if the manager has never left the holding state and one of its POAs has
-    /// servants.
     fn was_never_activated(&self) -> bool {
         let never = self.state() == ManagerState::Holding && !self.0.has_left_holding.load(Ordering::Acquire);
         never && self.poas().iter().any(|poa| poa.has_servants())
@@ -311,7 +294,6 @@ impl PartialEq for PoaManager {
 
 impl Eq for PoaManager {}
 
-/// Returns the ORB; BAD_INV_ORDER 4 if the ORB has been shut down.
 fn usable_orb(orb: &Weak<ServerContext>) -> Result<Arc<ServerContext>, SystemException> {
     let ended = || SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No);
     let orb = orb.upgrade().ok_or_else(ended)?;
@@ -329,13 +311,11 @@ impl PoaManagers {
         PoaManagers { list: Mutex::new("POA managers", LockScope::Orb, Vec::new()) }
     }
 
-    /// Reports requests that have been held for longer than [`REPORT_AFTER`].
     #[cold]
     pub(crate) fn report_parked(&self, orb: &OrbContext) {
         self.all().iter().for_each(|manager| manager.report_oldest_parked(orb));
     }
 
-    /// Reports managers that were never activated although their POAs have servants.
     #[cold]
     pub(crate) fn report_never_activated(&self, orb: &OrbContext) {
         for manager in self.all().iter().filter(|manager| manager.was_never_activated()) {
@@ -353,7 +333,6 @@ impl PoaManagers {
         manager
     }
 
-    /// Creates a manager with a unique id.
     pub(super) fn unnamed(&self, orb: &Arc<ServerContext>) -> PoaManager {
         let mut list = self.list.lock();
         let taken = |id: &str| list.iter().filter_map(Weak::upgrade).any(|manager| manager.id == id);
@@ -373,8 +352,7 @@ impl PoaManagers {
     }
 }
 
-/// A factory that creates and finds the POA managers of an ORB. The factory does not keep the ORB
-/// alive.
+/// A factory for the POA managers of an ORB, which does not keep the ORB alive.
 #[derive(Clone, Debug)]
 pub struct PoaManagerFactory {
     orb: Weak<ServerContext>,

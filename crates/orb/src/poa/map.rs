@@ -1,12 +1,8 @@
-//! The active object map: its two tables, and the reservation of ids that a thread changes.
+//! The active object map, whose entries are in two tables. If the POA is transient and made the id at the activation,
+//! the object is in the POA's slab, and its slot is its id. All other active objects are in the ORB's table of keys.
 //!
-//! An active object is an entry of one of two tables. If the POA is transient and made the id at
-//! the activation, the object is in the POA's slab (`PoaCore::objects`), and its slot is its id.
-//! All other active objects are in the ORB's table of keys (`PoaTable`). Their ids are persistent,
-//! chosen by the user, made by `create_reference`, or activated for a second time.
-//!
-//! An id is *busy* while its object is inserted, removed, incarnated or etherealized. Only the
-//! thread that reserved the id may change it.
+//! An id is *busy* while its object is inserted, removed, incarnated or etherealized. The thread that reserved the id
+//! may change it.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -29,12 +25,9 @@ use crate::servant::Servant;
 use crate::server::parked_request::ParkedRequest;
 use crate::thread_context::thread_number;
 
-/// A pinned entry of the POA's slab. The POA's destruction waits for this pin: the drop of the last
-/// pin continues the destruction. A request that found the entry by its slot therefore need not pin
-/// the POA.
+/// The POA's destruction waits for this pin, so the request need not pin the POA.
 pub(super) struct PinnedObject<'p> {
     active: SlabGuard<'p, ActiveObject>,
-    // The field is declared last, so that it is dropped after `active`.
     _left: UnpinCheck<'p>,
 }
 
@@ -64,21 +57,16 @@ impl Drop for UnpinCheck<'_> {
     }
 }
 
-/// The activation of a servant in a POA with UNIQUE_ID.
 pub(super) enum UniqueActivation {
-    /// The servant is active under this id.
     At(ObjectId),
-    /// The servant is not active, or is being inserted.
     Nowhere,
-    /// The servant is being removed and has no valid id.
+    /// The servant is being removed.
     Leaving,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ObjectLocation {
-    /// A slot of the POA's slab, which is also the object id.
     Own(SlotId),
-    /// A slot of the ORB's table of keys.
     Keyed(SlotId),
 }
 
@@ -108,8 +96,7 @@ impl PinnedEntry<'_> {
     }
 }
 
-/// The exclusive right of a thread to change an object id. Dropping the reservation releases the
-/// id.
+/// Dropping the reservation releases the id.
 pub(super) struct IdReservation<'p> {
     poa: &'p Arc<PoaCore>,
     id: &'p [u8],
@@ -123,26 +110,21 @@ impl Drop for IdReservation<'_> {
 
 pub(super) enum ReserveResult<'p> {
     Yes(IdReservation<'p>),
-    /// Another thread changes the id.
     Busy,
-    /// The reservation would make the calling thread wait for itself.
+    /// The calling thread would wait for itself.
     Deadlock,
 }
 
 impl PoaCore {
-    /// Returns the object in this slot of the POA's slab, pinned.
     #[inline]
     pub(super) fn own_object(self: &Arc<Self>, place: SlotId) -> Option<PinnedObject<'_>> {
-        // The `UnpinCheck` is made before `get`, so that it also runs after a failed `get`: even a
-        // failed `get` counts as a user for a moment.
+        // A failed `get` also counts as a user for a moment, so it needs the `UnpinCheck`.
         let left = UnpinCheck(self);
         let active = self.objects.get(place.slot, place.generation)?;
         Some(PinnedObject { active, _left: left })
     }
 
-    /// Calls `look` with the servant of an active object. Returns `None` if the object is not
-    /// active. The caller must hold no lock: the release of the object may finish its deactivation,
-    /// which runs code of the application.
+    /// The caller must hold no lock, because the release of the object may run code of the application.
     pub(super) fn with_servant<R>(self: &Arc<Self>, id: &[u8], look: impl FnOnce(&Servant) -> R) -> Option<R> {
         if self.ids_are_slots()
             && let Ok(octets) = id.try_into()
@@ -162,8 +144,6 @@ impl PoaCore {
         self.with_servant(id, |_| ()).is_some()
     }
 
-    /// Returns the servant of an object that is active or being deactivated, if the servant has
-    /// this identity.
     pub(crate) fn running_servant(self: &Arc<Self>, id: &[u8], identity: usize) -> Option<Servant> {
         let is_it = |servant: &Servant| (servant.identity() == identity).then(|| servant.clone());
         self.with_servant(id, is_it).flatten().or_else(|| {
@@ -187,8 +167,7 @@ impl PoaCore {
         PoaTable::of_server(&orb).find_object(&self.object_key(id)).and_then(|entry| held(PinnedEntry::Keyed(entry)))
     }
 
-    /// Returns the id under which a servant is active in a POA with UNIQUE_ID. The caller must hold
-    /// no lock, as for [`with_servant`](Self::with_servant).
+    /// The caller must hold no lock, because the release of the object may run code of the application.
     pub(super) fn unique_activation(self: &Arc<Self>, servant: &Servant) -> UniqueActivation {
         let activation = self.tables.lock().by_servant.get(&servant.identity()).copied();
         let id = match activation {
@@ -234,9 +213,7 @@ impl PoaCore {
         }
     }
 
-    /// Returns true if the calling thread would wait for itself if it waited for this id. This is
-    /// the case in an upcall on the object, and in any upcall of a POA that serializes its
-    /// requests.
+    /// True in an upcall on the object, and in any upcall of a POA that serializes its requests.
     pub(super) fn would_deadlock(&self, id: &[u8]) -> bool {
         if self.policies.threading == Threading::OrbControlled {
             crate::current::is_running_on(self, id)
@@ -245,8 +222,7 @@ impl PoaCore {
         }
     }
 
-    /// Reserves an id. Waits while another thread changes it. Returns `None` if the calling thread
-    /// would wait for itself.
+    /// Waits while another thread changes the id. Returns `None` if the calling thread would wait for itself.
     pub(super) fn reserve<'p>(self: &'p Arc<Self>, id: &'p [u8]) -> Result<Option<IdReservation<'p>>, SystemException> {
         loop {
             match self.try_reserve(id)? {
@@ -257,7 +233,6 @@ impl PoaCore {
         }
     }
 
-    /// Ends the change of an id, and continues the requests that wait for it.
     fn release_id(self: &Arc<Self>, id: &[u8]) {
         let busy = self.tables.lock().busy.remove(id);
         let leaving = busy.and_then(|busy| {
@@ -271,7 +246,6 @@ impl PoaCore {
         }
     }
 
-    /// Parks a request until the id is no longer busy.
     pub(super) fn park_for_object(&self, id: &[u8], held: ParkedRequest) -> ParkResult {
         match self.tables.lock().busy.get_mut(id) {
             None => ParkResult::AlreadySignalled(held),
@@ -279,20 +253,18 @@ impl PoaCore {
         }
     }
 
-    /// Waits until the id is no longer busy. Returns false if the deadline passes first.
+    /// Returns false if the deadline passes first.
     pub(super) fn wait_for_object(&self, id: &[u8], deadline: Option<Monotonic>) -> bool {
         self.wait_until(deadline, || !self.tables.lock().busy.contains_key(id))
     }
 
-    /// Continues every request that waits for an id.
     pub(super) fn release_parked(&self) {
         let held: Vec<ParkedRequests> =
             self.tables.lock().busy.values_mut().map(|busy| std::mem::take(&mut busy.held)).collect();
         held.into_iter().for_each(ParkedRequests::release);
     }
 
-    /// Records that an activation of the servant begins. Fails if the servant is active and the POA
-    /// has UNIQUE_ID.
+    /// Fails if the servant is active and the POA has UNIQUE_ID.
     pub(super) fn claim_servant(&self, tables: &mut MapTables, servant: &Servant) -> Result<(), PoaError> {
         if self.is_unique() {
             if tables.by_servant.contains_key(&servant.identity()) {
@@ -314,8 +286,7 @@ impl PoaCore {
         }
     }
 
-    /// Records that one activation of the servant has ended. Returns true if the servant has
-    /// further activations.
+    /// Returns true if the servant has further activations.
     fn release_servant(&self, servant: &Servant) -> bool {
         let mut tables = self.tables.lock();
         match tables.by_servant.get_mut(&servant.identity()) {
@@ -331,9 +302,8 @@ impl PoaCore {
         }
     }
 
-    /// Inserts an object into the ORB's table of keys. The caller has reserved the id and checked
-    /// that it is not active. `running` is true if a running request activates the object, which is
-    /// permitted even in the phase `Destroying`.
+    /// The caller has reserved the id and checked that it is not active. `running` is true if a running request
+    /// activates the object.
     pub(super) fn insert_keyed(
         self: &Arc<Self>,
         _reservation: &IdReservation<'_>,
@@ -353,8 +323,7 @@ impl PoaCore {
         }
         let priority = self.rt.as_ref().and_then(|rt| rt.object_priority(id));
         let entry = KeyEntry::Object { poa: Arc::clone(self), servant: servant.clone(), id: id.into(), priority };
-        // The object is counted before it is inserted. Otherwise a thread that finds the object
-        // could consider the POA empty.
+        // A thread that finds an object that is not counted could consider the POA empty.
         self.keyed_objects.fetch_add(1, Ordering::AcqRel);
         match PoaTable::of_server(&orb).insert(&self.object_key(id), entry) {
             Ok(place) => {
@@ -369,7 +338,7 @@ impl PoaCore {
         }
     }
 
-    /// Inserts a new object into the POA's slab. The object's slot becomes its id.
+    /// The object's slot becomes its id.
     pub(super) fn insert_own(
         self: &Arc<Self>,
         servant: &Servant,
@@ -392,13 +361,12 @@ impl PoaCore {
         }
     }
 
-    /// Deactivates an object. Its servant is dropped when its running requests have finished.
+    /// The servant of the object is dropped when its running requests have finished.
     pub(super) fn deactivate(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
         self.begin_deactivation(id, why)?;
         self.remove_object(id, why)
     }
 
-    /// Reserves the id of an active object for its removal.
     fn begin_deactivation(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
         loop {
             let Some((_, servant)) = self.find_location(id) else { return Err(PoaError::ObjectNotActive) };
@@ -412,22 +380,18 @@ impl PoaCore {
                 Some(busy) => busy.leaving.is_some() || busy.thread == thread_number(),
             };
             drop(tables);
-            // This may be the last reference to the servant, if the thread that removes the object
-            // has finished.
+            // The thread that removes the object may have finished, so this reference may be the last.
             self.drop_guarded("Servant", || drop(servant));
             if goes {
                 return Err(PoaError::ObjectNotActive);
             }
-            // Another thread has reserved the id for an activation, which will fail because the
-            // object is active.
+            // Another thread's activation of this id will fail, because the object is active.
             self.wait_for_object(id, None);
         }
     }
 
-    /// Removes an object whose id the caller has reserved for this purpose.
     fn remove_object(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
-        // Before the reservation, other threads may have removed the object and activated another
-        // object under this id.
+        // Other threads may have removed the object and activated another object under this id.
         let Some((place, servant)) = self.find_location(id) else {
             self.release_id(id);
             return Err(PoaError::ObjectNotActive);
@@ -446,9 +410,7 @@ impl PoaCore {
                     self.release_id(id);
                     return Err(PoaError::ObjectNotActive);
                 };
-                // The count is reduced before the removal, because another thread may finish the
-                // deactivation directly after the removal. Between the two steps the busy id
-                // prevents the end of the POA's destruction.
+                // Another thread may finish the deactivation directly after the removal.
                 self.keyed_objects.fetch_sub(1, Ordering::AcqRel);
                 match PoaTable::of_server(&orb).remove(&self.object_key(id), place) {
                     RetireResult::Taken(KeyEntry::Object { servant, .. }) => Some(servant),
@@ -470,15 +432,13 @@ impl PoaCore {
         }
     }
 
-    /// Finishes a deactivation after the object's last request has ended. The caller must hold no
-    /// lock.
+    /// Runs code of the application, so the caller must hold no lock.
     pub(super) fn finish_deactivation(self: &Arc<Self>, id: &[u8], servant: Servant) {
         if self.policies.threading == Threading::MainThread
             && let Ok(orb) = self.orb()
             && !orb.main_queue().is_main_thread()
         {
-            // The servant moves into the job, so that only the main thread drops the last reference
-            // to it.
+            // The main thread alone may drop the last reference to the servant.
             let (poa, id) = (Arc::clone(self), ObjectId::from(id));
             let end = Box::new(move || poa.etherealize(id.as_octets(), servant));
             if let Err(end) = orb.main_queue().push_deactivation(end) {
@@ -489,7 +449,6 @@ impl PoaCore {
         self.etherealize(id, servant);
     }
 
-    /// Etherealizes the object if the deactivation requires it, and drops its servant.
     fn etherealize(self: &Arc<Self>, id: &[u8], servant: Servant) {
         let why = {
             let mut tables = self.tables.lock();
@@ -498,7 +457,7 @@ impl PoaCore {
                 busy.leaving.as_ref().map(|leaving| leaving.why)
             })
         };
-        // Under UNIQUE_ID the servant can be activated again only after its etherealization.
+        // Under UNIQUE_ID the servant can be activated again after its etherealization.
         let multiple = self.policies.id_uniqueness == IdUniqueness::Multiple;
         let remaining = multiple && self.release_servant(&servant);
         if let (Some(DeactivationReason { cleanup, etherealize: true }), Some(ServantManager::Activator(activator))) =
@@ -507,8 +466,7 @@ impl PoaCore {
             let _turn = (self.policies.threading == Threading::SingleThread).then(|| self.serial.enter());
             let _frame = UpcallScope::enter_callback(self);
             let (id, poa) = (ObjectId::from(id), Poa::from_core(Arc::clone(self)));
-            // `run_guarded` reports a panic. The panic has no further effect: the specification
-            // says that exceptions of `etherealize` are ignored.
+            // The specification says that exceptions of `etherealize` are ignored.
             let _ = run_guarded(&poa, "ServantActivator", "etherealize", || {
                 activator.etherealize(&id, &poa, &servant, cleanup, remaining);
             });
@@ -530,7 +488,7 @@ impl PoaCore {
             .collect();
         drop(left);
         for place in own {
-            // An error means that another thread already deactivates the object.
+            // Another thread may deactivate the object.
             let _ = self.deactivate(&place.to_octets(), why);
         }
         if self.keyed_objects.load(Ordering::Acquire) == 0 {
@@ -560,9 +518,7 @@ mod tests {
         }
     }
 
-    /// Another thread may replace or remove an active object between its look-up and the
-    /// reservation of its id. The deactivation must then remove the current object, or fail if
-    /// there is none, and release the id.
+    /// Another thread may replace or remove an active object between its look-up and the reservation of its id.
     #[test]
     fn late_deactivation_removes_only_the_current_object() {
         let orb = crate::Orb::new().unwrap();
@@ -581,7 +537,6 @@ mod tests {
         core.remove_object(id.as_octets(), why).unwrap();
         assert!(core.find_location(id.as_octets()).is_none() && core.tables.lock().busy.is_empty());
         assert_eq!(core.keyed_objects.load(Ordering::Acquire), 0);
-        // The servant `now` is no longer active, so UNIQUE_ID permits its activation.
         poa.activate_object_with_id(&id, &now).unwrap();
         poa.deactivate_object(&id).unwrap();
         reserve_late();

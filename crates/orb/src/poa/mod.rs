@@ -1,26 +1,9 @@
-//! The Portable Object Adapter: servants, objects and the look-up of the servant for a request
-//! (CORBA 3.0.3, chapter 11).
-//!
-//! * `table` holds the POAs and keys of an ORB and finds the servant of an object key. `lookup` is
-//!   the input of this look-up, `lookup_result` its result. `parked` keeps requests that must wait.
-//! * `tree` creates and finds POAs, `children` lists them, `destroy` ends them, `manager` admits
-//!   their requests.
-//! * `activation` has the operations for applications. They use the active object map in `map`,
-//!   whose data are in `map_tables`. `incarnation` calls servant managers.
-//! * `collocated` makes collocated calls.
+//! The Portable Object Adapter: servants, objects and the look-up of the servant for a request (CORBA 3.0.3, chapter
+//! 11).
 //!
 //! # Invariants
-//! * A request finds its servant without a lock, and pins the servant and the POA until the upcall
-//!   has ended. The thread that releases the last pin of a deactivated object finishes the
-//!   deactivation. The thread that releases the last pin of a POA continues the POA's destruction.
-//!   The destruction also waits for pins on entries of the POA's slab (`PoaCore::objects`). A
-//!   collocated call that has cached the slot of its object therefore pins this entry and not the
-//!   POA.
-//! * Only one thread at a time changes an object id. During the change the id is an entry of the
-//!   table of busy ids (`map_tables`), and requests that need the id are parked in this entry.
-//! * A thread holds no lock of this module while it runs code of the application, or while it
-//!   releases a slab entry, which may run such code. Locks are taken in this order:
-//!   `PoaCore::children`, `PoaCore::tables`, the writer of the key index in `PoaTable`.
+//! * A thread holds no lock of this module while it runs code of the application, or while it releases a slab entry,
+//!   which may run such code.
 
 mod activation;
 mod children;
@@ -116,18 +99,15 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-/// A Portable Object Adapter. Clones refer to the same POA. A `Poa` does not keep its ORB alive.
+/// A Portable Object Adapter. A `Poa` does not keep its ORB alive.
 #[derive(Clone)]
 pub struct Poa {
     core: Arc<PoaCore>,
 }
 
-/// Reasons for which a POA's requests take the slow path. Without reasons, and with an active
-/// manager, requests take the fast path.
+/// Reasons for which a POA's requests take the slow path.
 mod slow_path {
-    /// The POA's thread policy requires the slow path.
     pub(super) const THREAD_POLICY: u8 = 1;
-    /// The adapter activator that created the POA has not yet returned.
     pub(super) const ACTIVATING: u8 = 2;
     pub(super) const DESTROYING: u8 = 4;
 }
@@ -137,9 +117,8 @@ enum PoaPhase {
     Alive,
     /// `destroy` was called, and requests still run or children are still alive.
     Destroying,
-    /// Objects are being deactivated, and no new objects are accepted.
+    /// Objects are being deactivated.
     Deactivating,
-    /// The last deactivations are running.
     Closing,
     Dead,
 }
@@ -149,47 +128,36 @@ pub(crate) struct PoaCore {
     pub(crate) stamp: u64,
     pub(crate) slot_id: SlotId,
     manager: PoaManager,
-    /// The bits of [`slow_path`]. Changed with AcqRel. The fast path reads them with Relaxed, other
-    /// code with Acquire.
+    /// Changed with AcqRel; read with Relaxed on the fast path, and with Acquire elsewhere.
     slow_path: AtomicU8,
     policies: PoaPolicies,
-    /// Active objects whose ids are their slots in this slab.
     objects: GenerationalSlab<ActiveObject>,
-    /// The first bytes of the object keys of this POA. The object id follows them in a key.
+    /// The first bytes of the object keys of this POA.
     key_prefix: Box<[u8]>,
     name: String,
     path: Box<[u8]>,
     parent: Option<Weak<PoaCore>>,
     phase: AtomicU8,
-    /// Number of active objects in the ORB's table of keys. Changed with AcqRel, read with Acquire.
+    /// Changed with AcqRel, read with Acquire.
     keyed_objects: AtomicUsize,
     tables: Mutex<MapTables>,
     children: Mutex<Children>,
-    /// Notified when an id or child is no longer busy, and when the POA's phase changes.
     changed: EventCount,
     default_servant: RcuCell<Option<Servant>>,
     servant_manager: RcuCell<Option<ServantManager>>,
     serial: SerialLock,
-    /// Number of system ids that the POA has made and that are not slots of `objects`: the ids of
-    /// `create_reference`, and all ids of a persistent POA with SYSTEM_ID. Accessed `Relaxed`.
+    /// Number of system ids of the POA that are not slots of `objects`. Accessed `Relaxed`.
     ids: AtomicU64,
-    /// Time of creation in nanoseconds since 1970, which makes persistent system ids unique across
-    /// runs.
     created_at: u64,
     rt: Option<RtPoa>,
-    /// Number of conditions for which the destruction waits: one for each living child, one for all
-    /// requests that pin the POA, one for all requests that pin an entry of `objects`, and one for
-    /// `begin_destruction` while it runs. Stored with Release, then decremented with AcqRel.
+    /// Number of conditions for which the destruction waits. Stored with Release, then decremented with AcqRel.
     destruction_blockers: AtomicUsize,
-    /// During destruction: true once a thread has found that no entry of `objects` is pinned.
-    /// Swapped with AcqRel.
+    /// True once a thread has found, during destruction, that no entry of `objects` is pinned. Swapped with AcqRel.
     objects_unused: AtomicBool,
-    /// During destruction: true if objects are etherealized.
     etherealizes: AtomicBool,
 }
 
 impl PoaCore {
-    /// Returns true if the POA has objects, a default servant or a servant manager.
     fn has_servants(&self) -> bool {
         self.objects.has_live_entries()
             || self.keyed_objects.load(Ordering::Acquire) > 0
@@ -203,19 +171,17 @@ impl PoaCore {
             .ok_or_else(|| SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No))
     }
 
-    /// Waits until `over` returns true. Returns false if the deadline passes before.
+    /// Returns false if the deadline passes first.
     fn wait_until(&self, deadline: Option<Monotonic>, over: impl Fn() -> bool) -> bool {
         server_context::wait_for(&self.orb, &self.changed, deadline, || over().then_some(())).is_some()
     }
 
-    /// Wakes the threads in [`wait_until`](Self::wait_until).
     fn notify_changed(&self) {
         server_context::notify(&self.orb, &self.changed);
     }
 
-    /// Drops an object that the application gave to the POA. The drop runs as a callback, in which
-    /// waits for the ORB are refused, because the ORB waits for the drop. A panic of the drop is
-    /// caught.
+    /// The drop runs as a callback, in which waits for the ORB are refused, because the ORB waits for the drop. A panic
+    /// of the drop is caught.
     pub(crate) fn drop_guarded(self: &Arc<Self>, interface: &'static str, drop: impl FnOnce()) {
         let _frame = UpcallScope::enter_callback(self);
         let _ = run_guarded(&Poa::from_core(Arc::clone(self)), interface, "drop", drop);
@@ -241,7 +207,6 @@ impl PoaCore {
         self.policies.lifespan == Lifespan::Persistent
     }
 
-    /// Returns true if the ids of active objects are slots of `objects`.
     fn ids_are_slots(&self) -> bool {
         !self.is_persistent() && self.policies.id_assignment == IdAssignment::System
     }
@@ -265,13 +230,12 @@ impl PoaCore {
         self.slow_path.load(Ordering::Relaxed) == 0 && self.manager.state() == ManagerState::Active
     }
 
-    /// Checks that the POA is alive; OBJECT_NOT_EXIST 4 once `destroy` was called.
+    /// OBJECT_NOT_EXIST 4 once `destroy` was called.
     fn check_alive(&self) -> Result<(), SystemException> {
         if self.phase() == PoaPhase::Alive { Ok(()) } else { Err(destroyed_error()) }
     }
 
-    /// Checks that the POA is not dead; OBJECT_NOT_EXIST 4 otherwise. Operations that a POA
-    /// supports during its destruction use this check.
+    /// Operations that a POA supports during its destruction use this check.
     fn check_not_dead(&self) -> Result<(), SystemException> {
         if self.phase() == PoaPhase::Dead { Err(destroyed_error()) } else { Ok(()) }
     }
@@ -280,7 +244,6 @@ impl PoaCore {
         [&*self.key_prefix, id].concat()
     }
 
-    /// Returns a reference to an object, active or not.
     pub(crate) fn reference(self: &Arc<Self>, id: &[u8], type_id: &str) -> Result<ObjectRef, SystemException> {
         let (orb, key) = (self.orb()?, self.object_key(id));
         let hints = self.is_persistent() && self.policies.key_hints == KeyHints::Slots;
@@ -361,7 +324,7 @@ impl fmt::Debug for PoaCore {
     }
 }
 
-/// The page docs/poa.md. This module runs the examples of the page as tests.
+/// Runs the examples of docs/poa.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/poa.md")]
 mod user_page {}

@@ -1,5 +1,4 @@
-//! Parked requests, which cannot run yet. A parked request occupies no thread: a bounded list keeps
-//! the data that are needed to run it later.
+//! Parked requests, which cannot run yet and occupy no thread.
 
 use corelane_sys::clock::Monotonic;
 
@@ -7,7 +6,6 @@ use crate::clock;
 use crate::object_key::SlotId;
 use crate::server::parked_request::{MAX_PARKED_BYTES, MAX_PARKED_REQUESTS, ParkedRequest};
 
-/// Parked requests in the order of their arrival.
 #[derive(Debug, Default)]
 pub(crate) struct ParkedRequests {
     list: Vec<ParkedEntry>,
@@ -22,8 +20,6 @@ struct ParkedEntry {
 }
 
 impl ParkedRequests {
-    /// Appends a request for the POA at `place`.
-    ///
     /// # Errors
     /// The request, if the list is full.
     pub(crate) fn push(&mut self, place: SlotId, held: ParkedRequest) -> Result<(), ParkedRequest> {
@@ -35,13 +31,10 @@ impl ParkedRequests {
         Ok(())
     }
 
-    /// Returns the number of requests and the time at which the oldest was parked; `None` if no
-    /// request is parked.
     pub(crate) fn oldest(&self) -> Option<(usize, Monotonic)> {
         self.list.first().map(|entry| (self.list.len(), entry.parked_at))
     }
 
-    /// Removes the requests for the POA at `place`, and returns them.
     pub(crate) fn take_poa(&mut self, place: SlotId) -> ParkedRequests {
         let (taken, left) =
             std::mem::take(&mut self.list).into_iter().partition(|entry: &ParkedEntry| entry.poa == place);
@@ -53,7 +46,6 @@ impl ParkedRequests {
         ParkedRequests { bytes: list.iter().map(|entry| entry.request.bytes).sum(), list }
     }
 
-    /// Continues all parked requests, oldest first.
     pub(crate) fn release(self) {
         for entry in self.list {
             entry.request.release();
@@ -64,8 +56,8 @@ impl ParkedRequests {
 #[derive(Debug)]
 pub(crate) enum ParkResult {
     Parked,
-    /// The awaited event has already happened, so the request was not parked.
+    /// The awaited event has happened, so the request was not parked.
     AlreadySignalled(ParkedRequest),
-    /// The list is full. The client gets TRANSIENT 1.
+    /// The client gets TRANSIENT 1.
     Full,
 }

@@ -114,14 +114,12 @@ pub struct PoaPolicies {
 /// whose keys always contain a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum KeyHints {
-    /// References have no hints. The key of an object is the same in every run, and the server
-    /// finds the object by hashing.
+    /// References have no hints.
     #[default]
     None,
-    /// References of active objects contain the object's slot, in which the server looks first
-    /// (active demultiplexing). If another object has the slot, the server compares one key in
-    /// vain, then finds the object by hashing. References stay valid in later runs. Two references
-    /// to one object may have different hints, and then are not equivalent.
+    /// References of active objects contain the object's slot, in which the server looks first (active demultiplexing).
+    /// If another object has the slot, the server compares one key in vain, then finds the object by hashing. Two
+    /// references to one object may have different hints, and then are not equivalent.
     Slots,
 }
 
@@ -154,8 +152,7 @@ impl PoaPolicies {
         key_hints: KeyHints::None,
     };
 
-    /// The names of all policies, in the order of the policy types. The index in InvalidPolicy is a
-    /// position in this list.
+    /// The names of all policies, in the order of the policy types.
     pub const NAMES: [&'static str; 13] = [
         "ThreadPolicy",
         "LifespanPolicy",
@@ -195,8 +192,6 @@ impl PoaPolicies {
 mod tests {
     use super::*;
 
-    /// Checks the rules of CORBA 3.0.3, section 11.3.8, for all combinations of the five policies
-    /// that have rules.
     #[test]
     fn policy_check_matches_the_rules_for_every_combination() {
         let mut legal = 0;
@@ -230,9 +225,7 @@ mod tests {
                 }
             }
         }
-        // With RETAIN: 6 combinations with only the map, 6 with a servant manager, 3 with a default
-        // servant. With NON_RETAIN: 2 with a default servant, 4 with a servant manager. docs/poa.md
-        // states these numbers.
+        // docs/poa.md states these numbers.
         assert_eq!(legal, 6 + 6 + 3 + 2 + 4);
     }
 

@@ -87,14 +87,11 @@ impl Poa {
 }
 
 impl PoaCore {
-    /// Returns the real-time state of the POA; WrongPolicy if the application cannot give
-    /// priorities to its objects.
     fn declaring(&self) -> Result<&RtPoa, PoaError> {
         self.rt.as_ref().filter(|rt| rt.is_server_declared() && !self.is_implicit()).ok_or(PoaError::WrongPolicy)
     }
 
-    /// Returns `Some(true)` if connections of this priority band can carry requests to the POA's
-    /// objects, `Some(false)` if they cannot. Returns `None` if the POA has no priorities.
+    /// Returns `None` if the POA has no priorities.
     pub(crate) fn can_carry_band(&self, band: PriorityBand) -> Option<bool> {
         self.rt.as_ref()?.can_carry_band(band)
     }

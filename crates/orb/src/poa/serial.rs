@@ -4,24 +4,20 @@ use corelane_sys::lock::{LockScope, PiCondvar, PiMutex};
 
 use crate::thread_context::thread_number;
 
-/// The lock that serializes the upcalls of a POA.
 #[derive(Debug)]
 pub(crate) struct SerialLock {
-    /// The lock's state. Requests of all priorities use this lock; the waiting request with the
-    /// highest priority gets it next.
+    /// The waiting request with the highest priority gets the lock next.
     state: PiMutex<State>,
     free: PiCondvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Number of the owning thread; 0 if the lock is free.
     owner: u64,
-    /// Number of times that the owner has locked it without unlocking.
     depth: usize,
 }
 
-/// The calling thread's ownership of a [`SerialLock`]. Dropping the guard ends the ownership.
+/// Dropping the guard ends the ownership.
 #[must_use = "the lock is unlocked at once"]
 #[derive(Debug)]
 pub(crate) struct SerialGuard<'a>(&'a SerialLock);
@@ -34,7 +30,7 @@ impl SerialLock {
         }
     }
 
-    /// Locks the lock. Waits until no other thread holds it.
+    /// Waits until no other thread owns the lock.
     pub(crate) fn enter(&self) -> SerialGuard<'_> {
         let me = thread_number();
         let mut state = self.state.lock();

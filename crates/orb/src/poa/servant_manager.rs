@@ -37,9 +37,7 @@ impl fmt::Display for ServantManagerError {
 
 impl std::error::Error for ServantManagerError {}
 
-/// The result of a servant manager's call. `Ok(None)` means a null servant, for which the client
-/// gets OBJ_ADAPTER 7. A manager returns `Err(ServantManagerError::no_such_object())` for an object
-/// that does not exist; the client then gets OBJECT_NOT_EXIST.
+/// The result of a servant manager's call. `Ok(None)` means a null servant, for which the client gets OBJ_ADAPTER 7.
 pub type ServantResult<T> = Result<T, ServantManagerError>;
 
 impl ServantManagerError {
@@ -50,12 +48,11 @@ impl ServantManagerError {
     }
 }
 
-/// A servant manager that creates a servant at the first request for an object, in POAs with RETAIN
-/// and USE_SERVANT_MANAGER.
+/// A servant manager that creates a servant at the first request for an object, in POAs with RETAIN and
+/// USE_SERVANT_MANAGER.
 ///
-/// For one object, `incarnate` and `etherealize` never overlap, and `incarnate` is called again
-/// only after the old servant was etherealized. For different objects several threads may call the
-/// activator at the same time, unless the POA has SINGLE_THREAD.
+/// For one object, `incarnate` and `etherealize` never overlap, and `incarnate` is called again only after the old
+/// servant was etherealized.
 pub trait ServantActivator: Send + Sync + 'static {
     /// Returns a servant for the object `id`. The object stays in the active object map with this
     /// servant. In a POA with UNIQUE_ID, if the servant is already active, the client gets
@@ -65,10 +62,9 @@ pub trait ServantActivator: Send + Sync + 'static {
     /// The reason why there is no servant.
     fn incarnate(&self, id: &ObjectId, poa: &Poa) -> ServantResult<Option<Servant>>;
 
-    /// Releases the servant of a deactivated object after the object's last request.
-    /// `cleanup_in_progress` is true if the POA is being destroyed or its manager was deactivated.
-    /// `remaining_activations` is true if the servant incarnates further objects of the POA. A
-    /// panic is reported and has no other effect.
+    /// Releases the servant of a deactivated object after the object's last request. `cleanup_in_progress` is true if
+    /// the POA is being destroyed or its manager was deactivated. `remaining_activations` is true if the servant
+    /// incarnates further objects of the POA.
     fn etherealize(
         &self,
         id: &ObjectId,
@@ -83,11 +79,9 @@ pub trait ServantActivator: Send + Sync + 'static {
 /// allocate.
 pub type Cookie = Box<dyn Any + Send>;
 
-/// A servant manager that supplies a servant for each single request, in POAs with NON_RETAIN and
-/// USE_SERVANT_MANAGER.
+/// A servant manager that supplies a servant for each single request, in POAs with NON_RETAIN and USE_SERVANT_MANAGER.
 ///
-/// `preinvoke`, the operation and `postinvoke` run on one thread. The POA calls `postinvoke` once
-/// for each successful `preinvoke`, even if the operation fails.
+/// The POA calls `postinvoke` once for each successful `preinvoke`, even if the operation fails.
 pub trait ServantLocator: Send + Sync + 'static {
     /// Returns a servant for this request. `operation` is the name on the wire, for example
     /// `_get_x` for an attribute `x`, or `_is_a`.
@@ -130,17 +124,13 @@ impl fmt::Debug for ServantManager {
 
 /// A callback that creates missing child POAs on demand.
 pub trait AdapterActivator: Send + Sync + 'static {
-    /// Creates the missing child `name` of `parent` with [`Poa::create_poa`]. Returns true if it
-    /// created the child. Requests for the new POA wait until this method returns. Two calls for
-    /// the same parent and name never overlap.
+    /// Creates the missing child `name` of `parent` with [`Poa::create_poa`]. Returns true if it created the child.
     ///
     /// # Errors
-    /// Any exception. The client whose request needs the POA gets OBJ_ADAPTER 1.
+    /// Any exception; the client whose request needs the POA gets OBJ_ADAPTER 1.
     fn unknown_adapter(&self, parent: &Poa, name: &str) -> Result<bool, SystemException>;
 }
 
-/// A servant that a servant locator supplied for one request, with the data that `postinvoke`
-/// needs.
 pub(crate) struct LocatorServant {
     pub(crate) locator: Arc<dyn ServantLocator>,
     pub(crate) id: ObjectId,
@@ -149,7 +139,6 @@ pub(crate) struct LocatorServant {
 }
 
 impl LocatorServant {
-    /// Calls `postinvoke` of the locator, at most once.
     pub(crate) fn postinvoke(&self, operation: &[u8], servant: &Servant) -> Result<(), SystemException> {
         let Some(cookie) = self.cookie.take() else { return Ok(()) };
         let operation = String::from_utf8_lossy(operation);
@@ -159,8 +148,7 @@ impl LocatorServant {
     }
 }
 
-/// Runs a callback of the application. If the callback panics, the panic is reported, and the
-/// result is `None`.
+/// If the callback panics, the panic is reported, and the result is `None`.
 pub(crate) fn run_guarded<T>(
     poa: &Poa,
     interface: &'static str,

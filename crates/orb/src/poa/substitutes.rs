@@ -1,5 +1,4 @@
-//! Substitutes: objects that serve the requests for other object ids, without a servant manager and
-//! without a forward.
+//! Objects that serve the requests for other object ids, without a servant manager and without a forward.
 
 use super::table::PoaTable;
 use super::{ObjectId, Poa, PoaError, RequestProcessing};
@@ -7,13 +6,12 @@ use crate::object::ObjectRef;
 
 impl Poa {
     /// Lets another object of this ORB serve the requests for the object `id`, until
-    /// [`remove_substitute`](Self::remove_substitute). The servant locator is not asked for the id
-    /// meanwhile. The POA must have NON_RETAIN and USE_SERVANT_MANAGER. Destroying the POA does not
-    /// remove substitutes.
+    /// [`remove_substitute`](Self::remove_substitute). The POA must have NON_RETAIN and USE_SERVANT_MANAGER. Destroying
+    /// the POA does not remove substitutes.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`]; BAD_PARAM if `substitute` is not an object of this ORB or has a
-    /// substitute itself, or if the id already has one; BAD_INV_ORDER 4 after shutdown.
+    /// [`PoaError::WrongPolicy`]; BAD_PARAM if `substitute` is not an object of this ORB or has a substitute itself, or
+    /// if the id already has one; BAD_INV_ORDER 4 after shutdown.
     pub fn set_substitute(&self, id: &ObjectId, substitute: &ObjectRef) -> Result<(), PoaError> {
         let core = &self.core;
         core.check_policy(!core.retains() && core.policies.request_processing == RequestProcessing::ServantManager)?;
@@ -22,8 +20,7 @@ impl Poa {
         Ok(PoaTable::of_server(&orb).bind_substitute(&core.object_key(&id.0), substitute)?)
     }
 
-    /// Removes the substitute of the object `id`. Requests that already run are finished. Returns
-    /// false if the id has no substitute.
+    /// Removes the substitute of the object `id`. Returns false if the id has no substitute.
     pub fn remove_substitute(&self, id: &ObjectId) -> bool {
         let core = &self.core;
         core.orb().is_ok_and(|orb| PoaTable::of_server(&orb).unbind_plain(&core.object_key(&id.0)))

@@ -1,10 +1,7 @@
 //! The look-up of the servant for an object key, in constant time and without a lock.
 //!
-//! The fast path serves active objects of a POA whose manager is active. For a system id it takes
-//! two array accesses. For any other id it takes one search of the key index and three array
-//! accesses. The slow path follows the specification's algorithm. It serves all other cases:
-//! inactive managers, thread policies, default servants, servant managers, and POAs that must first
-//! be created.
+//! The fast path for an active object takes two array accesses for a system id, otherwise one search and three array
+//! accesses. The slow path is the specification's algorithm.
 
 use std::sync::{Arc, OnceLock};
 
@@ -33,16 +30,12 @@ use crate::servant::Servant;
 use crate::server_context::ServerContext;
 use crate::thread_context::{self, ThreadpoolId};
 
-/// Maximum number of objects that all POAs of an ORB can have active under persistent or
-/// user-chosen keys.
 const MAX_KEYS: u32 = 1 << 26;
-/// Maximum number of POAs in one ORB.
 const MAX_POAS: u32 = 1 << 16;
 
-/// The POAs of an ORB, and the table of all object keys that do not contain a slot.
 #[derive(Debug)]
 pub(crate) struct PoaTable {
-    /// Random number of the ORB, which the key of every transient reference contains.
+    /// The ORB's random number, which every transient key contains.
     pub(crate) stamp: u64,
     pub(crate) poas: GenerationalSlab<Arc<PoaCore>>,
     pub(crate) managers: PoaManagers,
@@ -50,28 +43,28 @@ pub(crate) struct PoaTable {
     index: Arc<HashIndex>,
     entries: GenerationalSlab<KeyEntry>,
     writer: Mutex<HashIndexWriter>,
-    /// POAs that are being destroyed.
     ending: Mutex<Vec<Arc<PoaCore>>>,
-    /// The lock under which plain keys are bound and unbound.
     plain_keys: Mutex<PlainKeyState>,
 }
 
 #[derive(Debug, Default)]
 struct PlainKeyState {
-    /// Number of times that a plain key was bound or unbound so far.
     changes: u64,
-    /// True once the ORB has ended. No plain key can be bound after this.
+    /// True if no plain key can be bound any more.
     closed: bool,
 }
 
-/// The entry of a key in the table.
 #[derive(Debug)]
 pub(crate) enum KeyEntry {
-    /// An active object. Its key is the prefix of its POA followed by its id.
-    Object { poa: Arc<PoaCore>, servant: Servant, id: Box<[u8]>, priority: Option<Priority> },
-    /// A persistent POA. Its key is its path.
+    /// The key of an object is the prefix of its POA followed by its id.
+    Object {
+        poa: Arc<PoaCore>,
+        servant: Servant,
+        id: Box<[u8]>,
+        priority: Option<Priority>,
+    },
+    /// The key of a POA is its path.
     Adapter(Arc<PoaCore>),
-    /// A plain key, or the key of an object with a substitute, and the target.
     Plain(Box<PlainKey>),
 }
 
@@ -79,13 +72,11 @@ pub(crate) enum KeyEntry {
 pub(crate) struct PlainKey {
     key: Box<[u8]>,
     target: ObjectRef,
-    /// The function [`PoaTable::local_object_key`]. The call through a pointer lets the linker drop
-    /// the function from programs that bind no plain keys.
+    /// A call through a pointer lets the linker drop the function from programs that bind no plain keys.
     object_key: for<'r> fn(&PoaTable, &'r ObjectRef) -> Option<&'r [u8]>,
 }
 
 impl KeyEntry {
-    /// Returns true if the entry is the active object with this key.
     #[inline]
     fn is_object(&self, key: &[u8]) -> bool {
         match self {
@@ -100,8 +91,7 @@ impl PoaTable {
         let writer = HashIndexWriter::new("object key index", LockScope::Orb);
         let last_out = |_, _, entry| match entry {
             KeyEntry::Object { poa, servant, id, .. } => poa.finish_deactivation(&id, servant),
-            // A target that was made by `with_poa_bypass` keeps its object's servant, so dropping
-            // the target may run code of the application.
+            // Dropping the target of a plain key may run code of the application.
             KeyEntry::Plain(plain) => {
                 let client = Arc::clone(plain.target.client());
                 if let Some(root) = PoaTable::of(&client).and_then(PoaTable::root) {
@@ -125,17 +115,14 @@ impl PoaTable {
         }
     }
 
-    /// Returns the table of an ORB's POAs.
     #[inline]
     pub(crate) fn of(client: &ClientContext) -> Option<&PoaTable> {
         client.adapter()
     }
 
-    /// Returns the table of an ORB's POAs, for operations off the request path.
     #[cold]
     #[inline(never)]
     pub(crate) fn of_server(orb: &ServerContext) -> &PoaTable {
-        // The table is set before the ORB's root POA is made.
         Self::of(orb.client()).expect("an ORB has a table of POAs")
     }
 
@@ -144,16 +131,10 @@ impl PoaTable {
     }
 
     pub(crate) fn set_root(&self, root: Arc<PoaCore>) {
-        // `set` succeeds, because an ORB calls this method only once.
         let _ = self.root.set(root);
     }
 
-    /// Looks up the servant of a request, and calls `act` with the result while the servant is
-    /// pinned.
-    ///
-    /// The result is not returned, because it borrows from the guards that pin the POA and the
-    /// object, and the object's guard borrows from the POA's guard. A value with both guards would
-    /// have to borrow from itself, or to count a reference.
+    /// The result is passed to `act`, because it borrows from the guards that pin the POA and the object.
     #[inline]
     pub(crate) fn look_up<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         match ObjectKey::parse(wanted.key) {
@@ -167,9 +148,7 @@ impl PoaTable {
         }
     }
 
-    /// Returns the priority at which the request runs on the calling thread, `None` if the thread
-    /// keeps its priority. Returns as error the reason for which the request cannot run on this
-    /// thread.
+    /// The error is the reason for which the request cannot run on this thread.
     fn place_request(
         &self,
         poa: &Arc<PoaCore>,
@@ -180,8 +159,7 @@ impl PoaTable {
         if is_outside_rt(poa) {
             return Ok(None);
         }
-        // A request of a task runs at the task's priority, whatever the request carries and whatever
-        // the POA's policies are.
+        // A request of a task runs at the task's priority.
         #[cfg(feature = "core-pool")]
         if let Some(priority) = thread_context::current_lane(self.stamp).task_priority() {
             return Ok(Some(priority));
@@ -201,7 +179,6 @@ impl PoaTable {
         }
     }
 
-    /// Returns the POA of the key's object, if the POA exists now.
     #[cold]
     pub(crate) fn poa_of(&self, key: &[u8]) -> Option<Arc<PoaCore>> {
         match ObjectKey::parse(key) {
@@ -215,8 +192,7 @@ impl PoaTable {
         }
     }
 
-    /// Returns the priority at which a request for the object of `key` runs if the client asks for
-    /// the priority `asked`. `None` means the priority of the pool.
+    /// `None` means the priority of the pool.
     #[cold]
     pub(crate) fn effective_priority(
         &self,
@@ -237,13 +213,11 @@ impl PoaTable {
         }
     }
 
-    /// Returns true if a POA that is not dead uses the thread pool.
     pub(crate) fn uses_pool(&self, id: ThreadpoolId) -> bool {
         let uses = |poa: &PoaCore| poa.rt.as_ref().and_then(|rt| rt.pool.as_ref()).is_some_and(|pool| pool.id == id);
         self.poas.iter().any(|poa| uses(&poa)) || self.ending.lock().iter().any(|poa| uses(poa))
     }
 
-    /// Looks up a system id with two array accesses.
     #[inline]
     fn find_system<R>(
         &self,
@@ -274,8 +248,6 @@ impl PoaTable {
         self.find_slow(&running, wanted, &object.to_octets(), act)
     }
 
-    /// Searches the index by the hash of the whole key, and returns the first entry for which
-    /// `is_it` returns true.
     #[inline]
     fn find_entry(&self, key: &[u8], is_it: impl Fn(&KeyEntry) -> bool) -> Option<SlabGuard<'_, KeyEntry>> {
         let mut found = None;
@@ -286,20 +258,17 @@ impl PoaTable {
         found
     }
 
-    /// Returns the active object with this key, if the table of keys has it.
     #[inline]
     pub(super) fn find_object(&self, key: &[u8]) -> Option<SlabGuard<'_, KeyEntry>> {
         self.find_entry(key, |entry| entry.is_object(key))
     }
 
-    /// Looks up a persistent key, or a key with an id that the user chose.
     #[inline]
     fn find_by_key<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         self.find_active(self.find_object(wanted.key), wanted, act)
     }
 
-    /// Looks up a key with a hint. This takes one array access if the object is still in the slot
-    /// that the hint names.
+    /// The look-up takes one array access if the object is in the slot of the hint.
     #[inline]
     fn find_hinted<R>(&self, slot: u32, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         let entry = self.entries.get_current(slot).filter(|entry| entry.is_object(wanted.key));
@@ -316,8 +285,7 @@ impl PoaTable {
         if let Some(KeyEntry::Object { poa, servant, id, priority }) = entry.as_deref()
             && poa.has_fast_path()
             && let Some(running) = self.poas.get(poa.slot_id.slot, poa.slot_id.generation)
-            // The check is repeated after `get` has counted this thread as a user (see
-            // `GenerationalSlab::user_count`).
+            // `get` has now counted this thread as a user (`GenerationalSlab::user_count`).
             && running.has_fast_path()
         {
             let mut at = None;
@@ -340,8 +308,6 @@ impl PoaTable {
         self.find_in_poa(wanted, act)
     }
 
-    /// Looks up an object through its POA, because the object is not in the table or its POA has no
-    /// fast path.
     fn find_in_poa<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         let (place, id) = match ObjectKey::parse(wanted.key) {
             ObjectKey::User { stamp, poa, id } if stamp == self.stamp => (poa, id),
@@ -357,8 +323,7 @@ impl PoaTable {
         }
     }
 
-    /// Returns the persistent POA with this path. If POAs on the path do not exist, calls the
-    /// adapter activators for them, beginning at the root.
+    /// If POAs on the path do not exist, calls the adapter activators for them, beginning at the root.
     fn find_or_activate_poa(&self, path: &[u8]) -> Result<Arc<PoaCore>, LookupResult<'static>> {
         if let Some(poa) = self.poa_by_path(path) {
             return if poa.phase() == PoaPhase::Alive {
@@ -397,8 +362,6 @@ impl PoaTable {
         }
     }
 
-    /// Runs the specification's algorithm for a request whose POA is known: the checks of the
-    /// manager and of the thread, then the choice of the servant.
     #[cold]
     fn find_slow<R>(
         &self,
@@ -489,14 +452,12 @@ impl PoaTable {
         }
     }
 
-    /// Returns the reason for which requests of this POA cannot run on this thread now. Returns
-    /// `None` if they can.
+    /// Returns `None` if requests of the POA can run on this thread.
     fn obstacle(&self, poa: &Arc<PoaCore>) -> Option<LookupResult<'static>> {
         if let Some(hold) = poa.wait_for_activator() {
             return Some(LookupResult::MustWait(hold));
         }
-        // Destruction is checked after `wait_for_activator`, because the activator may have failed
-        // and returned as a result of the destruction.
+        // The activator may have returned as a result of the destruction.
         if poa.slow_path_reasons() & slow_path::DESTROYING != 0 {
             return Some(LookupResult::Refused(being_destroyed()));
         }
@@ -513,10 +474,8 @@ impl PoaTable {
         None
     }
 
-    /// Looks up a plain key. A request for an object of this ORB is served as a request with the
-    /// object's own key; a request for any other object is forwarded. If the target of such a
-    /// forward no longer exists, some clients, for example omniORB's, send the request to the plain
-    /// key again without end.
+    /// A request for an object of this ORB is served; a request for another object is forwarded. If the target of a
+    /// forward no longer exists, some clients, for example omniORB's, repeat the request without end.
     fn find_plain<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         let entry = self.plain_key(wanted.key);
         let Some(KeyEntry::Plain(plain)) = entry.as_deref() else {
@@ -528,16 +487,13 @@ impl PoaTable {
         }
     }
 
-    /// Calls `of` with the object key of a plain key's target, if the target belongs to this ORB.
     fn through_plain_key<R>(&self, key: &[u8], of: impl FnOnce(&[u8]) -> Option<R>) -> Option<R> {
         let entry = self.plain_key(key)?;
         let KeyEntry::Plain(plain) = &*entry else { return None };
         of((plain.object_key)(self, &plain.target)?)
     }
 
-    /// Returns the object key of `reference`. Returns `None` if the object belongs to another ORB,
-    /// and if the object key is a plain key: a plain key may be bound to any reference, even to
-    /// itself.
+    /// Returns `None` for an object of another ORB, and for a plain key, which may be bound to itself.
     fn local_object_key<'r>(&self, reference: &'r ObjectRef) -> Option<&'r [u8]> {
         let client = reference.client();
         let is_own = PoaTable::of(client).is_some_and(|table| std::ptr::eq(table, self));
@@ -558,7 +514,6 @@ impl PoaTable {
         self.find_entry(key, |entry| matches!(entry, KeyEntry::Plain(plain) if *plain.key == *key))
     }
 
-    /// Locates the object of `key` without calling a servant manager.
     #[cold]
     pub(crate) fn locate(&self, key: &[u8]) -> LocateResult {
         let of_found = |found: LookupResult<'_>| match found {
@@ -588,7 +543,6 @@ impl PoaTable {
             return of_found(self.missing_poa(place));
         };
         let poa: &Arc<PoaCore> = &running;
-        // An object's location does not depend on the thread that runs its requests.
         if let Some(found) = self.obstacle(poa)
             && !matches!(found, LookupResult::MustWait(WaitFor::MainThread(_)))
         {
@@ -606,7 +560,6 @@ impl PoaTable {
         }
     }
 
-    /// Binds a plain key to `reference`.
     pub(crate) fn bind_plain(&self, key: &[u8], reference: &ObjectRef) -> Result<(), SystemException> {
         let bad = |why: &str| SystemException::new(Kind::BadParam, 0, Completion::No).because(why);
         if ObjectKey::parse(key) != ObjectKey::Plain || key.is_empty() {
@@ -615,7 +568,6 @@ impl PoaTable {
         self.bind_target(key, reference, None)
     }
 
-    /// Lets the object of `reference` serve the requests with this key.
     #[cfg(feature = "core-pool")]
     pub(super) fn bind_substitute(&self, key: &[u8], reference: &ObjectRef) -> Result<(), SystemException> {
         match self.local_object_key(reference) {
@@ -624,8 +576,7 @@ impl PoaTable {
         }
     }
 
-    /// Binds a key to `reference`. `own` is the object key of a substitute. It must not have a
-    /// substitute itself, so that a look-up cannot run in a circle.
+    /// A substitute must not have a substitute, so that a look-up cannot run in a circle.
     fn bind_target(&self, key: &[u8], reference: &ObjectRef, own: Option<&[u8]>) -> Result<(), SystemException> {
         let bad = |why: &str| SystemException::new(Kind::BadParam, 0, Completion::No).because(why);
         loop {
@@ -653,7 +604,7 @@ impl PoaTable {
         }
     }
 
-    /// Unbinds a plain key. Returns false if it was not bound.
+    /// Returns false if the key was not bound.
     pub(crate) fn unbind_plain(&self, key: &[u8]) -> bool {
         loop {
             let seen = self.plain_keys.lock().changes;
@@ -670,7 +621,6 @@ impl PoaTable {
         }
     }
 
-    /// Unbinds all plain keys, which drops their references. Called when the ORB has ended.
     pub(crate) fn close(&self) {
         self.plain_keys.lock().closed = true;
         let plain = self.entries.iter().filter_map(|entry| match &*entry {
@@ -680,13 +630,12 @@ impl PoaTable {
         let plain: Vec<_> = plain.collect();
         let Some(root) = self.root() else { return };
         for key in plain {
-            // A target that was made by `with_poa_bypass` keeps its object's servant, so dropping
-            // the target may run code of the application.
+            // Dropping the target of a plain key may run code of the application.
             root.drop_guarded("Servant", || _ = self.unbind_plain(&key));
         }
     }
 
-    /// Inserts a key. The caller has checked that the key is not in the table.
+    /// The caller has checked that the key is not in the table.
     pub(super) fn insert(&self, key: &[u8], entry: KeyEntry) -> Result<SlotId, SystemException> {
         let mut writer = self.writer.lock();
         let (slot, generation) = self.entries.insert(entry).map_err(|_| too_many_objects())?;
@@ -694,12 +643,11 @@ impl PoaTable {
         Ok(SlotId { slot, generation })
     }
 
-    /// Removes a key and its entry. The caller drops the entry, without holding a lock.
+    /// The caller drops the entry, without holding a lock.
     pub(super) fn remove(&self, key: &[u8], place: SlotId) -> RetireResult<KeyEntry> {
         {
             let mut writer = self.writer.lock();
-            // Another thread may have removed the entry, and a newer entry, possibly with an equal
-            // key, may have its slot. While this thread holds the lock, no entry is inserted.
+            // Another thread may have removed the entry, and a newer entry may have its slot.
             if self.entries.last_generation(place.slot) != place.generation {
                 return RetireResult::Stale;
             }
@@ -716,8 +664,7 @@ impl PoaTable {
         self.insert(&poa.path, KeyEntry::Adapter(Arc::clone(poa))).map(drop)
     }
 
-    /// Returns the ids of a POA's objects in the table of keys. The search goes through all entries
-    /// of the ORB.
+    /// The search goes through all entries of the ORB.
     pub(super) fn ids_of(&self, poa: &Arc<PoaCore>) -> Vec<Box<[u8]>> {
         let ids = self.entries.iter().filter_map(|entry| match &*entry {
             KeyEntry::Object { poa: of, id, .. } if Arc::ptr_eq(of, poa) => Some(id.clone()),
@@ -726,7 +673,6 @@ impl PoaTable {
         ids.collect()
     }
 
-    /// Returns the POA in this slot, unless the POA is dead.
     pub(crate) fn running(&self, place: SlotId) -> Option<Arc<PoaCore>> {
         let running = self.poas.get(place.slot, place.generation).map(|poa| Arc::clone(&poa));
         running.or_else(|| self.ending.lock().iter().find(|poa| poa.slot_id == place).cloned())
@@ -736,8 +682,6 @@ impl PoaTable {
         self.ending.lock().push(Arc::clone(poa));
     }
 
-    /// Removes a dead POA from the list of POAs that are being destroyed, and its path from the
-    /// index.
     pub(super) fn remove_poa(&self, poa: &Arc<PoaCore>) {
         let entry = self.find_entry(&poa.path, |entry| matches!(entry, KeyEntry::Adapter(of) if Arc::ptr_eq(of, poa)));
         let place = entry.map(|entry| SlotId { slot: entry.index(), generation: entry.generation() });
@@ -747,8 +691,6 @@ impl PoaTable {
         self.ending.lock().retain(|of| !Arc::ptr_eq(of, poa));
     }
 
-    /// Returns the result for a slot without a POA: the POA is being destroyed, is dead, or never
-    /// existed.
     #[cold]
     fn missing_poa(&self, place: SlotId) -> LookupResult<'static> {
         let is_ending = self.ending.lock().iter().any(|poa| poa.slot_id == place);
@@ -756,14 +698,11 @@ impl PoaTable {
     }
 }
 
-/// Returns true if neither the POA nor the calling thread uses priorities, so that requests run on
-/// this thread without a change of priority.
 #[inline]
 pub(super) fn is_outside_rt(poa: &PoaCore) -> bool {
     poa.rt.is_none() && thread_context::is_outside_rt_pools()
 }
 
-/// Returns the result of a request whose POA has a manager that is not active.
 #[cold]
 pub(super) fn inactive_manager_result(adapter: &Arc<PoaCore>) -> LookupResult<'static> {
     match adapter.manager.state() {

@@ -138,7 +138,7 @@ impl Poa {
     /// Sets the adapter activator, which creates missing children; `None` removes it.
     pub fn set_activator(&self, activator: Option<Arc<dyn AdapterActivator>>) {
         let mut family = self.core.children.lock();
-        // A dead POA keeps no object of the application, so the new activator is dropped.
+        // A dead POA keeps no object of the application.
         let old = if self.core.phase() == PoaPhase::Dead {
             activator
         } else {
@@ -154,20 +154,18 @@ impl Poa {
         PoaManagerFactory::new(self.core.orb.clone())
     }
 
-    /// Creates the root POA of a new ORB.
     pub(crate) fn root(orb: Weak<ServerContext>, adapters: &PoaTable) -> Self {
         let manager = adapters.managers.root(orb.clone(), adapters.stamp);
         let policies = PoaPolicies::ROOT_POA;
         let new =
             NewPoa { name: "RootPOA", path: Vec::new(), parent: None, manager, policies, rt: None, activating: 0 };
-        // The insertion cannot fail, because the table and the index are empty.
+        // The table and the index are empty.
         let core = new.insert(orb, adapters).expect("an empty table has room");
         adapters.set_root(Arc::clone(&core));
         Poa { core }
     }
 }
 
-/// The properties of a POA that is to be created.
 struct NewPoa<'n> {
     name: &'n str,
     path: Vec<u8>,
@@ -179,7 +177,6 @@ struct NewPoa<'n> {
 }
 
 impl NewPoa<'_> {
-    /// Creates the POA, and inserts it into the ORB's tables.
     fn insert(self, orb: Weak<ServerContext>, adapters: &PoaTable) -> Result<Arc<PoaCore>, SystemException> {
         let persistent = self.policies.lifespan == super::Lifespan::Persistent;
         let manager = self.manager.clone();
@@ -250,16 +247,13 @@ impl NewPoa<'_> {
 }
 
 impl PoaCore {
-    /// Returns the child with this name. If it is missing and `activate_it` is set, the adapter
-    /// activator creates it.
     pub(super) fn find_child(self: &Arc<Self>, name: &str, activate_it: bool) -> ChildResult {
         let activator = {
             let mut family = self.children.lock();
             let living = family.get(name).map(|child| (child.phase() == PoaPhase::Alive).then(|| Arc::clone(child)));
             let arriving = family.pending(name).map(|arriving| arriving.thread);
             match (living, arriving) {
-                // On the thread that runs the activator, a child that the activator has created is
-                // visible before the activator returns.
+                // The thread that runs the activator sees a created child before the activator returns.
                 (Some(Some(child)), None) => return ChildResult::Found(child),
                 (Some(Some(child)), Some(thread)) if thread == thread_number() || !activate_it => {
                     return ChildResult::Found(child);
@@ -304,14 +298,13 @@ impl PoaCore {
         }
     }
 
-    /// Calls the adapter activator. Returns `None` if the activator panicked.
+    /// Returns `None` if the activator panicked.
     fn call_activator(
         self: &Arc<Self>,
         activator: &Arc<dyn AdapterActivator>,
         name: &str,
     ) -> Option<Result<bool, SystemException>> {
-        // The call of the activator pins the POA as a request does, so the POA's destruction waits
-        // for it.
+        // The activator pins the POA, so that the POA's destruction waits for it.
         let orb = self.orb().ok()?;
         let Some(_running) = PoaTable::of_server(&orb).poas.get(self.slot_id.slot, self.slot_id.generation) else {
             return Some(Ok(false));
@@ -322,8 +315,7 @@ impl PoaCore {
         run_guarded(&poa, "AdapterActivator", "unknown_adapter", || activator.unknown_adapter(&poa, name))
     }
 
-    /// Returns the look-up result for a request that may not call the adapter activator now.
-    /// Returns `None` if it may.
+    /// Returns `None` if the request may call the adapter activator now.
     pub(super) fn activation_obstacle(self: &Arc<Self>) -> Option<LookupResult<'static>> {
         if self.phase() != PoaPhase::Alive {
             return Some(LookupResult::Refused(being_destroyed()));
@@ -331,8 +323,7 @@ impl PoaCore {
         if self.manager.state() != ManagerState::Active {
             return Some(inactive_manager_result(self));
         }
-        // With MAIN_THREAD_MODEL the activator must run on the main thread, so the request
-        // continues there.
+        // With MAIN_THREAD_MODEL the activator must run on the main thread.
         let orb = self
             .orb()
             .ok()
@@ -340,9 +331,7 @@ impl PoaCore {
         Some(LookupResult::MustWait(WaitFor::MainThread(orb)))
     }
 
-    /// Returns the event for which requests of this POA wait while the adapter activator that
-    /// created the POA is running. Returns `None` on the thread that runs the activator, and after
-    /// the activator has returned.
+    /// Returns `None` on the thread that runs the activator, and after its return.
     pub(super) fn wait_for_activator(&self) -> Option<WaitFor> {
         if self.slow_path_reasons() & slow_path::ACTIVATING == 0 {
             return None;
@@ -352,7 +341,6 @@ impl PoaCore {
         (!mine).then(|| WaitFor::Adapter(parent, self.name.clone()))
     }
 
-    /// Parks a request until the adapter activator has returned.
     pub(super) fn park_for_child(&self, name: &str, held: ParkedRequest) -> ParkResult {
         match self.children.lock().pending.iter_mut().find(|arriving| arriving.name == name) {
             None => ParkResult::AlreadySignalled(held),
@@ -362,7 +350,7 @@ impl PoaCore {
         }
     }
 
-    /// Waits until the adapter activator has returned. Returns false if the deadline passes first.
+    /// Returns false if the deadline passes first.
     pub(super) fn wait_for_child(&self, name: &str, deadline: Option<Monotonic>) -> bool {
         self.wait_until(deadline, || self.children.lock().pending(name).is_none())
     }

@@ -6,27 +6,20 @@ use corelane_sys::thread::{self, Scheduling};
 use super::config::RtConfig;
 use crate::exception::SystemException;
 
-/// A set of calls that may share connections. Calls through references with priority bands are in
-/// one set if their priorities are in one band. Calls through other references are in one set if
-/// the native priorities of their threads are equal.
+/// Calls through references with priority bands are in one set if their priorities are in one band. Calls through other
+/// references are in one set if the native priorities of their threads are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionBand(u32);
 
-/// Flag of a connection band that is a range of CORBA priorities. The low 30 bits are the two ends
-/// of the range. Without the flag, the number is a native priority, or 0 for threads without a
-/// real-time priority.
+/// With this flag, the low 30 bits are the two ends of a range; without it, the number is a native priority, or 0.
 const RANGE_FLAG: u32 = 1 << 31;
 
 impl ConnectionBand {
-    /// Returns the band for calls of the calling thread through references without priority bands.
     #[inline]
     pub(crate) fn for_current_thread() -> Self {
         ConnectionBand(thread::native_priority().into())
     }
 
-    /// Returns the band for calls, through references without priority bands, of threads that run
-    /// at the native priority of the CORBA priority `priority`.
-    ///
     /// # Errors
     /// DATA_CONVERSION 2 for a priority that cannot be mapped.
     pub(crate) fn for_priority(rt: &RtConfig, priority: Priority) -> Result<Self, SystemException> {
@@ -34,16 +27,12 @@ impl ConnectionBand {
         Ok(native.map_or_else(Self::for_current_thread, |native| ConnectionBand(native.priority().into())))
     }
 
-    /// Returns the band for calls through references with priority bands, with priorities in
-    /// `range`.
     pub(crate) fn for_range(range: PriorityBand) -> Self {
         let number = |priority: Priority| u32::from(priority.get().unsigned_abs());
         ConnectionBand(RANGE_FLAG | number(range.low) << 15 | number(range.high))
     }
 
-    /// Returns the CORBA priority for the packets of the band's connections: the highest priority
-    /// of a range, else the CORBA priority that `mapping` gives the native priority. Returns `None`
-    /// for threads without a real-time priority, and if the mapping has no value.
+    /// Returns `None` for threads without a real-time priority, and if the mapping has no value.
     pub(crate) fn priority(self, mapping: &dyn PriorityMapping) -> Option<Priority> {
         match self.range() {
             Some((_, high)) => Priority::new(high),
@@ -52,23 +41,16 @@ impl ConnectionBand {
         }
     }
 
-    /// Returns the lowest and the highest CORBA priority of a band that is a range, or `None` for
-    /// other bands.
     pub(crate) fn range(self) -> Option<(i16, i16)> {
         let end = |bits: u32| i16::try_from(bits & 0x7fff).ok();
         if self.0 & RANGE_FLAG == 0 { None } else { end(self.0 >> 15).zip(end(self.0)) }
     }
 
-    /// Returns the kernel scheduling of the band's most urgent callers, at which the ORB's threads
-    /// work for the band. Returns `None` for the ordinary class.
-    ///
-    /// # Errors
-    /// DATA_CONVERSION 2 if the highest priority of a range cannot be mapped.
+    /// Returns `None` for the ordinary class, and fails if the highest priority of a range cannot be mapped.
     pub(crate) fn scheduling(self, rt: &RtConfig) -> Result<Option<Scheduling>, SystemException> {
         match (self.range(), u8::try_from(self.0)) {
             (Some((_, high)), _) => Priority::new(high).map_or(Ok(None), |high| rt.scheduling_for(high)),
-            // The number of a thread in SCHED_DEADLINE is above all fixed priorities. The ORB works
-            // for such threads at the highest fixed priority.
+            // For a thread in SCHED_DEADLINE, the ORB works at the highest fixed priority.
             (None, Ok(native)) if native > 0 => {
                 Ok(Some(Scheduling::Fifo(native.min(*Scheduling::FIXED_PRIORITIES.end()))))
             }
@@ -76,12 +58,10 @@ impl ConnectionBand {
         }
     }
 
-    /// Returns true for every band except the band of threads without a real-time priority.
     pub(crate) fn is_real_time(self) -> bool {
         self.0 != 0
     }
 
-    /// Returns a number that no other band has. The name of the band's reader thread contains it.
     pub(crate) fn id(self) -> u32 {
         self.0
     }

@@ -1,5 +1,4 @@
-//! Real-time policies of clients, and the policies in the profiles of references. A client's
-//! policies can be set for the ORB, for a thread or for a reference.
+//! Real-time policies of clients, and the policies in the profiles of references.
 
 use corelane_net::{Endpoint, IoClass, SpinPolicy};
 use corelane_sched::{PriorityBands, PriorityModel, selection};
@@ -13,9 +12,8 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 /// ([`RtConfig::client_policies`](super::RtConfig::client_policies)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RtClientPolicies {
-    /// PriorityBandedConnectionPolicy (45): the lowest and the highest CORBA priority of each band.
-    /// Calls with priorities of one band share connections. Calls with priorities of different
-    /// bands never share connections.
+    /// PriorityBandedConnectionPolicy (45): the lowest and the highest CORBA priority of each band. Calls with
+    /// priorities of one band share connections. Calls with priorities of different bands never share connections.
     pub priority_bands: Option<Vec<(i16, i16)>>,
     /// PrivateConnectionPolicy (44): if true, a reference and its copies share no connections with
     /// other references.
@@ -30,32 +28,26 @@ pub struct RtClientPolicies {
     pub io: Option<IoClass>,
 }
 
-/// The real-time policies that a server has put into one profile of a reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProfilePolicies {
-    /// The priority model, and the server priority.
     pub(crate) model: Option<(PriorityModel, i16)>,
-    /// The lowest and the highest priority of each band.
     pub(crate) bands: Vec<(i16, i16)>,
     pub(crate) protocols: Vec<Protocol>,
 }
 
-/// The real-time policies of a client, after their check. An empty list means that the policy is
-/// not set.
+/// An empty list means that the policy is not set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientPolicies {
     pub(crate) bands: Vec<(i16, i16)>,
     pub(crate) private: bool,
     pub(crate) protocols: Vec<Protocol>,
-    /// The spin policy that is set on a reference. `None` if none is set, and in the policies of
-    /// threads and of the ORB. References with different spin policies share no connections.
+    /// The spin policy of a reference. References with different spin policies share no connections.
     pub(crate) spin: Option<SpinPolicy>,
     pub(crate) io: Option<IoClass>,
 }
 
 impl ClientPolicies {
-    /// Returns these policies. A policy that they do not set has the value of `wider`. Private
-    /// connections are used if either asks for them.
+    /// Uses private connections if `self` or `wider` asks for them.
     pub(crate) fn or(self, wider: &ClientPolicies) -> Self {
         let or = |own: Vec<_>, wider: &Vec<_>| if own.is_empty() { wider.clone() } else { own };
         ClientPolicies {
@@ -69,10 +61,6 @@ impl ClientPolicies {
 }
 
 impl RtClientPolicies {
-    /// Checks the policies and converts them to the form that calls use.
-    ///
-    /// # Errors
-    /// BAD_PARAM for invalid bands, and for a negative buffer size.
     pub(crate) fn check(&self) -> Result<ClientPolicies, SystemException> {
         let bands = self.priority_bands.clone();
         if let Some(bands) = &bands {
@@ -88,15 +76,12 @@ impl RtClientPolicies {
     }
 }
 
-/// Returns the protocols that a client may use: its own list or the list in the profile, whichever
-/// is not empty. An empty result permits all protocols. Returns `None` if neither list is empty,
-/// which is a conflict of policies.
+/// An empty result permits all protocols; `None` is a conflict of policies.
 pub(crate) fn usable_protocols<'p>(client: &'p ClientPolicies, profile: &'p ProfilePolicies) -> Option<&'p [Protocol]> {
     selection::reconcile_policy(&client.protocols, &profile.protocols).ok()
 }
 
-/// Returns the rank of an endpoint's protocol in the list `protocols` (0 for the most preferred),
-/// and the protocol's socket settings. Returns `None` if the list does not permit the protocol.
+/// Returns `None` if the list does not permit the protocol.
 pub(crate) fn protocol_rank(protocols: &[Protocol], endpoint: &Endpoint) -> Option<(usize, SocketSettings)> {
     if protocols.is_empty() {
         return Some((0, SocketSettings::default()));

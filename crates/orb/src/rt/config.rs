@@ -23,9 +23,8 @@ pub enum SchedulingClass {
     Fifo,
     /// SCHED_RR: like SCHED_FIFO, but threads of equal priority take turns.
     RoundRobin,
-    /// SCHED_OTHER, the ordinary class. CORBA priorities select lanes, and requests carry them, but
-    /// the kernel does not see them. For tests, and for processes to which the kernel permits no
-    /// real-time class.
+    /// SCHED_OTHER, the ordinary class. CORBA priorities select lanes, and requests carry them, but the kernel does not
+    /// see them.
     Fair,
 }
 
@@ -55,13 +54,11 @@ pub enum OverrunAction {
     /// TIMEOUT with [`minor::OVERRUN`](crate::minor::OVERRUN), COMPLETED_YES. If the servant raises
     /// an exception, the client gets this exception.
     Reject,
-    /// When the declared time is used up, the thread gets this CORBA priority until the operation
-    /// ends. The client gets the results.
+    /// When the declared time is used up, the thread gets this CORBA priority until the operation ends. The client gets
+    /// the results.
     ///
-    /// The ORB lowers threads with a higher fixed priority, and leaves other threads alone. The
-    /// change happens at the first tick of the kernel's clock after the declared time is used up.
-    /// At the end of the upcall, the thread gets its former priority back. Each operation that
-    /// declares a time costs two additional system calls.
+    /// Threads without a fixed priority keep their priority. Each operation that declares a time costs two additional
+    /// system calls.
     LowerPriority(i16),
 }
 
@@ -116,11 +113,6 @@ setters!(RtConfig {
 });
 
 impl RtConfig {
-    /// Returns the kernel scheduling for a thread with the CORBA priority `priority`, or `None` for
-    /// the ordinary class.
-    ///
-    /// # Errors
-    /// DATA_CONVERSION 2 for a priority that cannot be mapped.
     pub(crate) fn scheduling_for(&self, priority: Priority) -> Result<Option<Scheduling>, SystemException> {
         let class: fn(u8) -> Scheduling = match self.scheduling {
             SchedulingClass::Fair => return Ok(None),
@@ -134,8 +126,7 @@ impl RtConfig {
         }
     }
 
-    /// Returns the CORBA priority that corresponds to the scheduling `native`. Returns `None` if
-    /// `native` is not a fixed priority, or the mapping has no value for it.
+    /// Returns `None` if `native` is not a fixed priority, or the mapping has no value for it.
     pub(crate) fn corba_priority(&self, native: Scheduling) -> Option<Priority> {
         match native {
             Scheduling::Fifo(native) | Scheduling::RoundRobin(native) => self.priority_mapping.to_corba(native.into()),
@@ -144,8 +135,6 @@ impl RtConfig {
     }
 }
 
-/// Makes the exception DATA_CONVERSION 2, for a CORBA priority that cannot be mapped or that the
-/// kernel refuses.
 #[cold]
 pub(crate) fn unmappable() -> SystemException {
     SystemException::new(Kind::DataConversion, minor::data_conversion::PRIORITY_MAPPING_FAILED, Completion::No)

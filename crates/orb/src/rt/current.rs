@@ -9,8 +9,7 @@ use super::thread_priority::{set_scheduling, set_thread_priority, thread_priorit
 use crate::client::context::ClientContext;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
-/// The `RTCORBA::Current` of one ORB, which reads and sets the CORBA priority of the calling thread
-/// in this ORB.
+/// The `RTCORBA::Current` of one ORB: the CORBA priority of the calling thread.
 #[derive(Clone, Debug)]
 pub struct RtCurrent {
     context: Weak<ClientContext>,
@@ -28,12 +27,10 @@ impl RtCurrent {
     }
 
     /// Returns the CORBA priority of the calling thread: the priority that the program set with
-    /// [`set_priority`](Self::set_priority), or in an upcall the priority of the request. A new
-    /// thread inherits the native scheduling of the thread that starts it, but no CORBA priority.
+    /// [`set_priority`](Self::set_priority), or in an upcall the priority of the request.
     ///
     /// # Errors
-    /// INITIALIZE if the calling thread has no CORBA priority. BAD_INV_ORDER 4 after the end of the
-    /// ORB.
+    /// INITIALIZE if the calling thread has no CORBA priority. BAD_INV_ORDER 4 after the end of the ORB.
     pub fn the_priority(&self) -> Result<i16, SystemException> {
         let priority = thread_priority(self.context()?.stamp());
         let unset = || {

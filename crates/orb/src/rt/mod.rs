@@ -1,18 +1,8 @@
-//! Real-time CORBA 1.2: thread pools with lanes, priorities of threads and requests, and their
-//! policies.
-//!
-//! * `pool` creates thread pools. A lane of a pool is a `server::lane` whose threads have the
-//!   priority of the lane.
-//! * `policies` has the real-time policies of POAs and references. `poa` has the real-time state of
-//!   one POA, and decides which lane runs its requests.
-//! * `current` has `RTCORBA::Current`, and `mutex` has `RTCORBA::Mutex`.
+//! Real-time CORBA 1.2: thread pools with lanes, priorities of threads and requests, and their policies.
 //!
 //! # Invariants
-//! * In a pool with lanes, the priority of a request does not change the priority of the thread
-//!   that runs it. In a pool without lanes, a thread takes the priority of the request, and gets
-//!   its former priority back after the upcall.
-//! * A request runs in a lane of the pool of its POA. If it arrives at another lane, it is handed
-//!   over once, and the thread that hands it over does not wait for its end.
+//! * In a pool with lanes, a request does not change the priority of its thread. In a pool without lanes, the thread
+//!   has the request's priority during the upcall.
 
 pub(crate) mod band;
 pub(crate) mod client_policies;
@@ -65,10 +55,9 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 pub use crate::invocation::with_client_policies;
 pub use crate::thread_context::{ServedBy, ThreadpoolId, served_by};
 
-/// Checks which real-time guarantees this machine gives to this process, and returns a report on
-/// each guarantee. The command `corelane doctor` shows these reports.
-/// [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) makes the building of an
-/// ORB fail if the machine does not give a guarantee.
+/// Checks which real-time guarantees this machine gives to this process, and returns a report on each guarantee.
+/// [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) makes the building of an ORB fail if the
+/// machine does not give a guarantee.
 pub fn guarantees() -> Vec<GuaranteeReport> {
     corelane_sys::guarantees::report()
 }
@@ -83,7 +72,7 @@ pub fn threads() -> std::io::Result<Vec<ThreadInfo>> {
     corelane_sys::thread::list_threads()
 }
 
-/// The users' documentation of real time. `cargo test` runs its examples.
+/// Runs the examples of docs/real-time.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/real-time.md")]
 mod user_page {}

@@ -1,6 +1,5 @@
-//! The table of the priorities that a program has assigned to objects of a POA, by object id. Every
-//! request looks up the priority of its object. The look-up takes no lock, even while a thread
-//! assigns a priority.
+//! The table of the priorities that a program has assigned to objects of a POA, by object id. A look-up takes no lock,
+//! even while a thread assigns a priority.
 //!
 //! Invariant: an assigned priority never changes.
 
@@ -12,28 +11,22 @@ use corelane_sys::hash_index::{HashIndex, HashIndexWriter};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::slab::GenerationalSlab;
 
-/// Maximum number of objects with priorities in one POA.
 const MAX_ENTRIES: u32 = 1 << 26;
 
-/// The table of a POA's object priorities.
 #[derive(Debug)]
 pub(super) struct ObjectPriorities {
-    /// True after the first assignment. While it is false, a look-up does not search the index.
-    /// Stored `Release` by `assign`, loaded `Acquire` by `get`.
+    /// While this flag is false, a look-up does not search the index. Stored `Release` by `assign`, loaded `Acquire` by
+    /// `get`.
     is_used: AtomicBool,
-    /// The slots in `entries` by the hash of the object id.
     index: Arc<HashIndex>,
-    /// Object ids and their priorities.
     entries: GenerationalSlab<(Box<[u8]>, Priority)>,
     writer: Mutex<HashIndexWriter>,
 }
 
-/// The reason why a priority cannot be assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AssignError {
-    /// The object already has a different priority, which is in the field.
+    /// The object has the different priority in the field.
     Conflict(Priority),
-    /// The table has the maximum number of entries.
     Full,
 }
 
@@ -48,7 +41,6 @@ impl ObjectPriorities {
         }
     }
 
-    /// Returns the priority of an object, or `None` if none has been assigned.
     #[inline]
     pub(super) fn get(&self, id: &[u8]) -> Option<Priority> {
         if self.is_used.load(Ordering::Acquire) { self.find(id) } else { None }
@@ -63,10 +55,7 @@ impl ObjectPriorities {
         found
     }
 
-    /// Assigns a priority to an object. Does nothing if the object has this priority already.
-    ///
-    /// # Errors
-    /// If the object has a different priority, or the table is full.
+    /// Fails if the object has a different priority, or the table is full.
     pub(super) fn assign(&self, id: &[u8], priority: Priority) -> Result<(), AssignError> {
         let mut writer = self.writer.lock();
         match self.find(id) {

@@ -1,14 +1,7 @@
-//! Detection of operations that use more processor time than their IDL declares (annotation
-//! `@wcet`).
+//! Detection of operations that use more processor time than their IDL declares (annotation `@wcet`).
 //!
-//! The used time is the processor time of the thread while the operation runs, without other
-//! requests that the thread runs while the operation waits for a reply. Time during which the
-//! thread waits or is preempted is not processor time. The ORB reads this clock twice for each
-//! request whose operation declares a time, and never for other requests.
-//!
-//! With [`OverrunAction::LowerPriority`], the kernel runs a timer on this clock during the
-//! operation. When the declared time is used up, the thread `orb/overrun` lowers the priority of
-//! the thread (`sys::cpu_budget`).
+//! The used time is the processor time of the thread, without other requests that the thread runs while the operation
+//! waits.
 
 use std::io;
 use std::time::Duration;
@@ -24,38 +17,30 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::orb_context::OrbContext;
 use crate::servant::ServerCall;
 
-/// The measurement of a running operation that declares a maximum processor time.
 #[derive(Debug)]
 pub(crate) struct OverrunMonitor {
     operation: &'static str,
     declared: Duration,
-    /// The budget whose end lowers the priority of the thread. `None` if the configuration does not
-    /// lower priorities.
+    /// `None` if the configuration does not lower priorities.
     _budget: Option<BudgetScope>,
     charged: ChargedOperation,
 }
 
-/// Starts the thread that lowers priorities at the end of budgets, if
-/// [`OverrunAction::LowerPriority`] is configured and threads have fixed priorities.
-///
-/// # Errors
-/// If the kernel refuses to start a thread.
+/// Starts the thread that lowers priorities at the end of budgets, if [`OverrunAction::LowerPriority`] is configured
+/// and threads have fixed priorities.
 pub(crate) fn start_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
     let rt = &orb.config().rt;
     if !matches!(rt.overruns, OverrunAction::LowerPriority(_)) || rt.scheduling == SchedulingClass::Fair {
         return Ok(());
     }
     const NAME: &str = "orb/overrun";
-    // The monitor's thread gets the highest fixed priority that the kernel permits to this process.
-    // If the kernel permits none, the threads of lanes have no fixed priority that could be
-    // lowered.
+    // Without a fixed priority for this thread, lanes have none that could be lowered.
     orb.set_cpu_monitor(thread::start_at_highest_priority(|scheduling| CpuBudgetMonitor::start(NAME, scheduling))?);
     Ok(())
 }
 
-/// Starts a budget of the processor time `declared`. When it is used up, the calling thread gets
-/// the CORBA priority `to`. Returns `None` if `to` cannot be mapped, or if the thread cannot be
-/// lowered to it.
+/// When the processor time `declared` is used up, the calling thread gets the CORBA priority `to`. Returns `None` if
+/// `to` cannot be mapped, or if the thread cannot be lowered to it.
 #[cold]
 fn start_budget(orb: &OrbContext, to: i16, declared: Duration, charged: &ChargedOperation) -> Option<BudgetScope> {
     let monitor = orb.cpu_monitor()?;
@@ -64,8 +49,6 @@ fn start_budget(orb: &OrbContext, to: i16, declared: Duration, charged: &Charged
 }
 
 impl OverrunMonitor {
-    /// Begins to measure the operation `operation`, which declares the processor time `declared`,
-    /// on the calling thread.
     pub(crate) fn begin(call: &ServerCall<'_>, operation: &'static str, declared: Duration) -> Self {
         let charged = ChargedOperation::begin();
         let budget = call.orb().and_then(|orb| match orb.config().rt.overruns {
@@ -75,17 +58,14 @@ impl OverrunMonitor {
         OverrunMonitor { operation, declared, _budget: budget, charged }
     }
 
-    /// Ends the measurement of an operation that returned `result`, and reports an overrun.
-    ///
     /// # Errors
-    /// The error in `result`. TIMEOUT after an overrun, if [`OverrunAction::Reject`] is configured
-    /// and the operation succeeded.
+    /// The error in `result`. TIMEOUT after an overrun, if [`OverrunAction::Reject`] is configured and the operation
+    /// succeeded.
     pub(crate) fn end(self, call: &ServerCall<'_>, result: Result<(), SystemException>) -> Result<(), SystemException> {
         let used = self.charged.used();
         if used > self.declared { self.handle_overrun(used, call, result) } else { result }
     }
 
-    /// Ends the measurement of an operation that panicked, and reports an overrun.
     #[cold]
     pub(crate) fn end_by_panic(self, call: &ServerCall<'_>) {
         let used = self.charged.used();
@@ -129,9 +109,7 @@ mod tests {
     use crate::rt::RtConfig;
     use crate::{Orb, thread_context};
 
-    /// Regression test: a nested operation for which no budget could be started stopped the budget
-    /// of the enclosing operation, which then never ended. The loop of this test would run until
-    /// its limit of 1 s.
+    /// Regression test: a nested operation without a budget stopped the budget of the enclosing operation.
     #[test]
     fn enclosing_budget_continues_during_an_operation_without_a_budget() {
         const LOW: i16 = 335;
@@ -145,8 +123,7 @@ mod tests {
             thread_context::set_scheduling(Scheduling::Fifo(1)).unwrap();
             assert!(start(Duration::from_secs(1), &ChargedOperation::begin()).is_none());
             thread_context::set_scheduling(Scheduling::Fifo(50)).unwrap();
-            // The limit of 1 s ends the loop if the test fails. The outer budget is used up after 5
-            // ms.
+            // The limit of 1 s ends the loop if the test fails.
             while priority() == 50 && outer_operation.used() < Duration::from_secs(1) {}
             assert_eq!(priority(), 2);
             drop(outer);

@@ -24,31 +24,28 @@ use crate::server::strategy::Lane;
 use crate::server_context::ServerContext;
 use crate::thread_context;
 
-/// The real-time state of a POA that has real-time policies.
 #[derive(Debug)]
 pub(crate) struct RtPoa {
     pub(crate) policies: RtPolicies,
     model: Option<PriorityModelPolicy>,
     bands: Option<PriorityBands>,
-    /// The thread pool of the POA. `None` if the pools that `OrbBuilder` configured serve the POA.
+    /// `None` if the pools that `OrbBuilder` configured serve the POA.
     pub(crate) pool: Option<Arc<Threadpool>>,
-    /// The priorities that were assigned to objects of the POA, by object id. They stay when an
-    /// object is deactivated.
+    /// The priorities stay when an object is deactivated.
     object_priorities: ObjectPriorities,
-    /// The function [`RtPoa::make_reference`]. It is called through a pointer, so that the linker
-    /// can drop the function from programs that create no POA.
+    /// A pointer to [`RtPoa::make_reference`], which lets the linker drop the function from programs that create no
+    /// POA.
     make_reference: MakeReference,
-    /// The function [`RtPoa::compute_placement`]. It is called through a pointer, so that the
-    /// linker can drop the function from programs that create no POA.
+    /// A pointer to [`RtPoa::compute_placement`], which lets the linker drop the function from programs that create no
+    /// POA.
     place_request: PlaceRequest,
 }
 
 type PlaceRequest = fn(&RtPoa, &ServerContext, Lookup<'_>, Option<Priority>, &[u8]) -> RequestPlacement;
 type MakeReference = fn(&RtPoa, &Arc<ServerContext>, &str, &[u8], Option<Priority>) -> ObjectRef;
 
-/// The claim of a POA that is being created to set the socket properties of its lanes. Dropping the
-/// claim without [`commit`](Self::commit) withdraws it. While a claim exists, other threads that
-/// create POAs wait.
+/// The drop of a claim without [`commit`](Self::commit) withdraws it. While a claim exists, other threads that create
+/// POAs wait.
 #[must_use = "the claim is given up at once"]
 pub(crate) struct SocketsClaim<'c> {
     lanes: Vec<(Arc<Lane>, Vec<Protocol>)>,
@@ -56,7 +53,6 @@ pub(crate) struct SocketsClaim<'c> {
 }
 
 impl SocketsClaim<'_> {
-    /// Makes the claim permanent. Called when the POA has been created.
     pub(crate) fn commit(mut self) {
         self.lanes.clear();
     }
@@ -70,21 +66,16 @@ impl Drop for SocketsClaim<'_> {
     }
 }
 
-/// The place at which a request runs.
 pub(crate) enum RequestPlacement {
-    /// The request runs on the calling thread, at the CORBA priority in the field. `None` means
-    /// that the thread's priority does not change.
+    /// `None` means that the thread's priority does not change.
     CurrentThread(Option<Priority>),
-    /// The request is handed over to the lane in the field.
     OtherLane(Arc<Lane>),
-    /// The request is refused with the exception in the field.
     Refused(SystemException),
 }
 
 impl RtPoa {
-    /// Makes the real-time state of a POA. A priority model, thread pool or list of server
-    /// protocols that `policies` does not set has the ORB's default. Returns `None` if no real-time
-    /// policy is set.
+    /// A priority model, thread pool or list of server protocols that `policies` does not set has the ORB's default.
+    /// Returns `None` if no real-time policy is set.
     ///
     /// # Errors
     /// The index of the policy that is invalid or conflicts with other policies.
@@ -114,12 +105,9 @@ impl RtPoa {
         Ok(Some(rt))
     }
 
-    /// Claims the socket properties of the POA's lanes, and sets them as the POA's ServerProtocol
-    /// policy says.
-    ///
     /// # Errors
-    /// The index of the ServerProtocol policy, if another POA has claimed other properties, or if
-    /// the kernel refuses a property.
+    /// The index of the ServerProtocol policy, if another POA has claimed other properties, or if the kernel refuses a
+    /// property.
     #[cold]
     pub(crate) fn claim_sockets<'c>(&self, orb: &'c ServerContext) -> Result<SocketsClaim<'c>, PolicyIndex> {
         let mut claim = SocketsClaim { lanes: Vec::new(), _others_wait: orb.rt().socket_claims.lock() };
@@ -150,8 +138,7 @@ impl RtPoa {
         }
     }
 
-    /// Returns true if connections that are bound to the priority band `band` can carry requests to
-    /// objects of the POA. Returns `None` if the POA has no priority model.
+    /// Returns `None` if the POA has no priority model.
     pub(crate) fn can_carry_band(&self, band: PriorityBand) -> Option<bool> {
         self.model?;
         let rules = self.rules();
@@ -163,14 +150,10 @@ impl RtPoa {
         Some(has_lane && in_band)
     }
 
-    /// Returns true if the POA has the server-declared priority model, in which objects have
-    /// priorities.
     pub(crate) fn is_server_declared(&self) -> bool {
         self.model.is_some_and(|declared| declared.model == PriorityModel::ServerDeclared)
     }
 
-    /// Checks that an object of the POA can have the CORBA priority `priority`.
-    ///
     /// # Errors
     /// BAD_PARAM if `priority` is negative, or if no lane or no band of the POA has it.
     pub(crate) fn check_priority(&self, priority: i16) -> Result<Priority, SystemException> {
@@ -180,11 +163,9 @@ impl RtPoa {
         Ok(priority)
     }
 
-    /// Assigns a priority to the object with the id `id`.
-    ///
     /// # Errors
-    /// BAD_INV_ORDER 18 if the object has a different priority. NO_RESOURCES if too many objects of
-    /// the POA have priorities.
+    /// BAD_INV_ORDER 18 if the object has a different priority. NO_RESOURCES if too many objects of the POA have
+    /// priorities.
     pub(crate) fn assign(&self, id: &[u8], priority: Priority) -> Result<(), PoaError> {
         let exception = match self.object_priorities.assign(id, priority) {
             Ok(()) => return Ok(()),
@@ -198,13 +179,11 @@ impl RtPoa {
         Err(exception.into())
     }
 
-    /// Returns the priority that was assigned to an object.
     pub(crate) fn object_priority(&self, id: &[u8]) -> Option<Priority> {
         self.object_priorities.get(id)
     }
 
-    /// Decides where the request `wanted` runs. `id` is the id of its object, `object` the priority
-    /// that was assigned to the object.
+    /// `id` is the id of the request's object, `object` the priority that was assigned to the object.
     #[inline]
     pub(crate) fn place_request(
         &self,
@@ -239,8 +218,7 @@ impl RtPoa {
             },
         };
         let (asked, placed) = match self.rules().choose(asked, object, wanted.band) {
-            // The program set no priority: the priority was implied by the native priority of the
-            // caller's thread. If no lane suits an implied priority, the request runs without it.
+            // If no lane suits an implied priority, the request runs without it.
             Err(_) if is_implied => (None, self.rules().choose(None, object, wanted.band)),
             Err(PolicyViolation::NoLane) => {
                 (asked, self.place_in_arrival_lane(wanted.origin).ok_or(PolicyViolation::NoLane))
@@ -251,9 +229,7 @@ impl RtPoa {
             Ok(place) => place,
             Err(violation) => return RequestPlacement::Refused(self.violation_error(violation, asked)),
         };
-        // A priority band can select a lane with a higher priority than the request asks for. The
-        // priority of the request has been checked against the ceiling. The priority of the lane is
-        // checked here.
+        // A priority band can select a lane with a higher priority than the request asks for.
         if let (Some(found), Some(asked)) = (priority, asked)
             && found > asked.max(ceiling)
             && !self.is_server_declared()
@@ -278,16 +254,14 @@ impl RtPoa {
         }
     }
 
-    /// Returns the priority that a request without a priority gets. `object` is the priority that
-    /// was assigned to the object.
+    /// `object` is the priority that was assigned to the object.
     #[cold]
     fn default_priority(&self, object: Option<Priority>) -> Priority {
         self.rules().choose(None, object, None).ok().and_then(|choice| choice.priority).unwrap_or(Priority::MIN)
     }
 
-    /// Returns the lane at whose endpoint a request arrived. Returns `None` if the POA's pool does
-    /// not have [`UnmatchedPriority::ServeInArrivalLane`], if the request arrived at another pool,
-    /// or if the POA's bands do not contain the priority of the lane.
+    /// Returns `None` for another pool, without [`UnmatchedPriority::ServeInArrivalLane`], and if no band has the
+    /// lane's priority.
     #[cold]
     fn place_in_arrival_lane(&self, origin: Option<&ConnectionOrigin>) -> Option<LaneChoice> {
         let (pool, (number, index)) = (self.pool.as_ref()?, origin?.lane_numbers);
@@ -298,8 +272,6 @@ impl RtPoa {
         in_band.then_some(LaneChoice { lane: Some(lane), priority: Some(priority) })
     }
 
-    /// Makes the exception for a refused request. Its text tells the priority that the request
-    /// asked for, and the priorities of the lanes and bands.
     #[cold]
     fn violation_error(&self, violation: PolicyViolation, asked: Option<Priority>) -> SystemException {
         let rules = self.rules();
@@ -323,9 +295,7 @@ impl RtPoa {
         .because(why)
     }
 
-    /// Returns the priority at which a request to the object `id` will run, by which a queue orders
-    /// it. `asked` is the priority that the request carries, `object` the priority that was
-    /// assigned to the object. `None` means the priority of the pool.
+    /// `None` means the priority of the pool.
     #[cold]
     pub(crate) fn effective_priority(
         &self,
@@ -337,8 +307,7 @@ impl RtPoa {
     ) -> Option<Priority> {
         let declared = self.model?;
         match declared.model {
-            // The request will be refused, because it asks for more than the endpoint permits. It
-            // gets the lowest priority, so that it delays no other request.
+            // The request will be refused, so it must not delay other requests.
             PriorityModel::ClientPropagated
                 if ceiling == Ceiling::Unset && asked > Some(self.default_priority(object)) =>
             {
@@ -351,7 +320,6 @@ impl RtPoa {
         }
     }
 
-    /// Makes a reference to an object of the POA, with the addresses of the POA's lanes.
     pub(crate) fn make_reference_to(
         &self,
         orb: &Arc<ServerContext>,
@@ -390,8 +358,7 @@ impl RtPoa {
             );
         }
         let protocols = match &*self.policies.server_protocols {
-            // If the POA has no ServerProtocol policy, its references offer all protocols, the
-            // fastest first.
+            // Without a ServerProtocol policy, references offer all protocols, the fastest first.
             [] => &[
                 Protocol::SharedMemory,
                 Protocol::Unix(UnixProperties::default()),
@@ -403,15 +370,12 @@ impl RtPoa {
         let rank = |lane: &LaneEndpoint| protocols.iter().position(|protocol| protocol.serves(&lane.endpoint));
         let of_protocol = |index| lanes.iter().filter(move |lane| rank(lane) == Some(index));
         let lanes: Vec<LaneEndpoint> = (0..protocols.len()).flat_map(of_protocol).cloned().collect();
-        // The encoding succeeds, because the policies were checked when the POA was created.
         let policies = self.policies.reference_policies(object).unwrap_or_default();
         orb.make_rt_reference(type_id, &lanes, &policies, key)
     }
 }
 
-/// Places a request that arrived at a lane of a thread pool, and whose POA has no thread pool: the
-/// first lane of the builder's pools runs it. If the ORB has no such lane, the calling thread runs
-/// it at `priority`.
+/// If the ORB has no lane of the builder's pools, the calling thread runs the request at `priority`.
 pub(crate) fn place_in_default_pool(orb: &ServerContext, priority: Option<Priority>) -> RequestPlacement {
     match orb.lanes().first() {
         Some(lane) => RequestPlacement::OtherLane(Arc::clone(lane)),
@@ -419,8 +383,6 @@ pub(crate) fn place_in_default_pool(orb: &ServerContext, priority: Option<Priori
     }
 }
 
-/// Applies the ORB's priority transform, if there is one, to the priority that a request to the
-/// object `id` asks for.
 fn inbound_priority(orb: &OrbContext, asked: Option<Priority>, id: &[u8]) -> Result<Option<Priority>, Unmappable> {
     match (&orb.config().rt.priority_transform, asked) {
         (Some(transform), Some(asked)) => transform.inbound(asked, id).map(Some).ok_or(Unmappable),
@@ -428,7 +390,6 @@ fn inbound_priority(orb: &OrbContext, asked: Option<Priority>, id: &[u8]) -> Res
     }
 }
 
-/// The error that the priority transform refuses a priority.
 struct Unmappable;
 
 #[cold]

@@ -38,14 +38,12 @@ pub struct RtPolicies {
     /// ClientProtocolPolicy (43): the protocols that clients may use, the most preferred first,
     /// with the properties of the clients' sockets. An empty list leaves the choice to the clients.
     pub client_protocols: Vec<Protocol>,
-    /// PrivateConnectionPolicy (44). It is a policy of clients, so the creation of a POA fails if
-    /// it is true.
+    /// PrivateConnectionPolicy (44). A policy of clients, so the creation of a POA fails if it is true.
     pub private_connection: bool,
     /// PriorityBandedConnectionPolicy (45): the lowest and the highest CORBA priority of each band.
     pub priority_bands: Option<Vec<(i16, i16)>>,
 }
 
-/// The priority model and bands of a POA, after the check of each policy by itself.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedPolicies {
     pub(crate) model: Option<PriorityModelPolicy>,
@@ -53,8 +51,7 @@ pub(crate) struct CheckedPolicies {
 }
 
 impl RtPolicies {
-    /// Returns these policies. A priority model, thread pool or list of server protocols that they
-    /// do not set has the value of `wider`.
+    /// Takes from `wider` the priority model, thread pool or list of server protocols that `self` does not set.
     pub(crate) fn or(&self, wider: &RtPolicies) -> RtPolicies {
         let server_protocols =
             if self.server_protocols.is_empty() { &wider.server_protocols } else { &self.server_protocols };
@@ -66,14 +63,11 @@ impl RtPolicies {
         }
     }
 
-    /// Returns true if no policy is set.
     pub(crate) fn is_empty(&self) -> bool {
         *self == RtPolicies::default()
     }
 
     /// Checks each policy by itself.
-    /// [`LanePolicies::check`](corelane_sched::lane_choice::LanePolicies::check) checks them
-    /// together.
     pub(crate) fn check(&self) -> Result<CheckedPolicies, PolicyIndex> {
         if self.private_connection {
             return Err(policy_index::PRIVATE_CONNECTION);
@@ -99,9 +93,7 @@ impl RtPolicies {
         })
     }
 
-    /// Returns the numbers and encoded values of the policies that a reference to an object
-    /// carries. `object` is the priority that was assigned to the object. The policies are in the
-    /// order that other ORBs use.
+    /// The policies are in the order that other ORBs use.
     pub(crate) fn reference_policies(&self, object: Option<Priority>) -> Result<Vec<(u32, Vec<u8>)>, CdrError> {
         let mut values = Vec::new();
         if let Some(bands) = &self.priority_bands {
@@ -120,7 +112,6 @@ impl RtPolicies {
     }
 }
 
-/// Returns the index of the policy that the ORB reports for a conflict between several policies.
 pub(crate) fn violating_policy(violation: PolicyViolation) -> PolicyIndex {
     match violation {
         PolicyViolation::LanesWithoutModel => policy_index::THREADPOOL,

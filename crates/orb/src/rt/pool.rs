@@ -52,9 +52,7 @@ impl fmt::Display for InvalidThreadpool {
 
 impl std::error::Error for InvalidThreadpool {}
 
-/// Maximum number of static and dynamic threads of a pool without lanes, or of one lane. A
-/// configuration with more is refused, because it is probably an error, and could use up the
-/// threads of the machine.
+/// More threads are probably an error in the configuration, and could use up the threads of the machine.
 pub(super) const MAX_THREADS: u32 = 4096;
 
 pub(super) fn bad_param(why: impl Into<String>) -> SystemException {
@@ -136,16 +134,13 @@ fn create_pool(
     start_pool(adapter, id, lanes, priorities, config.unmatched_priority)
 }
 
-/// Begins the creation of a pool, and returns its id.
 pub(super) fn begin_pool(adapter: &Arc<ObjectAdapter>) -> Result<ThreadpoolId, SystemException> {
-    // The hang-up monitor, which runs the maintenance of lanes, starts first: if its start fails,
-    // there is nothing to undo.
+    // If the start of the monitor fails, there is nothing to undo.
     adapter.hangup_monitor().start().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
     adapter.server().enable_rt();
     Ok(ThreadpoolId::from_number(adapter.server().rt().last_id.fetch_add(1, Ordering::Relaxed) + 1))
 }
 
-/// Starts the threads of a pool's lanes, and registers the pool.
 pub(super) fn start_pool(
     adapter: &Arc<ObjectAdapter>,
     id: ThreadpoolId,
@@ -176,8 +171,7 @@ pub(super) fn start_pool(
         }
     }
     let mut pools = adapter.server().rt().pools.lock();
-    // The check runs under the lock under which the shutdown of the ORB takes the pools. So either
-    // the shutdown closes this pool, or the check fails.
+    // The shutdown of the ORB takes the pools under this lock, so it closes this pool or the check fails.
     if let Err(ended) = adapter.check_usable() {
         drop(pools);
         close_pool(adapter, &pool);
@@ -187,9 +181,7 @@ pub(super) fn start_pool(
     Ok(id)
 }
 
-/// Sets, for each lane, the lanes with lower priorities, from which it may borrow threads, and the
-/// lanes with higher priorities, which may borrow its threads. Both lists begin with the highest
-/// priority.
+/// Both lists begin with the highest priority.
 fn set_borrowing_neighbours(lanes: &[Arc<Lane>]) {
     let mut falling: Vec<&Arc<Lane>> = Vec::with_capacity(lanes.len());
     for lane in lanes {
@@ -207,7 +199,6 @@ fn set_borrowing_neighbours(lanes: &[Arc<Lane>]) {
     }
 }
 
-/// Checks the configuration of a lane, and makes the role of the lane in its pool.
 fn lane_role(
     adapter: &ObjectAdapter,
     config: &LanesConfig,
@@ -243,8 +234,7 @@ fn lane_role(
     })
 }
 
-/// Returns the kernel scheduling for the threads of a lane: SCHED_DEADLINE if the lane has a
-/// reservation, else the scheduling for its priority. `None` means the ordinary class.
+/// `None` means the ordinary class.
 fn lane_scheduling(
     adapter: &ObjectAdapter,
     config: &LanesConfig,
@@ -262,7 +252,6 @@ fn lane_scheduling(
     Ok(native.map(|_| Scheduling::Deadline(reservation)))
 }
 
-/// Listens at the addresses of a lane, or at the default addresses if there are none.
 pub(super) fn open_listeners(
     adapter: &Arc<ObjectAdapter>,
     addresses: &[String],
@@ -292,7 +281,6 @@ pub(super) fn open_listeners(
     Ok(listeners)
 }
 
-/// Creates a lane with its listeners, but without its threads.
 fn open_lane(
     adapter: &Arc<ObjectAdapter>,
     config: &LanesConfig,
@@ -316,8 +304,7 @@ fn open_lane(
     Lane::new(pool, listeners, adapter.config().drain_timeout, Some(role), overload).map_err(failed)
 }
 
-/// Returns an address at which a lane without configured addresses listens. It is derived from the
-/// address `endpoint` of the ORB: a free port of its host, or its path with a suffix.
+/// A free port of the endpoint's host, or its path with a suffix.
 fn sibling_endpoint(endpoint: &Endpoint, role: &LaneRole) -> Endpoint {
     let suffix = format!("-{}-{}", role.pool, role.index);
     let mut sibling = endpoint.clone();
@@ -330,7 +317,6 @@ fn sibling_endpoint(endpoint: &Endpoint, role: &LaneRole) -> Endpoint {
     sibling
 }
 
-/// Destroys a thread pool ([`RtOrb::destroy_threadpool`](super::RtOrb::destroy_threadpool)).
 pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<(), InvalidThreadpool> {
     let pool = adapter.server().rt().pool(id).ok_or(InvalidThreadpool::Unknown)?;
     if thread_context::current_lane(adapter.stamp()).pool == id.number() {
@@ -344,7 +330,7 @@ pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<
     }
     {
         let mut pools = adapter.server().rt().pools.lock();
-        // The pool is not there if another thread has destroyed it since the look-up above.
+        // Another thread may have destroyed the pool since the look-up above.
         let at = pools.iter().position(|pool| pool.id == id).ok_or(InvalidThreadpool::Unknown)?;
         pools.remove(at);
     }
@@ -352,7 +338,6 @@ pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<
     Ok(())
 }
 
-/// Closes every lane of a pool gracefully, within the ORB's drain time-out, and joins the threads.
 fn close_pool(adapter: &Arc<ObjectAdapter>, pool: &Threadpool) {
     for lane in &pool.lanes {
         lane.close(adapter);
@@ -365,8 +350,7 @@ fn close_pool(adapter: &Arc<ObjectAdapter>, pool: &Threadpool) {
     threads.extend(pool.lanes.iter().flat_map(|lane| lane.stop()));
     adapter.events().replies_unread(pool.lanes.iter().flat_map(|lane| lane.abort_draining()));
     for thread in threads {
-        // `join` fails if the thread panicked. The panic has already been reported, so the error is
-        // ignored.
+        // The panic hook has reported a panic of the thread.
         let _ = thread.join();
     }
 }

@@ -54,22 +54,18 @@ pub enum Protocol {
     Tcp(TcpProperties),
     /// GIOP over Unix sockets.
     Unix(UnixProperties),
-    /// GIOP over shared memory. It has no properties here: the transport is configured with the
-    /// size of its ring buffers.
+    /// GIOP over shared memory.
     SharedMemory,
     /// GIOP over a transport that the program has added to the ORB
-    /// ([`Endpoint::Other`](corelane_net::Endpoint::Other)). It has no properties here: the program
-    /// configures the transport.
+    /// ([`Endpoint::Other`](corelane_net::Endpoint::Other)).
     Other,
 }
 
-/// The settings of a client's connections that the policies of a reference decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SocketSettings {
     pub(crate) properties: ConnectionProperties,
-    /// True if packets carry the DSCP code point of the priority for which the connection was made.
     pub(crate) network_priority: bool,
-    /// The spin policy of threads that wait for replies. `None` means the policy of the ORB.
+    /// `None` means the policy of the ORB.
     pub(crate) spin: Option<SpinPolicy>,
     /// The service class of the connections' packets.
     pub(crate) io: IoClass,
@@ -87,7 +83,6 @@ impl Default for SocketSettings {
 }
 
 impl Protocol {
-    /// Returns true if `endpoint` is an address of this protocol.
     pub(crate) fn serves(self, endpoint: &Endpoint) -> bool {
         match (self, endpoint) {
             (Protocol::Tcp(_), Endpoint::Tcp { .. })
@@ -98,7 +93,6 @@ impl Protocol {
         }
     }
 
-    /// Returns the settings for a client's connections over this protocol.
     pub(crate) fn socket_settings(self) -> SocketSettings {
         let octets = |size: i32| u32::try_from(size).ok().filter(|size| *size > 0);
         match self {
@@ -125,7 +119,6 @@ impl Protocol {
         }
     }
 
-    /// Returns true unless a buffer size is negative.
     pub(crate) fn is_valid(self) -> bool {
         match self {
             Protocol::Tcp(TcpProperties { send_buffer_size: send, recv_buffer_size: receive, .. })
@@ -136,8 +129,7 @@ impl Protocol {
         }
     }
 
-    /// Converts a protocol in a reference's policy. A negative buffer size is not refused: the
-    /// socket then has the kernel's default size.
+    /// A negative buffer size means the kernel's default size.
     pub(crate) fn from_value(value: ProtocolValue) -> Self {
         match value {
             ProtocolValue::Tcp { send_buffer, receive_buffer, keep_alive, dont_route, no_delay } => {

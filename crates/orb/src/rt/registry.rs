@@ -16,33 +16,25 @@ use crate::orb_context::OrbContext;
 use crate::server::strategy::Lane;
 use crate::thread_context::{self, ThreadpoolId};
 
-/// A Real-time CORBA thread pool.
 #[derive(Debug)]
 pub(crate) struct Threadpool {
     pub(crate) id: ThreadpoolId,
     pub(crate) lanes: Vec<Arc<Lane>>,
-    /// Priorities of the lanes, in the order of `lanes`. Empty in a pool without lanes, whose
-    /// threads are in one entry of `lanes`.
+    /// Empty in a pool without lanes.
     pub(crate) priorities: Box<[Priority]>,
     pub(crate) unmatched_priority: UnmatchedPriority,
     pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// The real-time state of an ORB that requests need rarely.
 #[derive(Debug)]
 pub(crate) struct RtRegistry {
-    /// The thread pools that have not been destroyed, in the order of their creation.
     pub(super) pools: Mutex<Vec<Arc<Threadpool>>>,
-    /// Number of the thread pool that was created last.
     pub(super) last_id: AtomicU32,
-    /// True after the creation of the first thread pool or POA with priorities. From then on,
-    /// threads of different priorities may serve one connection. Written `AcqRel`, read `Acquire`.
+    /// When this flag is true, threads of different priorities may serve one connection. Written `AcqRel`, read
+    /// `Acquire`.
     is_used: AtomicBool,
-    /// The default policies of POAs.
     pub(crate) policies: Mutex<RtPolicies>,
-    /// Locked by a thread while it claims socket properties for a new POA.
     pub(crate) socket_claims: Mutex<()>,
-    /// The named mutexes.
     pub(crate) mutexes: Mutex<HashMap<String, RtMutex>>,
 }
 
@@ -58,13 +50,11 @@ impl RtRegistry {
         }
     }
 
-    /// Records that a thread pool or a POA with priorities is created. Returns true at the first
-    /// call.
+    /// Returns true at the first call.
     pub(crate) fn mark_used(&self) -> bool {
         !self.is_used.swap(true, Ordering::AcqRel)
     }
 
-    /// Returns true if a thread pool or a POA with priorities was ever created in this ORB.
     pub(crate) fn is_in_use(&self) -> bool {
         self.is_used.load(Ordering::Acquire)
     }
@@ -77,14 +67,11 @@ impl RtRegistry {
         self.pools.lock().iter().flat_map(|pool| pool.lanes.iter().cloned()).collect()
     }
 
-    /// Takes the threads of all pools, so that the caller can join them. Called while the ORB shuts
-    /// down, when no pool can be created.
     pub(crate) fn take_threads(&self) -> Vec<JoinHandle<()>> {
         self.pools.lock().iter().flat_map(|pool| std::mem::take(&mut *pool.threads.lock())).collect()
     }
 }
 
-/// Reports each endpoint of `lanes` that other machines can reach.
 #[cold]
 pub(crate) fn report_reachable(orb: &OrbContext, lanes: &[Arc<Lane>]) {
     for lane in lanes {

@@ -1,4 +1,4 @@
-//! The CORBA priorities of threads and upcalls. A thread has one CORBA priority for each ORB.
+//! A thread has one CORBA priority for each ORB.
 
 use std::cell::{Cell, RefCell};
 
@@ -10,8 +10,7 @@ use crate::exception::SystemException;
 use crate::orb_context::OrbContext;
 use crate::thread_context::{self, SavedScheduling, can_lower};
 
-/// The CORBA priority of a thread in the ORB with the stamp `stamp`. A negative number means that
-/// the thread has none.
+/// A negative priority means that the thread has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OrbPriority {
     stamp: u64,
@@ -19,13 +18,12 @@ struct OrbPriority {
 }
 
 thread_local! {
-    /// The thread's priority in the ORB in which a priority was set last.
+    /// The thread's priority in the ORB in which its priority was set last.
     static PRIORITY: Cell<OrbPriority> = const { Cell::new(OrbPriority { stamp: 0, priority: -1 }) };
-    /// The thread's priorities in all ORBs except the ORB of `PRIORITY`, at most eight.
+    /// The thread's priorities in other ORBs, at most eight.
     static OTHER_ORBS: RefCell<Vec<OrbPriority>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Returns the CORBA priority of the calling thread in the ORB with this stamp.
 pub(super) fn thread_priority(stamp: u64) -> Option<Priority> {
     let now = PRIORITY.get();
     if now.stamp == stamp {
@@ -35,7 +33,6 @@ pub(super) fn thread_priority(stamp: u64) -> Option<Priority> {
         .with_borrow(|beside| beside.iter().find(|now| now.stamp == stamp).and_then(|now| Priority::new(now.priority)))
 }
 
-/// Sets the CORBA priority of the calling thread in the ORB with this stamp.
 #[inline]
 pub(super) fn set_thread_priority(stamp: u64, priority: i16) {
     let now = PRIORITY.get();
@@ -49,8 +46,7 @@ pub(super) fn set_thread_priority(stamp: u64, priority: i16) {
 fn save_for_other_orb(now: OrbPriority) {
     OTHER_ORBS.with_borrow_mut(|beside| {
         beside.retain(|other| other.stamp != now.stamp);
-        // A thread rarely uses more than eight ORBs. The oldest entry is removed, because its ORB
-        // has probably ended.
+        // The oldest entry is removed, because its ORB has probably ended.
         if beside.len() >= 8 {
             beside.remove(0);
         }
@@ -58,21 +54,18 @@ fn save_for_other_orb(now: OrbPriority) {
     });
 }
 
-/// The CORBA priority of a caller's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallerPriority {
-    /// The priority that the program set for the thread, or the ORB for an upcall on it.
+    /// The priority that the program or an upcall set.
     Set(Priority),
-    /// No priority was set. The field is the CORBA priority to which the thread's fixed native
-    /// priority is mapped. A call has this priority if a lane or band of its object suits it, else
-    /// none.
+    /// The CORBA priority of the thread's fixed native priority, because no priority was set. A call has this priority
+    /// if a lane or band of its object suits it, else none.
     Implied(Priority),
-    /// No priority was set, and the thread's native priority is mapped to none.
     Unset,
 }
 
 impl CallerPriority {
-    /// Returns the priority, and a flag that is true if the priority is [implied](Self::Implied).
+    /// The flag is true if the priority is [implied](Self::Implied).
     pub(crate) fn parts(self) -> (Option<Priority>, bool) {
         match self {
             CallerPriority::Set(priority) => (Some(priority), false),
@@ -82,7 +75,6 @@ impl CallerPriority {
     }
 }
 
-/// Returns the CORBA priority of the calling thread, at which its calls are made.
 pub(crate) fn caller_priority(orb: &OrbContext) -> CallerPriority {
     if let Some(priority) = thread_priority(orb.stamp()) {
         return CallerPriority::Set(priority);
@@ -91,28 +83,23 @@ pub(crate) fn caller_priority(orb: &OrbContext) -> CallerPriority {
     implied.map_or(CallerPriority::Unset, CallerPriority::Implied)
 }
 
-/// Sets the kernel scheduling of the calling thread. Raises DATA_CONVERSION 2 if the kernel refuses
-/// it.
 pub(super) fn set_scheduling(to: Scheduling) -> Result<(), SystemException> {
     thread_context::set_scheduling(to).map_err(|error| unmappable().because(format!("{to:?} is refused: {error}")))
 }
 
-/// The guard for the priority of an upcall. Dropping it restores the CORBA priority and the
-/// scheduling that the thread had before the upcall.
+/// Dropping the value restores the CORBA priority and the scheduling that the thread had before the upcall.
 pub(crate) struct UpcallPriority {
     priority: OrbPriority,
     scheduling: SavedScheduling,
 }
 
 impl UpcallPriority {
-    /// Saves the CORBA priority and the scheduling of the calling thread, before an upcall.
     #[inline]
     pub(crate) fn begin() -> Self {
         UpcallPriority { priority: PRIORITY.get(), scheduling: SavedScheduling::capture() }
     }
 
-    /// Sets the priority of the upcall to `priority`, or to `most` if this is lower. If `priority`
-    /// is `None`, lowers a thread with a higher priority than `most`, and changes nothing else.
+    /// If `priority` is `None`, lowers a thread with a higher priority than `most`.
     #[inline]
     pub(crate) fn apply(
         &self,
@@ -130,20 +117,18 @@ impl UpcallPriority {
     }
 }
 
-/// Lowers the calling thread to `most` if its priority is higher. `apply` needs this for threads of
-/// lanes, whose scheduling `apply_priority` does not change, and for requests without a priority.
+/// Lowers the scheduling even of a lane's thread, which `apply_priority` does not change.
 #[cold]
 fn cap_priority(orb: &OrbContext, most: Priority) {
     if let Ok(Some(native)) = orb.config().rt.scheduling_for(most)
         && thread_context::current_scheduling().is_ok_and(|now| can_lower(now, native))
     {
-        // The result is ignored: the kernel permits every thread to lower its priority.
+        // The kernel permits every thread to lower its priority.
         let _ = thread_context::set_scheduling(native);
     }
 }
 
-/// Sets the CORBA priority of the calling thread for an upcall. Also sets the native scheduling,
-/// except on threads of lanes, which keep the scheduling of the lane.
+/// Threads of lanes keep the native scheduling of the lane.
 fn apply_priority(orb: &OrbContext, priority: Priority) -> Result<(), SystemException> {
     let stamp = orb.stamp();
     if !thread_context::current_lane(stamp).has_fixed_priority()

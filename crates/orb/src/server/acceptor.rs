@@ -1,5 +1,5 @@
-//! The accepting of connections, and the eviction of other connections when the lane is full or the
-//! process has no descriptors left.
+//! The accepting of connections, and the eviction of other connections when the lane is full or the process has no
+//! descriptors left.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -20,39 +20,32 @@ use crate::clock;
 use crate::event::Event;
 use crate::thread_context::DEFAULT_POOL;
 
-/// The delegation of accepting: the lane with the lowest priority accepts for other lanes of its
-/// pool. The epoll token of a delegated listener has the number of its lane in the upper bits, and
-/// the listener's index in this lane in the lower bits.
+/// The epoll token of a delegated listener has its lane's number in the upper bits, and its index in this lane in the
+/// lower bits.
 #[derive(Debug)]
 pub(super) struct Delegation<S> {
-    /// The lane that accepts for this lane, and the number of this lane in the list `from` of the
-    /// accepting lane.
+    /// The accepting lane, and the number of this lane in its list `from`.
     to: OnceLock<(Weak<Lane<S>>, u64)>,
-    /// The lanes for which this lane accepts. The first has the number 1. The number 0 in a token
-    /// is the accepting lane itself.
+    /// The lanes for which this lane accepts; the first has the number 1.
     from: OnceLock<Vec<Weak<Lane<S>>>>,
 }
 
 impl<S> Delegation<S> {
-    /// Makes the delegation of a lane that accepts its own connections and no others.
     pub(super) fn new() -> Self {
         Delegation { to: OnceLock::new(), from: OnceLock::new() }
     }
 }
 
-/// Number of bits of the listener's index in a token.
 const INDEX_BITS: u32 = 32;
 
 fn index_of(token: u64) -> usize {
     (token & ((1 << INDEX_BITS) - 1)) as usize
 }
 
-/// Makes the lane `lowest` accept connections for every lane that has no ceiling, at the listeners
-/// that other machines can reach. A flood of connections then takes no time from threads with
-/// higher priorities. Called before the lanes have threads.
+/// Makes the lane `lowest` accept connections for every lane without a ceiling, at the listeners that other machines
+/// can reach. A flood of connections then takes no time from threads with higher priorities.
 ///
-/// # Errors
-/// If the kernel refuses to add a listener to an epoll instance.
+/// Fails if the kernel refuses to add a listener to an epoll instance.
 #[cold]
 pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<Lane<S>>) -> io::Result<()> {
     let mut from = Vec::new();
@@ -70,7 +63,6 @@ pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<
             let token = LISTENER | number << INDEX_BITS | index;
             lowest.epoll.add(listener.readiness(), token, Interest::READABLE | Interest::EDGE)?;
         }
-        // `set` succeeds, because this function is called once for each pool.
         let _ = lane.delegation.to.set((Arc::downgrade(lowest), number));
     }
     let _ = lowest.delegation.from.set(from);
@@ -78,8 +70,7 @@ pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Arms the lane's listeners again, if accepting stopped after an error, such as a lack of
-    /// descriptors. Called when a descriptor may have become free.
+    /// Called when a descriptor may have become free, after accepting has stopped for lack of descriptors.
     #[cold]
     pub(super) fn accept_again(&self) {
         if self.accept_starved.swap(false, Ordering::AcqRel) {
@@ -89,12 +80,11 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Arms a listener in the epoll instance of the lane that accepts for it, so that epoll reports
-    /// the peers that wait at the listener at present.
+    /// Makes epoll report the peers that wait at the listener.
     fn watch_listener(&self, index: u64, listener: &dyn Listener) {
         let interest = Interest::READABLE | Interest::EDGE;
         let delegate = self.delegation.to.get().filter(|_| !listener.local_endpoint().is_local());
-        // An error means that the listener has been closed, so there is nothing to arm.
+        // An error means that the listener has been closed.
         let _ = match delegate {
             None => self.epoll.modify(listener.readiness(), LISTENER | index, interest),
             Some((lane, number)) => match lane.upgrade() {
@@ -106,8 +96,7 @@ impl<S: Architecture<S>> Lane<S> {
         };
     }
 
-    /// Accepts connections at the listener with the epoll token `token`. The listener belongs to
-    /// this lane, or to a lane for which this lane accepts.
+    /// The listener belongs to this lane, or to a lane for which this lane accepts.
     #[cold]
     pub(super) fn accept_reported<H: RequestHandler>(&self, handler: &Arc<H>, token: u64) {
         let number = usize::try_from((token & !LISTENER) >> INDEX_BITS).unwrap_or(usize::MAX);
@@ -120,23 +109,20 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Accepts at most [`MAX_ACCEPTS`] of the connections that wait at the listener with the index
-    /// `index`. Returns true if more connections may wait.
+    /// Returns true if more connections may wait.
     #[cold]
     pub(super) fn accept<H: RequestHandler>(&self, handler: &Arc<H>, index: usize) -> bool {
-        // True if a connection may be evicted. After an eviction, a connection must be accepted
-        // before the next eviction.
+        // After an eviction, a connection must be accepted before the next eviction.
         let mut may_make_room = true;
         for _ in 0..MAX_ACCEPTS {
-            // The lock is released before `adopt` is called. `adopt` may call the program's event
-            // observer, which may shut the ORB down, and the shutdown locks the listeners.
+            // `adopt` may call the program's event observer, which may shut the ORB down, and the shutdown locks the
+            // listeners.
             let listeners = self.listeners.lock();
             let Some(listener) = listeners.get(index) else { return false };
             let accepted = listener.accept();
             let local = accepted.is_err().then(|| listener.local_endpoint().clone());
             let exhausted = accepted.as_ref().is_err_and(process::is_out_of_descriptors);
-            // If the process has no free descriptor, `accept` fails even if no peer waits. A poll
-            // of the listener shows if a peer waits.
+            // If the process has no free descriptor, `accept` fails even if no peer waits.
             let at_once = Some(Monotonic::from_nanos(0));
             let no_peer_waits = exhausted && !poll::wait_readable(listener.readiness(), at_once).unwrap_or(true);
             drop(listeners);
@@ -149,8 +135,7 @@ impl<S: Architecture<S>> Lane<S> {
                 (Err(_), _) if exhausted && may_make_room && self.evict_for_descriptor(handler) => {
                     may_make_room = false
                 }
-                // ConnectionAborted means that the peer has closed its connection before it was
-                // accepted. The loop continues with the next connection.
+                // ConnectionAborted means that the peer has closed its connection before it was accepted.
                 (Err(error), Some(listener)) if error.kind() != io::ErrorKind::ConnectionAborted => {
                     self.accept_starved.store(true, Ordering::Release);
                     handler.context().events().report(&Event::AcceptFailed { listener, error: error.to_string() });
@@ -159,17 +144,14 @@ impl<S: Architecture<S>> Lane<S> {
                 (Err(_), _) => {}
             }
         }
-        // More peers may wait, and epoll has already reported them. Arming the listener makes epoll
-        // report them again.
+        // Arming the listener makes epoll report the waiting peers again.
         let listeners = self.listeners.lock();
         let Some(listener) = listeners.get(index) else { return false };
         self.watch_listener(index as u64, &**listener);
         true
     }
 
-    /// Makes an accepted stream a connection of this lane, if the lane's limits permit it, and
-    /// gives the connection to the threads that will serve it. A connection that must not occupy
-    /// this lane goes to the lowest lane of the pool.
+    /// A connection that must not occupy this lane goes to the lowest lane of the pool.
     #[cold]
     pub(crate) fn adopt<H: RequestHandler>(&self, handler: &Arc<H>, stream: Box<dyn Stream>) {
         let ceiling = Ceiling::for_connection(self.ceiling(), || stream.is_peer_local());
@@ -177,8 +159,7 @@ impl<S: Architecture<S>> Lane<S> {
             && let Some(lowest) = self.lowest()
             && !std::ptr::eq(self, &*lowest)
         {
-            // The peer is on another machine and the lane has no ceiling. Requests of such a peer
-            // may not have the lane's priority, so they must not occupy the lane's threads.
+            // Requests of a peer on another machine must not occupy this lane's threads.
             return lowest.adopt(handler, stream);
         }
         let peer = stream.peer().clone();
@@ -237,8 +218,7 @@ impl<S: Architecture<S>> Lane<S> {
         };
         handler.context().events().connection_opened();
         if self.closing.load(Ordering::SeqCst) {
-            // The lane has begun to close. Its close may have looked for connections before this
-            // one was inserted, so this thread retires it.
+            // The close may have looked for connections before this one was inserted.
             drop(connection);
             return handle.into_iter().for_each(|handle| self.retire_connection(handler.context(), handle));
         }

@@ -1,5 +1,5 @@
-//! The interface between a lane and its dispatch architecture, which decides which threads read,
-//! run and answer requests.
+//! The interface between a lane and its dispatch architecture, which decides which threads read, run and answer
+//! requests.
 
 use std::fmt;
 use std::io;
@@ -18,32 +18,22 @@ use crate::nested_wait::AwaitedReply;
 #[cfg(feature = "core-pool")]
 use crate::orb_context::OrbContext;
 
-/// Default for the maximum number of messages of one connection that a thread reads in a row,
-/// before it does other work of the lane.
+/// Default of [`Architecture::max_reads`].
 const MAX_READS: usize = 256;
 
-/// The decision of a dispatch architecture about a message that a thread has read: which thread
-/// runs it, and if the reading thread reads on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessagePlacement {
-    /// The calling thread, which has read the message, runs it. If `reads_on` is true, the thread
-    /// then reads the next message of the connection.
+    /// The calling thread runs the message, and reads the next message of the connection if `reads_on` is true.
     Here { reads_on: bool },
-    /// The architecture has passed the message to another thread, or has refused it. If `reads_on`
-    /// is true, the calling thread reads the next message of the connection.
+    /// The calling thread reads the next message of the connection if `reads_on` is true.
     Elsewhere { reads_on: bool },
 }
 
-/// The operations in which dispatch architectures differ. The default implementations suit
-/// leader/followers without burst mode.
-///
-/// `S` is the type of the lane's field `strategy`: the enum [`Strategy`](super::strategy::Strategy)
-/// of all architectures, which passes each call to the architecture in its variant.
+/// The operations in which dispatch architectures differ. The default implementations suit leader/followers without
+/// burst mode.
 pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Sized + 'static {
-    /// Starts the lane's threads.
     fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, S, H>) -> io::Result<()>;
 
-    /// Gives an accepted connection to the threads that will serve it.
     fn serve_connection<H: RequestHandler>(&self, lane: &Lane<S>, handler: &Arc<H>, connection: &Arc<Connection>) {
         lane.watch_connection(handler.context(), connection);
     }
@@ -53,18 +43,16 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         usize::MAX
     }
 
-    /// Returns true if the calling thread, which has read a message, keeps the connection's read lock
-    /// for another thread. The message is in `detached` if this is set, otherwise in the worker's
-    /// own buffer. The thread then calls [`place_message`](Self::place_message).
+    /// Returns true if the calling thread keeps the connection's read lock for another thread. The message is in
+    /// `detached`, or otherwise in the worker's own buffer.
     #[cfg(feature = "core-pool")]
     #[inline]
     fn keeps_read_lock(&self, _context: &OrbContext, _worker: &mut Worker, _detached: Option<&Message>) -> bool {
         false
     }
 
-    /// Decides which thread runs a message that the calling thread has read. The message is in
-    /// `detached` if this is set, else in the buffer of `worker`. `more` is true if the next
-    /// message of the connection may have arrived.
+    /// Decides which thread runs a message, which is in `detached`, or otherwise in the buffer of `worker`. `more` is
+    /// true if the next message of the connection may have arrived.
     #[inline]
     fn place_message<H: RequestHandler>(
         &self,
@@ -81,19 +69,16 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         MessagePlacement::Here { reads_on: false }
     }
 
-    /// Returns the maximum number of messages of one connection that a thread reads in a row.
     #[inline]
     fn max_reads(&self) -> usize {
         MAX_READS
     }
 
-    /// Queues a request that was deferred or parked, and that may run now.
     fn requeue(&self, lane: &Lane<S>, waiting: WaitingRequest, message: Message) {
         lane.push(LaneTask::Dispatch(waiting, message));
     }
 
-    /// Does the work that the architecture has after each task. Each thread that runs the lane's
-    /// loop calls this method after each task.
+    /// Does the work that the architecture has after each task of the lane's loop.
     #[inline]
     fn after_task<H: RequestHandler>(
         &self,
@@ -104,26 +89,21 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         Ok(())
     }
 
-    /// Returns true if the lane has one thread. This thread checks the lane's list of tasks before
-    /// it waits, so a task that it adds itself needs no wake-up.
+    /// A lane's single thread checks the list of tasks before it waits, so its own tasks need no wake-up.
     #[inline]
     fn has_one_thread(&self) -> bool {
         false
     }
 
-    /// Returns true if the threads that run the lane's loop may poll for input before they sleep.
     fn may_spin(&self) -> bool {
         false
     }
 
-    /// Returns the default of [`PoolConfig::nested_wait`](super::config::PoolConfig::nested_wait)
-    /// for this architecture.
     fn default_nested_wait(&self) -> NestedWait {
         NestedWait::Block
     }
 
-    /// Runs other work of the lane on the calling thread, whose servant waits for the reply
-    /// `awaited`, until this reply arrives.
+    /// Runs other work of the lane until the reply `awaited` arrives.
     fn wait_nested<H: RequestHandler>(
         &self,
         lane: &Lane<S>,
@@ -134,9 +114,8 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         lane.step_until_arrival(handler, worker, awaited)
     }
 
-    /// Wakes threads of the architecture that do not wait in the lane's epoll instance, because the
-    /// lane stops. Returns the threads that the architecture started after [`start`](Self::start).
-    /// The caller joins them.
+    /// Wakes threads of the architecture that do not wait in the lane's epoll instance, because the lane stops. Returns
+    /// the threads that the caller must join.
     fn stop(&self) -> Vec<JoinHandle<()>> {
         Vec::new()
     }

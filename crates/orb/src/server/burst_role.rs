@@ -2,10 +2,9 @@
 
 use corelane_sys::burst::NO_BURST;
 
-/// The role of a thread in its lane's burst mode.
 #[derive(Debug)]
 pub(crate) struct BurstRole {
-    /// Token of the connection whose burst of messages the thread runs alone, or [`NO_BURST`].
+    /// Token of the connection whose messages the thread runs alone, or [`NO_BURST`].
     pub(super) runs_for: u64,
     /// Number of messages, read outside of burst mode, behind which the next message had already
     /// arrived.
@@ -19,13 +18,11 @@ impl Default for BurstRole {
 }
 
 impl BurstRole {
-    /// Returns true if the thread runs a burst.
     #[inline]
     pub(super) fn is_runner(&self) -> bool {
         self.runs_for != NO_BURST
     }
 
-    /// Records that the thread runs no burst.
     #[inline]
     pub(super) fn reset(&mut self) {
         self.runs_for = NO_BURST;

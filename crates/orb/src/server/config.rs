@@ -12,32 +12,27 @@ pub enum Dispatch {
     Reactive,
     /// Each connection has a thread, which runs the requests of the connection one after the other.
     ///
-    /// In two cases a connection moves to the pool's four shared threads until it is closed. The
-    /// first case is a client that sends a request before it has the reply to its previous request.
-    /// The second case is a servant that makes a remote call, because a callback may arrive on the
-    /// connection of its request. If clients share connections, or servants make calls, use
-    /// leader/followers.
+    /// A connection moves to the pool's four shared threads when its client sends a request before the last reply, or a
+    /// servant makes a remote call. If clients share connections, or servants make calls, use leader/followers.
     ThreadPerConnection {
         /// Maximum number of connections that have a thread. The shared threads serve all further
         /// connections.
         max_threads: usize,
     },
-    /// All threads wait for requests. The thread that reads a request also runs it, so that no
-    /// request is handed to another thread. Requests of one connection run concurrently.
+    /// All threads wait for requests. The thread that reads a request also runs it, so that no request is handed to
+    /// another thread. Requests of one connection run concurrently.
     ///
-    /// In burst mode, one thread runs all requests of the pool. The mode begins when more than 200
-    /// short requests arrive on one connection in a millisecond, and ends when the thread falls
-    /// behind. Pools with priorities have no burst mode.
+    /// In burst mode, one thread runs all requests of the pool. The mode begins when more than 200 short requests
+    /// arrive on one connection in a millisecond, and ends when the thread falls behind. Pools with priorities have no
+    /// burst mode.
     LeaderFollowers {
         /// Number of threads that serve the pool.
         threads: usize,
     },
-    /// One thread reads requests into a bounded queue, and other threads run them. Needs the
-    /// feature `half-sync`, which is on by default.
+    /// One thread reads requests into a bounded queue, and other threads run them. Needs the feature `half-sync`, which
+    /// is on by default.
     ///
-    /// The queue is full when it has `max_queued` requests, or requests of
-    /// [`ConnectionLimits::max_queued_bytes`] in total. The threads run one request of each
-    /// connection in turn.
+    /// The threads run one request of each connection in turn.
     /// - If one connection has an eighth of the maximum number of requests or bytes in the queue,
     ///   the pool does not read from this connection until one of its requests runs. So no peer can
     ///   fill the queue alone.
@@ -81,43 +76,36 @@ pub enum NestedWait {
 pub struct ConnectionLimits {
     /// Maximum number of open connections. In pools with lanes, the maximum applies to each lane.
     ///
-    /// When the maximum is reached, a new connection makes the pool close another one. The first
-    /// choice is a connection that has never sent a complete message. The second choice is a
-    /// connection that has been idle for ten seconds: its client gets CloseConnection, and connects
-    /// again for its next call. The last choice is the connection that has been draining longest
-    /// ([`Event::DrainingConnectionEvicted`](crate::Event::DrainingConnectionEvicted)). A
-    /// connection with waiting requests is never chosen. If no connection can be chosen, the new
-    /// connection is refused. The pool chooses in the same order when the process has no
-    /// descriptors left. Default: 20,000.
+    /// When the maximum is reached, a new connection makes the pool close another one. The first choice is a connection
+    /// that has never sent a complete message. The second choice is a connection that has been idle for ten seconds:
+    /// its client gets CloseConnection, and connects again for its next call. The last choice is the connection that
+    /// has been draining longest ([`Event::DrainingConnectionEvicted`](crate::Event::DrainingConnectionEvicted)). A
+    /// connection with waiting requests is never chosen. If no connection can be chosen, the new connection is refused.
+    /// Default: 20,000.
     pub max_connections: usize,
-    /// Maximum number of bytes that all connections of a lane hold together: incomplete messages,
-    /// and replies that the peers have not read. A reply whose memory the servant gave to the ORB
-    /// counts in full until all of it is sent. Above the maximum, the pool closes the connection
-    /// that holds the most bytes, then the connection with the next most, until the remaining
-    /// connections hold less than the maximum.
+    /// Maximum number of bytes that all connections of a lane hold together: incomplete messages, and replies that the
+    /// peers have not read. A reply whose memory the servant gave to the ORB counts in full until all of it is sent.
+    /// Above the maximum, the pool closes the connection that holds the most bytes, then the connection with the next
+    /// most, until the remaining connections hold less than the maximum.
     ///
-    /// The requests that run in a lane may hold a second budget of this number of bytes. Each
-    /// request above 64 KiB counts, and so do the values decoded from its arguments beyond the
-    /// first 64 KiB. The requests of one connection may hold half of the second budget. A request
-    /// that finds no room there may use a reserve of this number of bytes, one request at a time. A
-    /// request that does not fit into the reserve is refused with IMP_LIMIT, and
-    /// [`Event::RequestRefused`](crate::Event::RequestRefused) reports the number of bytes that it
-    /// needed. Its connection stays open. Default: 256 MiB.
+    /// The requests that run in a lane may hold a second budget of this number of bytes. Each request above 64 KiB
+    /// counts, and so do the values decoded from its arguments beyond the first 64 KiB. The requests of one connection
+    /// may hold half of the second budget. A request that finds no room there may use a reserve of this number of
+    /// bytes, one request at a time. A request that does not fit into the reserve is refused with IMP_LIMIT
+    /// ([`Event::RequestRefused`](crate::Event::RequestRefused)). Default: 256 MiB.
     pub max_buffered_bytes: usize,
-    /// Maximum total size in bytes of the requests in the queue of a half-sync pool. In pools with
-    /// lanes, the maximum applies to the requests that arrived at another lane and wait for a
-    /// thread of this lane. A request that exceeds the maximum is refused with TRANSIENT 1. An
-    /// empty queue accepts a request of any size. Default: 64 MiB.
+    /// Maximum total size in bytes of the requests in the queue of a half-sync pool. In pools with lanes, the maximum
+    /// applies to the requests that arrived at another lane and wait for a thread of this lane. A request that exceeds
+    /// the maximum is refused with TRANSIENT 1. An empty queue accepts a request of any size. Default: 64 MiB.
     pub max_queued_bytes: usize,
     /// Time in which an incomplete message must grow by 1,024 bytes. If it grows by less, the pool
     /// closes its connection. Messages that arrive between the fragments of this message do not
     /// count. Default: 30 s.
     pub read_stall_timeout: Duration,
-    /// Maximum time between the accepting of a connection and its first message. `None` means no
-    /// maximum. Clients that connect in advance (`OrbBuilder::preconnect`) may send nothing for a
-    /// long time, and need a long time-out or none. The pool checks this time-out once a second, or
-    /// at intervals of a quarter of `OrbBuilder::idle_connection_timeout` if this is shorter.
-    /// Default: `None`.
+    /// Maximum time between the accepting of a connection and its first message. `None` means no maximum. Clients that
+    /// connect in advance (`OrbBuilder::preconnect`) may send nothing for a long time, and need a long time-out or
+    /// none. The pool checks this time-out once a second, or at intervals of a quarter of
+    /// `OrbBuilder::idle_connection_timeout` if this is shorter. Default: `None`.
     pub first_request_timeout: Option<Duration>,
     /// Maximum time for which a peer may read nothing while replies wait for it. After this time,
     /// the pool closes the connection. While replies wait for the peer, the pool reads nothing from

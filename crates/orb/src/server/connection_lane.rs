@@ -1,21 +1,15 @@
-//! The interface through which a connection calls its lane. It hides the type of the lane, which
-//! depends on the dispatch architecture.
+//! The interface of a lane for its connections, without the type of the dispatch architecture.
 
 use std::any::Any;
 use std::os::fd::BorrowedFd;
 
-/// The operations of a lane that its connections call. None of them is on the fast path of a
-/// request.
+/// No operation is on the fast path of a request.
 pub(crate) trait ConnectionLane: Any + Send + Sync {
-    /// Puts the connection with the slot and generation `handle` on the lane's ready list, so that
-    /// a thread reads input that epoll does not report again.
+    /// Makes a thread read input that epoll does not report again.
     fn list_for_reading(&self, handle: (u32, u32));
 
-    /// Makes a thread of the lane close the connections that hold the most memory.
     fn list_shedding(&self);
 
-    /// Makes epoll report room to write on `readiness`, the descriptor of the connection `handle`,
-    /// if `congested` is true, else stop reporting it. Epoll also reports again the events that are
-    /// true at this time.
+    /// Makes epoll report room to write while `congested` is true, and report again the events that are true now.
     fn watch_writability(&self, readiness: BorrowedFd<'_>, handle: (u32, u32), congested: bool);
 }

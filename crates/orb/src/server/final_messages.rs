@@ -1,5 +1,4 @@
-//! The last messages of a connection: CloseConnection, MessageError, and the reply to a request
-//! that is too large.
+//! The last messages of a connection: CloseConnection, MessageError, and the reply to a request that is too large.
 
 use corelane_wire::connection::ProtocolFault;
 use corelane_wire::giop::{self, Header, MessageKind, ReplyStatus, Request};
@@ -7,17 +6,15 @@ use corelane_wire::{Encoder, Limits};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
-/// Returns a CloseConnection message of GIOP 1.0, which peers of every GIOP version understand.
+/// CloseConnection of GIOP 1.0, which peers of every GIOP version understand.
 pub(crate) fn close_connection() -> Vec<u8> {
     let mut message = Encoder::new();
     giop::write_close_connection(&mut message, corelane_wire::Version::GIOP_1_0);
     message.into_buffer()
 }
 
-/// Returns the last messages to a peer that violated the protocol: MessageError, and before it, if
-/// the fault is a request that is too large, a reply with an exception. Without this reply, the
-/// client might send the request again. `octets` are the bytes of the faulty message that have
-/// arrived.
+/// Returns MessageError; before it, a request that is too large gets a reply, so that the client does not send it
+/// again. `octets` are the bytes of the faulty message that have arrived.
 #[cold]
 pub(crate) fn fault_reply(fault: ProtocolFault, octets: &[u8], limits: &Limits) -> Vec<u8> {
     let mut told = match fault {
@@ -28,9 +25,8 @@ pub(crate) fn fault_reply(fault: ProtocolFault, octets: &[u8], limits: &Limits) 
     told
 }
 
-/// Returns the reply IMP_LIMIT to a request that is too large. `octets` are the bytes of the
-/// request that have arrived. Returns `None` if they do not contain the whole request header, or if
-/// the client wants no reply.
+/// `octets` are the bytes of the request that have arrived. Returns `None` if they do not contain the whole request
+/// header, or if the client wants no reply.
 fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     let header = Header::parse(octets.first_chunk()?).ok().filter(|header| header.kind == MessageKind::Request)?;
     let request =
@@ -43,8 +39,7 @@ fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     Some(reply.into_buffer())
 }
 
-/// Returns a MessageError message. It has the highest GIOP version that the ORB supports, because
-/// the fault may be that the peer's version is higher.
+/// The message has the highest GIOP version, because the peer's version may be higher than the ORB supports.
 pub(crate) fn message_error() -> Vec<u8> {
     let mut message = Encoder::new();
     giop::write_message_error(&mut message, corelane_wire::Version::HIGHEST);

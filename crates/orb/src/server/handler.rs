@@ -1,9 +1,7 @@
 //! The interface through which lanes call the object adapter, which answers requests.
 //!
-//! Lanes read messages and choose the threads that run them. They do not know the object adapter:
-//! they pass each message to a [`RequestHandler`]. The functions of this layer that run messages
-//! are generic over the type of the handler, so that calls of its methods are direct. The types of
-//! lanes, connections and workers do not have this type as a parameter.
+//! Lanes do not know the object adapter: they pass each message to a [`RequestHandler`]. Functions are generic over the
+//! handler, so that its calls are direct.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,22 +13,16 @@ use super::connection::Connection;
 use super::message::{Message, RequestMemory};
 use crate::orb_context::OrbContext;
 
-/// A handler of the messages that lanes read. The object adapter implements this trait.
-///
-/// Any thread of any lane may call the methods, and several threads at the same time. A thread that
-/// calls a method holds no lock of the lane, and no lock that a thread of another connection needs.
+/// Any thread of any lane may call the methods, and several threads at the same time. A thread that calls a method
+/// holds no lock of the lane, and no lock that a thread of another connection needs.
 pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
-    /// Returns the context of the ORB: its configuration, events and memory. Takes no lock and does
-    /// not block.
     fn context(&self) -> &OrbContext;
 
-    /// Handles one message. `message` has its bytes, and the positions at which GIOP 1.1 fragments
-    /// begin. `waited` is the time since the message was read. Returns false if the connection has
-    /// ended.
+    /// `message` has its bytes, and the positions at which GIOP 1.1 fragments begin. `waited` is the time since the
+    /// message was read. Returns false if the connection has ended.
     ///
-    /// Runs the servant, which may block without a time limit, and sends the reply. Sending blocks
-    /// only if `wait` permits it. For a request without service contexts and values, the handler
-    /// allocates no memory, and takes one lock: the connection's output lock.
+    /// Runs the servant, which may block without a time limit, and sends the reply, which blocks if `wait` permits it.
+    /// For a request without service contexts and values, allocates no memory and takes one lock: the output lock.
     fn handle_message(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -41,21 +33,16 @@ pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
         waited: Duration,
     ) -> bool;
 
-    /// Rejects a message with TRANSIENT 1, because the lane has no room for it (CORBA 3.0.3,
-    /// section 4.12.4). Does not block: bytes that the transport does not accept at once wait in
-    /// the send queue.
+    /// Rejects a message with TRANSIENT 1, because the lane has no room for it (CORBA 3.0.3, section 4.12.4).
     fn reject_overloaded(&self, connection: &Connection, header: &Header, octets: &[u8], memory: &mut RequestMemory);
 
-    /// Returns the CORBA priority at which a request will run, by which a queue orders it. `None`
-    /// means the priority of the pool. May lock tables of the object adapter, but does not wait for
-    /// servants.
+    /// Returns the CORBA priority at which a request will run, by which a queue orders it. `None` means the priority of
+    /// the pool. May lock tables of the object adapter, but does not wait for servants.
     fn effective_priority(&self, connection: &Connection, message: &Message) -> Option<i16>;
 
-    /// Returns true if threads of different priorities may serve one connection, because the ORB
-    /// has, or had, a thread pool or a POA with priorities.
+    /// True once the ORB has had a thread pool or a POA with priorities.
     fn has_priorities(&self) -> bool;
 
-    /// Closes an idle or draining connection of any lane, because the process has no descriptors
-    /// left. Returns false if no connection may be closed.
+    /// Closes an idle or draining connection of any lane; returns false if no connection may be closed.
     fn evict_connection(&self) -> bool;
 }

@@ -1,12 +1,7 @@
-//! The eviction of idle connections when a new connection needs their place, and the time-out for
-//! the first message of a connection. The pure function
-//! [`eviction_rank`](super::connection::eviction_rank::eviction_rank) ranks the connections, and
-//! the lane evicts the connection with the lowest rank.
+//! The eviction of idle connections when a new connection needs their place, and the time-out for the first message of
+//! a connection.
 //!
-//! An evicted connection ends at once. None of its requests runs, and none can begin: a thread that
-//! runs a message counts as a user of the connection's slot in the slab, and the lane retires the
-//! slot only if it has no users. The peer gets CloseConnection, after which its client may send an
-//! unanswered request again on another connection.
+//! An evicted connection ends at once, and none of its requests runs or can begin.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,19 +19,15 @@ use crate::clock;
 use crate::event::Event;
 use crate::orb_context::OrbContext;
 
-/// Maximum number of candidates that one search finds. Evictions use up these candidates before the
-/// next search.
+/// Maximum number of candidates that one search finds.
 const MAX_CANDIDATES: usize = 64;
 
-/// The coarse clock of a lane, and the candidates for eviction that the last search found.
 #[derive(Debug)]
 pub(crate) struct IdleTracker {
     started_at: Monotonic,
-    /// The coarse clock: the number of seconds since `started_at`, plus 1. The maintenance stores
-    /// it, so that a thread that reads a message gets the time by one atomic load.
+    /// The number of seconds since `started_at`, plus 1, which the maintenance stores.
     now: AtomicU32,
-    /// The candidates for eviction, with slot and generation, in falling order of their ranks. The
-    /// last candidate is evicted next.
+    /// The candidates in falling order of their ranks.
     candidates: PiMutex<Vec<(EvictionRank, (u32, u32))>>,
 }
 
@@ -46,13 +37,11 @@ impl IdleTracker {
         IdleTracker { started_at: now, now: AtomicU32::new(1), candidates }
     }
 
-    /// Returns the value of the coarse clock.
     #[inline]
     pub(super) fn now(&self) -> u32 {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// Sets the coarse clock to the time `now`.
     pub(super) fn advance_clock(&self, now: Monotonic) {
         let seconds = u32::try_from(now.since(self.started_at).as_secs()).unwrap_or(u32::MAX);
         self.now.store(seconds.saturating_add(1), Ordering::Relaxed);
@@ -60,8 +49,8 @@ impl IdleTracker {
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Evicts the connection with the lowest [`EvictionRank`]. If no connection is idle, evicts the
-    /// connection that has been draining longest. Returns false if no connection may be evicted.
+    /// If no connection is idle, evicts the connection that has been draining longest. Returns false if no connection
+    /// may be evicted.
     #[cold]
     pub(crate) fn evict_for_new_connection(&self, context: &OrbContext) -> bool {
         self.evict_candidate(context)
@@ -73,8 +62,7 @@ impl<S: Architecture<S>> Lane<S> {
             || self.evict_oldest_draining(context)
     }
 
-    /// Evicts the candidate with the lowest rank that may be evicted now. Removes candidates whose
-    /// rank has changed since the search.
+    /// Removes candidates whose rank has changed since the search.
     fn evict_candidate(&self, context: &OrbContext) -> bool {
         while let Some((eviction_rank, handle)) = self.next_candidate() {
             let found = self.connections.get(handle.0, handle.1).map(|connection| Arc::clone(&connection));
@@ -89,8 +77,7 @@ impl<S: Architecture<S>> Lane<S> {
         false
     }
 
-    /// Evicts a connection of this lane, or else of another lane, because the process has no
-    /// descriptors left. Returns false if no connection may be evicted.
+    /// Evicts a connection of this lane, or else of another lane; returns false if none may be evicted.
     #[cold]
     pub(super) fn evict_for_descriptor<H: RequestHandler>(&self, handler: &Arc<H>) -> bool {
         self.evict_for_new_connection(handler.context()) || handler.evict_connection()
@@ -100,8 +87,6 @@ impl<S: Architecture<S>> Lane<S> {
         self.idle_tracker.candidates.lock().pop()
     }
 
-    /// Returns the [`MAX_CANDIDATES`] connections of the lane with the lowest ranks, in falling
-    /// order.
     fn find_candidates(&self) -> Vec<(EvictionRank, (u32, u32))> {
         let now = self.idle_tracker.now();
         let mut candidates = Vec::new();
@@ -118,8 +103,7 @@ impl<S: Architecture<S>> Lane<S> {
         candidates
     }
 
-    /// Returns true if the first message of a connection did not begin to arrive within the pool's
-    /// `first_request_timeout`. A message that has begun must continue within `read_stall_timeout`.
+    /// A first message that has begun must continue within `read_stall_timeout`.
     pub(super) fn exceeds_first_request_timeout(&self, connection: &Connection, now: Monotonic) -> bool {
         let Some(timeout) = self.config.connection_limits.first_request_timeout else { return false };
         connection.has_sent_nothing()
@@ -128,13 +112,11 @@ impl<S: Architecture<S>> Lane<S> {
             && !connection.has_unread_input()
     }
 
-    /// Sends CloseConnection on an idle connection and closes it. `evicted` is true if a new
-    /// connection needs its place. Returns false if a thread uses the connection, or if it is
-    /// retired.
+    /// `evicted` is true if a new connection needs the place. Returns false if a thread uses the connection, or if it
+    /// is retired.
     #[cold]
     pub(super) fn close_idle(&self, context: &OrbContext, connection: &Connection, evicted: bool) -> bool {
-        // The state changes before the connection is removed from the slab: a thread that does not
-        // find the connection in the slab checks the state, to learn if the peer was sent
+        // A thread that does not find the connection in the slab checks the state, to learn if the peer was sent
         // CloseConnection.
         if !connection.begin_idle_close() {
             return false;

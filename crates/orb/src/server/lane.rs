@@ -43,97 +43,69 @@ use crate::orb_context::OrbContext;
 use crate::rt::protocol::Protocol;
 use crate::thread_context::LaneIdentity;
 
-/// Token of the wake-up descriptor in the lane's epoll instance.
 const WAKE: u64 = u64::MAX;
-/// Bit that is set in the epoll tokens of listeners. The other bits are the listener's index and,
-/// for delegated listeners, the number of its lane.
+/// Bit of the epoll tokens of listeners.
 pub(super) const LISTENER: u64 = 1 << 63;
-/// Maximum number of connections that a thread accepts in a row before it does other work.
 pub(super) const MAX_ACCEPTS: usize = 64;
-/// Maximum number of connections that a closing lane accepts at each listener: the kernel's default
-/// for the maximum length of a listener's backlog.
+/// The kernel's default for the maximum length of a listener's backlog.
 const MAX_BACKLOG: usize = 4096;
 
-/// Returns the epoll events of a connection's descriptor, all edge-triggered. Room to write is
-/// included while the connection is congested, and not at other times, because a Unix socket
-/// reports room each time the peer reads.
+/// Room to write is included while the connection is congested, because a Unix socket reports room each time the peer
+/// reads.
 pub(super) fn interest(congested: bool) -> Interest {
     let always = Interest::READABLE | Interest::HANG_UP | Interest::EDGE;
     if congested { always | Interest::WRITABLE } else { always }
 }
 
-/// A lane of a thread pool. A pool without lanes has one `Lane`. `S` is the type of its dispatch
-/// architecture.
+/// A lane of a thread pool; a pool without lanes has one `Lane`. `S` is the type of the dispatch architecture.
 #[derive(Debug)]
 pub(crate) struct Lane<S> {
     pub(crate) config: PoolConfig,
-    /// The role of the lane in its Real-time CORBA thread pool. `None` in a pool that the ORB's
-    /// builder configured.
+    /// `None` in a pool that the ORB's builder configured.
     pub(crate) role: Option<LaneRole>,
     pub(super) weak_self: Weak<Lane<S>>,
     pub(super) epoll: Epoll,
     pub(super) wake: EventFd,
-    /// The listeners of the lane. The list is empty after the lane has closed.
+    /// Empty after the lane has closed.
     pub(super) listeners: PiMutex<Vec<Box<dyn Listener>>>,
     endpoints: Vec<Endpoint>,
-    /// The socket properties of accepted connections that POAs have claimed, at most one set for
-    /// each protocol.
     protocols: PiMutex<Vec<Protocol>>,
     pub(super) connections: GenerationalSlab<Arc<Connection>>,
     pub(super) ready: ReadyList,
-    /// Set from the wake-up of a thread for the ready list until this thread has noticed the
-    /// wake-up. During this time, further tasks need no wake-up.
+    /// Set while a woken thread has not noticed its wake-up; further tasks then need no wake-up.
     pub(super) wake_pending: WakeFlag,
-    /// The dispatch architecture of the lane.
     pub(crate) strategy: S,
     pub(super) draining: DrainingConnections,
     pub(super) memory_budget: Arc<MemoryBudget>,
-    /// The time within which a graceful close must end.
     pub(super) closing_time: Duration,
-    /// True after accepting has stopped because of an error, such as a lack of descriptors. The
-    /// next connection that ends clears the flag and resumes accepting.
+    /// True after accepting has stopped because of an error, until a connection ends.
     pub(super) accept_starved: AtomicBool,
-    /// The lane's coarse clock, and the candidates for idle eviction.
     pub(super) idle_tracker: IdleTracker,
-    /// Number of retired connections whose drain has not begun, because threads use them.
+    /// Number of retired connections that threads use.
     pub(super) retiring: AtomicUsize,
-    /// True after the lane has begun to close: it accepts no connections, and retires all.
     pub(super) closing: AtomicBool,
-    /// True if the threads that run the lane's loop may poll before they sleep.
     may_spin: bool,
-    /// True after [`stop`](Self::stop) was called, which makes the lane's threads end.
     stop: AtomicBool,
-    /// The lane with the lowest priority in the lane's real-time pool.
     lowest: OnceLock<Weak<Lane<S>>>,
-    /// The delegation of accepting between this lane and other lanes of its pool.
     pub(super) delegation: Delegation<S>,
 }
 
-/// A guard that keeps a connection open while one of its requests runs.
 #[derive(Debug)]
 #[must_use = "the connection may end when the guard is dropped"]
 pub(crate) enum ConnectionGuard<'l> {
-    /// The lane serves the connection.
     InService(#[expect(dead_code, reason = "the field is held until its drop")] SlabGuard<'l, Arc<Connection>>),
-    /// The connection was retired before the request started.
     Retired(#[expect(dead_code, reason = "the field is held until its drop")] LateRequest),
 }
 
-/// A request that waited and is about to run.
 #[derive(Debug)]
 pub(crate) struct StartedRequest<'l> {
     pub(crate) guard: ConnectionGuard<'l>,
     pub(crate) connection: Arc<Connection>,
     pub(crate) message: Message,
-    /// The time since the request was read.
     pub(crate) waited: Duration,
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Creates a lane with the dispatch architecture `strategy`.
-    ///
-    /// # Errors
-    /// If the kernel refuses descriptors, or the adding of a listener to the epoll instance.
     pub(super) fn with_strategy(
         config: PoolConfig,
         listeners: Vec<Box<dyn Listener>>,
@@ -147,13 +119,11 @@ impl<S: Architecture<S>> Lane<S> {
         for (index, listener) in (0..).zip(&listeners) {
             epoll.add(listener.readiness(), LISTENER | index, Interest::READABLE | Interest::EDGE)?;
         }
-        // The slab has twice as many slots as connections are permitted, because a connection may
-        // occupy its slot for a moment after it has stopped counting.
+        // A connection may occupy its slot for a moment after it has stopped counting.
         let slots = u32::try_from(config.connection_limits.max_connections.saturating_mul(2)).unwrap_or(u32::MAX >> 1);
         let memory_budget = MemoryBudget::new(config.connection_limits.max_buffered_bytes);
         Ok(Arc::new_cyclic(|weak_self: &Weak<Lane<S>>| {
             let lane = weak_self.clone();
-            // The slab calls this function on the last thread that leaves a retired connection.
             let on_last = move |_, _, connection: Arc<Connection>| {
                 if let Some(lane) = lane.upgrade() {
                     lane.finish_retire(connection);
@@ -189,26 +159,21 @@ impl<S: Architecture<S>> Lane<S> {
         }))
     }
 
-    /// Returns the lane that serves a connection, or `None` if the lane has been dropped.
     #[cold]
     pub(crate) fn of(connection: &Connection) -> Option<Arc<Self>> {
         let lane: Arc<dyn Any + Send + Sync> = connection.lane.upgrade()?;
         lane.downcast().ok()
     }
 
-    /// Returns the addresses at which the lane listens. A configured port 0 is replaced by the port
-    /// that the kernel chose.
+    /// A configured port 0 is replaced by the port that the kernel chose.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         self.endpoints.iter()
     }
 
-    /// Claims socket properties for accepted connections, as a POA's ServerProtocolPolicy asks.
-    /// Returns the properties that no POA has claimed before. All POAs of a lane share its sockets,
-    /// so each claim holds for the life of the lane.
+    /// Returns the properties that no POA has claimed before. Each claim holds for the life of the lane, because all
+    /// POAs of a lane share its sockets.
     ///
-    /// # Errors
-    /// If another POA has claimed different properties of one of the protocols. Nothing is claimed
-    /// in this case.
+    /// Fails if another POA has claimed different properties of one of the protocols.
     #[cold]
     pub(crate) fn claim_protocols(&self, wanted: &[Protocol]) -> io::Result<Vec<Protocol>> {
         let mut known = self.protocols.lock();
@@ -225,23 +190,18 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(new)
     }
 
-    /// Withdraws a claim of properties. Connections that are accepted later have the default
-    /// properties of the transport.
+    /// Later connections have the default properties of the transport.
     #[cold]
     pub(crate) fn unclaim_protocols(&self, claimed: &[Protocol]) {
         self.protocols.lock().retain(|known| !claimed.contains(known));
         for protocol in claimed {
             for listener in self.listeners.lock().iter().filter(|listener| protocol.serves(listener.local_endpoint())) {
-                // Setting default properties makes no system call, so it cannot fail.
                 let _ = listener.set_properties(&ConnectionProperties::default());
             }
         }
     }
 
-    /// Makes connections that the lane accepts from now on have the claimed properties.
-    ///
-    /// # Errors
-    /// If the kernel refuses a property.
+    /// Fails if the kernel refuses a property.
     #[cold]
     pub(crate) fn apply_protocols(&self, claimed: &[Protocol]) -> io::Result<()> {
         for protocol in claimed {
@@ -252,19 +212,17 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(())
     }
 
-    /// Returns a descriptor that is readable while the lane has an event or a wake-up to handle.
     pub(crate) fn readiness(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
-    /// Returns true if a task is on the ready list.
     #[inline]
     pub(crate) fn has_ready(&self) -> bool {
         self.ready.has_any()
     }
 
-    /// Runs one task of the ready list or handles one event. If there is neither, waits for an
-    /// event for at most the time `timeout`, or without a limit if it is `None`.
+    /// Handles an event or a task; without one, waits for an event for at most `timeout`, or without a limit if it is
+    /// `None`.
     #[inline]
     pub(crate) fn step<H: RequestHandler>(
         &self,
@@ -274,8 +232,7 @@ impl<S: Architecture<S>> Lane<S> {
     ) -> io::Result<()> {
         let mut timeout = timeout;
         if self.has_ready() {
-            // Each thread alternates between a task and an event, so that connections on the ready
-            // list with endless input do not delay the events of other connections.
+            // Connections on the ready list with endless input must not delay the events of other connections.
             if !worker.ran_listed_task
                 && let Some(work) = self.next_ready()
             {
@@ -297,7 +254,6 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(())
     }
 
-    /// Runs tasks and handles events of the lane until the reply `awaited` has arrived.
     pub(super) fn step_until_arrival<H: RequestHandler>(
         &self,
         handler: &Arc<H>,
@@ -305,8 +261,7 @@ impl<S: Architecture<S>> Lane<S> {
         awaited: &AwaitedReply<'_>,
     ) -> io::Result<()> {
         loop {
-            // The ready list is checked before the thread waits: an earlier step may have cleared
-            // the wake-up for a task, and then handled an event.
+            // An earlier step may have cleared the wake-up for a task, and then handled an event.
             let (come, work) = if self.has_ready() {
                 (awaited.has_arrived()?, true)
             } else {
@@ -321,8 +276,6 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns the next event of the lane's epoll instance. Waits for it for at most the time
-    /// `timeout`, or without a limit if it is `None`.
     #[inline]
     pub(super) fn next_event(&self, timeout: Option<Duration>) -> io::Result<Option<EpollEvent>> {
         let mut events = [EpollEvent::EMPTY; 1];
@@ -355,8 +308,7 @@ impl<S: Architecture<S>> Lane<S> {
     pub(super) fn run_task<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, work: LaneTask) {
         match work {
             LaneTask::Read(handle) => {
-                // A retired connection is not in the slab, so it has no listing to take. `read`
-                // continues its drain.
+                // `read` continues the drain of a retired connection, which is not in the slab.
                 let listing = self.connections.get(handle.0, handle.1).and_then(|connection| connection.take_listing());
                 self.read(handler, worker, handle, listing.unwrap_or(ReadCause::Readiness));
             }
@@ -367,8 +319,7 @@ impl<S: Architecture<S>> Lane<S> {
             }
             LaneTask::ShedMemory => self.shed_memory(handler.context()),
             LaneTask::Dispatch(waiting, message) | LaneTask::DispatchBuffered { waiting, message, .. } => {
-                // The request may have arrived at another lane. The lane of its connection runs it,
-                // on this thread.
+                // The request may have arrived at another lane, which runs it on this thread.
                 if let Some(lane) = Self::of(&waiting) {
                     lane.run_waiting(handler, worker, waiting, message);
                 }
@@ -377,14 +328,12 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns a guard that keeps a connection open while one of its requests runs. Returns `None`
-    /// if the connection is retired.
+    /// Returns `None` if the connection is retired.
     #[inline]
     pub(crate) fn guard_connection(&self, connection: &Connection) -> Option<SlabGuard<'_, Arc<Connection>>> {
         self.connections.get(connection.handle.0, connection.handle.1)
     }
 
-    /// Runs a request that has waited, unless it must be deferred or must not run.
     pub(crate) fn run_waiting<H: RequestHandler>(
         &self,
         handler: &Arc<H>,
@@ -401,28 +350,24 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Starts a request that has waited. Returns `None` if the request is deferred until the peer
-    /// has read replies, or must not run because the peer was told that it did not run.
+    /// Returns `None` if the request is deferred, or must not run because the peer was told that it did not run.
     pub(crate) fn begin_waiting_request(
         &self,
         waiting: WaitingRequest,
         message: Message,
     ) -> Option<StartedRequest<'_>> {
-        // The guard is taken before the request stops counting as waiting, so that the connection
-        // cannot end in between.
+        // `begin_late` comes before `stop_waiting`, so that the connection cannot end in between.
         let served = self.guard_connection(&waiting);
         let (waiting, message) = waiting.defer(message)?;
         let lives = served.is_some();
         let guard = served.map_or_else(|| ConnectionGuard::Retired(waiting.begin_late()), ConnectionGuard::InService);
         let (connection, waited) = waiting.stop_waiting();
-        // This load and the count of late requests are sequentially consistent: either the thread
-        // that closes the lane sees the late request, or this thread sees that the lane closes.
+        // Sequential consistency: the closing thread sees the late request, or this thread sees that the lane closes.
         let told = self.closing.load(Ordering::SeqCst) || connection.is_closed_idle();
         admission::may_still_run(lives, told).then_some(StartedRequest { guard, connection, message, waited })
     }
 
-    /// Returns the identity of the lane, which its threads record for
-    /// [`served_by`](crate::rt::served_by). `stamp` identifies the ORB.
+    /// `stamp` identifies the ORB.
     pub(super) fn identity(&self, stamp: u64) -> LaneIdentity {
         match &self.role {
             Some(role) => LaneIdentity {
@@ -438,36 +383,28 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns the CORBA priority of a lane in a real-time pool, or the lowest priority for a lane
-    /// of the builder's pools.
     pub(crate) fn priority(&self) -> Priority {
         self.role.as_ref().map_or(Priority::MIN, |role| role.priority)
     }
 
-    /// Returns the configured highest CORBA priority that requests at the lane's addresses may ask
-    /// for.
     pub(crate) fn ceiling(&self) -> Option<Priority> {
         self.role.as_ref().map_or_else(|| self.config.ceiling.and_then(Priority::new), |role| role.ceiling)
     }
 
-    /// Sets the lane with the lowest priority in this lane's pool. Called once.
+    /// Called once.
     #[cold]
     pub(crate) fn set_lowest(&self, lowest: &Arc<Lane<S>>) {
-        // `set` succeeds, because the creation of the pool calls this method once for each lane.
         let _ = self.lowest.set(Arc::downgrade(lowest));
     }
 
-    /// Returns the lane with the lowest priority in the lane's real-time pool. `None` in pools of
-    /// the ORB's builder.
+    /// `None` in pools of the ORB's builder.
     #[cold]
     pub(super) fn lowest(&self) -> Option<Arc<Lane<S>>> {
         self.lowest.get()?.upgrade()
     }
 
-    /// Reads messages of the connection `handle` one after the other. The dispatch architecture
-    /// decides if this thread runs a message, and if it reads on. The read lock is released before
-    /// each upcall, so that another thread can read the next message during the upcall. For a
-    /// retired connection, continues the drain.
+    /// The read lock is released before each upcall, so that another thread can read the next message. For a retired
+    /// connection, continues the drain.
     #[inline]
     pub(super) fn read<H: RequestHandler>(
         &self,
@@ -487,9 +424,7 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Reads one message of the connection `handle`, and runs it or passes it on, as the dispatch
-    /// architecture decides. Returns true if the calling thread must read the next message of the
-    /// connection.
+    /// Returns true if the calling thread must read the next message of the connection.
     #[inline]
     fn read_message<H: RequestHandler>(
         &self,
@@ -503,8 +438,7 @@ impl<S: Architecture<S>> Lane<S> {
             return false;
         };
         if cause == ReadCause::Readiness && connection.is_congested() {
-            // Some transports report room to write and input by one event, so the queue is sent
-            // first.
+            // Some transports report room to write and input by one event.
             self.flush(handler.context(), handle);
         }
         let mut detached = None;
@@ -514,10 +448,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.run_message(handler, worker, &connection, detached, more)
     }
 
-    /// Runs a message that the calling thread has read, or passes it on, as the dispatch
-    /// architecture decides. The message is in `detached`, or else in the buffer of `worker`.
-    /// `more` is true if the next message may have arrived. Returns true if the calling thread must
-    /// read the next message.
+    /// The message is in `detached`, or else in the buffer of `worker`. `more` is true if the next message may have
+    /// arrived. Returns true if the calling thread must read the next message.
     #[inline(always)]
     pub(super) fn run_message<H: RequestHandler>(
         &self,
@@ -543,10 +475,8 @@ impl<S: Architecture<S>> Lane<S> {
         reads_on
     }
 
-    /// Reads until one message is complete, and leaves it in `detached` or in the buffer of
-    /// `worker`: returning it would copy it several times. The result is true if more input may
-    /// have arrived. Returns `None` if no message is complete, if another thread reads, or if
-    /// reading is paused.
+    /// Leaves one complete message in `detached` or in the buffer of `worker`, and returns true if more input may have
+    /// arrived. Returns `None` if no message is complete, if another thread reads, or if reading is paused.
     #[inline(always)]
     pub(super) fn receive_message(
         &self,
@@ -562,10 +492,7 @@ impl<S: Architecture<S>> Lane<S> {
         }
         loop {
             if connection.is_read_paused() {
-                // Reading is paused: the peer does not read its replies, or too many of its
-                // requests wait. The event that ends the pause puts the connection on the ready
-                // list. The condition is checked again after the read lock is released, because the
-                // pause may have ended before.
+                // Reading is paused, but the pause may have ended before the read lock was released.
                 match turn.leave() {
                     Ok(()) if connection.is_read_paused() => return None,
                     Ok(()) => turn = connection.read_state.try_enter()?,
@@ -612,8 +539,6 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Sends the send queue of a connection that has room to write. When the queue is empty, queues
-    /// the requests that were deferred until then, and makes a thread read the connection.
     #[cold]
     fn flush(&self, context: &OrbContext, handle: (u32, u32)) {
         let Some(connection) = self.connections.get(handle.0, handle.1) else {
@@ -634,14 +559,11 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Queues a deferred request, which may run now, as the dispatch architecture does.
     #[cold]
     pub(super) fn requeue(&self, waiting: WaitingRequest, message: Message) {
         self.strategy.requeue(self, waiting, message);
     }
 
-    /// Makes the packets of a connection carry the DSCP code point of the lane's priority, if the
-    /// lane has a priority and the protocol policies permit it.
     pub(super) fn set_dscp(&self, context: &OrbContext, stream: &dyn Stream) {
         if let Some(role) = &self.role
             && self.allows_dscp(stream)
@@ -650,8 +572,6 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns true if the connection is a TCP connection, and the protocol policies permit its
-    /// packets to carry the DSCP code point of a priority.
     #[cold]
     pub(crate) fn allows_dscp(&self, stream: &dyn Stream) -> bool {
         let is_tcp = matches!(stream.peer(), Peer::Ip(_));
@@ -659,8 +579,6 @@ impl<S: Architecture<S>> Lane<S> {
         is_tcp && !self.protocols.lock().iter().any(off)
     }
 
-    /// Adds a connection to the lane's epoll instance, so that the threads that run the lane's loop
-    /// serve it.
     pub(crate) fn watch_connection(&self, context: &OrbContext, connection: &Arc<Connection>) {
         if connection.stream.readiness().is_none() {
             return self.watch_without_descriptor(context, connection);
@@ -668,22 +586,18 @@ impl<S: Architecture<S>> Lane<S> {
         let interest = interest(connection.is_congested());
         let watched = connection.stream.readiness().map(|fd| {
             self.epoll.add(fd, token_of(connection.handle), interest).or_else(|_| {
-                // `add` fails if the descriptor has been added before: a connection with a thread
-                // of its own is added when a reply must wait for room to write.
+                // A connection with a thread of its own is added when a reply must wait for room to write.
                 self.epoll.modify(fd, token_of(connection.handle), interest)
             })
         });
         if matches!(watched, Some(Ok(()))) {
-            // Input that a thread has read into the connection's buffer is not reported by epoll,
-            // so the connection is put on the ready list.
+            // Epoll does not report input that a thread has read into the connection's buffer.
             self.list_connection(connection, ReadCause::Readiness);
         } else {
             self.retire_connection(context, connection.handle);
         }
     }
 
-    /// Sets the readiness callback of a stream without a descriptor. The callback puts the
-    /// connection on the ready list, so that the threads that run the lane's loop serve it.
     #[cold]
     fn watch_without_descriptor(&self, context: &OrbContext, connection: &Arc<Connection>) {
         let (lane, reported) = (self.weak_self.clone(), Arc::downgrade(connection));
@@ -699,11 +613,9 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Stops accepting, and retires every connection. A connection whose requests run closes when
-    /// they have finished.
+    /// A connection whose requests run closes when they have finished.
     pub(crate) fn close<H: RequestHandler>(&self, handler: &Arc<H>) {
-        // The lane accepts the connections in the backlogs, so that they get CloseConnection. The
-        // kernel would reset connections in the backlog of a listener that is closed.
+        // Connections in the backlogs must get CloseConnection, and not a reset by the kernel.
         for index in 0..self.endpoints.len() {
             let _ = (0..MAX_BACKLOG / MAX_ACCEPTS).take_while(|_| self.accept(handler, index)).count();
         }
@@ -716,9 +628,7 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Tells the lane's threads to end. Wakes one thread, and each thread that ends wakes the next.
-    /// Returns threads of the dispatch architecture, which the caller joins. After that, the caller
-    /// closes the remaining connections by [`abort_draining`](Self::abort_draining).
+    /// Wakes one thread, and each thread that ends wakes the next. Returns threads that the caller must join.
     pub(crate) fn stop(&self) -> Vec<JoinHandle<()>> {
         self.stop.store(true, Ordering::Release);
         let dropped = self.ready.stop();
@@ -732,20 +642,15 @@ impl<S: Architecture<S>> Lane<S> {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Wakes a thread of the lane.
     pub(super) fn wake(&self) {
         self.wake.notify();
     }
 
-    /// Returns true if the lane has begun to close. A thread that serves one connection checks this
-    /// after each request.
+    /// A thread that serves one connection checks this after each request.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Runs the periodic maintenance: continues draining connections, advances the coarse clock,
-    /// resumes accepting, and closes connections that exceed a time-out of
-    /// [`ConnectionLimits`](super::config::ConnectionLimits).
     pub(crate) fn run_maintenance(&self, context: &OrbContext) {
         let now = clock::now();
         self.sweep_draining(context, now);
@@ -774,31 +679,26 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Retires a connection whose stream is shut down, and ends its drain if no thread uses it.
     #[cold]
     fn close_now(&self, context: &OrbContext, connection: &Connection) {
         self.retire_connection(context, connection.handle);
         self.poll_draining(context, connection.handle);
     }
 
-    /// Returns true if running requests use memory of the lane's budgets for them, or have released
-    /// some since the last call.
+    /// True if requests use memory of the lane's budget, or released some since the last call.
     pub(crate) fn was_used(&self) -> bool {
         self.memory_budget.was_used()
     }
 
-    /// Returns the kernel scheduling that the lane sets for its threads. `None` if it sets none.
+    /// `None` if the lane's configuration sets no scheduling.
     pub(super) fn scheduling(&self) -> Option<Scheduling> {
         self.role.as_ref().and_then(|role| role.scheduling)
     }
 
-    /// Returns true if the lane sets the kernel scheduling of its threads.
     pub(crate) fn is_real_time(&self) -> bool {
         self.scheduling().is_some()
     }
 
-    /// Closes the connection that holds the most memory, and then the next, until the remaining
-    /// connections do not exceed the lane's budget.
     #[cold]
     fn shed_memory(&self, context: &OrbContext) {
         self.memory_budget.begin_shedding();
@@ -809,9 +709,7 @@ impl<S: Architecture<S>> Lane<S> {
             let Some(connection) = largest.filter(|connection| connection.memory_use().held_bytes() > 0) else {
                 return;
             };
-            // The memory is written off at once, although the connection may end later, when its
-            // requests have finished. Otherwise this loop would close further connections for
-            // memory that will be freed.
+            // The connection may end later, and this loop must not close further connections for its memory.
             let Some(octets) = connection.memory_use().write_off() else { continue };
             context
                 .events()
@@ -836,28 +734,23 @@ impl<S: Architecture<S>> ConnectionLane for Lane<S> {
     #[cold]
     fn watch_writability(&self, readiness: BorrowedFd<'_>, handle: (u32, u32), congested: bool) {
         let (token, interest) = (token_of(handle), interest(congested));
-        // `modify` fails if the descriptor has not been added: the connection has a thread of its
-        // own, which waits in the stream and not in epoll. If `add` fails, too, the connection has
-        // ended.
+        // A connection with a thread of its own is not in epoll. If `add` fails, the connection has ended.
         if self.epoll.modify(readiness, token, interest).is_err() {
             let _ = self.epoll.add(readiness, token, interest);
         }
     }
 }
 
-/// Records that a thread has reported new input while the calling thread held the read lock. The
-/// caller must then read again.
+/// A thread has reported new input, so the caller must read again.
 fn clear_drained(mut turn: PendingLockGuard<'_, ReadState>) -> PendingLockGuard<'_, ReadState> {
     turn.with(|reading| reading.is_drained = false);
     turn
 }
 
-/// Returns the epoll token of the connection `handle`.
 pub(super) fn token_of(handle: (u32, u32)) -> u64 {
     (u64::from(handle.0) << 32) | u64::from(handle.1)
 }
 
-/// Returns the slot and generation in the epoll token of a connection.
 #[inline]
 pub(super) fn handle_of(token: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = token.to_be_bytes();

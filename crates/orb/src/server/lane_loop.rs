@@ -9,8 +9,6 @@ use super::nested_wait;
 use super::worker::Worker;
 use crate::event::Event;
 
-/// Runs the loop of one of the threads that share the events and tasks of a lane, until the lane
-/// stops.
 pub(super) fn run<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &Arc<H>) {
     let mut worker = Worker::new();
     nested_wait::enter(lane, handler);
@@ -25,6 +23,5 @@ pub(super) fn run<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, ha
         }
     }
     crate::nested_wait::uninstall();
-    // Each thread that ends wakes the next thread, until all threads have ended.
     lane.wake();
 }

@@ -1,5 +1,4 @@
-//! The methods of a lane that put tasks on its ready list, take tasks from the list, and wake
-//! threads for them.
+//! The methods of a lane that put tasks on its ready list, take tasks from the list, and wake threads for them.
 
 use corelane_sys::counters;
 
@@ -9,13 +8,12 @@ use super::lane::Lane;
 use super::ready_list::LaneTask;
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Takes the first task of the ready list, if there is one.
     #[inline]
     pub(super) fn next_task(&self) -> Option<LaneTask> {
         if self.has_ready() { self.next_ready() } else { None }
     }
 
-    /// Takes the first task of the ready list. Wakes another thread if more tasks are on the list.
+    /// Wakes another thread if more tasks are on the list.
     #[cold]
     pub(super) fn next_ready(&self) -> Option<LaneTask> {
         let (work, more) = self.ready.next();
@@ -25,8 +23,7 @@ impl<S: Architecture<S>> Lane<S> {
         work
     }
 
-    /// Puts a connection on the ready list, because its buffer may contain further messages. Wakes
-    /// an idle thread, unless the lane has one thread, which is the caller.
+    /// Wakes an idle thread, unless the lane has one thread, which is the caller.
     #[cold]
     pub(super) fn list_rest(&self, connection: &Connection) {
         if !connection.begin_listing(ReadCause::Buffered) {
@@ -39,8 +36,7 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Puts a connection on the ready list and wakes an idle thread. If the connection is on the
-    /// list, adds `cause` to its listing.
+    /// If the connection is on the list, adds `cause` to its listing.
     #[cold]
     pub(super) fn list_connection(&self, connection: &Connection, cause: ReadCause) {
         if connection.begin_listing(cause) {
@@ -48,9 +44,7 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Puts the connection `handle` on the ready list, as
-    /// [`list_connection`](Self::list_connection) does. A retired connection is added even if it is
-    /// on the list: a thread then continues its drain.
+    /// A retired connection is added even if it is on the list, because a thread must continue its drain.
     #[cold]
     pub(super) fn list_handle(&self, handle: (u32, u32), cause: ReadCause) {
         match self.connections.get(handle.0, handle.1) {
@@ -59,16 +53,13 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Puts a task on the ready list and wakes an idle thread.
     #[cold]
     pub(crate) fn push(&self, work: LaneTask) {
         self.ready.push(work);
         self.wake_idle_thread();
     }
 
-    /// Puts a request that arrived at another lane on the ready list of this lane, and wakes an
-    /// idle thread. Returns false if too many tasks or bytes are on the list, or if the lane has
-    /// stopped.
+    /// Returns false if too many tasks or bytes are on the list, or if the lane has stopped.
     #[cold]
     pub(crate) fn hand_over(&self, work: LaneTask) -> bool {
         let listed = self.ready.hand_over(work, self.config.connection_limits.max_queued_bytes);
@@ -78,7 +69,6 @@ impl<S: Architecture<S>> Lane<S> {
         listed
     }
 
-    /// Wakes an idle thread for the ready list, unless a wake-up is pending.
     pub(super) fn wake_idle_thread(&self) {
         if self.wake_pending.raise() {
             counters::count_handoff();

@@ -1,18 +1,12 @@
-//! The memory accounting of a lane: the number of its connections, the memory of incomplete
-//! messages and unread replies, and the memory of running requests.
+//! The memory accounting of a lane. The first budget counts incomplete messages and unread replies; when it is
+//! exceeded, the lane closes connections.
 //!
-//! The first budget counts the incomplete messages and unread replies of all connections of the
-//! lane. When it is exceeded, the lane closes connections. Complete requests that wait are counted
-//! by the list in which they wait. The second budget, of equal size, counts running requests: the
-//! bytes of large requests, and the values decoded from their arguments. The ORB refuses a request
-//! that does not fit, because closing its connection would not free the memory. If one budget
-//! counted both, running requests could make the lane close connections whose messages are
-//! arriving.
+//! The second budget, of equal size, counts running requests; a request that does not fit is refused, because closing
+//! its connection would not free the memory.
 //!
-//! The running requests of one connection may use at most half of the second budget. A request that
-//! finds no room there moves, with all its memory, to a reserve of equal size, which one request of
-//! the lane may use at a time. Therefore at least one of several large requests that run at the
-//! same time succeeds.
+//! The running requests of one connection may use at most half of the second budget. A request that finds no room moves
+//! to a reserve of equal size, which one request of the lane may use at a time. So one of several large requests
+//! succeeds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,51 +15,36 @@ use corelane_wire::cdr::{MemoryAccount, MemoryRefusal};
 
 use crate::memory::ByteBudget;
 
-/// The memory budgets of a lane.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
-    /// Number of connections that count for the lane's maximum.
     connections: AtomicUsize,
-    /// The budget of incomplete messages and unread replies.
     total: ByteBudget,
-    /// The budget that all running requests share.
     running: ByteBudget,
     /// The budget for one running request that found no room in `running`.
     reserve: ByteBudget,
-    /// True from a request to shed memory until a thread begins to shed.
     shedding_requested: AtomicBool,
 }
 
-/// The account of the memory that one connection holds. Dropping it ends the counting of the
-/// connection and its memory.
+/// The drop ends the counting of the connection and its memory.
 #[derive(Debug)]
 pub(crate) struct MemoryUse {
     memory_budget: Arc<MemoryBudget>,
-    /// True after the connection has stopped counting in [`MemoryBudget::connections`].
     slot_released: AtomicBool,
-    /// True after the connection's memory has stopped counting in [`MemoryBudget::total`].
     is_written_off: AtomicBool,
-    /// Number of bytes that incomplete messages hold.
     input: AtomicUsize,
-    /// Number of bytes that unread replies hold.
     output: AtomicUsize,
     /// Number of bytes that the connection's running requests hold in [`MemoryBudget::running`].
     running: AtomicUsize,
 }
 
-/// The account of the memory that one running request holds.
 #[derive(Debug)]
 pub(crate) struct RunningRequest<'c> {
     connection: &'c MemoryUse,
-    /// Number of bytes that the request holds.
     held: AtomicUsize,
-    /// True if the bytes count in [`MemoryBudget::reserve`], false if they count in
-    /// [`MemoryBudget::running`].
     has_reserve: AtomicBool,
 }
 
 impl MemoryBudget {
-    /// Creates the two budgets and the reserve, each of `max_bytes` bytes.
     pub(crate) fn new(max_bytes: usize) -> Arc<Self> {
         let (connections, asked) = (AtomicUsize::new(0), AtomicBool::new(false));
         Arc::new(MemoryBudget {
@@ -77,29 +56,23 @@ impl MemoryBudget {
         })
     }
 
-    /// Returns the number of connections that count for the lane's maximum. A connection counts
-    /// until [`release_slot`](MemoryUse::release_slot) is called for it.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Acquire)
     }
 
-    /// Returns true if the connections hold more memory than the first budget permits.
     pub(crate) fn is_exceeded(&self) -> bool {
         self.total.is_exceeded()
     }
 
-    /// Returns true if the budget is exceeded and the caller must make a thread shed memory. After
-    /// that, returns false until a thread calls [`begin_shedding`](Self::begin_shedding).
+    /// After the result true, returns false until a thread calls [`begin_shedding`](Self::begin_shedding).
     pub(crate) fn request_shedding(&self) -> bool {
         self.is_exceeded() && !self.shedding_requested.swap(true, Ordering::SeqCst)
     }
 
-    /// Records that a thread has begun to shed memory.
     pub(crate) fn begin_shedding(&self) {
         self.shedding_requested.store(false, Ordering::SeqCst);
     }
 
-    /// Returns true if running requests hold memory, or have released memory since the last call.
     pub(crate) fn was_used(&self) -> bool {
         self.running.was_used() | self.reserve.was_used()
     }
@@ -111,12 +84,10 @@ impl<'c> RunningRequest<'c> {
         RunningRequest { connection, held: AtomicUsize::new(0), has_reserve: AtomicBool::new(false) }
     }
 
-    /// Reserves `octets` bytes in the budget that all running requests share. Returns false if the
-    /// budget or the connection's half of it has no room.
+    /// Returns false if the budget, or the connection's half of it, has no room.
     fn reserve_shared(&self, octets: usize) -> bool {
         let (own, shared) = (&self.connection.running, &self.connection.memory_budget.running);
-        // An addition that finds no room is undone below. Until then, it can make reservations of
-        // the connection's other requests fail, but none of other connections.
+        // The addition may make reservations of the connection's other requests fail, but none of other connections.
         let sum = own.fetch_add(octets, Ordering::Relaxed).saturating_add(octets);
         let has_room = sum <= shared.limit() / 2 && shared.add(octets);
         if !has_room {
@@ -125,7 +96,6 @@ impl<'c> RunningRequest<'c> {
         has_room
     }
 
-    /// Releases `octets` bytes of the budget that all running requests share.
     fn release_shared(&self, octets: usize) {
         self.connection.running.fetch_sub(octets, Ordering::Relaxed);
         self.connection.memory_budget.running.release(octets);
@@ -184,18 +154,15 @@ impl MemoryUse {
         &self.memory_budget
     }
 
-    /// Sets the number of bytes that the connection's incomplete messages hold.
     pub(crate) fn set_input(&self, bytes: usize) {
         self.set(&self.input, bytes);
     }
 
-    /// Sets the number of bytes that the connection's unread replies hold.
     pub(crate) fn set_output(&self, bytes: usize) {
         self.set(&self.output, bytes);
     }
 
-    /// Sets `input` or `output`, and returns its former value. After
-    /// [`write_off`](Self::write_off), the value stays 0.
+    /// After [`write_off`](Self::write_off), the value stays 0.
     fn set(&self, part: &AtomicUsize, bytes: usize) -> usize {
         let swap = |bytes| {
             let before = part.swap(bytes, Ordering::SeqCst);
@@ -209,23 +176,18 @@ impl MemoryUse {
         before
     }
 
-    /// Returns the number of bytes that the connection's incomplete messages and unread replies
-    /// hold.
     pub(crate) fn held_bytes(&self) -> usize {
         self.input.load(Ordering::Relaxed).saturating_add(self.output.load(Ordering::Relaxed))
     }
 
-    /// Makes the connection not count for the lane's maximum. Called when the connection has ended
-    /// and no request keeps its descriptor open.
+    /// Called when the connection has ended and no request keeps its descriptor open.
     pub(crate) fn release_slot(&self) {
         if !self.slot_released.swap(true, Ordering::AcqRel) {
             self.memory_budget.connections.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
-    /// Stops counting the connection's memory, now and later, because the connection ends. Returns
-    /// the number of bytes that counted, or `None` if it was 0 or another thread has called this
-    /// method.
+    /// Returns the number of bytes that counted, or `None` if another thread has called this method.
     pub(crate) fn write_off(&self) -> Option<usize> {
         let take = || self.set(&self.input, 0) + self.set(&self.output, 0);
         let bytes = take();
@@ -233,7 +195,6 @@ impl MemoryUse {
             return None;
         }
         // Another thread may have added bytes between the first `take` and the setting of the flag.
-        // The second `take` subtracts them.
         Some(bytes + take())
     }
 }
@@ -249,7 +210,6 @@ impl Drop for MemoryUse {
 mod tests {
     use super::*;
 
-    /// Returns the numbers of bytes in the budget that running requests share, and in the reserve.
     fn in_use(budget: &MemoryBudget) -> (usize, usize) {
         (budget.running.held(), budget.reserve.held())
     }
@@ -270,7 +230,6 @@ mod tests {
         assert!(memory_budget.request_shedding());
         assert_eq!(first.write_off(), Some(60));
         assert!(!memory_budget.is_exceeded());
-        // Memory that the connection holds after `write_off` does not count.
         first.set_input(70);
         assert_eq!((first.held_bytes(), first.write_off(), memory_budget.is_exceeded()), (0, None, false));
         second.release_slot();
@@ -299,8 +258,7 @@ mod tests {
         let requests = [(); 4].map(|()| RunningRequest::new(&greedy));
         requests[0].reserve(30).unwrap();
         requests[1].reserve(20).unwrap();
-        // This reservation exceeds the connection's half, so request 1 moves to the reserve with
-        // all its memory.
+        // The reservation exceeds the connection's half, so request 1 moves to the reserve with all its memory.
         requests[1].reserve(70).unwrap();
         assert_eq!(in_use(&budget), (30, 90));
         assert_eq!(requests[1].reserve(11), Err(MemoryRefusal { requested: 11, in_use: 30, limit: 100 }));
@@ -310,7 +268,6 @@ mod tests {
         other.reserve(50).unwrap();
         assert_eq!(in_use(&budget), (100, 90));
         requests[1].release(90);
-        // The reserve is empty, so another request can use it.
         assert!(requests[3].reserve(101).is_err() && requests[3].reserve(100).is_ok());
         requests[3].release(100);
         for (request, octets) in [(&requests[0], 30), (&requests[2], 20), (&other, 50)] {
@@ -324,8 +281,7 @@ mod tests {
         let budget = MemoryBudget::new(100);
         let connections = [(); 4].map(|()| MemoryUse::new(Arc::clone(&budget)));
         let requests: Vec<_> = connections.iter().map(RunningRequest::new).collect();
-        // Each request reserves 10 bytes in turn, up to 100 bytes, which is the size of the shared
-        // budget and of the reserve.
+        // The shared budget and the reserve have 100 bytes each.
         let mut done = 0;
         let mut running: Vec<usize> = vec![0, 1, 2, 3];
         let mut held = [0; 4];

@@ -1,7 +1,5 @@
-//! The server side: lanes with their listeners, connections and threads, and the dispatch
-//! architectures. `lane` has the handling of events, `connection` one connection, and `strategy`
-//! the architectures. This module passes messages to the object adapter through the trait in
-//! `handler`.
+//! The server side: lanes with their listeners, connections and threads, and the dispatch architectures. Messages go to
+//! the object adapter through the trait in `handler`.
 
 mod acceptor;
 pub(crate) mod admission;

@@ -1,6 +1,4 @@
-//! The nested-wait hooks of a lane's threads. A hook decides what a thread does while a servant on
-//! it waits for the reply to a call: the thread runs other work of its lane, or gives its
-//! connection to the lane's shared threads and blocks. A thread without a hook blocks.
+//! While a servant waits for a reply, its thread runs other work of the lane, or hands its connection over and blocks.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -17,33 +15,25 @@ use crate::cpu_charge::ChargePause;
 use crate::nested_wait::{self, AwaitedReply, NestedWaitHook};
 use crate::thread_context::PriorityBoost;
 
-/// Maximum number of nested upcalls on a thread, in addition to the first upcall. The upcall stack
-/// of a thread has room for this number.
+/// The upcall stack of a thread has room for this number of nested upcalls.
 const MAX_NESTED_UPCALLS: u8 = 31;
 
-/// The nested-wait setting for threads that run other requests while they wait, up to the maximum
-/// depth.
 pub(super) const SERVE_WHILE_WAITING: NestedWait = NestedWait::Serve { max_depth: MAX_NESTED_UPCALLS };
 
-/// The hook of a thread that runs other work of its lane while a servant waits.
 struct ServingThread<S, H> {
     lane: Arc<Lane<S>>,
     handler: Arc<H>,
     max_depth: u8,
-    /// Number of nested waits on the thread at present.
     depth: Cell<u8>,
-    /// Workers that nested waits have used, for the next nested wait.
     workers: RefCell<Vec<Worker>>,
 }
 
-/// The hook of a thread that serves one connection, and is the only reader of it.
 struct DedicatedThread<S, H> {
     lane: Arc<Lane<S>>,
     handler: Arc<H>,
     connection: Arc<Connection>,
 }
 
-/// Installs the hook of a thread that serves `connection` and is the only reader of it.
 pub(crate) fn set_dedicated<S: Architecture<S>, H: RequestHandler>(
     lane: &Arc<Lane<S>>,
     handler: &Arc<H>,
@@ -56,7 +46,6 @@ pub(crate) fn set_dedicated<S: Architecture<S>, H: RequestHandler>(
     }));
 }
 
-/// Installs the hook of a thread of `lane`, if the lane's setting is [`NestedWait::Serve`].
 pub(crate) fn enter<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &Arc<H>) {
     let nested_wait = lane.config.nested_wait.unwrap_or_else(|| lane.strategy.default_nested_wait());
     if let NestedWait::Serve { max_depth } = nested_wait {
@@ -83,14 +72,12 @@ impl<S: Architecture<S>, H: RequestHandler> NestedWaitHook for ServingThread<S, 
             return Ok(false);
         }
         self.depth.set(self.depth.get() + 1);
-        // The request whose servant waits may have lowered the thread's priority, because it
-        // exceeded its declared time. Nested requests run at the priority of the lane.
+        // The waiting request may have lowered the thread's priority, because it exceeded its declared time.
         let own = self.lane.scheduling();
         let (_aside, _raised) = (ChargePause::begin(), PriorityBoost::at_least(own));
         let mut worker = self.workers.borrow_mut().pop().unwrap_or_default();
         let waited = self.lane.strategy.wait_nested(&self.lane, &self.handler, &mut worker, awaited);
-        // The thread leaves this worker, so the worker must not keep a role in the lane's burst
-        // mode.
+        // The thread leaves this worker, so the worker must not keep a role in burst mode.
         worker.burst_role.reset();
         self.workers.borrow_mut().push(worker);
         self.depth.set(self.depth.get() - 1);
@@ -133,9 +120,8 @@ mod tests {
         }
     }
 
-    /// Regression test: a thread in a nested wait ran one task of the ready list, cleared the
-    /// wake-up for the other tasks, and slept. The wait of this test would then end at its
-    /// deadline, before all tasks have run.
+    /// Regression test: a thread in a nested wait ran one task of the ready list, cleared the wake-up for the other
+    /// tasks, and slept.
     #[test]
     fn listed_tasks_run_during_a_nested_wait() {
         let orb = Orb::new().unwrap();

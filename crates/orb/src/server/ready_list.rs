@@ -1,5 +1,4 @@
-//! The ready list of a lane: tasks that epoll does not report, such as connections to read further,
-//! and requests that were parked, handed over by another lane, or buffered.
+//! The ready list of a lane: tasks that epoll does not report.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,44 +11,33 @@ use super::connection::{Connection, WaitingRequest};
 use super::message::Message;
 use super::parked_request::ParkedRequest;
 
-/// Number of tasks on a lane's list from which on requests of other lanes are refused with
-/// TRANSIENT 1.
+/// Number of tasks from which on requests of other lanes are refused with TRANSIENT 1.
 const MAX_HANDED_OVER: usize = 1024;
 
-/// A task for a thread of a lane.
 #[derive(Debug)]
 pub(crate) enum LaneTask {
-    /// Read the connection with this slot and generation. Its [`Connection::take_listing`] returns
-    /// the cause.
+    /// [`Connection::take_listing`] returns the cause of reading.
     Read((u32, u32)),
-    /// Handle a call of the readiness callback of this connection's stream, which has no
-    /// descriptor.
+    /// The stream has no descriptor.
     PollStream(Arc<Connection>),
-    /// Close the connections that hold the most memory, because the lane's budget is exceeded.
     ShedMemory,
-    /// Run a request that was parked, deferred, or handed over by another lane.
     Dispatch(WaitingRequest, Message),
-    /// Run a collocated call of a thread outside the lane, which waits for its end.
     RunCollocated(ParkedRequest),
     /// Run a request that the overload thread has buffered.
     DispatchBuffered {
-        /// The CORBA priority by which buffered requests are ordered, the highest first.
         priority: i16,
         waiting: WaitingRequest,
         message: Message,
-        /// Size of the request in bytes.
         bytes: u64,
     },
 }
 
 impl LaneTask {
-    /// Returns true if the task is to run a request.
     fn is_request(&self) -> bool {
         !matches!(self, LaneTask::Read(_) | LaneTask::PollStream(_) | LaneTask::ShedMemory)
     }
 
-    /// Returns the size in bytes of the task's request, or 0 for a task without a request and for a
-    /// buffered request, which the list counts separately.
+    /// 0 for a buffered request, which the list counts separately.
     fn bytes(&self) -> usize {
         match self {
             LaneTask::Dispatch(_, message) => message.bytes(),
@@ -59,26 +47,22 @@ impl LaneTask {
     }
 }
 
-/// The ready list of a lane. Its lock has priority inheritance, because threads of other lanes,
-/// with other priorities, add requests.
+/// Threads of other lanes, with other priorities, add requests.
 #[derive(Debug)]
 pub(super) struct ReadyList {
     list: PiMutex<TaskList>,
-    /// Number of tasks. While the number is 0, a thread need not take the lock. Stored `SeqCst` by
-    /// the holder of the lock, loaded `Acquire` by any thread.
+    /// While this number is 0, a thread need not take the lock. Stored `SeqCst` by the holder of the lock, loaded
+    /// `Acquire` by any thread.
     count: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct TaskList {
     tasks: VecDeque<LaneTask>,
-    /// Number of buffered requests on the list.
     buffered: u32,
-    /// Total size in bytes of the buffered requests.
     buffered_bytes: u64,
-    /// Total size in bytes of all other requests on the list.
     handed_over_bytes: usize,
-    /// True after the lane has stopped. No thread takes tasks from the list after that.
+    /// No thread takes tasks after the lane has stopped.
     stopped: bool,
 }
 
@@ -108,13 +92,11 @@ impl ReadyList {
         ReadyList { list: PiMutex::new("ready list", LockScope::Lane, TaskList::default()), count: AtomicUsize::new(0) }
     }
 
-    /// Returns true if a task is on the list.
     #[inline]
     pub(super) fn has_any(&self) -> bool {
         self.count.load(Ordering::Acquire) > 0
     }
 
-    /// Changes the list under the lock.
     fn update<R>(&self, update: impl FnOnce(&mut TaskList) -> R) -> R {
         let mut list = self.list.lock();
         let result = update(&mut list);
@@ -122,13 +104,12 @@ impl ReadyList {
         result
     }
 
-    /// Adds a task at the end of the list. Drops it if the lane has stopped.
+    /// Drops the task if the lane has stopped.
     pub(super) fn push(&self, work: LaneTask) {
         self.push_if(work, |_| true);
     }
 
-    /// Adds a request that arrived at another lane. Returns false if too many tasks are on the
-    /// list, if the requests on the list would have more than `max_bytes` bytes, or if the lane has
+    /// Returns false if too many tasks are on the list, its requests would exceed `max_bytes` bytes, or the lane has
     /// stopped.
     pub(super) fn hand_over(&self, work: LaneTask, max_bytes: usize) -> bool {
         let bytes = work.bytes();
@@ -145,13 +126,11 @@ impl ReadyList {
             list.insert(list.tasks.len(), work);
             None
         });
-        // A refused request is dropped after the lock is released: its drop may put its connection
-        // on the list, which takes the lock.
+        // The drop of a refused request may put its connection on the list, which takes the lock.
         refused.is_none()
     }
 
-    /// Adds a request that the overload thread has buffered, before the first buffered request with
-    /// a lower priority.
+    /// Adds the request before the first buffered request with a lower priority.
     pub(super) fn buffer(&self, priority: i16, waiting: WaitingRequest, message: Message, bytes: u64) {
         self.update(|list| {
             let is_less =
@@ -161,13 +140,12 @@ impl ReadyList {
         });
     }
 
-    /// Puts a task that was taken and did not run at the front of the list.
     #[cold]
     pub(super) fn push_front(&self, work: Option<LaneTask>) {
         self.update(|list| work.into_iter().for_each(|work| list.insert(0, work)));
     }
 
-    /// Takes the first task. The flag is true if more tasks are on the list.
+    /// The flag is true if more tasks are on the list.
     pub(super) fn next(&self) -> (Option<LaneTask>, bool) {
         self.update(|list| (list.remove(0), !list.tasks.is_empty()))
     }
@@ -176,29 +154,24 @@ impl ReadyList {
         self.update(|list| list.tasks.iter().position(wanted).and_then(|index| list.remove(index)))
     }
 
-    /// Takes the first task that is to run a request.
     pub(super) fn take_request(&self) -> Option<LaneTask> {
         self.take_first(LaneTask::is_request)
     }
 
-    /// Takes the first task that is not to run a request.
     pub(super) fn take_read(&self) -> Option<LaneTask> {
         self.take_first(|work| !work.is_request())
     }
 
-    /// Returns true if a request is on the list.
     pub(super) fn has_request(&self) -> bool {
         self.has_any() && self.list.lock().tasks.iter().any(LaneTask::is_request)
     }
 
-    /// Returns the number of buffered requests on the list, and their total size in bytes.
     pub(super) fn buffered(&self) -> (u32, u64) {
         let list = self.list.lock();
         (list.buffered, list.buffered_bytes)
     }
 
-    /// Takes all tasks, and makes the list accept no more. Dropping the task of a collocated call
-    /// tells its caller that the lane has stopped.
+    /// The drop of a collocated call tells its caller that the lane has stopped.
     pub(super) fn stop(&self) -> VecDeque<LaneTask> {
         self.update(|list| std::mem::replace(list, TaskList { stopped: true, ..TaskList::default() }).tasks)
     }

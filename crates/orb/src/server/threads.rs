@@ -11,10 +11,8 @@ use super::lane::Lane;
 use crate::event::Event;
 use crate::thread_context;
 
-/// The function that a thread of a lane runs: the thread ends when it returns.
 pub(super) type Run<S, H> = fn(&Arc<Lane<S>>, &Arc<H>);
 
-/// Starts the threads of a lane, and adds them to `threads`.
 pub(crate) fn start<S: Architecture<S>, H: RequestHandler>(
     lane: &Arc<Lane<S>>,
     handler: &Arc<H>,
@@ -23,10 +21,8 @@ pub(crate) fn start<S: Architecture<S>, H: RequestHandler>(
     lane.strategy.start(&mut ThreadStarter { lane, handler, threads })
 }
 
-/// Starts one thread of a lane, on the lane's cores and with the lane's scheduling. If the kernel
-/// refuses the cores or the scheduling, the thread runs in the ordinary class, and an event reports
-/// the refusal. Threads of the builder's pools inherit the scheduling of the thread that starts
-/// them.
+/// If the kernel refuses the cores or the scheduling, the thread runs in the ordinary class, and an event reports the
+/// refusal. Threads of the builder's pools inherit the scheduling of their starter.
 pub(super) fn spawn<S: Architecture<S>, H: RequestHandler>(
     lane: &Arc<Lane<S>>,
     handler: &Arc<H>,
@@ -58,7 +54,6 @@ pub(super) fn spawn<S: Architecture<S>, H: RequestHandler>(
                 io::ErrorKind::PermissionDenied
                     | io::ErrorKind::InvalidInput
                     | io::ErrorKind::ResourceBusy
-                    // The kernel has no such scheduling class, or a system call filter forbids it.
                     | io::ErrorKind::Unsupported
             ) =>
         {
@@ -72,7 +67,6 @@ pub(super) fn spawn<S: Architecture<S>, H: RequestHandler>(
     }
 }
 
-/// The means to start the threads of a lane: it adds them to a list, so that they can be joined.
 pub(crate) struct ThreadStarter<'a, S, H> {
     pub(super) lane: &'a Arc<Lane<S>>,
     pub(super) handler: &'a Arc<H>,
@@ -80,8 +74,7 @@ pub(crate) struct ThreadStarter<'a, S, H> {
 }
 
 impl<S: Architecture<S>, H: RequestHandler> ThreadStarter<'_, S, H> {
-    /// Starts `count` threads that run the function `run`. Their names contain the letter `role`
-    /// and a number.
+    /// The threads' names contain the letter `role` and a number.
     pub(super) fn spawn(
         &mut self,
         role: char,

@@ -18,56 +18,45 @@ use crate::fault::PeerFault;
 use crate::orb_context::OrbContext;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
-/// Maximum number of unused receive buffers that a thread keeps.
 const MAX_SPARES: usize = 4;
-/// Maximum size in bytes of a message that is copied to separate it from the bytes behind it. To
-/// separate a larger message, the bytes behind it are copied.
+/// Maximum size in bytes of a message that is copied to separate it from the bytes behind it.
 const MAX_COPIED_MESSAGE: usize = 8 * 1024;
 
-/// The memory of one thread of a pool. The thread uses it for one message after the other.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    /// The buffer into which the thread reads from connections without an incomplete message. A
-    /// connection with an incomplete message has a buffer of its own.
+    /// A connection with an incomplete message has a buffer of its own.
     pub(crate) buffer: ReceiveBuffer,
-    /// True if the thread has taken its last work from the ready list. It then takes an event of
-    /// epoll next.
+    /// True if the thread has taken its last work from the ready list.
     pub(crate) ran_listed_task: bool,
-    /// The header of the complete message at the front of the buffer. Valid from
-    /// [`ReadResult::InPlace`] until the message is dispatched or detached. It stays in this field,
-    /// because reading a value just after a move stalls store forwarding (docs/performance.md).
+    /// Valid from [`ReadResult::InPlace`] until the message is dispatched or detached. A value that is read just after
+    /// a move stalls store forwarding (docs/performance.md).
     in_place_header: Header,
-    /// The connection whose event the thread handled last. The thread polls this connection.
+    /// The connection that the thread polls.
     pub(super) last_reported: Option<(u32, u32)>,
-    /// The thread's role in the lane's burst mode.
     pub(super) burst_role: BurstRole,
-    /// Unused receive buffers.
     spares: Vec<ReceiveBuffer>,
     pub(crate) memory: RequestMemory,
-    /// True for the overload thread of a lane, which reads requests and runs none.
     pub(super) is_overload_thread: bool,
-    /// The task of the message that the thread has read from a connection without a thread of its
-    /// own. The thread then keeps the connection's read lock.
+    /// While this field is set, the thread keeps the connection's read lock.
     #[cfg(feature = "core-pool")]
     pub(super) claimed_task: Option<u64>,
 }
 
-/// The outcome of reading a message from a connection.
 #[derive(Debug)]
 pub(crate) enum ReadResult {
-    /// A complete message is in the buffer of the worker, which is the usual case. `more` is true
-    /// if more input may have arrived.
-    InPlace { more: bool },
-    /// A complete message that is not in the buffer of the worker. `more` is true if more input may
-    /// have arrived.
-    Message { message: Message, more: bool },
-    /// No message is complete, and no more input is there, or the time for waiting has passed.
+    /// `more` is true if more input may have arrived.
+    InPlace {
+        more: bool,
+    },
+    /// `more` is true if more input may have arrived.
+    Message {
+        message: Message,
+        more: bool,
+    },
     Incomplete,
-    /// The peer has closed its sending direction, or the transport failed.
     EndOfStream,
-    /// An earlier read has found the end of the stream or a fault.
     AlreadyEnded,
-    /// The peer violated the protocol. The fields are the fault, and the last message to the peer.
+    /// The fault, and the last message to the peer.
     Fault(PeerFault, Vec<u8>),
 }
 
@@ -93,12 +82,10 @@ impl Worker {
         }
     }
 
-    /// Creates the worker of an overload thread.
     pub(super) fn for_overload_thread() -> Self {
         Worker { is_overload_thread: true, ..Self::new() }
     }
 
-    /// Reads input that has arrived, until one message is complete. Does not wait.
     #[inline(never)]
     pub(crate) fn read_now(
         &mut self,
@@ -109,9 +96,7 @@ impl Worker {
         self.read(reading, connection, context, Wait::Now)
     }
 
-    /// Reads until one message is complete. Waits for input if `wait` permits it. The function is
-    /// always inlined, because each return after the wait is slow: the kernel may overwrite the
-    /// processor's return stack buffer when it switches to another process.
+    /// Waits for input if `wait` permits it. The function is inlined, because each return after the wait is slow.
     #[inline(always)]
     pub(crate) fn read(
         &mut self,
@@ -171,8 +156,7 @@ impl Worker {
         }
     }
 
-    /// Takes the first message out of the buffer if it is complete. Otherwise returns the number of
-    /// bytes that the first message needs in total.
+    /// Returns a message if one is complete, and otherwise the number of bytes that the first message needs.
     #[inline(never)]
     fn frame(
         &mut self,
@@ -226,11 +210,9 @@ impl Worker {
         }
     }
 
-    /// Separates the message of `length` bytes at the front of its buffer from the bytes behind it
-    /// (`surplus`: there are such bytes). A small message is copied to the worker's buffer, and the
-    /// buffer with the bytes behind it becomes the connection's. A large message keeps the buffer,
-    /// and the bytes behind it are copied to a buffer of the connection. Returns
-    /// [`ReadResult::EndOfStream`] if no memory can be allocated for the copy.
+    /// A small message is copied to the worker's buffer, and the connection keeps the buffer. A large message keeps the
+    /// buffer, and the bytes behind it (`surplus`) are copied. Returns [`ReadResult::EndOfStream`] if no memory can be
+    /// allocated for the copy.
     #[cold]
     fn split_off(
         &mut self,
@@ -269,7 +251,6 @@ impl Worker {
         }
     }
 
-    /// Ends reading from the connection, so that later reads return [`ReadResult::AlreadyEnded`].
     #[cold]
     fn end_input(&mut self, reading: &mut ReadState) -> ReadResult {
         self.discard_input();
@@ -277,8 +258,7 @@ impl Worker {
         ReadResult::EndOfStream
     }
 
-    /// Suspends reading before a message is complete. The bytes that have arrived stay with the
-    /// connection, in a buffer of its own.
+    /// The bytes that have arrived stay with the connection.
     #[cold]
     fn suspend(&mut self, reading: &mut ReadState, connection: &Connection) -> ReadResult {
         self.store_rest(reading);
@@ -286,8 +266,6 @@ impl Worker {
         ReadResult::Incomplete
     }
 
-    /// Makes the connection keep the unread bytes in a buffer of its own, or no buffer if there are
-    /// none.
     fn store_rest(&mut self, reading: &mut ReadState) {
         if reading.partial.as_ref().is_some_and(ReceiveBuffer::is_empty)
             && let Some(empty) = reading.partial.take()
@@ -300,14 +278,12 @@ impl Worker {
         }
     }
 
-    /// Discards the bytes in the worker's buffer.
     #[cold]
     fn discard_input(&mut self) {
         self.buffer.clear();
         self.trim_buffers();
     }
 
-    /// Frees memory of buffers that a large message has made large.
     #[inline]
     fn trim_buffers(&mut self) {
         if self.buffer.capacity().max(self.memory.reply.capacity()).max(self.memory.scratch.allocated())
@@ -330,12 +306,10 @@ impl Worker {
         }
     }
 
-    /// Returns an empty buffer.
     fn spare(&mut self) -> ReceiveBuffer {
         self.spares.pop().unwrap_or_default()
     }
 
-    /// Keeps an unused buffer for later, or drops it if there are enough or it is large.
     fn give_back(&mut self, mut buffer: ReceiveBuffer) {
         if self.spares.len() < MAX_SPARES && buffer.capacity() <= MAX_RETAINED_BYTES {
             buffer.clear();
@@ -343,22 +317,18 @@ impl Worker {
         }
     }
 
-    /// Returns true if the message [in place](ReadResult::InPlace) is a request to which the client
-    /// expects a reply.
     #[cold]
     pub(crate) fn in_place_wants_reply(&self) -> bool {
         wants_reply(&self.in_place_header, &self.buffer.unread()[..self.in_place_header.total_len()])
     }
 
-    /// Returns the header and the bytes of the message [in place](ReadResult::InPlace).
     #[cfg(feature = "core-pool")]
     #[inline]
     pub(super) fn in_place(&self) -> (&Header, &[u8]) {
         (&self.in_place_header, &self.buffer.unread()[..self.in_place_header.total_len()])
     }
 
-    /// Takes the message [in place](ReadResult::InPlace) together with its buffer, so that another
-    /// thread can run it. The worker gets an empty buffer.
+    /// The worker gets an empty buffer.
     pub(crate) fn detach(&mut self) -> Message {
         let spare = self.spare();
         Message::Buffered(
@@ -368,8 +338,6 @@ impl Worker {
         )
     }
 
-    /// Rejects a message with TRANSIENT 1, because the lane has no room for it (CORBA 3.0.3,
-    /// section 4.12.4).
     #[cold]
     pub(crate) fn reject_overloaded<H: RequestHandler>(
         &mut self,
@@ -381,8 +349,7 @@ impl Worker {
         handler.reject_overloaded(connection, header, octets, &mut self.memory);
     }
 
-    /// Passes the message [in place](ReadResult::InPlace) to the handler. Returns false if the
-    /// connection has ended.
+    /// Returns false if the connection has ended.
     #[inline]
     pub(crate) fn dispatch_in_place<H: RequestHandler>(
         &mut self,
@@ -405,8 +372,7 @@ impl Worker {
         goes_on
     }
 
-    /// Passes a message to the handler. `waited` is the time since the message was read. Returns
-    /// false if the connection has ended.
+    /// `waited` is the time since the message was read. Returns false if the connection has ended.
     #[inline(never)]
     pub(crate) fn dispatch<H: RequestHandler>(
         &mut self,
@@ -439,7 +405,6 @@ impl Default for Worker {
     }
 }
 
-/// Returns the result for a complete message in the worker's buffer with no bytes behind it.
 #[inline]
 fn in_place(reading: &ReadState, connection: &Connection) -> ReadResult {
     if connection.has_partial_message() {
@@ -448,7 +413,6 @@ fn in_place(reading: &ReadState, connection: &Connection) -> ReadResult {
     ReadResult::InPlace { more: !reading.is_drained }
 }
 
-/// Records the incomplete messages of the connection, for the stall detector and the memory budget.
 #[cold]
 fn record_progress(reading: &ReadState, connection: &Connection) {
     let framer = &reading.framer;
@@ -459,19 +423,17 @@ fn record_progress(reading: &ReadState, connection: &Connection) {
     }
 }
 
-/// Records the incomplete messages of the connection, of which `buffer` has the bytes that are not
-/// in fragments.
+/// `buffer` has the bytes that are not in fragments.
 #[cold]
 fn record_fragments(framer: &Framer, buffer: &ReceiveBuffer, connection: &Connection) {
     let unread = buffer.unread();
     let held = if unread.is_empty() { 0 } else { buffer.held().max(unread.len()) };
-    // A complete message in the buffer waits for a thread, so its peer does not cause the delay.
+    // The peer does not cause the delay of a complete message that waits for a thread.
     let arrived = if holds_message(unread) { 0 } else { unread.len() };
     connection.record_partial_messages(arrived, framer.oldest_partial(), held + framer.partial_bytes());
 }
 
-/// Returns true if `octets` begins with a complete message, or with bytes that cannot be a message
-/// header.
+/// True for bytes that cannot be a message header.
 fn holds_message(octets: &[u8]) -> bool {
     let header = octets.first_chunk().map(Header::parse);
     header.is_some_and(|header| header.map_or(true, |header| header.total_len() <= octets.len()))
@@ -488,8 +450,6 @@ mod tests {
     use crate::server::memory_budget::MemoryBudget;
     use crate::{Orb, clock};
 
-    /// Returns the header of a CancelRequest with a body of `size` bytes, which the handler
-    /// ignores.
     fn header(size: usize) -> Header {
         Header {
             version: Version::GIOP_1_2,
@@ -500,15 +460,13 @@ mod tests {
         }
     }
 
-    /// Returns the capacity in bytes of the worker's largest buffer.
     fn held(worker: &Worker) -> usize {
         let memory = &worker.memory;
         let spares = worker.spares.iter().map(ReceiveBuffer::capacity).max().unwrap_or(0);
         worker.buffer.capacity().max(memory.reply.capacity()).max(memory.scratch.allocated()).max(spares)
     }
 
-    /// A complete message between the fragments of another message must not end the accounting of
-    /// these fragments: their memory and their stall time stay recorded.
+    /// A complete message between fragments must not end the accounting of the fragments.
     #[test]
     fn fragments_stay_counted_between_whole_messages() {
         let at = |seconds: u64| clock::set(Some(Monotonic::from_nanos(seconds * 1_000_000_000)));
@@ -522,7 +480,6 @@ mod tests {
             [&header.to_bytes(), body].concat()
         };
         let cancel = |id| message(MessageKind::CancelRequest, false, &[0, 0, 0, id]);
-        // A oneway to an object that does not exist.
         let oneway = message(MessageKind::Request, false, &[[0, 0, 0, 9].as_slice(), &[0; 24]].concat());
         let mut read = |octets: &[u8]| {
             assert!(worker.buffer.append(octets));
@@ -561,8 +518,7 @@ mod tests {
         for kind in 0..3 {
             assert!(worker.buffer.append(&large));
             worker.memory.reply.reserve(4 * MAX_RETAINED_BYTES);
-            // Decoding a sequence of numbers in the foreign byte order fills the scratch memory
-            // with the converted numbers.
+            // Decoding a foreign byte order fills the scratch memory with the converted numbers.
             let mut numbers = Decoder::new(&large, Endian::from_flag(Endian::NATIVE.to_flag() ^ 1))
                 .with_scratch(&worker.memory.scratch);
             numbers.read_slice::<u64>(large.len() / 8).unwrap();

@@ -1,5 +1,4 @@
-//! The simulated client processes: their threads, which make calls, and the checks of the outcomes
-//! of these calls.
+//! The simulated client processes: their threads, which make calls, and the checks of the outcomes of these calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,21 +18,16 @@ use crate::object::ObjectRef;
 use crate::orb::OrbCore;
 use crate::policy::{CallPolicies, Timeout};
 
-/// Number of client processes.
 const CLIENTS: usize = 2;
-/// Number of threads in all client processes together.
 pub(super) const CALLERS: usize = 6;
-/// Number of calls that each thread makes.
 pub(super) const CALLS: usize = 10;
 
 static WORK: Operation<'static> = Operation::new("work");
 
-/// A simulated client process.
 pub(super) struct ClientProcess {
     core: Arc<OrbCore>,
 }
 
-/// Makes the client processes, with random GIOP versions and fragment sizes.
 pub(super) fn clients(network: &SimulatedNetwork) -> Vec<ClientProcess> {
     let client = |_| {
         let (version, fragment_size) = {
@@ -52,26 +46,19 @@ pub(super) fn clients(network: &SimulatedNetwork) -> Vec<ClientProcess> {
 
 type WriteArguments = Box<dyn for<'e> Fn(&mut Encoder<'e>) -> Result<(), CdrError>>;
 
-/// The plan of one call.
 pub(super) struct CallPlan {
-    /// Number of the call, which no other call has.
     number: u64,
-    /// Time in nanoseconds between the end of this call and the next call of the thread.
+    /// Time in nanoseconds between the end of this call and the thread's next call.
     gap: u64,
     object: ObjectRef,
     response: ResponseExpected,
-    /// Time in nanoseconds after which the caller cancels the call.
     cancel: Option<u64>,
-    /// Bytes in the arguments, which the servant returns.
     data: Vec<u8>,
     arguments: WriteArguments,
-    /// True if no fault can excuse a failure of the call.
     must_succeed: bool,
-    /// Object id.
     name: String,
 }
 
-/// Makes random plans for the calls of each thread.
 pub(super) fn plans(
     network: &SimulatedNetwork,
     clients: &[ClientProcess],
@@ -79,8 +66,6 @@ pub(super) fn plans(
     faults: bool,
 ) -> Vec<Vec<CallPlan>> {
     let ids: [&'static str; 8] = ["c0", "c0", "c0", "c1", "c2", "c10", "c11", "loop"];
-    // The threads of a client process share its references, and so the bindings of these
-    // references.
     let shared: Vec<Vec<ObjectRef>> = clients
         .iter()
         .map(|client| {
@@ -132,8 +117,7 @@ pub(super) fn plans(
         let reachable =
             match unresponsive {
                 None => !matches!(ids[which], "c11" | "loop"),
-                // The object `c0` exists in every server. The call must succeed if one of the
-                // servers in the reference answers.
+                // Every server has the object `c0`, so the call must succeed if one of the servers answers.
                 Some(unresponsive) => ids[which] == "c0"
                     && object.ior().known_profiles().any(
                         |profile| matches!(profile.address, ProfileAddress::Inet { port, .. } if port != server::port(unresponsive)),
@@ -163,24 +147,16 @@ pub(super) fn plans(
         .collect()
 }
 
-/// A simulated thread of a client process, which makes its calls one after the other.
 pub(super) struct Caller<'w> {
     pub(super) number: usize,
     plans: &'w [CallPlan],
-    /// Index of the next plan.
     next: usize,
-    /// The current call.
     call: Option<SimulatedCall<'w, 'w>>,
-    /// Number of times that the calls of this thread have blocked. An event that was scheduled for
-    /// an earlier block is ignored.
+    /// An event that was scheduled for an earlier block is ignored.
     pub(super) stop: u64,
-    /// True if the call waits for its deadline, after a write that a real transport would block.
     waits_for_time: bool,
-    /// The link on which the current call waits for its reply.
     link: Option<usize>,
-    /// The links on which the current call has sent its request.
     links: Vec<usize>,
-    /// Numbers of the calls that have ended with COMPLETED_NO.
     pub(super) never_ran: Vec<u64>,
 }
 
@@ -199,20 +175,17 @@ impl<'w> Caller<'w> {
         }
     }
 
-    /// Returns true if all calls of the thread have ended.
     pub(super) fn is_done(&self) -> bool {
         self.call.is_none() && self.next >= self.plans.len()
     }
 
-    /// Returns the rank of the thread's events. If several events have one time, the event with
-    /// the lowest rank happens first.
+    /// Of several events at one time, the event with the lowest rank happens first.
     fn priority(&self) -> u64 {
         (CALLERS - self.number) as u64
     }
 }
 
 impl<'w> World<'w> {
-    /// Makes the next call of the caller `number`.
     pub(super) fn call(&mut self, number: usize) {
         let caller = &mut self.callers[number];
         let Some(plan) = caller.plans.get(caller.next) else { return self.caller_done() };
@@ -238,8 +211,7 @@ impl<'w> World<'w> {
         self.stopped(number, stop);
     }
 
-    /// Continues the blocked call of the caller `number` with `step`. Does nothing if the call has
-    /// continued since its block `stop`.
+    /// Does nothing if the call has continued since its block `stop`.
     pub(super) fn go_on(
         &mut self,
         number: usize,
@@ -256,7 +228,6 @@ impl<'w> World<'w> {
         self.stopped(number, stop);
     }
 
-    /// Schedules the events that continue a call that has blocked on `stop`.
     fn stopped(&mut self, number: usize, stop: BlockedOn<'w>) {
         let caller = &mut self.callers[number];
         caller.stop += 1;
@@ -308,8 +279,7 @@ impl<'w> World<'w> {
                 } else if readable {
                     self.arrived(link);
                 }
-                // The step may have returned a connection to the pool, for which other callers
-                // wait.
+                // The step may have returned a connection to the pool.
                 self.next_turn();
             }
             BlockedOn::Finished(result) => {
@@ -320,15 +290,12 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Records that the caller `number` no longer waits on its link.
     fn leave_link(&mut self, number: usize) {
         if let Some(link) = self.callers[number].link.take() {
             self.network.state().links[link].reader = None;
         }
     }
 
-    /// Checks the simulation's rules after the caller `number` has written a whole request of the
-    /// call `call` to `link`.
     fn sent_on(&mut self, number: usize, call: u64, link: usize) {
         self.leave_link(number);
         let caller = &mut self.callers[number];
@@ -361,15 +328,12 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Continues the call that waits on a link, after bytes or the end of the stream have arrived
-    /// at the client's end.
     pub(super) fn arrived(&mut self, link: usize) {
         let Some(number) = self.network.state().links[link].reader else { return };
         let (stop, network) = (self.callers[number].stop, self.network.clone());
         self.go_on(number, stop, |call| call.read(|| network.state().readable(link, CLIENT)));
     }
 
-    /// Continues the call `call` of the caller `number` at its deadline, unless the call has ended.
     pub(super) fn time_out(&mut self, number: usize, call: u64) {
         let caller = &self.callers[number];
         if caller.call.is_none() || caller.plans[caller.next - 1].number != call {
@@ -380,7 +344,6 @@ impl<'w> World<'w> {
         self.go_on(number, stop, SimulatedCall::time_out);
     }
 
-    /// Cancels the call `call` of the caller `number`, if the call waits for a reply.
     pub(super) fn cancel(&mut self, number: usize, call: u64) {
         let caller = &mut self.callers[number];
         if caller.call.is_none() || caller.plans[caller.next - 1].number != call || caller.waits_for_time {
@@ -391,8 +354,6 @@ impl<'w> World<'w> {
         self.stopped(number, stop);
     }
 
-    /// Ends the current call of the caller `number`, and checks its outcome, its deadline and the
-    /// number of its executions.
     fn over(&mut self, number: usize, result: Result<Option<Reply<'w>>, SystemException>) {
         let caller = &mut self.callers[number];
         let plan = &caller.plans[caller.next - 1];
@@ -438,7 +399,7 @@ impl<'w> World<'w> {
         state.schedule(at, priority, AgendaEvent::Call(number));
     }
 
-    /// Checks the exception of a call. Returns the violated rule, if there is one.
+    /// Returns the violated rule, if there is one.
     fn failed(&mut self, number: usize, exception: &SystemException, executions: u32) -> Option<String> {
         let caller = &mut self.callers[number];
         let plan = &caller.plans[caller.next - 1];
@@ -466,8 +427,7 @@ impl<'w> World<'w> {
                 let link = &state.links[*link];
                 link.faulty || self.runs[link.run].dead || self.runs[link.run].lane.is_closing()
             };
-            // `links` has the links on which a whole request was sent. If the request was sent in
-            // part, the call ends with COMPLETED_NO.
+            // If the request was sent in part, the call ends with COMPLETED_NO.
             if completed != Completion::No && !caller.links.iter().any(excused) {
                 return Some(format!("fails on a connection that nothing happened to: {exception}"));
             }

@@ -1,12 +1,7 @@
-//! The deterministic simulation: clients and servers run in one thread and in virtual time. A
-//! simulated network between them delays and splits data, and loses connections. A seed determines
-//! all events. If the simulation of a seed fails, the test prints the seed and the last events.
-//! `CORELANE_SEED=n cargo test -p corelane simulation` runs the seed `n` alone.
+//! The deterministic simulation: clients and servers in one thread and in virtual time, and a network with faults. A
+//! seed determines all events. `CORELANE_SEED=n cargo test -p corelane simulation` runs the seed `n` alone.
 //!
-//! The code under test is the code of the ORB: the invocation machine and its driver, connection
-//! pools, framing, the lane with admission and closing, and the POA. The network, the clock and the
-//! threads are simulated. Where the driver would block, it returns to the simulation
-//! (`driver/simulated.rs`).
+//! The code under test is the ORB's; the network, the clock and the threads are simulated.
 //!
 //! # What must hold
 //! * A call that returns a result was executed once. A call that ends with COMPLETED_NO is never
@@ -37,61 +32,45 @@ use caller::{CallPlan, Caller};
 use network::{AgendaEvent, CLIENT, PortState, SimulatedNetwork};
 use server::{CLOSING_TIME, ExecutionLedger, ServerRun};
 
-/// Number of seeds that a test simulates.
 const SEEDS: u64 = 2_000;
-/// Number of simulated servers.
 const SERVERS: usize = 3;
-/// Maximum number of times that a server starts.
 const RUNS: usize = 4;
-/// Virtual time in nanoseconds, from the start, during which faults happen.
+/// Virtual time in nanoseconds during which faults happen.
 const BUSY: u64 = 150_000_000;
 /// Virtual time in nanoseconds at which a simulation must have ended.
 const END: u64 = 60_000_000_000;
 
-/// The statistics of one simulation, and its last events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Statistics {
-    /// Number of events of the agenda.
     events: u64,
-    /// Number of calls that returned a result.
     results: u32,
-    /// Number of calls that ended with COMPLETED_NO.
     never_ran: u32,
-    /// Number of calls that ended with COMPLETED_MAYBE.
     perhaps_ran: u32,
-    /// Number of requests that were sent again.
     sent_again: u32,
-    /// Number of calls that followed a forward.
     forwarded: u32,
     trace: Vec<String>,
 }
 
-/// The state of one simulation.
 struct World<'w> {
     network: SimulatedNetwork,
     ledger: ExecutionLedger,
     lanes: &'w [Arc<Lane>],
-    /// All runs of server processes, including ended ones.
     runs: Vec<ServerRun<'w>>,
     callers: Vec<Caller<'w>>,
-    /// The callers that wait for a connection to be returned to a pool.
     turns: VecDeque<usize>,
     faults: bool,
     summary: Statistics,
 }
 
-/// Simulates one seed. Returns an error with the violated rule and the last events if a rule is
-/// violated.
+/// The error is the violated rule and the last events.
 fn simulate(seed: u64) -> Result<Statistics, String> {
     crate::client::pool::ConnectionPool::forget_last_slot();
     let network = SimulatedNetwork::new(seed);
-    // From here on, the clock of this thread is virtual.
     crate::clock::set(Some(corelane_sys::clock::Monotonic::from_nanos(network.state().now)));
     let lanes: Vec<Arc<Lane>> = (0..SERVERS * RUNS).map(|_| server::lane()).collect();
-    // Every fourth seed has no faults, and most of its calls must succeed.
     let faults = !seed.is_multiple_of(4);
-    // In a quarter of the seeds without faults, one server never answers. Calls of references that
-    // name another server, too, must succeed.
+    // In a quarter of the seeds without faults, one server never answers, and calls of references with another server
+    // must succeed.
     network.state().unresponsive = (seed % 16 == 4).then_some(0);
     let plans;
     let clients = caller::clients(&network);
@@ -117,7 +96,6 @@ fn simulate(seed: u64) -> Result<Statistics, String> {
     result
 }
 
-/// Runs the events of a simulation until none is left or a rule is violated.
 fn run<'w>(world: &mut World<'w>, plans: &'w [Vec<CallPlan>]) -> Result<Statistics, String> {
     for (number, plans) in plans.iter().enumerate() {
         world.callers.push(Caller::new(number, plans));
@@ -149,7 +127,6 @@ fn run<'w>(world: &mut World<'w>, plans: &'w [Vec<CallPlan>]) -> Result<Statisti
 }
 
 impl<'w> World<'w> {
-    /// Starts a new run of a server, unless the server has had the maximum number of runs.
     fn start(&mut self, server: usize) {
         let earlier = self.runs.iter().filter(|run| run.server == server).count();
         let Some(lane) = (earlier < RUNS).then(|| &self.lanes[server * RUNS + earlier]) else { return };
@@ -167,7 +144,6 @@ impl<'w> World<'w> {
         CLOSING_TIME / 4
     }
 
-    /// Returns the number of the current run of a server, if this run accepts connections.
     fn current(&self, server: usize) -> Option<usize> {
         match self.network.state().ports.get(&server::port(server)) {
             Some((_, PortState::Open(run))) => Some(*run),
@@ -175,7 +151,6 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Schedules random faults.
     fn plan_faults(&mut self) {
         let mut state = self.network.state();
         state.latency = state.random.between(10_000, 1_000_000);
@@ -200,13 +175,11 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Called after the last call of a caller. If all callers have made their calls, schedules the
-    /// shutdown of all servers.
+    /// If all callers have made their calls, schedules the shutdown of all servers.
     fn caller_done(&mut self) {
         if self.callers.iter().all(Caller::is_done) {
             let mut state = self.network.state();
             state.finished = true;
-            // By this time, every server that was restarted runs.
             let at = state.now + 2 * BUSY;
             for server in 0..SERVERS {
                 state.schedule(at, 9, AgendaEvent::Hold(server, false));
@@ -215,7 +188,6 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Performs an event of the agenda.
     fn happen(&mut self, event: AgendaEvent) {
         let report = self.network.state().happen(&event);
         match event {
@@ -317,7 +289,6 @@ impl<'w> World<'w> {
         run.go_on(&self.network);
     }
 
-    /// Connects to a server as a faulty peer, and sends random bytes.
     fn send_garbage(&mut self, server: usize) {
         let link = self.network.state().connect(server::port(server));
         let Ok(link) = link else { return };
@@ -332,12 +303,10 @@ impl<'w> World<'w> {
                 octets.push(state.random.next().to_le_bytes()[0]);
             }
         }
-        // The result is ignored: the drop of the stream ends the link, even if it accepted only a
-        // part of the bytes.
+        // The drop of the stream ends the link.
         let _ = stream.send_vectored(&[std::io::IoSlice::new(&octets)], corelane_net::Wait::Now);
     }
 
-    /// Makes each caller that waits for a connection to be returned try again to get one.
     fn next_turn(&mut self) {
         for _ in 0..self.turns.len() {
             let Some(caller) = self.turns.pop_front() else { return };
@@ -346,8 +315,6 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Checks, after the last event, that all calls have ended, that no connection is open, that no
-    /// request runs or waits, and that no call was executed too often.
     fn check_end(&mut self) {
         let waiting = self.callers.iter().find(|caller| !caller.is_done()).map(|caller| caller.number);
         let mut state = self.network.state();
@@ -409,8 +376,7 @@ mod tests {
             all.forwarded += one.forwarded;
         }
         println!("{seeds} seeds: {all:?}");
-        // A rule is tested by the outcomes to which it applies. Each kind of outcome must therefore
-        // occur, on average, in one of ten seeds at least.
+        // Each kind of outcome must occur, on average, in one of ten seeds at least.
         let least = u32::try_from(seeds / 10).unwrap_or(1);
         for count in [all.results, all.never_ran, all.perhaps_ran, all.sent_again, all.forwarded] {
             assert!(count >= least, "{all:?}");

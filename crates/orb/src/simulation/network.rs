@@ -1,5 +1,4 @@
-//! The simulated network between the ORBs, which delays bytes, splits them, and loses connections
-//! with the bytes in transit. It also has the agenda of the simulation.
+//! The simulated network, which delays and splits bytes and loses connections, and the agenda of the simulation.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -17,158 +16,100 @@ use corelane_sys::lock::{LockScope, Mutex, MutexGuard};
 
 use super::random::Random;
 
-/// Index of the end of a link that connects.
 pub(super) const CLIENT: usize = 0;
-/// Index of the end of a link that accepts.
 pub(super) const SERVER: usize = 1;
 
-/// An event in the agenda of the simulation. The fields are, in this order: the number of the link
-/// and the index of its end; or the number of the caller and the number of its block or call; or
-/// the number of the server or its run.
+/// The fields are, in this order: the number of the link and the index of its end; or the number of the caller and the
+/// number of its block or call; or the number of the server or its run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AgendaEvent {
-    /// The bytes in the field arrive at this end of the link.
     Octets(usize, usize, Vec<u8>),
-    /// This end of the link notices that the other end has shut down writing.
     End(usize, usize),
-    /// This end of the link notices that the link is lost.
     Reset(usize, usize),
-    /// This end of the link can write, after a write had found no room.
     Room(usize, usize),
-    /// A server accepts the link.
     Accept(usize),
-    /// A caller makes its next call.
     Call(usize),
-    /// The time that connecting takes, or a pause of the call, is over.
     Connect(usize, u64),
-    /// The connect time-out of a call passes.
     ConnectTimeOut(usize, u64),
-    /// The deadline of a call passes.
     TimeOut(usize, u64),
-    /// A caller cancels its call.
     Cancel(usize, u64),
-    /// A thread of a server's run finishes its request. The fields are the run, the thread and the
-    /// request.
+    /// The fields are the run, the thread and the request.
     Finish(usize, usize, usize),
-    /// A server's run does its periodic maintenance.
     Tidy(usize),
-    /// A server crashes.
     Crash(usize),
-    /// A server shuts down gracefully.
     Close(usize),
-    /// A server starts.
     Start(usize),
-    /// The POA manager of a server begins to hold requests (true) or becomes active (false).
     Hold(usize, bool),
-    /// A faulty peer connects to a server and sends random bytes.
     Vandal(usize),
 }
 
-/// One end of a link.
 #[derive(Default)]
 struct LinkEnd {
-    /// Bytes that have arrived at this end and have not been read.
     arrived: VecDeque<u8>,
-    /// Number of bytes in transit to this end.
     coming: usize,
-    /// Time at which the last scheduled event arrives at this end.
     last_arrival: u64,
-    /// True after this end has noticed that the other end has shut down writing.
     peer_half_closed: bool,
-    /// True after this end has noticed that the link is lost.
     reset: bool,
-    /// True after this end has shut down writing.
     ended: bool,
-    /// True after this end has shut down both directions.
     closed: bool,
-    /// Number of bytes that this end has sent.
     sent: u64,
-    /// Number of bytes after which the link is lost when this end sends.
+    /// Number of sent bytes at which the link is lost.
     breaks_at: u64,
-    /// Maximum number of bytes from this end that may be in transit or unread at the other end.
     window: usize,
-    /// True if this end must get [`AgendaEvent::Room`] when the other end reads.
     wants_room: bool,
-    /// The readiness callback of this end.
     report: Option<ReadinessCallback>,
 }
 
-/// A simulated connection.
 pub(super) struct SimulatedLink {
     ends: [LinkEnd; 2],
-    /// The server at the accepting end.
     pub(super) server: usize,
-    /// The run of the server at the accepting end.
     pub(super) run: usize,
-    /// True if the link was lost, or if a faulty peer uses it.
     pub(super) faulty: bool,
-    /// The caller that waits for a reply at the client's end.
     pub(super) reader: Option<usize>,
-    /// The client process whose connection pool uses the link.
     pub(super) pool: Option<usize>,
 }
 
-/// The state of a server's port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PortState {
-    /// The run of the server in the field accepts connections.
     Open(usize),
-    /// No run of the server accepts connections, so they are refused.
     Shut,
 }
 
-/// The state of the network and the agenda.
 pub(super) struct State {
-    /// The virtual time in nanoseconds.
     pub(super) now: u64,
     pub(super) random: Random,
-    /// Number of events that were ever scheduled.
     order: u64,
-    /// The agenda: time, rank and order of each event, and the event.
+    /// Time, rank and order of each event, and the event.
     events: BinaryHeap<Reverse<(u64, u64, u64, AgendaEvent)>>,
     pub(super) links: Vec<SimulatedLink>,
-    /// The server and the state of each port.
     pub(super) ports: HashMap<u16, (usize, PortState)>,
-    /// Probability, in percent, that a new link is lost after a random number of bytes.
     pub(super) breaking: u64,
-    /// Probability, in percent, that a new link accepts few bytes from the client, as if the server
-    /// did not read.
+    /// Probability, in percent, that a new link accepts few bytes from the client.
     pub(super) stuck: u64,
-    /// Mean delay of the network in nanoseconds.
     pub(super) latency: u64,
-    /// The number of the link to which a client wrote last.
     pub(super) written_to: Option<usize>,
-    /// The last events, as text.
     pub(super) trace: VecDeque<String>,
-    /// The server that never answers attempts to connect, if there is one.
     pub(super) unresponsive: Option<usize>,
-    /// True after every caller has made its last call.
     pub(super) finished: bool,
-    /// The first violation of a rule, if there was one.
     pub(super) wrong: Option<String>,
 }
 
-/// A handle to the network and the agenda.
 #[derive(Clone)]
 pub(super) struct SimulatedNetwork(Arc<Mutex<State>>);
 
-/// Maximum number of lines in the trace.
 const TRACE: usize = 400;
 
 impl State {
-    /// Schedules an event at the time `at`. If several events have one time, the event with
-    /// the lowest `priority` happens first.
+    /// Of several events at one time, the event with the lowest `priority` happens first.
     pub(super) fn schedule(&mut self, at: u64, priority: u64, event: AgendaEvent) {
         self.order += 1;
         self.events.push(Reverse((at, priority, self.order, event)));
     }
 
-    /// Schedules an event after `delay` nanoseconds.
     pub(super) fn after(&mut self, delay: u64, event: AgendaEvent) {
         self.schedule(self.now + delay, 9, event);
     }
 
-    /// Adds a line to the trace.
     pub(super) fn say(&mut self, line: fmt::Arguments<'_>) {
         if self.trace.len() >= TRACE {
             self.trace.pop_front();
@@ -176,20 +117,16 @@ impl State {
         self.trace.push_back(format!("{:>12} {line}", self.now));
     }
 
-    /// Records a violation of a rule.
     pub(super) fn fail(&mut self, line: fmt::Arguments<'_>) {
         self.say(line);
         self.wrong.get_or_insert_with(|| line.to_string());
     }
 
-    /// Returns a random delay in nanoseconds.
     fn delay(&mut self) -> u64 {
         let latency = self.latency;
         self.random.between(latency / 2, latency * 3 / 2)
     }
 
-    /// Schedules an event at the end `to` of a link, behind all events that were scheduled there
-    /// before.
     fn arrive(&mut self, link: usize, to: usize, event: AgendaEvent) {
         let delay = self.delay();
         let at = (self.now + delay).max(self.links[link].ends[to].last_arrival + 1);
@@ -197,8 +134,7 @@ impl State {
         self.schedule(at, 9, event);
     }
 
-    /// Cuts a link. The end `by` notices it at once. The other end notices it later: in half of the
-    /// cases before the bytes in transit arrive, so that they are lost.
+    /// The end `by` notices the cut at once, the other end later: in half of the cases the bytes in transit are lost.
     pub(super) fn cut(&mut self, link: usize, by: usize) {
         self.links[link].faulty = true;
         self.links[link].ends[by].reset = true;
@@ -212,8 +148,7 @@ impl State {
         self.after(delay, AgendaEvent::Reset(link, by));
     }
 
-    /// Sends bytes from the end `from` of a link. Returns the number of bytes that the link
-    /// accepts.
+    /// Returns the number of bytes that the link accepts.
     fn send(&mut self, link: usize, from: usize, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let to = 1 - from;
         let held = self.links[link].ends[to].coming + self.links[link].ends[to].arrived.len();
@@ -239,7 +174,6 @@ impl State {
         self.links[link].ends[from].sent += count as u64;
         let mut octets: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).take(count).collect();
         self.links[link].ends[to].coming += count;
-        // The bytes arrive in up to four parts, split at random positions.
         for _ in 0..self.random.between(0, 3) {
             if octets.len() > 1 {
                 let at = usize::try_from(self.random.between(1, octets.len() as u64 - 1)).unwrap_or(1);
@@ -285,16 +219,14 @@ impl State {
             end.arrived.clear();
         }
         if unread {
-            // This end has not read all bytes of the peer, so the peer gets a reset, as a kernel
-            // would send it.
+            // A kernel sends a reset if unread bytes are left.
             self.arrive(link, 1 - by, AgendaEvent::Reset(link, 1 - by));
         } else if !already {
             self.arrive(link, 1 - by, AgendaEvent::End(link, 1 - by));
         }
     }
 
-    /// Applies an event to the network. Returns the readiness callback to call: the callback of the
-    /// end at which the event happens.
+    /// Returns the readiness callback of the end at which the event happens.
     pub(super) fn happen(&mut self, event: &AgendaEvent) -> Option<ReadinessCallback> {
         let (link, at) = match *event {
             AgendaEvent::Octets(link, at, _)
@@ -321,7 +253,6 @@ impl State {
             AgendaEvent::End(..) => end.peer_half_closed = true,
             AgendaEvent::Reset(..) => {
                 end.reset = true;
-                // A kernel may discard unread bytes at a reset.
                 if forgets {
                     end.arrived.clear();
                 }
@@ -331,25 +262,22 @@ impl State {
         end.report.clone()
     }
 
-    /// Returns true if a read at the end `at` of a link would not block.
     pub(super) fn readable(&self, link: usize, at: usize) -> bool {
         let end = &self.links[link].ends[at];
         !end.arrived.is_empty() || end.reset || end.peer_half_closed
     }
 
-    /// Returns true if the end `at` of a link has not shut down both directions.
     pub(super) fn is_open(&self, link: usize, at: usize) -> bool {
         !self.links[link].ends[at].closed
     }
 
-    /// Makes a link to a server's run, with random faults. Returns the number of the link.
+    /// Returns the number of the link.
     fn link(&mut self, server: usize, run: usize) -> usize {
         let (breaking, stuck) = (self.breaking, self.stuck);
         let mut ends = [LinkEnd::default(), LinkEnd::default()];
         for (side, end) in ends.iter_mut().enumerate() {
             end.breaks_at = if self.random.percent(breaking) { self.random.between(1, 3_000) } else { u64::MAX };
-            // Few links accept only few bytes from the client: a call on such a link waits for its
-            // deadline at the first write that finds no room.
+            // A call on a link that accepts few bytes waits for its deadline.
             let wide = side == CLIENT && !self.random.percent(stuck);
             end.window = if wide { usize::MAX } else { usize::try_from(self.random.between(40, 4_000)).unwrap_or(40) };
         }
@@ -357,8 +285,6 @@ impl State {
         self.links.len() - 1
     }
 
-    /// Makes a link to the server at `port`, which the server accepts after a delay. Returns the
-    /// number of the link.
     pub(super) fn connect(&mut self, port: u16) -> io::Result<usize> {
         let Some(&(server, PortState::Open(run))) = self.ports.get(&port) else {
             return Err(io::ErrorKind::ConnectionRefused.into());
@@ -399,7 +325,6 @@ impl SimulatedNetwork {
         self.0.lock()
     }
 
-    /// Takes the next event of the agenda, and advances the virtual time to it.
     pub(super) fn next(&self) -> Option<AgendaEvent> {
         let mut state = self.state();
         let Reverse((at, _, _, event)) = state.events.pop()?;
@@ -408,7 +333,6 @@ impl SimulatedNetwork {
         Some(event)
     }
 
-    /// Returns the stream of one end of a link.
     pub(super) fn stream(&self, link: usize, side: usize) -> Box<dyn Stream> {
         Box::new(SimulatedStream { network: self.clone(), link, side })
     }
@@ -445,7 +369,6 @@ impl Transport for SimulatedNetwork {
     }
 }
 
-/// The stream of one end of a link. Its drop closes the end.
 #[derive(Debug)]
 struct SimulatedStream {
     network: SimulatedNetwork,
@@ -461,8 +384,7 @@ impl Stream for SimulatedStream {
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
         let sent = self.network.state().send(self.link, self.side, slices);
         match sent {
-            // No other code runs during a write, so a write that would wait for room can only time
-            // out. It fails at once.
+            // No other code runs during a write, so a write that would wait for room times out at once.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && wait != Wait::Now => {
                 Err(io::ErrorKind::TimedOut.into())
             }

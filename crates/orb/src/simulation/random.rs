@@ -9,7 +9,6 @@ impl Random {
         Random(seed)
     }
 
-    /// Returns the next number.
     pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -18,12 +17,11 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a random number from `low` to `high`, including both.
+    /// The range includes `low` and `high`.
     pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low + 1)
     }
 
-    /// Returns true with a probability of `chance` percent.
     pub(super) fn percent(&mut self, chance: u64) -> bool {
         self.next() % 100 < chance
     }

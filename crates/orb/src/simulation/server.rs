@@ -1,4 +1,4 @@
-//! The simulated server processes. Each has a lane, a POA and a servant. Its threads are simulated.
+//! The simulated server processes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,20 +29,13 @@ use crate::server::message::Message;
 use crate::server::strategy::Lane;
 use crate::server::worker::Worker;
 
-/// Repository id of the servant's type.
 pub(super) const TYPE: &str = "IDL:simulation/Target:1.0";
-/// Time in nanoseconds within which a graceful close must end.
 pub(super) const CLOSING_TIME: u64 = 20_000_000;
 
-/// Argument of a call: the servant executes the call and returns a result.
 pub(super) const RUN: u32 = 0;
-/// Argument of a call: the servant raises an exception with COMPLETED_NO and does not execute the
-/// call.
 pub(super) const REFUSE: u32 = 1;
-/// Argument of a call: the servant executes the call and raises an exception with COMPLETED_MAYBE.
 pub(super) const RUN_AND_FAIL: u32 = 2;
 
-/// The number of executions of each call.
 #[derive(Clone, Debug)]
 pub(super) struct ExecutionLedger(Arc<Mutex<Vec<u32>>>);
 
@@ -51,12 +44,10 @@ impl ExecutionLedger {
         ExecutionLedger(Arc::new(Mutex::new("simulation ledger", LockScope::Orb, vec![0; calls])))
     }
 
-    /// Returns how many times a call was executed.
     pub(super) fn executions(&self, call: u64) -> u32 {
         self.0.lock().get(usize::try_from(call).unwrap_or(usize::MAX)).copied().unwrap_or(0)
     }
 
-    /// Counts an execution of a call.
     fn note(&self, call: u64) {
         if let Some(count) = self.0.lock().get_mut(usize::try_from(call).unwrap_or(usize::MAX)) {
             *count += 1;
@@ -64,7 +55,6 @@ impl ExecutionLedger {
     }
 }
 
-/// Makes the ORB of a simulated process.
 pub(super) fn core(
     network: &SimulatedNetwork,
     publish: Vec<Endpoint>,
@@ -95,17 +85,15 @@ pub(super) fn core(
         .expect("an ORB")
 }
 
-/// Returns the address of a server.
 pub(super) fn address(server: usize) -> Endpoint {
     Endpoint::tcp(format!("server{server}"), port(server))
 }
 
-/// Returns the port of a server.
 pub(super) fn port(server: usize) -> u16 {
     1000 + u16::try_from(server).unwrap_or(0)
 }
 
-/// Makes a reference to the object with the key `key`, with one profile for each server.
+/// The reference has one profile for each server.
 pub(super) fn reference(key: &[u8], servers: &[usize]) -> Ior {
     let mut ior = Ior { type_id: TYPE.to_owned(), profiles: Vec::new() };
     for server in servers {
@@ -115,7 +103,6 @@ pub(super) fn reference(key: &[u8], servers: &[usize]) -> Ior {
     ior
 }
 
-/// Makes the lane of a server's run.
 pub(super) fn lane() -> Arc<Lane> {
     let config = PoolConfig::default()
         .dispatch(Dispatch::HalfSyncHalfAsync { threads: THREADS, max_queued: 12 })
@@ -125,33 +112,23 @@ pub(super) fn lane() -> Arc<Lane> {
     Lane::new(config, Vec::new(), Duration::from_nanos(CLOSING_TIME), None, None).expect("a lane")
 }
 
-/// Number of simulated threads that run requests in a server.
 const THREADS: usize = 2;
 
-/// One run of a simulated server process, from its start to its end.
 pub(super) struct ServerRun<'l> {
     pub(super) server: usize,
-    /// Number of the run, which no other run has.
     pub(super) number: usize,
     pub(super) lane: &'l Arc<Lane>,
     pub(super) core: Arc<OrbCore>,
     pub(super) poa: Poa,
-    /// True after the process has crashed.
     pub(super) dead: bool,
-    /// Probability, in percent, that the server replies NEEDS_ADDRESSING_MODE to a request.
     peculiar: u64,
-    /// Maximum time in nanoseconds that a request takes.
     slowest: u64,
     worker: Worker,
-    /// The requests that the simulated threads run.
     threads: Vec<Option<RunningRequest<'l>>>,
-    /// Number of requests that have started.
     begun: usize,
 }
 
-/// A request that a simulated thread runs.
 struct RunningRequest<'l> {
-    /// The started request, whose guard keeps its connection open.
     started: StartedRequest<'l>,
     number: usize,
 }
@@ -211,19 +188,16 @@ impl<'l> ServerRun<'l> {
         }
     }
 
-    /// Returns the key of the object `id`. All servers have equal keys.
+    /// All servers have equal keys.
     pub(super) fn key(&self, id: &str) -> Vec<u8> {
         let reference = self.poa.create_reference_with_id(&ObjectId::from(id), TYPE).expect("a reference");
         reference.ior().known_profiles().next().expect("a profile").object_key.to_vec()
     }
 
-    /// Accepts a link.
     pub(super) fn accept(&mut self, network: &SimulatedNetwork, link: usize) {
         self.lane.adopt(self.core.adapter(), network.stream(link, super::network::SERVER));
     }
 
-    /// Does all work of the lane that is possible at the present virtual time, and starts queued
-    /// requests on idle threads.
     pub(super) fn go_on(&mut self, network: &SimulatedNetwork) {
         if self.dead {
             return;
@@ -243,7 +217,6 @@ impl<'l> ServerRun<'l> {
         }
     }
 
-    /// Starts a request on the simulated thread `thread`, and schedules its end.
     fn begin(&mut self, network: &SimulatedNetwork, thread: usize, (waiting, message): (WaitingRequest, Message)) {
         let Some(started) = self.lane.begin_waiting_request(waiting, message) else { return };
         self.begun += 1;
@@ -254,8 +227,7 @@ impl<'l> ServerRun<'l> {
         state.after(time, AgendaEvent::Finish(self.number, thread, number));
     }
 
-    /// Finishes the request `number` of the simulated thread `thread`: runs its servant and sends
-    /// its reply. Called at the end of the virtual time that the request takes.
+    /// Called at the end of the virtual time that the request takes.
     pub(super) fn finish(&mut self, network: &SimulatedNetwork, thread: usize, number: usize) {
         if self.dead || self.threads[thread].as_ref().is_none_or(|running| running.number != number) {
             return;
@@ -274,20 +246,17 @@ impl<'l> ServerRun<'l> {
         }
     }
 
-    /// Crashes the server process.
     pub(super) fn die(&mut self) {
         self.dead = true;
         self.threads.iter_mut().for_each(|thread| *thread = None);
     }
 
-    /// Returns true if a request runs, or if a connection drains.
     pub(super) fn is_at_work(&self) -> bool {
         !self.dead && (self.threads.iter().any(Option::is_some) || self.lane.poll_all_draining(self.core.adapter()))
     }
 }
 
-/// Replies NEEDS_ADDRESSING_MODE to a request of GIOP 1.2 whose target address is an object key.
-/// Returns false, and does nothing, for any other message and for a oneway.
+/// Returns false for messages other than a two-way request of GIOP 1.2 to an object key.
 fn readdress(network: &SimulatedNetwork, connection: &Connection, message: &Message) -> bool {
     let (header, octets) = message.parts();
     if header.kind != MessageKind::Request || header.version != Version::GIOP_1_2 {
@@ -307,7 +276,6 @@ fn readdress(network: &SimulatedNetwork, connection: &Connection, message: &Mess
     true
 }
 
-/// A servant that counts the executions of each call.
 struct CountingServant(ExecutionLedger);
 
 impl Skeleton for CountingServant {
@@ -332,9 +300,7 @@ impl Skeleton for CountingServant {
     }
 }
 
-/// A servant activator that activates the object `c0`, and forwards requests for other objects to
-/// the next server: requests for `c3` to the object `c2` there, and requests for `loop` to the
-/// object `loop` there.
+/// Forwards `c3` to the object `c2`, and `loop` to the object `loop`, of the next server.
 struct ForwardingActivator {
     servant: Servant,
     next: usize,

@@ -68,8 +68,6 @@ fn read_in_region(
             match region_of(space)?.info(index) {
                 Some(info) if info.is_a(expected) => {}
                 Some(_) => return Err(CdrError::WrongValueType),
-                // The decoder has skipped the value as a part of an `any`, so the value is read
-                // now.
                 None => {
                     d.read_nested(|d| d.reread_value(index, position, |d| read_in_region(d, expected, own).map(drop)))?
                 }
@@ -80,11 +78,10 @@ fn read_in_region(
             let region = region_of(space)?;
             region.set_open(true);
             let factory = find_factory(d, &start.ids, start.chunked, expected, own)?;
-            // The type is set before the state is read, because the state may refer to the value
-            // itself.
+            // The state may refer to the value itself.
             region.set_info(start.number, factory.info);
             d.enter_nesting()?;
-            // A slot is charged twice, because blocks of slots double in size.
+            // Blocks of slots double in size, so a slot is charged twice.
             d.charge(2 * ValueRegion::SLOT_SIZE)?;
             let object = factory.read(d)?;
             d.charge(size_of_val(&*object) + BLOCK)?;
@@ -103,16 +100,15 @@ fn read_in_region(
     }
 }
 
-/// Allocator overhead per block in bytes.
+/// Overhead of the allocator for each block in bytes.
 const BLOCK: usize = 24;
 
 fn region_of(space: &ValueReadState) -> Result<Arc<ValueRegion>, CdrError> {
     space.user_data(|| ValueRegion::open()).downcast().map_err(|_| CdrError::Unsupported)
 }
 
-/// Returns the factory of the first type in `ids` that this process knows. Fails if values of this
-/// type are not values of the type `expected`. A value that is not chunked cannot be truncated, so
-/// only the first id counts.
+/// Fails if values of this type are not values of the type `expected`. A value that is not chunked cannot be truncated,
+/// so only the first id counts.
 fn find_factory(
     d: &Decoder<'_>,
     ids: &RepositoryIds<'_>,
@@ -139,25 +135,22 @@ fn find_factory(
     Err(CdrError::NoValueFactory)
 }
 
-/// The functions of this module that the decoding and encoding of an `any` calls through pointers.
+/// The decoding and encoding of an `any` calls these functions through pointers.
 #[cfg(feature = "any")]
 pub(crate) const FUNCTIONS: ValueFunctions =
     ValueFunctions { look_up_type: Some(known_type), convert_custom: Some(convert_custom) };
 
-/// Returns the TypeCode of a value type that is registered by its repository id.
 #[cfg(feature = "any")]
 fn known_type(env: &(dyn Any + Sync), id: &[u8]) -> Option<crate::TypeCode> {
     factories_of(env)?.type_of(id)
 }
 
-/// Reads a custom value through its factory, and writes it with the program's code for the type.
 #[cfg(feature = "any")]
 fn convert_custom(d: &mut Decoder<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
     let value = read_value::<ValueBase>(d)?;
     write_value(e, value.as_ref())
 }
 
-/// Returns the value factories of the ORB that received the message.
 fn factories<'m>(d: &Decoder<'m>) -> Option<&'m ValueFactories> {
     factories_of(d.environment()?)
 }
@@ -170,7 +163,6 @@ fn factories_of(env: &dyn Any) -> Option<&ValueFactories> {
 }
 
 const _: () = {
-    // A handle must not be larger than a pointer, an index and a flag.
     assert!(size_of::<Option<ValueRef<ValueBase>>>() <= 24);
 };
 
@@ -183,7 +175,6 @@ mod tests {
     use crate::any::{Any, TypeCode};
     use crate::mapping::{TypeDescription, TypedValue, ValueType, description};
 
-    /// A custom value type whose encoding differs from its TypeCode.
     #[derive(Clone, Debug, PartialEq)]
     struct Stamp {
         number: i32,
@@ -212,7 +203,6 @@ mod tests {
         }
     }
 
-    /// Encodes a list of two `any`s that share one custom value, in the non-native byte order.
     fn message() -> (Vec<u8>, Endian) {
         let foreign = if Endian::NATIVE == Endian::Big { Endian::Little } else { Endian::Big };
         let mut e = Encoder::new();

@@ -19,7 +19,6 @@ pub(crate) struct ValueFactory {
 }
 
 impl ValueFactory {
-    /// Returns the default factory of a type, which makes states without operations.
     pub(crate) fn plain(info: &'static ValueInfo) -> Self {
         ValueFactory { info, read: None }
     }
@@ -34,12 +33,11 @@ impl ValueFactory {
 
 /// A table of value types by repository id, with their factories.
 ///
-/// A type needs an entry if it inherits from the type that the reader expects, or if its values
-/// have operations. A value of exactly the expected type needs no entry: it becomes a state without
-/// operations. [`Orb::value_factories`](crate::Orb::value_factories) returns the table of an ORB.
+/// A type needs an entry if it inherits from the type that the reader expects, or if its values have operations. A
+/// value of exactly the expected type needs no entry: it becomes a state without operations.
+/// [`Orb::value_factories`](crate::Orb::value_factories) returns the table of an ORB.
 pub struct ValueFactories {
     known: RcuCell<HashMap<&'static str, ValueFactory>>,
-    /// TypeCodes of types that are registered without a factory.
     #[cfg(feature = "any")]
     types: RcuCell<HashMap<Box<str>, crate::TypeCode>>,
 }
@@ -55,9 +53,7 @@ impl ValueFactories {
         }
     }
 
-    /// Registers a type by its TypeCode, so that `any` and dynamic calls receive its values
-    /// completely. Without this entry, a value whose type inherits from the expected type is
-    /// truncated to the expected type, or refused if it cannot be truncated.
+    /// Registers a type by its TypeCode, so that `any` and dynamic calls receive its values completely.
     #[cfg(feature = "any")]
     pub fn register_type(&self, type_code: &crate::TypeCode) {
         let mut types = (*self.types.load_full()).clone();
@@ -65,7 +61,6 @@ impl ValueFactories {
         self.types.store(Arc::new(types));
     }
 
-    /// Returns the TypeCode of a type that is registered by its repository id.
     #[cfg(feature = "any")]
     pub(crate) fn type_of(&self, repository_id: &[u8]) -> Option<crate::TypeCode> {
         let types = self.types.load();

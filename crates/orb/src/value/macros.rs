@@ -1,9 +1,8 @@
 //! Macros with the common parts of all generated value types.
 
-/// For generated code: implements a value type for the structure with its state. The repository ids
-/// have this order: first the id of the type, then the ids of the types to which it can be
-/// truncated, then the ids of its remaining bases. The number after `truncatable to` is the number
-/// of types to which it can be truncated.
+/// For generated code: implements a value type for the structure with its state. The repository ids have this order:
+/// first the id of the type, then the ids of the types to which it can be truncated, then the ids of its remaining
+/// bases.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! value_type {

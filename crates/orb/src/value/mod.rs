@@ -1,15 +1,9 @@
-//! Values of IDL `valuetype`s. Messages contain copies of values, and preserve which values are
-//! shared.
+//! Values of IDL `valuetype`s.
 //!
-//! A [`ValueRef<T>`] is a handle to a value whose type is `T` or inherits from `T`. A value never
-//! changes after its creation. Clones of a handle denote the same value, and equality and hashing
-//! compare the identity, not the content. A message contains each value once, even if several
-//! members refer to it.
+//! A [`ValueRef<T>`] is a handle to a value whose type is `T` or inherits from `T`.
 //!
-//! The values of a received message may refer to each other in cycles. A [region](region) owns all
-//! of them. Handles own the region, but references between its values do not, so the drop of the
-//! last handle frees all values, also in cycles. With a [`ValueGraph`] a program creates such
-//! values.
+//! The values of a received message may refer to each other in cycles. A [region](region) owns all of them. References
+//! between its values do not own the region, so the drop of the last handle frees all values.
 
 mod abstract_interface;
 mod codec;
@@ -68,13 +62,11 @@ pub struct ValueRef<T: ?Sized> {
     kind: PhantomData<fn() -> Box<T>>,
 }
 
-/// The link from a handle to the region of its value.
 #[derive(Clone)]
 pub(crate) enum RegionLink {
-    /// The link of a handle outside the region. The handle owns the region.
+    /// A handle outside the region owns the region.
     Owner(Arc<ValueRegion>),
-    /// The link of a handle in the state of one of the region's values. The handle does not own the
-    /// region.
+    /// A handle in the state of one of the region's values does not own the region.
     Inside(Weak<ValueRegion>),
 }
 
@@ -107,8 +99,7 @@ impl<T: ?Sized> ValueRef<T> {
         self.index
     }
 
-    /// Returns the description of the value's type. Returns `None` for a value that a
-    /// [`ValueGraph`] has declared but not defined.
+    /// Returns `None` for a value that a [`ValueGraph`] has declared but not defined.
     pub(crate) fn info(&self) -> Option<&'static ValueInfo> {
         self.region().and_then(|region| region.info(self.index))
     }
@@ -147,10 +138,9 @@ impl<T: ?Sized> ValueRef<T> {
         ValueRef::from_parts(link, index)
     }
 
-    /// Returns the object that implements the value's operations:
-    /// `circle.implementation::<dyn Shape>()`. Returns `None` for a state without operations. A
-    /// received value is such a state unless a factory that makes implementations is registered for
-    /// its type.
+    /// Returns the object that implements the value's operations: `circle.implementation::<dyn Shape>()`. Returns
+    /// `None` for a state without operations. A received value is such a state unless a factory that makes
+    /// implementations is registered for its type.
     #[must_use]
     pub fn implementation<I: ?Sized + 'static>(&self) -> Option<Arc<I>> {
         let mut slot: Option<Arc<I>> = None;
@@ -176,9 +166,8 @@ impl<T: ValueType> ValueRef<T> {
         self.try_get().expect("the value has a state: its graph has defined it and still exists")
     }
 
-    /// Returns the value's state as [`get`](Self::get) does, or `None` for a value without a state.
-    /// A value has no state if a [`ValueGraph`] has declared but not defined it, if custom code is
-    /// still reading it, or if its graph no longer exists.
+    /// Returns the value's state as [`get`](Self::get) does, or `None` for a value without a state. A value has no
+    /// state if its [`ValueGraph`] has not defined it or no longer exists, or if custom code is reading it.
     #[must_use]
     pub fn try_get(&self) -> Option<ValueState<T>> {
         let region = self.region()?;
@@ -186,8 +175,7 @@ impl<T: ValueType> ValueRef<T> {
             Some(snapshot) => StateSource::Snapshot(snapshot),
             None => StateSource::Region(region, self.index),
         };
-        // A handle of the type `T` exists only for a value whose state has the type `T` or contains
-        // it as a base.
+        // Handles of the type `T` exist for values whose state has the type `T` or contains it as a base.
         place.part(TypeId::of::<T>())?.is::<T>().then_some(ValueState { place, kind: PhantomData })
     }
 }
@@ -230,14 +218,11 @@ impl<T: fmt::Debug + 'static> fmt::Debug for ValueState<T> {
     }
 }
 
-/// A clone of a handle in the state of a value owns the region, unless the region's values are
-/// still being created.
 impl<T: ?Sized> Clone for ValueRef<T> {
     fn clone(&self) -> Self {
         let link = match &self.link {
             RegionLink::Inside(region) => match region.upgrade() {
-                // While the region's values are being created, the clone may become part of another
-                // value of the region, so it does not own the region.
+                // The clone may become part of another value of the region, so it does not own the region.
                 Some(region) if !region.is_open() => RegionLink::Owner(region),
                 _ => RegionLink::Inside(Weak::clone(region)),
             },
@@ -247,7 +232,6 @@ impl<T: ?Sized> Clone for ValueRef<T> {
     }
 }
 
-/// Compares identities: two handles are equal if they denote the same value.
 impl<T: ?Sized, U: ?Sized> PartialEq<ValueRef<U>> for ValueRef<T> {
     fn eq(&self, other: &ValueRef<U>) -> bool {
         std::ptr::eq(self.link.address(), other.link.address()) && self.index == other.index
@@ -262,7 +246,6 @@ impl<T: ?Sized> Hash for ValueRef<T> {
     }
 }
 
-/// Prints type and identity, not the state, because values may form cycles.
 impl<T: ?Sized> fmt::Debug for ValueRef<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ValueRef({} at {:p}.{})", self.repository_id(), self.link.address(), self.index)

@@ -1,8 +1,6 @@
-//! Regions: sets of values that are freed together, such as the values of one message or graph.
+//! Regions: sets of values that are freed together.
 //!
-//! A slot is written once and never moves, so its content is borrowed without a lock. Slots are
-//! allocated in blocks of doubling size. The first slot is stored inline, because most regions have
-//! one value.
+//! A slot is written once and never moves, so its content is borrowed without a lock.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,8 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::object::{ValueInfo, ValueObject};
 
-/// Number of blocks, which have 1, 2, 4, ... slots. The blocks suffice for more values than a
-/// message can contain.
+/// Number of blocks, which have 1, 2, 4, ... slots.
 const BLOCKS: usize = 31;
 
 #[derive(Default)]
@@ -22,27 +19,23 @@ struct ValueSlot {
 
 type SlotBlock = OnceLock<Box<[ValueSlot]>>;
 
-/// The values of one message or graph.
 pub(crate) struct ValueRegion {
     first: ValueSlot,
     further: OnceLock<Box<[SlotBlock; BLOCKS]>>,
     used: AtomicU32,
-    /// True while values are being created. A clone of a handle may then become part of another
-    /// value, and so does not own the region. Stored with Release, loaded with Acquire.
+    /// While values are being created, a clone of a handle does not own the region, because it may become part of
+    /// another value. Stored with Release, loaded with Acquire.
     open: AtomicBool,
 }
 
 impl ValueRegion {
-    /// Size of a slot in bytes.
     pub(crate) const SLOT_SIZE: usize = size_of::<ValueSlot>();
 
-    /// Creates an empty region, to which values can be added.
     pub(crate) fn open() -> Arc<ValueRegion> {
         let (used, open) = (AtomicU32::new(0), AtomicBool::new(true));
         Arc::new(ValueRegion { first: ValueSlot::default(), further: OnceLock::new(), used, open })
     }
 
-    /// Creates the region of a single value.
     pub(crate) fn of(info: &'static ValueInfo, object: Box<dyn ValueObject>) -> Arc<ValueRegion> {
         let first = ValueSlot { info: OnceLock::from(info), object: OnceLock::from(object) };
         let (used, open) = (AtomicU32::new(1), AtomicBool::new(false));
@@ -57,19 +50,17 @@ impl ValueRegion {
         self.open.store(open, Ordering::Release);
     }
 
-    /// Reserves the index of a value that will be defined later.
     pub(crate) fn declare(&self) -> u32 {
         self.used.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sets the type of a value before the value is read.
     pub(crate) fn set_info(&self, index: u32, info: &'static ValueInfo) {
         if let Some(slot) = self.slot(index, true) {
             let _ = slot.info.set(info);
         }
     }
 
-    /// Stores a value in its slot. Returns false if the slot already has a value.
+    /// Returns false if the slot has a value.
     pub(crate) fn define(&self, index: u32, info: &'static ValueInfo, object: Box<dyn ValueObject>) -> bool {
         let Some(slot) = self.slot(index, true) else { return false };
         let _ = slot.info.set(info);

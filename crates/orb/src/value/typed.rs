@@ -26,9 +26,8 @@ fn is_value(type_code: &TypeCode) -> bool {
     matches!(type_code.kind(), Kind::Value | Kind::ValueBox | Kind::Event)
 }
 
-/// Null is `None`. `Option<ValueRef<T>>` represents the type `T` and the types that inherit state
-/// from `T`. If `T` is abstract or [`ValueBase`], it represents every value type. An `any` into
-/// which a value is inserted gets the TypeCode of the value's type, which may inherit from `T`.
+/// `Option<ValueRef<T>>` represents the type `T` and the types that inherit state from `T`. For an abstract `T` or
+/// [`ValueBase`], it represents every value type. A value is inserted with the TypeCode of its own type.
 impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
     fn type_code() -> TypeCode {
         T::value_type()
@@ -44,7 +43,7 @@ impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
         if T::INFO.is_none() {
             return is_value(&resolved);
         }
-        // A hostile TypeCode may have an endless chain of bases, so the number of steps is limited.
+        // A hostile TypeCode may have an endless chain of bases.
         let bases = std::iter::successors(Some(resolved), |at| at.concrete_base_type().map(|base| base.unaliased()));
         bases.take(64).take_while(is_value).any(|base| base.id() == T::REPOSITORY_ID)
             || type_code.equivalent(&T::value_type())
@@ -59,10 +58,9 @@ impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
     }
 }
 
-/// Nil is `None`. An object is inserted with the TypeCode of the interface, a value with the
-/// TypeCode of the value's type. An object or value can be extracted from an `any` with the
-/// TypeCode of a value type, of an object (as JacORB inserts it) or of the interface. Extraction
-/// does not check that the object has the interface.
+/// An object is inserted with the TypeCode of the interface, a value with the TypeCode of the value's type. An object
+/// or value can be extracted from an `any` with the TypeCode of a value type, of an object (as JacORB inserts it) or of
+/// the interface. Extraction does not check that the object has the interface.
 impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract<R, I>> {
     fn type_code() -> TypeCode {
         I::value_type()

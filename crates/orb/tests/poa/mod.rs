@@ -19,7 +19,6 @@ use corelane::{
 
 pub(crate) const VALUE: &str = "IDL:test/Value:1.0";
 
-/// An interface with one operation.
 pub(crate) trait Value: Send + Sync + 'static {
     fn value(&self) -> Result<i32, SystemException>;
 }
@@ -53,24 +52,18 @@ impl Skeleton for ValueSkeleton {
     }
 }
 
-/// Returns a servant whose operation is `value`.
 pub(crate) fn servant(value: impl Fn() -> Result<i32, SystemException> + Send + Sync + 'static) -> Servant {
     Servant::new(ValueSkeleton(Arc::new(value)))
 }
 
-/// Returns a servant whose operation returns `number`.
 pub(crate) fn number(number: i32) -> Servant {
     servant(move || Ok(number))
 }
 
-/// The path of a call to its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// The call comes from another ORB through a socket.
     Remote,
-    /// The call is collocated, and is encoded and decoded.
     Marshalled,
-    /// The call is collocated and calls the servant directly, if the POA's policies permit this.
     Direct,
 }
 
@@ -78,7 +71,7 @@ pub(crate) const WAYS: [Way; 3] = [Way::Remote, Way::Marshalled, Way::Direct];
 
 static OPERATION: Operation = Operation::new("value");
 
-/// Calls the operation `value`. A call to an object of the same ORB is direct.
+/// A call to an object of the same ORB is direct.
 pub(crate) fn call(object: &ObjectRef) -> Result<i32, SystemException> {
     if let Some(result) = object.call_collocated(&OPERATION, |servant: &dyn Value| servant.value()) {
         return result;
@@ -90,7 +83,6 @@ pub(crate) fn call_marshalled(object: &ObjectRef) -> Result<i32, SystemException
     object.invoke(&OPERATION, &|_| Ok(()))?.read(|decoder| decoder.read_i32())
 }
 
-/// A server and a client, each with its own ORB.
 pub(crate) struct World {
     pub(crate) server: Orb,
     pub(crate) client: Orb,
@@ -98,7 +90,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Makes a server with an active root POA, and a client. Calls time out after 10 seconds.
+    /// Calls time out after 10 seconds.
     pub(crate) fn new() -> Self {
         Self::with_threads(4)
     }
@@ -112,7 +104,6 @@ impl World {
         World { server, client: build(Orb::builder()), root }
     }
 
-    /// Returns the reference of the client's ORB to the same object.
     pub(crate) fn remote(&self, object: &ObjectRef) -> ObjectRef {
         self.client.string_to_object(&object.to_string()).unwrap().unwrap()
     }
@@ -125,31 +116,26 @@ impl World {
         }
     }
 
-    /// Fails if a servant, a servant manager or an adapter activator has panicked. Failed
-    /// assertions in their code thus fail the test.
     #[track_caller]
     pub(crate) fn no_panics(&self) {
         assert_eq!(self.server.event_counts().servants_panicked, 0);
     }
 
-    /// Makes a child of the root POA, with the root's manager.
     pub(crate) fn poa(&self, name: &str, policies: PoaPolicies) -> Poa {
         self.root.create_poa(name, Some(self.root.manager()), policies).unwrap()
     }
 }
 
-/// Returns the parts of an exception that tests compare, without the vendor id of the minor code.
+/// Leaves the vendor id out of the minor code.
 pub(crate) fn says(exception: &SystemException) -> (Kind, u32, Completion) {
     (exception.kind(), exception.minor() & 0xfff, exception.completed())
 }
 
-/// Returns the exception of a call that must fail.
 #[track_caller]
 pub(crate) fn refused<T: Debug>(result: Result<T, SystemException>) -> (Kind, u32, Completion) {
     says(&result.unwrap_err())
 }
 
-/// Returns the system exception of a POA operation that must fail.
 #[track_caller]
 pub(crate) fn refused_by<T: Debug>(result: Result<T, PoaError>) -> (Kind, u32) {
     match result.unwrap_err() {
@@ -174,7 +160,7 @@ pub(crate) const DEFAULT: PoaPolicies = PoaPolicies {
 pub(crate) const ACTIVATOR: PoaPolicies = PoaPolicies { request_processing: RequestProcessing::ServantManager, ..USER };
 pub(crate) const LOCATOR: PoaPolicies = PoaPolicies { servant_retention: ServantRetention::NonRetain, ..ACTIVATOR };
 
-/// Returns all legal combinations of policies. The thread policy is always the default.
+/// The thread policy is always the default.
 pub(crate) fn legal_policies() -> Vec<PoaPolicies> {
     let mut all = Vec::new();
     for lifespan in [Lifespan::Transient, Lifespan::Persistent] {
@@ -207,7 +193,7 @@ pub(crate) fn legal_policies() -> Vec<PoaPolicies> {
     all
 }
 
-/// Waits until `so` returns true. Fails after 10 seconds.
+/// Fails after 10 seconds.
 #[track_caller]
 pub(crate) fn eventually(so: impl Fn() -> bool) {
     let start = Instant::now();
@@ -217,7 +203,6 @@ pub(crate) fn eventually(so: impl Fn() -> bool) {
     }
 }
 
-/// A servant that stays in its operation until [`go_on`](Slow::go_on) is called.
 #[derive(Clone, Default)]
 pub(crate) struct Slow {
     entered: Arc<AtomicUsize>,

@@ -69,8 +69,6 @@ pub fn passes_global_edf_interference(timings: &[Timing], cores: u32) -> bool {
     })
 }
 
-/// Returns the maximum execution time of a task's jobs within an interval that ends at a deadline
-/// of the task.
 fn work_before(task: &Timing, interval: u64) -> u64 {
     let period = task.period.max(1);
     let whole = interval.checked_sub(task.deadline).map_or(0, |room| room / period + 1);
@@ -92,8 +90,7 @@ pub fn passes_global_rate_monotonic(timings: &[Timing], cores: u32) -> bool {
         && timings.iter().all(|task| task.deadline >= task.period && is_undelayed(task))
 }
 
-/// Returns true if neither jitter nor blocking delays the task. The tests of global scheduling in
-/// this module model neither of them.
+/// The tests of global scheduling in this module model neither jitter nor blocking.
 fn is_undelayed(task: &Timing) -> bool {
     task.jitter == 0 && task.blocking == 0
 }
@@ -138,7 +135,6 @@ mod tests {
 
     #[test]
     fn jobs_that_end_with_the_interval_count_completely() {
-        // Two jobs of the task lie within an interval of 16 units.
         assert_eq!(work_before(&Timing::new(3, 10).with_deadline(5), 16), 6);
         assert_eq!(work_before(&Timing::new(3, 10).with_deadline(5), 4), 3);
         assert_eq!(work_before(&Timing::new(3, 10).with_deadline(5), 12), 5);

@@ -8,26 +8,23 @@ use crate::task::{Nanos, Task, TaskId, Timing, Utilization};
 /// Schedulability test of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Discipline {
-    /// Fixed priorities in deadline-monotonic order, or in an order that Audsley's algorithm finds.
-    /// The test is by exact response times.
+    /// Fixed priorities in deadline-monotonic order, or in an order that Audsley's algorithm finds;
+    /// tested by exact response times.
     #[default]
     FixedPriority,
-    /// Rate-monotonic priorities. The test is the bound of Liu and Layland, as in the MC-ORB paper.
+    /// Rate-monotonic priorities, tested with the bound of Liu and Layland.
     LiuLayland,
-    /// Earliest deadline first. The test is by exact processor demand.
+    /// Earliest deadline first, tested by exact processor demand.
     EarliestDeadlineFirst,
 }
 
 /// The number one in the fixed-point format of the hyperbolic bound.
 const ONE: u128 = 1 << 62;
 
-/// A timing, with the numbers that the quick tests need.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Charged {
     pub(super) timing: Timing,
-    /// Utilization, rounded down.
     pub(super) floor: Utilization,
-    /// Utilization, rounded up.
     ceiling: Utilization,
     /// The task's summand in the numerator of Bini's bound, in billionths of nanoseconds.
     weight: u128,
@@ -49,8 +46,6 @@ impl Charged {
         Self { timing, floor, ceiling, weight, factor }
     }
 
-    /// Returns true if the bounds by utilization apply: the deadline equals the period, and neither
-    /// jitter nor blocking delays the task.
     fn is_simple(&self) -> bool {
         self.timing.deadline == self.timing.period && self.timing.jitter == 0 && self.timing.blocking == 0
     }
@@ -69,8 +64,8 @@ impl Above {
         self.ceiling += u128::from(charged.ceiling.0);
     }
 
-    /// Returns true if Bini's bound proves that `task` meets its deadline before its second job
-    /// arrives. The priority of `task` is below those of the tasks in these sums.
+    /// Returns true if Bini's bound proves that `task`, at a lower priority, meets its deadline
+    /// before its second job arrives.
     fn proves(&self, task: &Timing) -> bool {
         let one = u128::from(Utilization::ONE.0);
         let latest = task.deadline.min(task.period).saturating_sub(task.jitter);
@@ -81,7 +76,6 @@ impl Above {
     }
 }
 
-/// The tasks of one core, with the results of its analysis.
 #[derive(Clone, Debug)]
 pub(super) struct CoreLoad {
     discipline: Discipline,
@@ -92,17 +86,14 @@ pub(super) struct CoreLoad {
     interference: Vec<Charged>,
     /// The timings of the interference, followed by the timings of the tasks.
     timings: Vec<Timing>,
-    /// The tasks with their charged timings, in deadline-monotonic order.
     tasks: Vec<(Task, Charged)>,
     /// For each task, a lower bound of its first completion in deadline-monotonic order.
     completions: Vec<Nanos>,
     /// Number of leading tasks that are known to meet their deadlines in deadline-monotonic order.
     verified: usize,
-    /// The sum of the utilizations, each rounded down.
     share: Utilization,
 }
 
-/// Priority level and response time of a task on its core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Assigned {
     pub(super) task: TaskId,
@@ -125,7 +116,6 @@ impl CoreLoad {
         }
     }
 
-    /// Returns the share of the core that is free for further tasks.
     pub(super) fn room(&self) -> Utilization {
         self.capacity.saturating_sub(self.share)
     }
@@ -134,7 +124,6 @@ impl CoreLoad {
         &self.tasks
     }
 
-    /// Returns true if the core has work with a priority above all tasks.
     pub(super) fn has_interference(&self) -> bool {
         !self.interference.is_empty()
     }
@@ -143,26 +132,22 @@ impl CoreLoad {
         self.capacity
     }
 
-    /// Returns true if one more task could have a priority level of its own.
     pub(super) fn has_free_level(&self) -> bool {
         self.tasks.len() < self.max_levels as usize
     }
 
-    /// Adds a task without a test.
     pub(super) fn insert(&mut self, task: Task, charged: Charged) {
         let place = self.place_of(&charged.timing);
         self.tasks.insert(place, (task, charged));
         self.timings.insert(self.interference.len() + place, charged.timing);
         self.completions.insert(place, 0);
         for completion in &mut self.completions[place + 1..] {
-            // At least one more job of the new task interferes.
             *completion = completion.saturating_add(charged.timing.execution);
         }
         self.verified = self.verified.min(place);
         self.share = self.share.saturating_add(charged.floor);
     }
 
-    /// Removes the task at index `place`, which must exist.
     pub(super) fn remove(&mut self, place: usize) -> (Task, Charged) {
         let removed = self.tasks.remove(place);
         self.timings.remove(self.interference.len() + place);
@@ -178,8 +163,7 @@ impl CoreLoad {
         Some(self.remove(place))
     }
 
-    /// Repeats the analysis of the tasks that are not known to meet their deadlines. Later tests
-    /// start from the stored results.
+    /// Repeats the analysis of the tasks after `verified`.
     pub(super) fn refresh(&mut self, steps: &mut StepBudget) {
         if self.discipline != Discipline::FixedPriority {
             return;
@@ -198,12 +182,10 @@ impl CoreLoad {
         }
     }
 
-    /// Returns true if the core's tasks and `added` together meet all deadlines.
     pub(super) fn fits_with(&self, added: &Charged, steps: &mut StepBudget) -> bool {
         self.holds(Some(added), steps)
     }
 
-    /// Returns true if the core's tasks meet all deadlines.
     pub(super) fn fits(&self, steps: &mut StepBudget) -> bool {
         self.holds(None, steps)
     }
@@ -227,9 +209,8 @@ impl CoreLoad {
         }
     }
 
-    /// If there are more tasks than levels, searches for shared levels. Otherwise applies the
-    /// hyperbolic bound, then Bini's bound, then exact response times that start from stored
-    /// results. If all of them fail, searches for another order.
+    /// Applies the hyperbolic bound, then Bini's bound, then exact response times, and then
+    /// searches for another order.
     fn fixed_priorities_hold(&self, added: Option<&Charged>, steps: &mut StepBudget) -> bool {
         if !self.has_levels(added) {
             return shared_levels(self.above(), &self.timings_with(added), steps)
@@ -256,7 +237,6 @@ impl CoreLoad {
             })
     }
 
-    /// Returns true if all tasks meet their deadlines in deadline-monotonic order.
     fn meets_in_order(&self, added: Option<&Charged>, steps: &mut StepBudget) -> bool {
         let place = added.map_or(self.tasks.len(), |added| self.place_of(&added.timing));
         let first = self.interference.len();
@@ -300,9 +280,6 @@ impl CoreLoad {
         with.assigned().into_iter().find(|assigned| assigned.task == task.id).and_then(|assigned| assigned.response)
     }
 
-    /// Returns the priority level of each task (0 is the most urgent), with its worst-case response
-    /// time at this level.
-    ///
     /// If no priorities meet all deadlines, the order is deadline-monotonic, and tasks beyond the
     /// last level share it. Under earliest deadline first there is one level, and no response time.
     pub(super) fn assigned(&self) -> Vec<Assigned> {
@@ -325,7 +302,6 @@ impl CoreLoad {
         self.tasks.iter().enumerate().map(assign).collect()
     }
 
-    /// Returns shared levels if there are more tasks than levels.
     fn shared(&self, timings: &[Timing], steps: &mut StepBudget) -> Option<Vec<u32>> {
         if self.has_levels(None) {
             return None;
@@ -351,7 +327,6 @@ impl CoreLoad {
         &self.timings[..self.interference.len()]
     }
 
-    /// Returns the timings of all tasks and of the added task, in deadline-monotonic order.
     fn timings_with(&self, added: Option<&Charged>) -> Vec<Timing> {
         let mut timings = self.timings[self.interference.len()..].to_vec();
         if let Some(added) = added {
@@ -372,16 +347,12 @@ fn needs_search(timings: &[Timing]) -> bool {
     timings.iter().any(|timing| timing.deadline > timing.period || timing.blocking != blocking)
 }
 
-/// Returns true if no task has a shorter period than the interference.
-///
-/// The bound of Liu and Layland only holds if priorities are rate-monotonic.
+/// The bound of Liu and Layland holds only if no task has a shorter period than the interference.
 fn have_longer_periods(tasks: &[Timing], interference: &[Timing]) -> bool {
     let longest = interference.iter().map(|timing| timing.period).max().unwrap_or(0);
     tasks.iter().all(|task| task.period >= longest)
 }
 
-/// Returns true if `task` meets its deadline at a priority below `timings` and `more`. Applies
-/// Bini's bound first, then the exact test.
 fn meets(
     task: &Timing,
     above: &Above,
@@ -427,8 +398,7 @@ mod tests {
 
     #[test]
     fn bound_of_liu_and_layland_needs_interference_with_the_shortest_periods() {
-        // The interference runs first although its period is longer. So a job with a deadline of 10
-        // ms waits for 20 ms.
+        // The interference runs first, so a job with a deadline of 10 ms waits for 20 ms.
         let mut load = empty(Discipline::LiuLayland, &[Timing::new(20 * MS, 100 * MS)]);
         assert!(!fits_with(&load, Timing::new(MS, 10 * MS)));
         assert!(fits_with(&load, Timing::new(MS, 100 * MS)));
@@ -439,7 +409,6 @@ mod tests {
 
     #[test]
     fn tasks_beyond_the_last_level_share_it() {
-        // Each task needs a level of its own, and only two exist.
         let mut load = CoreLoad::new(Discipline::FixedPriority, Utilization::ONE, 2, &[]);
         for (id, deadline) in [(1, 3), (2, 6), (3, 9)] {
             let timing = Timing::new(3 * MS, 10 * MS).with_deadline(deadline * MS);
@@ -468,7 +437,6 @@ mod tests {
     #[test]
     fn interference_comes_before_every_task_in_each_discipline() {
         for discipline in [Discipline::FixedPriority, Discipline::EarliestDeadlineFirst] {
-            // Two interfering tasks, which have no deadlines of their own that they could miss.
             let manager = Timing::new(MS, 100 * MS);
             let mut load = empty(discipline, &[manager, manager]);
             load.insert(task(1, 8, 10), Charged::new(task(1, 8, 10).timing));
@@ -517,12 +485,9 @@ mod tests {
         }
         let assigned = load.assigned();
         assert_eq!(assigned.iter().map(|one| one.level).collect::<Vec<_>>(), [0, 1, 1]);
-        // The two tasks of the lower level interfere with each other: 2 + 9 and two jobs of the
-        // first task.
         assert_eq!(assigned[1].response, assigned[2].response);
         assert_eq!(assigned[2].response, Some(15 * MS));
         assert!(!load.has_free_level());
-        // With one level the first task would wait for the last task.
         let one_level = CoreLoad { max_levels: 1, ..load };
         assert!(!fits(&one_level));
     }
@@ -542,7 +507,6 @@ mod tests {
         load.remove_task(TaskId(5)).expect("the task is in the load");
         assert_eq!(load.verified, 4);
         assert!(fits(&load));
-        // The test must not use stored results, so one step does not suffice.
         assert!(!load.fits_with(&Charged::new(Timing::new(8 * MS, 40 * MS)), &mut StepBudget::new(1)));
     }
 }

@@ -1,12 +1,10 @@
 //! Allocation of tasks to cores, and admission of further tasks.
 //!
 //! [`admit`] looks for a core on which the new task fits without a missed deadline. If there is
-//! none, it looks for moves of other tasks that make room. It tries the [`AllocationStep`]s in the
-//! order of their cost.
+//! none, it looks for moves of other tasks that make room, in the order of the [`AllocationStep`]s.
 //!
 //! Invariant: after a plan has been applied, every core passes the schedulability test of the
-//! machine's discipline. Pinned tasks never move. [`Machine::max_steps`] limits the work of a
-//! decision.
+//! machine's discipline. Pinned tasks never move.
 
 mod load;
 mod search;
@@ -24,8 +22,7 @@ use crate::task::{CoreId, Nanos, Task, TaskId, Timing, Utilization};
 use load::{Charged, CoreLoad};
 use search::Search;
 
-/// Default share of a core that tasks may use. It is below 1, because the kernel reserves a part of
-/// each core for ordinary threads.
+/// Default share of a core that tasks may use.
 pub const DEFAULT_CAPACITY: Utilization = Utilization(950_000_000);
 
 /// Default maximum number of analysis steps ([`StepBudget`]) in one search for moves.
@@ -107,8 +104,7 @@ pub struct Machine {
     /// Number of priority levels for the tasks of one core. If the core has more tasks, some tasks
     /// share a level.
     pub max_levels: u32,
-    /// Maximum number of analysis steps in the search for moves. The tests of placements without
-    /// moves have a limit of their own.
+    /// Maximum number of analysis steps in the search for moves.
     pub max_steps: u32,
     /// The most expensive step that a decision may use.
     pub max_allocation_step: AllocationStep,
@@ -132,9 +128,7 @@ impl Machine {
 
     /// Returns the machine with limits for decisions that take at most some 200 us.
     ///
-    /// With up to 2 cores, the most expensive permitted step is [`AllocationStep::Search`]; with up
-    /// to 8 cores, [`AllocationStep::Repack`]; with more cores, [`AllocationStep::Swap`]. After a
-    /// rejection that is not [exhaustive](Rejection::is_exhaustive), a second decision without
+    /// After a rejection that is not [exhaustive](Rejection::is_exhaustive), a decision without
     /// these limits, on another thread, can succeed.
     #[must_use]
     pub fn with_inline_bounds(mut self) -> Self {
@@ -151,7 +145,6 @@ impl Machine {
         self.cores.iter().position(|other| other.id == core)
     }
 
-    /// Returns the loads of the cores before any task is placed.
     fn loads(&self) -> Vec<CoreLoad> {
         let load = |core: &Core| CoreLoad::new(self.discipline, core.capacity, self.max_levels, &core.interference);
         self.cores.iter().map(load).collect()
@@ -162,25 +155,20 @@ impl Machine {
     }
 }
 
-/// The admitted tasks, with the core of each.
-///
-/// A set made by [`TaskSet::for_machine`] stores the analysis of each core, so that later decisions
-/// about its machine start from the results.
+/// The admitted tasks, with the core of each; [`TaskSet::for_machine`] makes a set that stores the
+/// analysis between decisions.
 #[derive(Clone, Debug, Default)]
 pub struct TaskSet {
     placed: Vec<(Task, CoreId)>,
     warm: Option<Warm>,
 }
 
-/// The analysis of a task set on one machine, stored between decisions.
 #[derive(Clone, Debug)]
 struct Warm {
     machine: Machine,
     loads: Vec<CoreLoad>,
 }
 
-/// Two sets are equal if they contain equal tasks on equal cores. The stored analysis does not
-/// matter.
 impl PartialEq for TaskSet {
     fn eq(&self, other: &Self) -> bool {
         self.placed == other.placed
@@ -265,8 +253,6 @@ impl TaskSet {
         Some(task)
     }
 
-    /// Returns the loads of the machine's cores: the stored loads if they are valid for the
-    /// machine, otherwise new ones.
     fn loads(&self, machine: &Machine) -> Cow<'_, [CoreLoad]> {
         match &self.warm {
             Some(warm) if warm.machine.cores == machine.cores && warm.suits(machine) => Cow::Borrowed(&warm.loads),
@@ -284,8 +270,7 @@ impl TaskSet {
 }
 
 impl Warm {
-    /// Returns true if the stored analysis is valid for `machine`. The limits of decisions do not
-    /// matter.
+    /// The limits of decisions do not matter for the validity of the stored analysis.
     fn suits(&self, machine: &Machine) -> bool {
         self.machine.discipline == machine.discipline
             && self.machine.overheads == machine.overheads

@@ -7,15 +7,14 @@ use super::{AllocationStep, Machine, Move, Plan};
 use crate::analysis::StepBudget;
 use crate::task::{Task, Utilization};
 
-/// Number of analysis steps for testing each core once. It suffices for 1,000 tasks on 16 cores.
+/// Number of analysis steps for testing each core once.
 const DIRECT_STEPS: u32 = 1 << 17;
 
-/// A search in progress. Cores are identified by their index in the machine.
+/// Cores are identified by their index in the machine.
 pub(super) struct Search<'a> {
     machine: &'a Machine,
     loads: &'a [CoreLoad],
     steps: StepBudget,
-    /// True if a limit ended the search before it had tried every core and allocation step.
     is_cut: bool,
 }
 
@@ -30,7 +29,6 @@ struct SearchTask {
 /// A placement for the new task: its core, and the moves that must come first.
 type Room = (usize, Vec<Move>);
 
-/// A function that looks for room on the cores of one cluster.
 type Finder<'a> = fn(&mut Search<'a>, &SearchTask, &[usize]) -> Option<Room>;
 
 impl<'a> Search<'a> {
@@ -38,12 +36,10 @@ impl<'a> Search<'a> {
         Self { machine, loads, steps: StepBudget::new(machine.max_steps), is_cut: false }
     }
 
-    /// Returns true if the search has tried all placements.
     pub(super) fn is_exhaustive(&self) -> bool {
         !self.is_cut && !self.steps.is_exhausted()
     }
 
-    /// Looks for room, from the cheapest allocation step to the most expensive.
     pub(super) fn place(&mut self, task: &Task, charged: &Charged) -> Option<Plan> {
         let item = SearchTask { task: *task, charged: *charged, from: None };
         let all: Vec<usize> = (0..self.loads.len()).collect();
@@ -91,7 +87,6 @@ impl<'a> Search<'a> {
         Plan { task: item.task, core: self.machine.cores[core].id, moves, found_by: allocation_step, response }
     }
 
-    /// Returns the response time of the new task on its core after the moves.
     fn response_after(&self, item: &SearchTask, core: usize, moves: &[Move]) -> Option<u64> {
         let id = self.machine.cores[core].id;
         let mut load = self.loads[core].clone();
@@ -108,8 +103,7 @@ impl<'a> Search<'a> {
         load.response_with(&item.task, &item.charged)
     }
 
-    /// Returns the cores of each cluster that may have room for the task. The cluster with the most
-    /// room comes first.
+    /// The cluster with the most room comes first.
     ///
     /// A cluster is omitted if all its cores together have less room than the task needs.
     fn clusters(&self, item: &SearchTask) -> Vec<Vec<usize>> {
@@ -173,9 +167,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Returns the load of `core` in which the new task replaces the task at index `place`. `None`
-    /// if the replaced task may not move, a deadline would be missed, or the step budget is
-    /// exhausted.
+    /// Returns the load of `core` in which the new task replaces the task at index `place`.
     fn rest_with(&mut self, item: &SearchTask, core: usize, place: usize) -> Option<CoreLoad> {
         let load = &self.loads[core];
         let (task, charged) = &load.tasks()[place];
@@ -234,7 +226,6 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Returns the new task and all tasks of these cores that may move, by decreasing utilization.
     fn items(&self, item: &SearchTask, cores: &[usize]) -> Vec<SearchTask> {
         let mut items = vec![*item];
         for &core in cores {
@@ -245,7 +236,6 @@ impl<'a> Search<'a> {
         items
     }
 
-    /// Returns the loads of these cores, without the tasks that may move.
     fn emptied(&self, cores: &[usize]) -> Vec<CoreLoad> {
         let empty = |core: &usize| {
             let mut load = self.loads[*core].clone();
@@ -276,7 +266,6 @@ impl<'a> Search<'a> {
         self.moves(&items, &places, cores)
     }
 
-    /// Returns the moves that lead to this placement, with the core of the new task.
     fn moves(&self, items: &[SearchTask], places: &[usize], cores: &[usize]) -> Option<Room> {
         let mut core = None;
         let mut moves = Vec::new();
@@ -290,8 +279,8 @@ impl<'a> Search<'a> {
         core.map(|core| (core, moves))
     }
 
-    /// Searches all placements of the cluster's tasks by branch and bound. The largest task and the
-    /// fullest core come first.
+    /// Searches all placements of the cluster's tasks by branch and bound, the largest task and the
+    /// fullest core first.
     fn searched(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         let items = self.items(item, cores);
         let mut loads = self.emptied(cores);
@@ -345,7 +334,6 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns the indices of the loads, sorted by increasing room.
 fn by_room(loads: &[CoreLoad]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..loads.len()).collect();
     places.sort_by_key(|&place| loads[place].room());

@@ -5,7 +5,6 @@ const MS: Nanos = 1_000_000;
 
 #[test]
 fn the_longest_overheads_are_refused_without_overflow() {
-    // A task file may contain these values, because each is a time of 64 bits.
     let mut machine = Machine::with_cores(2);
     machine.overheads = Overheads { context_switch: u64::MAX, release_jitter: u64::MAX, ..Overheads::default() };
     let task = Task::new(TaskId(1), Timing::new(50_000, 100_000)).expect("in range");
@@ -20,7 +19,6 @@ fn release_jitter_shortens_the_distance_of_jobs() {
     let charged = |distance| overheads.charge(&Timing::new(1, 10).with_jitter(9).with_min_distance(distance));
     assert_eq!((charged(5).jitter, charged(5).min_distance), (13, 1));
     assert_eq!(charged(3).min_distance, 0, "only the jitter bounds the distance");
-    // The first job is late by 4, and the next job is not late.
     assert_eq!(crate::analysis::max_arrivals(&charged(5), 2), 2);
 }
 
@@ -36,7 +34,6 @@ fn whole(cores: u32) -> Machine {
     machine
 }
 
-/// Admits tasks one after another. Fails if a deadline is missed after a plan.
 fn filled(machine: &Machine, tasks: &[Task]) -> TaskSet {
     let mut set = TaskSet::default();
     for task in tasks {
@@ -61,7 +58,6 @@ fn task_goes_to_the_fullest_core_with_room() {
     assert!(!set.withdraw(TaskId(3)));
 }
 
-/// Creates a set in which each of two cores has the given tasks.
 fn placed(machine: &Machine, cores: [&[Task]; 2]) -> TaskSet {
     let mut set = TaskSet::default();
     for (core, tasks) in machine.cores.iter().zip(cores) {
@@ -87,8 +83,7 @@ fn a_task_moves_to_make_room() {
 fn two_tasks_change_places_to_make_room() {
     let machine = whole(2);
     let set = placed(&machine, [&[task(1, 50, 100), task(2, 20, 100)], &[task(3, 60, 100), task(4, 10, 100)]]);
-    // The cores have room for 30 and 30. No single move makes room for 40. Exchanging 50 and 60, or
-    // 20 and 10, does.
+    // No single move makes room for 40, but an exchange of 50 and 60, or of 20 and 10, does.
     let plan = admit(&set, &machine, &task(5, 40, 100)).expect("room after a swap");
     assert!(plan.found_by <= AllocationStep::Swap, "{:?}", plan.found_by);
     let mut after = set.clone();
@@ -99,8 +94,7 @@ fn two_tasks_change_places_to_make_room() {
 #[test]
 fn search_finds_placements_that_cheaper_steps_miss() {
     let machine = whole(2);
-    // Both cores can be used to 100 %: 50 + 30 + 20 and 40 + 40 + 20. At the start no core has the
-    // tasks of one of these sums.
+    // Both cores can be used to 100 %: 50 + 30 + 20 and 40 + 40 + 20.
     let set = placed(
         &machine,
         [&[task(1, 40, 100), task(2, 50, 100)], &[task(3, 40, 100), task(4, 30, 100), task(5, 20, 100)]],
@@ -227,7 +221,6 @@ fn kept_analysis_and_new_analysis_decide_alike() {
         assert_eq!(task_placements(&warm, &machine), task_placements(&cold, &machine));
     }
     assert_eq!(warm, cold);
-    // For another machine the analysis must be repeated.
     let mut slower = machine.clone();
     slower.overheads.context_switch = 3 * MS;
     assert_eq!(task_placements(&warm, &slower), task_placements(&cold, &slower));
@@ -239,8 +232,7 @@ fn kept_analysis_and_new_analysis_decide_alike() {
 fn search_distinguishes_empty_cores_for_pinned_tasks() {
     let mut machine = whole(2);
     machine.max_allocation_step = AllocationStep::Search;
-    // The new task must go to the second core, so that both other tasks share the first. No other
-    // placement is complete.
+    // The new task must go to the second core, so that both other tasks share the first.
     let set = placed(&machine, [&[task(1, 40, 100)], &[task(2, 50, 100)]]);
     let mut new = task(3, 60, 100);
     new.pinned = Some(machine.cores[1].id);
@@ -260,7 +252,6 @@ fn rejection_names_missing_priority_levels() {
     let rejection = admit(&set, &machine, &task(2, 10, 100)).expect_err("one level, one task");
     assert_eq!(rejection.test, AdmissionTest::PriorityLevels);
     assert!(rejection.to_string().contains("no priority level left"), "{rejection}");
-    // Under fixed priorities two tasks can share a level.
     machine.discipline = Discipline::FixedPriority;
     assert!(admit(&set, &machine, &task(2, 10, 100)).is_ok());
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Sufficient schedulability tests for rate-monotonic priorities. A set that passes is schedulable.
-//! A set that fails may be schedulable, too.
+//! Sufficient schedulability tests for rate-monotonic priorities: a set that fails may be
+//! schedulable.
 //!
 //! Shares are rounded up and bounds are rounded down, so rounding never makes a set pass.
 
@@ -11,8 +11,7 @@ const SCALE: u128 = 1_000_000_000_000_000_000;
 /// Returns the largest utilization that Liu and Layland (1973) guarantee for `tasks` tasks. With n
 /// tasks it is n (2^(1/n) - 1).
 ///
-/// The bound applies to deadlines that equal periods, without jitter and blocking. For 0 tasks it
-/// is a whole processor.
+/// The bound applies to deadlines that equal periods, without jitter and blocking.
 #[must_use]
 pub fn liu_layland_bound(tasks: u32) -> Utilization {
     largest_periodic_load(tasks, 2 * SCALE)
@@ -60,22 +59,18 @@ fn power(mut base: u128, mut exponent: u32, bound: u128) -> u128 {
     result
 }
 
-/// Returns the product of two numbers in the fixed-point format of this module, rounded up.
 pub(super) fn product(one: u128, other: u128) -> u128 {
     // In this module both factors are at most 3 * SCALE, which is below 2^62, so the product fits
     // into 128 bits.
     one.saturating_mul(other).div_ceil(SCALE)
 }
 
-/// Returns a utilization plus one, in the fixed-point format of this module.
 pub(super) fn one_plus(share: Utilization) -> u128 {
     SCALE + u128::from(share.0) * (SCALE / u128::from(Utilization::ONE.0))
 }
 
-/// The number two in the fixed-point format of this module.
 pub(super) const TWO: u128 = 2 * SCALE;
 
-/// Returns the quotient of two fixed-point numbers of this module, rounded down.
 pub(super) fn quotient(one: u128, other: u128) -> u128 {
     one.saturating_mul(SCALE) / other.max(1)
 }
@@ -90,8 +85,6 @@ pub fn passes_liu_layland(tasks: &[Timing]) -> bool {
 
 /// Returns true if the set passes the hyperbolic test (Bini, Buttazzo and Buttazzo 2001). The
 /// product of all (U + 1) must be at most 2.
-///
-/// The test accepts every set that [`passes_liu_layland`] accepts.
 #[must_use]
 pub fn passes_hyperbolic(tasks: &[Timing]) -> bool {
     let mut all = SCALE;
@@ -107,8 +100,6 @@ pub fn passes_hyperbolic(tasks: &[Timing]) -> bool {
     true
 }
 
-/// Returns true if the bounds by utilization apply to this task. Its deadline must equal its
-/// period, and neither jitter nor blocking may delay it.
 fn is_simple(task: &Timing) -> bool {
     task.deadline == task.period && task.jitter == 0 && task.blocking == 0
 }

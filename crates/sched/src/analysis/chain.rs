@@ -1,14 +1,13 @@
 //! End-to-end response times of chains of tasks over several processors (Tindell and Clark 1994).
 //!
-//! A stage is ready when its predecessor completes. This time varies between the best and the worst
-//! response time, and the difference is the jitter of the stage. Jitter lengthens response times,
-//! and response times lengthen jitter, so the analysis repeats until neither changes. A chain
-//! without a fixed point is not schedulable.
+//! The difference between the best and the worst response time of a stage is the jitter of the next
+//! stage. Jitter lengthens response times, and response times lengthen jitter, so the analysis
+//! repeats until neither changes.
 
 use super::response_time::response_time;
 use crate::task::{Nanos, Timing};
 
-/// Maximum number of rounds. If the analysis has found no fixed point by then, it fails.
+/// Maximum number of rounds, after which the analysis fails.
 pub const MAX_ROUNDS: u32 = 1 << 12;
 
 /// One task of a chain on a processor.
@@ -23,8 +22,7 @@ pub struct Stage {
     /// stage is the jitter of the chain's arrivals. The jitter of a later stage is added to the
     /// jitter that its predecessor causes.
     pub timing: Timing,
-    /// Shortest execution time of the stage's jobs. It is a lower bound of their response times,
-    /// and of the time between two completions.
+    /// Shortest execution time of the stage's jobs.
     pub best_execution: Nanos,
     /// Index of the predecessor, if it has one.
     pub predecessor: Option<usize>,
@@ -110,10 +108,8 @@ fn one(stages: &[Stage], timings: &[Timing], place: usize) -> Option<Nanos> {
 
 /// Returns the shortest time between two successive jobs of a stage that become ready.
 ///
-/// The predecessor's response time varies, so its jobs can complete closer together than they
-/// arrived. They complete at least one shortest execution time apart, because they run one after
-/// the other. The jitter between the predecessor and this stage can bring the jobs still closer
-/// together.
+/// The predecessor completes jobs at least one shortest execution time apart, because they run one
+/// after the other.
 fn distance(stages: &[Stage], timings: &[Timing], found: &[StageResponse], place: usize) -> Nanos {
     let stage = &stages[place];
     let Some(before) = stage.predecessor else { return stage.timing.min_distance };
@@ -121,18 +117,14 @@ fn distance(stages: &[Stage], timings: &[Timing], found: &[StageResponse], place
     apart.max(shortest(&stages[before])).saturating_sub(stage.timing.jitter)
 }
 
-/// Returns the time by which the responses of the stage at `place` vary.
 fn variation(stages: &[Stage], found: &[StageResponse], place: usize) -> Nanos {
     found[place].response.saturating_sub(shortest(&stages[place]))
 }
 
-/// Returns the shortest execution time of a stage's jobs, or the worst-case execution time if that
-/// is smaller.
 fn shortest(stage: &Stage) -> Nanos {
     stage.best_execution.min(stage.timing.execution)
 }
 
-/// Derives the response of a stage from the response of its predecessor.
 fn linked(stages: &[Stage], found: &[StageResponse], place: usize, response: Nanos) -> Option<StageResponse> {
     let stage = &stages[place];
     let own = stage.timing.jitter;
@@ -205,8 +197,6 @@ mod tests {
         assert_eq!(found[3].end_to_end, 6 + 13 + 19);
     }
 
-    /// Returns a chain over the processors 0, 1 and so on, whose jobs arrive in bursts. The
-    /// processor of the last stage also runs a task with a lower priority.
     fn bursts(stages: &[(Nanos, Nanos)], below: Nanos) -> Vec<Stage> {
         let mut chain: Vec<Stage> =
             stages.iter().enumerate().map(|(place, &(worst, best))| stage(place, 2, worst, best, 10)).collect();
@@ -218,8 +208,6 @@ mod tests {
 
     #[test]
     fn jobs_leave_a_stage_closer_together_than_they_came() {
-        // The first stage completes a job every 5 units. The second stage takes 3 for one job and 1
-        // for the next job.
         let found = end_to_end_responses(&bursts(&[(5, 5), (3, 1), (2, 2)], 2)).expect("a fixed point");
         // Two jobs of the last stage, 3 units apart, and the task's own execution time of 2.
         assert_eq!(found[3].response, 6);

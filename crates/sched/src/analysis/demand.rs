@@ -10,7 +10,7 @@ use crate::task::{Nanos, Timing, Utilization};
 
 /// Returns true if all tasks meet their deadlines under earliest deadline first.
 ///
-/// Returns false, too, if the result is not known after [`MAX_STEPS`](super::MAX_STEPS) steps.
+/// Returns false if the result is not known after [`MAX_STEPS`](super::MAX_STEPS) steps.
 #[must_use]
 pub fn is_schedulable(tasks: &[Timing]) -> bool {
     is_schedulable_below(&[], tasks, &mut StepBudget::default())
@@ -19,8 +19,7 @@ pub fn is_schedulable(tasks: &[Timing]) -> bool {
 /// Returns true if all tasks meet their deadlines under earliest deadline first, on a core that
 /// runs `interference` at a priority above all tasks.
 ///
-/// The deadlines of the interference are not tested. Returns false, too, if the step budget ends
-/// before the result is known.
+/// Returns false if the step budget ends before the result is known.
 #[must_use]
 pub fn is_schedulable_below(interference: &[Timing], tasks: &[Timing], steps: &mut StepBudget) -> bool {
     if tasks.is_empty() {
@@ -50,7 +49,6 @@ pub fn is_schedulable_below(interference: &[Timing], tasks: &[Timing], steps: &m
     true
 }
 
-/// Returns true if the utilization alone decides whether the task is schedulable.
 fn is_plain(task: &Timing) -> bool {
     task.deadline >= task.period && task.jitter == 0 && task.blocking == 0
 }
@@ -84,8 +82,8 @@ fn last_deadline_before(tasks: &[Timing], time: Nanos) -> Option<Nanos> {
     tasks.iter().filter_map(last).max()
 }
 
-/// Returns the length of an interval that contains a missed deadline if the set misses any. It is
-/// the shorter of the first busy period and the bound by utilization; `None` if neither is found.
+/// Returns the length of an interval that contains a missed deadline if the set misses any; `None`
+/// if no bound is found.
 fn longest_interval(
     interference: &[Timing],
     tasks: &[Timing],
@@ -99,7 +97,6 @@ fn longest_interval(
     }
 }
 
-/// Returns the length of the first busy period, or `None` if it exceeds `longest` or the budget.
 fn busy_period(
     interference: &[Timing],
     tasks: &[Timing],
@@ -177,7 +174,6 @@ mod tests {
             let task = Timing::new(execution, 100).with_deadline(deadline);
             is_schedulable_below(&above, &[task], &mut StepBudget::default())
         };
-        // The demand is 3 for each interval of up to 10 units, and 6 for longer intervals.
         assert!(fits(7, 10));
         assert!(!fits(8, 10));
         assert!(!fits(8, 13));

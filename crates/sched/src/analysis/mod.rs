@@ -1,17 +1,7 @@
 //! Schedulability analysis on one core: tests of deadlines, and worst-case response times.
 //!
-//! | module | contents |
-//! |---|---|
-//! | [`bounds`] | sufficient tests by utilization: Liu and Layland, hyperbolic, Bini's response bound |
-//! | [`response_time`] | exact worst-case response times under fixed priorities |
-//! | [`priorities`] | priority assignment: rate-monotonic, deadline-monotonic, Audsley, shared levels |
-//! | [`demand`] | the exact test for earliest deadline first, by the processor demand |
-//! | [`server`] | servers that bound the processor time of aperiodic requests |
-//! | [`chain`] | end-to-end response times over several processors |
-//! | [`sensitivity`] | the largest execution times that keep all deadlines |
-//!
-//! Invariant: all numbers are integers, no sum wraps, and [`StepBudget`] or [`MAX_STEPS`] limits
-//! every loop. An analysis that reaches its limit returns "not schedulable", never "schedulable".
+//! Invariant: all numbers are integers, no sum wraps, and [`StepBudget`] or [`MAX_STEPS`] limits every loop.
+//! An analysis that reaches its limit returns "not schedulable", never "schedulable".
 
 pub mod bounds;
 pub mod chain;
@@ -28,7 +18,7 @@ pub const MAX_STEPS: u32 = 1 << 24;
 
 /// A budget of steps that several analyses share.
 ///
-/// A step is one evaluation of the jobs of one task within an interval. It takes some nanoseconds.
+/// A step is one evaluation of the jobs of one task within an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepBudget {
     left: u32,
@@ -47,8 +37,8 @@ impl StepBudget {
         Self { left: steps }
     }
 
-    /// Takes the steps for one evaluation of `tasks` tasks, at least one step. Returns false if no
-    /// step was left before the call. The last evaluation may exceed the budget.
+    /// Takes the steps for one evaluation of `tasks` tasks, which may exceed the budget. Returns
+    /// false if no step was left before the call.
     pub fn take(&mut self, tasks: usize) -> bool {
         let has_steps = !self.is_exhausted();
         self.left = self.left.saturating_sub(u32::try_from(tasks).unwrap_or(u32::MAX).max(1));
@@ -64,9 +54,6 @@ impl StepBudget {
 
 /// Returns the largest number of jobs of a task that become ready in a half-open interval of length
 /// `length`.
-///
-/// The periodic bound with jitter is ceil((length + jitter) / period). With a minimum distance
-/// between jobs, at most ceil(length / distance) jobs become ready.
 #[must_use]
 pub fn max_arrivals(timing: &Timing, length: Nanos) -> u64 {
     if length == 0 {
@@ -94,8 +81,7 @@ pub fn shortest_span(timing: &Timing, jobs: u64) -> Nanos {
     periodic.max(gaps.saturating_mul(timing.min_distance))
 }
 
-/// Returns the execution time of all jobs that become ready within `length`. `None` if it exceeds
-/// the range.
+/// `None` if the execution time exceeds the range.
 pub(crate) fn work(tasks: &[Timing], length: Nanos) -> Option<Nanos> {
     tasks.iter().try_fold(0_u64, |sum, task| sum.checked_add(max_arrivals(task, length).checked_mul(task.execution)?))
 }

@@ -24,7 +24,6 @@ pub fn deadline_monotonic_order(tasks: &[Timing]) -> Vec<usize> {
     ordered(tasks, deadline_key)
 }
 
-/// Returns the sort key of the deadline-monotonic order.
 pub(crate) fn deadline_key(task: &Timing) -> u64 {
     task.deadline.saturating_sub(task.jitter)
 }
@@ -38,9 +37,7 @@ pub fn audsley_order(tasks: &[Timing]) -> Option<Vec<usize>> {
 /// Returns an order in which every task meets its deadline at a priority below `interference`
 /// (Audsley 1991); `None` if no order does.
 ///
-/// Any task that meets its deadline at the lowest free priority may have that priority, because the
-/// order of the tasks above does not matter to it. The result is `None`, too, if the step budget
-/// ends before an order is known.
+/// The result is `None` if the step budget ends before an order is known.
 #[must_use]
 pub fn audsley_order_below(interference: &[Timing], tasks: &[Timing], steps: &mut StepBudget) -> Option<Vec<usize>> {
     let mut open = deadline_monotonic_order(tasks);
@@ -59,10 +56,7 @@ pub fn audsley_order_below(interference: &[Timing], tasks: &[Timing], steps: &mu
 /// Returns the level of each task (0 is the most urgent), with the fewest levels on which every
 /// task meets its deadline. `None` if no such assignment exists, or if the step budget ends first.
 ///
-/// Tasks of one level interfere with each other, and all of them are below `interference`. The
-/// function fills the levels from the lowest. A task that meets its deadline in spite of all tasks
-/// without a level can have the lowest free level, because the other tasks of this level are part
-/// of that interference. It is therefore optimal to give the level to all such tasks.
+/// Tasks of one level interfere with each other, and all of them are below `interference`.
 #[must_use]
 pub fn shared_levels(interference: &[Timing], tasks: &[Timing], steps: &mut StepBudget) -> Option<Vec<u32>> {
     let mut open = deadline_monotonic_order(tasks);
@@ -84,7 +78,6 @@ pub fn shared_levels(interference: &[Timing], tasks: &[Timing], steps: &mut Step
     Some(from_lowest.into_iter().map(|from_lowest| level - 1 - from_lowest).collect())
 }
 
-/// Returns true if `candidate` meets its deadline at a priority below all other tasks in `open`.
 fn fits_below(
     interference: &[Timing],
     tasks: &[Timing],
@@ -139,11 +132,8 @@ mod tests {
 
     #[test]
     fn tasks_share_a_level_where_their_deadlines_allow() {
-        // Together the tasks take 6 units, within the shortest deadline of 10, so one level
-        // suffices for all.
         let light = [Timing::new(2, 10), Timing::new(2, 20), Timing::new(2, 30)];
         assert_eq!(shared_levels(&[], &light, &mut StepBudget::default()), Some(vec![0, 0, 0]));
-        // The first task cannot wait for a job of the last task. The second task can.
         let long = [Timing::new(2, 10), Timing::new(2, 40), Timing::new(9, 40)];
         assert_eq!(shared_levels(&[], &long, &mut StepBudget::default()), Some(vec![0, 1, 1]));
         assert_eq!(shared_levels(&[Timing::new(9, 10)], &light, &mut StepBudget::default()), None);

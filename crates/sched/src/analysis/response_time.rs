@@ -1,12 +1,10 @@
 //! Exact worst-case response times under fixed priorities.
 //!
-//! The busy-window analysis (Lehoczky 1990; Tindell, Burns and Wellings 1994) follows the jobs of a
-//! task one by one from a critical instant. It ends when the processor has no work left at the
-//! task's priority or above. The result is exact for sporadic tasks without blocking, and an upper
-//! bound with blocking and jitter. Deadlines may exceed periods.
+//! The result is exact for sporadic tasks without blocking, and an upper bound with blocking and
+//! jitter.
 //!
-//! Tasks that share a priority count as interfering with each other, because the kernel serves them
-//! in the order of arrival.
+//! Tasks that share a priority interfere with each other, because the kernel serves them in the
+//! order of arrival.
 
 use super::{MAX_STEPS, StepBudget, max_arrivals, shortest_span, work};
 use crate::task::{Nanos, Timing, Utilization};
@@ -51,7 +49,7 @@ pub fn meets_deadline(task: &Timing, interfering: &[Timing]) -> bool {
 }
 
 /// Returns true if `task` meets its deadline. The tasks of equal or higher priority are in
-/// `interfering`. Returns false, too, if the step budget ends before the result is known.
+/// `interfering`. Returns false if the step budget ends before the result is known.
 #[must_use]
 pub fn meets_deadline_within(task: &Timing, interfering: &[Timing], steps: &mut StepBudget) -> bool {
     !has_no_bound(task, interfering)
@@ -73,11 +71,8 @@ pub fn all_meet_deadlines(tasks: &[Timing]) -> bool {
     tasks.iter().enumerate().all(|(place, task)| meets_deadline(task, above(place)))
 }
 
-/// Runs the busy-window analysis of one task.
-///
-/// `interfering` and `more` are the tasks of equal or higher priority. `at_least` is a lower bound
-/// of the first job's completion, for example the result before another task was added. With a
-/// `deadline` the analysis returns `None` as soon as a job is known to miss it.
+/// Runs the busy-window analysis of one task; `at_least` is a lower bound of the first job's
+/// completion. With a `deadline` the analysis returns `None` as soon as a job is known to miss it.
 pub(crate) fn follow(
     task: &Timing,
     interfering: &[Timing],
@@ -117,8 +112,7 @@ pub(crate) fn follow(
     None
 }
 
-/// Returns the time from a job's arrival to its completion at `done`. `window_start` is the end of
-/// the periods of the earlier jobs in the busy window.
+/// `window_start` is the end of the periods of the earlier jobs in the busy window.
 fn from_arrival(done: Nanos, task: &Timing, window_start: Nanos) -> Nanos {
     match done.checked_sub(window_start) {
         Some(in_period) => in_period.saturating_add(task.jitter),
@@ -126,8 +120,6 @@ fn from_arrival(done: Nanos, task: &Timing, window_start: Nanos) -> Nanos {
     }
 }
 
-/// Returns true if the tasks demand more than the whole processor even with shares that are rounded
-/// down.
 fn has_no_bound(task: &Timing, interfering: &[Timing]) -> bool {
     Utilization::total_floor(interfering).saturating_add(task.utilization_floor()) > Utilization::ONE
 }
@@ -137,8 +129,7 @@ fn has_no_bound(task: &Timing, interfering: &[Timing]) -> bool {
 ///
 /// The tasks are in the order of their priorities, highest first. The longest job of a lower
 /// priority is the blocking time, so [`Timing::blocking`] is ignored. `granularity` is the shortest
-/// time between two decisions of the scheduler, one bit on CAN. A value of 0 counts as one unit of
-/// time.
+/// time between two decisions of the scheduler, one bit on CAN, at least one unit of time.
 #[must_use]
 pub fn non_preemptive_response_times(tasks: &[Timing], granularity: Nanos) -> Vec<Option<ResponseTime>> {
     let respond = |place: usize| {
@@ -247,7 +238,6 @@ mod tests {
         let tasks = set(&[(5, 10), (5, 9)]);
         assert_eq!(response_times(&tasks)[1], None);
         assert!(!all_meet_deadlines(&tasks));
-        // Three thirds make the whole processor, even with rounded shares.
         assert_eq!(from_arrival(&set(&[(1, 3), (1, 3), (1, 3)])), [1, 2, 3]);
     }
 
@@ -258,7 +248,6 @@ mod tests {
         assert_eq!(response_time(&huge, &[huge]), None);
         assert_eq!(response_time(&Timing::new(u64::MAX - 1, u64::MAX).with_blocking(2), &[]), None);
         assert_eq!(response_time(&Timing::new(1, 0), &[]), None);
-        // The time of earlier periods compensates for jitter that would otherwise exceed the range.
         let half = 1 << 63;
         let late = Timing::new(1, half).with_jitter(half + 5);
         assert_eq!(super::from_arrival(half, &late, half), half + 5);

@@ -44,7 +44,7 @@ pub fn longest_execution(
 }
 
 /// Returns an execution time that fits and needs at most the share `room`: the longest one, to
-/// within a 1,024th of the maximum that `room` and the deadline allow. `None` if none fits.
+/// within a 1,024th of the maximum that `room` and the deadline allow.
 pub(crate) fn longest_part(room: Utilization, task: &Timing, mut fits: impl FnMut(&Timing) -> bool) -> Option<Nanos> {
     const PARTS: u64 = 1_024;
     let most = u128::from(task.period) * u128::from(room.0) / u128::from(Utilization::ONE.0);
@@ -55,8 +55,7 @@ pub(crate) fn longest_part(room: Utilization, task: &Timing, mut fits: impl FnMu
     parts.map(execution)
 }
 
-/// Returns the largest number from `least` to `most` for which `fits` returns true. If `fits`
-/// returns true for a number, it must do so for all smaller numbers.
+/// If `fits` returns true for a number, it must do so for all smaller numbers.
 fn largest(least: u64, most: u64, mut fits: impl FnMut(u64) -> bool) -> Option<u64> {
     if most < least || !fits(least) {
         return None;
@@ -81,7 +80,6 @@ mod tests {
     #[test]
     fn a_task_may_grow_until_another_misses() {
         let tasks = [Timing::new(1_000, 4_000), Timing::new(2_000, 8_000)];
-        // Two jobs of the first task and one of the second fill the 8,000 units.
         assert_eq!(longest_execution(&tasks, 0, all_meet_deadlines), Some(3_000));
         assert_eq!(longest_execution(&tasks, 1, all_meet_deadlines), Some(6_000));
         assert_eq!(longest_execution(&tasks, 2, all_meet_deadlines), None);

@@ -39,17 +39,14 @@ impl Server {
     }
 }
 
-/// Returns the utilization up to which `tasks` periodic tasks are schedulable together with a
-/// server.
+/// Returns the utilization up to which `tasks` periodic tasks are schedulable together with a server.
 ///
-/// The priorities are rate-monotonic, and the server, of utilization `server`, has the highest
-/// priority. The result is rounded down. With n tasks and a server of utilization Us it is
-/// n ((2 / (Us + 1))^(1/n) - 1) for a polling server and n (((Us + 2) / (2 Us + 1))^(1/n) - 1) for a
-/// deferrable server.
+/// The priorities are rate-monotonic, and the server, of utilization `server`, has the highest priority. The
+/// result is rounded down. With n tasks and a server of utilization Us it is n ((2 / (Us + 1))^(1/n) - 1) for
+/// a polling server and n (((Us + 2) / (2 Us + 1))^(1/n) - 1) for a deferrable server.
 ///
-/// No task may have a shorter period than the server. With a deferrable server, no task may have a
-/// shorter period than the sum of the server's period and budget. Otherwise two budgets back to
-/// back would leave too little of the task's period.
+/// No task may have a shorter period than the server. With a deferrable server, no task may have a shorter
+/// period than the sum of the server's period and budget.
 #[must_use]
 pub fn max_periodic_utilization(kind: ServerKind, server: Utilization, tasks: u32) -> Utilization {
     let share = server.min(Utilization::ONE);
@@ -93,7 +90,6 @@ mod tests {
     #[test]
     fn periodic_loads_beside_servers() {
         let load = |kind, tenths: u64| {
-            // Bounds for many tasks, in thousandths, rounded to the nearest.
             (max_periodic_utilization(kind, Utilization(tenths * TENTH), 1 << 16).0 + 500_000) / 1_000_000
         };
         assert_eq!([1, 2, 3].map(|tenths| load(ServerKind::Polling, tenths)), [598, 511, 431]);

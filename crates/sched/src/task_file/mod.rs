@@ -1,10 +1,5 @@
 //! Task files: the description of a system's tasks and its machine.
 //!
-//! | format | reading | writing |
-//! |---|---|---|
-//! | TOML, the project's own | [`toml::read`] | [`toml::write`] |
-//! | JSON of rt-app | [`rt_app::read`] | [`rt_app::write`] |
-//!
 //! A reader accepts text of bounded size. An error names the field, and the line if it is known.
 
 pub mod rt_app;
@@ -120,12 +115,10 @@ fn name_error(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the core with this number on the host of the file.
 fn core(number: u32) -> CoreId {
     CoreId { core: number, ..CoreId::default() }
 }
 
-/// Returns the text of a timing error without the name of its field.
 fn timing_reason(error: &TimingError) -> String {
     let text = |time| crate::quantity::format_time(time);
     format!(

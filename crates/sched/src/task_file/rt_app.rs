@@ -1,11 +1,8 @@
 //! Task files of rt-app: JSON, times in microseconds.
 //!
-//! A task becomes a thread with one `run` and one `timer` event in an endless loop. The reader
-//! takes the sum of the `run` and `runtime` events as execution time, the period of the timer or
-//! else `dl-period` as period, and `dl-deadline` as deadline. If a thread has exactly one phase,
-//! these fields and `cpus` may be in the phase, where they take precedence over the fields of the
-//! thread. Threads that sleep, lock, signal or have several phases have no period. The reader
-//! refuses them with an error that names the field.
+//! The execution time is the sum of the `run` and `runtime` events, and the period is the period of
+//! the timer or else `dl-period`. The reader refuses threads that sleep, lock, signal or have
+//! several phases, because they have no period.
 
 use std::collections::BTreeSet;
 
@@ -146,7 +143,6 @@ fn only_phase<'t>(
     }
 }
 
-/// Returns the core of a thread that may run on one core only.
 fn only_core(path: &str, thread: &Map<String, Value>) -> Result<Option<CoreId>, TaskFileError> {
     let Some(cpus) = thread.get("cpus") else { return Ok(None) };
     let field = format!("{path}.cpus");
@@ -179,8 +175,6 @@ fn wrong(field: &str, reason: &str) -> TaskFileError {
     TaskFileError::new(None, field, reason)
 }
 
-/// Returns a key of the document for a message: without control characters, and cut to
-/// [`MAX_NAME_BYTES`](super::MAX_NAME_BYTES) characters.
 fn shown(key: &str) -> String {
     key.chars().filter(|letter| !letter.is_control()).take(super::MAX_NAME_BYTES).collect()
 }

@@ -102,7 +102,6 @@ pub fn read(text: &str) -> Result<TaskFile, TaskFileError> {
 #[must_use]
 pub fn write(file: &TaskFile) -> String {
     let mut text = String::new();
-    // Writing to a String does not fail.
     let _ = write_machine(&mut text, &file.machine);
     for named in &file.tasks {
         let _ = write_task(&mut text, named);
@@ -162,7 +161,7 @@ fn write_task(text: &mut String, named: &NamedTask) -> std::fmt::Result {
     Ok(())
 }
 
-/// Quotes a name as a basic string of TOML. Names have no control characters.
+/// Names have no control characters.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
 }
@@ -224,11 +223,9 @@ fn read_task(mut table: TomlTable<'_>, id: TaskId, names: &mut BTreeSet<String>)
     Ok(NamedTask { name, task: Task { criticality, pinned, ..task } })
 }
 
-/// A table of the document, with the names of the fields that were read.
 struct TomlTable<'d> {
     text: &'d str,
     path: &'static str,
-    /// The line of the table's header.
     line: usize,
     table: &'d DeTable<'d>,
     known: BTreeSet<&'static str>,
@@ -256,8 +253,6 @@ impl<'d> TomlTable<'d> {
         TaskFileError::new(Some(line_of(self.text, value.span().start)), self.field(name), reason)
     }
 
-    /// Creates an error about a field. Its line is the line of the field or, if the field is
-    /// absent, the line of the table.
     fn wrong_field(&self, name: &str, reason: &str) -> TaskFileError {
         match self.table.get(name) {
             Some(value) => self.wrong(name, value, reason),
@@ -314,7 +309,6 @@ impl<'d> TomlTable<'d> {
     }
 }
 
-/// Returns the number of the line, counted from 1, that contains the byte at `offset`.
 fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }
@@ -382,7 +376,6 @@ period = \"1s\"
         assert_eq!(open.machine(&file.tasks[1..]).cores.len(), 1);
     }
 
-    /// Returns the error for a task with a header, a name and the given lines.
     fn error(lines: &str) -> String {
         read(&format!("[[task]]\nname = 'a'\n{lines}")).expect_err("malformed").to_string()
     }

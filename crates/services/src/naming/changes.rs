@@ -1,17 +1,16 @@
 //! The last changes of bindings, for clients that watch a server.
 //!
-//! The log is bounded in number and size. A client that falls behind learns that changes are lost,
-//! and has to read the contexts again. The log is empty until the first client asks.
+//! The log is bounded in number and size. A client that falls behind learns that changes are lost, and has to read the
+//! contexts again.
 
 use std::collections::VecDeque;
 
 use super::state::{BindingTarget, Change};
 
-/// Bounds of a log, or of one answer from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LogLimits {
     pub(super) max_changes: usize,
-    /// Maximum size of names and references in bytes. One change is included even if it is larger.
+    /// One change is included even if its size is larger.
     pub(super) max_size: usize,
 }
 
@@ -19,7 +18,6 @@ pub(super) struct ChangeLog {
     limits: LogLimits,
     kept: VecDeque<Change>,
     size: usize,
-    /// Number of the next change.
     next: u64,
     is_watched: bool,
 }
@@ -29,7 +27,7 @@ impl ChangeLog {
         ChangeLog { limits, kept: VecDeque::new(), size: 0, next: 0, is_watched: false }
     }
 
-    /// Returns the number of the next change, and keeps changes from now on.
+    /// The log keeps changes from the first call on.
     pub(super) fn watch(&mut self) -> u64 {
         self.is_watched = true;
         self.next
@@ -39,7 +37,6 @@ impl ChangeLog {
         self.next
     }
 
-    /// Adds the changes that concern bindings.
     pub(super) fn push(&mut self, changes: &[Change]) {
         for change in changes.iter().filter(|change| is_of_binding(change)) {
             self.next += 1;
@@ -57,15 +54,13 @@ impl ChangeLog {
         }
     }
 
-    /// Records that an unknown number of changes happened.
     pub(super) fn lose(&mut self) {
         self.kept.clear();
         self.size = 0;
         self.next += 1;
     }
 
-    /// Returns the changes from number `start` on, within `limits`, and the number after the last
-    /// of them. Returns `None` if the log no longer has some of these changes.
+    /// Returns `None` if the log no longer has some of these changes.
     pub(super) fn after(&self, start: u64, limits: LogLimits) -> Option<(Vec<Change>, u64)> {
         let first_kept = self.next - self.kept.len() as u64;
         let skipped = usize::try_from(start.checked_sub(first_kept)?).ok()?;
@@ -94,7 +89,7 @@ fn is_of_binding(change: &Change) -> bool {
     matches!(change, Change::PutBinding { .. } | Change::RemoveBinding { .. })
 }
 
-/// Returns the size of a change's name and reference in bytes, and at least 1.
+/// Returns at least 1.
 fn size_of(change: &Change) -> usize {
     let (name, target) = match change {
         Change::PutBinding { name, target, .. } => (Some(name), Some(target)),

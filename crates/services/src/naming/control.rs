@@ -15,7 +15,6 @@ use super::state::{BindingTarget, ContextId, NamingOperation, NamingRefusal, Res
 
 struct ControlServant {
     service: Arc<ServiceState>,
-    /// The initial context.
     root: NamingContextRef,
     shutdown: Box<dyn Fn() + Send + Sync>,
 }
@@ -60,7 +59,6 @@ impl Control for ControlServant {
     }
 }
 
-/// Binds names of the context with the name `parent` to objects, in one batch.
 pub(super) fn bind_all(
     service: &ServiceState,
     parent: &[NameComponent],
@@ -72,12 +70,11 @@ pub(super) fn bind_all(
     }
     let context = context(service, parent)?;
     let mut named = HashSet::new();
-    // An entry is `None` if its name is already bound to the same object and needs no change.
+    // `None` for a name that is bound to the same object.
     let mut operations = Vec::with_capacity(bindings.len());
     for binding in bindings {
         let operation = operation(context, binding, replaces)?;
-        // Only the first binding of a name in this batch can be omitted: before a later binding,
-        // the batch may bind the name to another object.
+        // Before a later binding of the name, the batch may bind it to another object.
         let is_first = named.insert((&binding.name.id, &binding.name.kind));
         operations.push(Some(operation).filter(|operation| !(is_first && is_already_bound(service, operation))));
     }
@@ -94,13 +91,11 @@ pub(super) fn bind_all(
     outcomes.collect()
 }
 
-/// Returns true if an operation rebinds a name to the object to which it is already bound.
 fn is_already_bound(service: &ServiceState, operation: &NamingOperation) -> bool {
     let NamingOperation::Rebind { context, name, target } = operation else { return false };
     matches!(service.directory.state().resolve(*context, name), Ok(ResolvedName::Bound(bound)) if bound == target)
 }
 
-/// Returns the context of this server that a name is bound to.
 fn context(service: &ServiceState, name: &[NameComponent]) -> Result<ContextId, BindAllError> {
     if name.is_empty() {
         return Ok(ContextId::ROOT);

@@ -1,13 +1,9 @@
-//! The contexts of a server, shared by its threads, and their store.
+//! The contexts of a server and their store. Readers load the newest published [`State`] without waiting. The thread of
+//! a change applies the whole queue of changes to a copy of the state, unless a batch is running. It commits the
+//! changes to the store in one batch, publishes the copy and passes on the results. A change is visible and
+//! acknowledged once the store has it.
 //!
-//! Readers load the newest published [`State`] without waiting. Changes are queued. If no batch is
-//! running, the thread of a change takes the whole queue and applies it to a copy of the state. The
-//! thread commits the changes to the store in one batch, publishes the copy and passes the results
-//! to the threads of the changes. A change is therefore visible and acknowledged only once the
-//! store has it. Threads that wait for the disk at the same time share one commit.
-//!
-//! A failed commit changes nothing that readers see. If other servers share the store, a commit may
-//! find a newer revision. The thread then reads the records again and applies the batch to them.
+//! If another server has changed the store, the thread reads the records again.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -26,44 +22,33 @@ use super::records::{self, NamingRecord, STAMP_KEY};
 use super::state::{Change, ContextId, Loader, NamingOperation, NamingRefusal, OperationOutcome, State};
 use crate::store::{Durability, RecordChange, Revision, Store, StoreError};
 
-/// Time between two syncs of relaxed changes. A crash loses at most the changes of this interval
-/// and of the time that one sync takes. The sum of both must stay below the documented 100 ms.
+/// A crash loses at most the relaxed changes of this interval and of one sync, which must stay below 100 ms.
 const SYNC_INTERVAL: Duration = Duration::from_millis(50);
-/// Time from a sync that failed to the next attempt.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// A batch waits for further changes for the duration of the last commit divided by this number.
+/// Part of the last commit's duration for which a batch waits for further changes.
 const GATHER_PART: u32 = 4;
-/// Maximum time for which a batch waits for further changes. It bounds the delay of a change if the
-/// last commit was slow and no further client makes a change.
+/// Bounds the delay of a change if no further client makes a change.
 const MAX_GATHER: Duration = Duration::from_millis(20);
-/// Bounds of the changes that are kept for clients that watch.
 const LOG_LIMITS: LogLimits = LogLimits { max_changes: 10_000, max_size: 8 << 20 };
-/// Maximum number of attempts to commit one batch while other servers keep changing the store.
+/// Maximum number of attempts to commit a batch while other servers change the store.
 const MAX_ATTEMPTS: usize = 32;
 
 #[derive(Clone, Debug)]
 pub(super) enum DirectoryError {
     Refused(NamingRefusal),
-    /// The store failed or refused the change.
     Store(Arc<StoreError>),
 }
 
 pub(super) struct Directory {
     state: RcuCell<State>,
-    /// Distinguishes the object ids of this directory from the ids of other directories.
     stamp: u64,
     queue: Mutex<Queue>,
-    /// Notified when a batch is done.
     done: Condvar,
-    /// Notified when `queue` gets longer.
     arrived: Condvar,
-    /// Maximum time for which a batch waits for further changes.
     max_gather: Duration,
-    /// A random number of this process. Clients compare it to notice that the server has restarted
-    /// and counts changes from the start.
+    /// By this random number, clients notice that the server has restarted.
     run: u64,
     changes: Mutex<ChangeLog>,
-    /// Notified when `changes` gets longer.
     changed: Condvar,
     store: Option<Arc<Stored>>,
     syncing: Option<thread::JoinHandle<()>>,
@@ -73,7 +58,6 @@ struct Stored {
     store: Box<dyn Store>,
     durability: Durability,
     unsynced: Mutex<Unsynced>,
-    /// Notified when there are changes to sync, or the directory ends.
     changed: Condvar,
 }
 
@@ -87,19 +71,15 @@ struct Queue {
     waiting: Vec<(u64, NamingOperation)>,
     results: HashMap<u64, Result<OperationOutcome, DirectoryError>>,
     next_ticket: u64,
-    /// Number of threads whose operations are in `waiting`.
     submitters: usize,
-    /// Number of submitters that the next batch can expect: the submitters of the last batch, and
-    /// the threads that waited for its end.
+    /// The submitters of the last batch, and the threads that waited for its end.
     expected: usize,
-    /// Duration of the last batch.
     last_commit: Duration,
-    /// The newest version; `None` while a thread runs a batch.
+    /// `None` while a thread runs a batch.
     head: Option<Head>,
 }
 
 impl Queue {
-    /// Adds an operation and returns its ticket.
     fn push(&mut self, operation: NamingOperation) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket = ticket.wrapping_add(1);
@@ -107,7 +87,6 @@ impl Queue {
         ticket
     }
 
-    /// Records the number of submitters of a batch that has just ended, and its duration.
     fn note_batch(&mut self, submitters: usize, duration: Duration) {
         self.expected = submitters + self.submitters;
         self.last_commit = duration;
@@ -120,20 +99,18 @@ struct Head {
     revision: Revision,
 }
 
-/// Returns a number that differs from process to process. It is not a secret: secrets come from
-/// [`corelane_sys::process::random_number`].
+/// Not a secret: secrets come from [`corelane_sys::process::random_number`].
 pub(super) fn random_number() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
 impl Directory {
-    /// Creates a directory in memory with an empty initial context.
     pub(super) fn in_memory() -> Self {
         let head = Head { state: State::new(random_number()), revision: Revision(0) };
         Self::new(head, random_number(), None, None)
     }
 
-    /// Creates a directory from the contents of a store. An empty store gets an initial context.
+    /// An empty store gets an initial context.
     pub(super) fn open(store: Box<dyn Store>, durability: Durability) -> Result<Self, StoreError> {
         let (mut head, mut stamp) = load(&*store)?;
         for _ in 0..MAX_ATTEMPTS {
@@ -196,14 +173,12 @@ impl Directory {
         }
     }
 
-    /// Returns the newest version of all contexts. Callers drop the guard when they have resolved
-    /// their name.
+    /// Callers drop the guard when they have resolved their name.
     pub(super) fn state(&self) -> RcuGuard<State> {
         self.state.load()
     }
 
-    /// Returns the number that is part of the object ids of all contexts except the initial
-    /// context.
+    /// The object ids of all contexts except the initial context contain this number.
     pub(super) fn stamp(&self) -> u64 {
         self.stamp
     }
@@ -212,16 +187,14 @@ impl Directory {
         Some(self.store.as_ref()?.store.backup(path))
     }
 
-    /// Returns the number of this run of the server, and the number of the next change. The log
-    /// keeps changes from the first call on.
+    /// Returns the numbers of this run of the server and of the next change. The log keeps changes from the first call
+    /// on.
     pub(super) fn last_change(&self) -> (u64, u64) {
         (self.run, self.changes.lock().watch())
     }
 
-    /// Returns the changes of bindings from number `start` on, within `limits`, and the number
-    /// after the last of these changes. If no such change has happened yet, waits for a change
-    /// until `deadline`. Returns `None` if the log no longer has some of these changes, or if `run`
-    /// is another run of the server.
+    /// If no change from number `start` on has happened, waits for a change until `deadline`. Returns `None` if the log
+    /// no longer has these changes, or if `run` is another run of the server.
     pub(super) fn changes_after(
         &self,
         (run, start): (u64, u64),
@@ -238,7 +211,7 @@ impl Directory {
         log.after(start, limits)
     }
 
-    /// Runs an operation and returns when the store has its changes.
+    /// Returns when the store has the changes.
     pub(super) fn submit(&self, operation: NamingOperation) -> Result<OperationOutcome, DirectoryError> {
         let mut queue = self.queue.lock();
         let ticket = queue.push(operation);
@@ -247,16 +220,14 @@ impl Directory {
         self.finish(queue, |queue| queue.results.remove(&ticket))
     }
 
-    /// Runs operations in one batch, in which each operation succeeds or fails independently.
-    /// Returns when the store has their changes.
+    /// Each operation of the batch succeeds or fails independently.
     pub(super) fn submit_all(&self, operations: Vec<NamingOperation>) -> Vec<Result<OperationOutcome, DirectoryError>> {
         let mut queue = self.queue.lock();
         let tickets: Vec<u64> = operations.into_iter().map(|operation| queue.push(operation)).collect();
         let Some(first) = tickets.first().copied() else { return Vec::new() };
         queue.submitters += 1;
         self.arrived.notify_one();
-        // A batch takes the whole queue, so the results of all operations of this call arrive
-        // together.
+        // A batch takes the whole queue, so the results of all operations arrive together.
         self.finish(queue, |queue| {
             queue
                 .results
@@ -265,7 +236,6 @@ impl Directory {
         })
     }
 
-    /// Runs batches until `take` finds its results in the queue.
     fn finish<'q, R>(&'q self, mut queue: MutexGuard<'q, Queue>, mut take: impl FnMut(&mut Queue) -> Option<R>) -> R {
         loop {
             if let Some(result) = take(&mut queue) {
@@ -288,9 +258,8 @@ impl Directory {
         }
     }
 
-    /// Waits a bounded time for the next changes of the clients that the last batch answered.
-    /// Otherwise the first of these changes would be committed alone, and the other clients would
-    /// wait for two commits.
+    /// Without the wait, the first of these changes would be committed alone, and other clients would wait for two
+    /// commits.
     fn gather<'q>(&'q self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
         let is_synced = self.store.as_ref().is_some_and(|stored| stored.durability == Durability::Synced);
         if !is_synced || queue.submitters >= queue.expected {
@@ -303,7 +272,6 @@ impl Directory {
         queue
     }
 
-    /// Runs a batch of operations and publishes their changes.
     fn run(
         &self,
         head: &mut Head,
@@ -380,15 +348,14 @@ impl Drop for Directory {
             stored.changed.notify_one();
         }
         if let Some(syncing) = self.syncing.take() {
-            // An error means that the thread panicked. The panic hook has reported the panic.
+            // The panic hook has reported a panic of the thread.
             let _ = syncing.join();
         }
     }
 }
 
 impl Stored {
-    /// Syncs relaxed changes to the disk until the directory ends. A sync that fails is repeated,
-    /// even if no further change comes.
+    /// A sync that fails is repeated, even if no further change comes.
     fn sync_changes(&self) {
         let mut unsynced = self.unsynced.lock();
         loop {
@@ -414,8 +381,7 @@ impl Stored {
     }
 }
 
-/// The exclusive right to run a batch. Its drop, even after a panic, returns the newest version and
-/// the batch's results to the queue.
+/// The drop, even after a panic, returns the newest version and the results to the queue.
 struct Turn<'d> {
     directory: &'d Directory,
     head: Head,
@@ -431,15 +397,13 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Returns the results of a batch that ends with a panic.
 fn unfinished(batch: &[(u64, NamingOperation)]) -> Vec<(u64, Result<OperationOutcome, DirectoryError>)> {
     let reason = "the thread that made the change panicked".to_owned();
     let error = Arc::new(StoreError::Unusable { path: None, reason });
     batch.iter().map(|(ticket, _)| (*ticket, Err(DirectoryError::Store(Arc::clone(&error))))).collect()
 }
 
-/// Returns the results of a batch that the store refused. An operation that changes nothing keeps
-/// its result, because it needs no store.
+/// An operation that changes nothing keeps its result.
 fn refuse(
     head: &Head,
     batch: &[(u64, NamingOperation)],
@@ -457,7 +421,7 @@ fn refuse(
         .collect()
 }
 
-/// Reads all records of a store. A new store has no stamp.
+/// A new store has no stamp.
 fn load(store: &dyn Store) -> Result<(Head, Option<u64>), StoreError> {
     let mut loader = Loader::new(random_number());
     let mut stamp = None;
@@ -484,14 +448,11 @@ mod tests {
     use super::*;
     use crate::store::{MemoryStore, RecordVisitor};
 
-    /// A store whose commits can be made to fail or to wait.
     struct Probe {
         inner: MemoryStore,
         fails: Arc<AtomicBool>,
         commits: Arc<AtomicUsize>,
-        /// Number of syncs; the first one fails if `fails` is set.
         syncs: Arc<AtomicUsize>,
-        /// Runs before each commit.
         before: Box<dyn Fn() + Send + Sync>,
     }
 
@@ -577,7 +538,6 @@ mod tests {
         let queued = Arc::clone(&directory);
         let is_first = AtomicBool::new(true);
         probe.before = Box::new(move || {
-            // Holds the first commit until all other threads have queued their changes.
             let Some(directory) = queued.get() else { return };
             if is_first.swap(false, Ordering::Relaxed) {
                 while directory.queue.lock().waiting.len() < WAITING {
@@ -604,7 +564,6 @@ mod tests {
         let store = MemoryStore::new(records::KIND);
         let mut directory = open(Probe::new(store));
         directory.max_gather = Duration::from_secs(1_000);
-        // Simulates that a batch of one change took long while another change arrived.
         let mut queue = directory.queue.lock();
         queue.submitters = 1;
         queue.note_batch(1, Duration::from_secs(4_000));
@@ -612,7 +571,6 @@ mod tests {
         drop(queue);
         std::thread::scope(|scope| {
             let first = scope.spawn(|| directory.submit(bind("a")));
-            // Waits until the thread of the first change has begun its batch.
             while directory.queue.lock().head.is_some() {
                 std::thread::yield_now();
             }
@@ -663,7 +621,6 @@ mod tests {
         let (fails, syncs) = (Arc::clone(&probe.fails), Arc::clone(&probe.syncs));
         let directory = Directory::open(Box::new(probe), Durability::Relaxed).unwrap();
         let store = directory.store.as_ref().unwrap();
-        // Delays the sync until the store fails.
         let unsynced = store.unsynced.lock();
         std::thread::scope(|scope| {
             let bound = scope.spawn(|| directory.submit(bind("a")));
@@ -688,15 +645,13 @@ mod tests {
         assert_eq!(first.stamp(), second.stamp());
         first.submit(bind("a")).unwrap();
         assert!(!is_bound(&second, "a"));
-        // The second server applies its operation to the store's newest records.
         second.submit(bind("b")).unwrap();
         assert!(is_bound(&second, "a"));
         let Err(DirectoryError::Refused(refusal)) = first.submit(bind("b")) else { panic!() };
         assert_eq!(refusal, NamingRefusal::AlreadyBound);
         std::thread::scope(|scope| {
             for (server, directory) in [&first, &second].into_iter().enumerate() {
-                // A server whose attempts all lose against the other server refuses the change. Then
-                // it has changed nothing, and its client tries again.
+                // A server whose attempts all lose against the other server has changed nothing.
                 let submit = |operation: &dyn Fn() -> NamingOperation| loop {
                     match directory.submit(operation()) {
                         Err(DirectoryError::Store(error)) if matches!(*error, StoreError::Conflict) => {

@@ -1,14 +1,12 @@
-//! Entry point for fuzzing: a function over bytes that must return for any input. It panics if the
-//! code violates a property.
+//! Entry point for fuzzing: a function over bytes that must return for any input.
 
 use super::cos_naming::NameComponent;
 use super::name;
 use super::records::{self, NamingRecord};
 use super::state::State;
 
-/// Decodes and checks records of a store, each preceded by two bytes with the lengths of its key
-/// and value. Then parses the whole input as the text of a name. Records and names must encode to
-/// their input.
+/// Decodes and checks records of a store, each preceded by two bytes with the lengths of its key and value. Then parses
+/// the whole input as the text of a name.
 ///
 /// # Panics
 /// If a property is violated.

@@ -1,51 +1,41 @@
-//! Binding iterators: positions in lists that clients have not read to their ends.
+//! Binding iterators: positions in lists that clients have not read to their ends. Their number is bounded for each
+//! client and in total.
 //!
-//! Clients may forget iterators, or vanish. The number of iterators is therefore bounded for each
-//! client and in total. If a client has its maximum, a new iterator of this client ends the
-//! client's least recently used iterator. If all clients together have the maximum, a new iterator
-//! ends the least recently used iterator of all clients. An iterator also ends when it has been
-//! idle for some time. A client that uses an ended iterator gets OBJECT_NOT_EXIST, as the
-//! specification allows at any time.
+//! At a maximum, a new iterator ends the least recently used iterator. An iterator that has been idle for some time
+//! also ends.
 //!
-//! Time is an argument: a duration since any fixed instant. An iterator holds a position and no
-//! bindings, so its cost does not depend on the length of its list.
+//! Time is an argument: a duration since any fixed instant. An iterator has a position and no bindings.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::state::{ContextId, ListCursor};
 
-/// Identifies an iterator in its table by its number and the secret with which it was opened.
+/// The number of an iterator, and the secret with which it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct IteratorId(pub(super) u128);
 
-/// Identifies a client, as far as the server can distinguish clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ClientId(pub(super) u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IteratorLimits {
-    /// Maximum number of iterators in total.
     pub(super) max_iterators: usize,
-    /// Maximum number of iterators of one client.
     pub(super) max_per_client: usize,
     /// Time without use after which an iterator ends.
     pub(super) idle_timeout: Duration,
 }
 
-/// The position of an iterator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IteratorPosition {
-    /// The context whose bindings are listed.
     pub(super) context: ContextId,
-    /// Last binding that was returned; `None` before the first.
+    /// `None` before the first binding is returned.
     pub(super) cursor: Option<ListCursor>,
 }
 
 struct IteratorEntry {
     client: ClientId,
     place: IteratorPosition,
-    /// Sequence number of the last use, counted over all iterators.
     used: u64,
     used_at: Duration,
 }
@@ -53,16 +43,14 @@ struct IteratorEntry {
 pub(super) struct Iterators {
     limits: IteratorLimits,
     entries: HashMap<IteratorId, IteratorEntry>,
-    /// Iterators by last use, the least recent first.
     by_use: BTreeMap<u64, IteratorId>,
-    /// Iterators of each client by last use, the least recent first.
     by_client: HashMap<ClientId, BTreeMap<u64, IteratorId>>,
     next_id: u64,
     next_use: u64,
 }
 
 impl Iterators {
-    /// Creates an empty table, whose ids are counted from `first_id`.
+    /// Ids are counted from `first_id`.
     pub(super) fn new(limits: IteratorLimits, first_id: u64) -> Self {
         Iterators {
             limits,
@@ -79,9 +67,8 @@ impl Iterators {
         self.entries.len()
     }
 
-    /// Adds an iterator, and ends earlier iterators if the limits require this. Returns `None` if
-    /// the limits allow no iterator. `secret` becomes part of the id, so that other clients cannot
-    /// guess the id.
+    /// Adds an iterator; returns `None` if the limits allow no iterator. `secret` becomes part of the id, so that other
+    /// clients cannot guess it.
     pub(super) fn open(
         &mut self,
         client: ClientId,
@@ -108,22 +95,20 @@ impl Iterators {
         Some(id)
     }
 
-    /// Returns the position of an iterator, to be changed. The call counts as a use. Returns `None`
-    /// if the iterator has ended.
+    /// The call counts as a use of the iterator. Returns `None` if the iterator has ended.
     pub(super) fn position_mut(&mut self, id: IteratorId, now: Duration) -> Option<&mut IteratorPosition> {
         self.expire(now);
         self.note_use(id, now);
         self.entries.get_mut(&id).map(|entry| &mut entry.place)
     }
 
-    /// Ends an iterator. Returns false if it had ended before.
+    /// Returns false if the iterator had ended before.
     pub(super) fn close(&mut self, id: IteratorId) -> bool {
         let Some(entry) = self.entries.remove(&id) else { return false };
         self.forget_use(entry.client, entry.used);
         true
     }
 
-    /// Ends the iterators that have been idle for too long.
     pub(super) fn expire(&mut self, now: Duration) {
         while let Some(id) = self.by_use.values().next().copied() {
             let is_idle =

@@ -1,5 +1,4 @@
-//! The Naming Service (OMG Naming Service 1.3): names for objects, in contexts that can contain
-//! further contexts.
+//! The Naming Service (OMG Naming Service 1.3): names for objects, in contexts that can contain further contexts.
 //!
 //! A server adds a name service with one line of code. Clients of any ORB reach the service as
 //! `corbaloc::HOST:PORT/NameService`:
@@ -14,14 +13,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Bindings are lost when the process ends, unless the service has a
-//! [store](NamingConfig::store_file). Resolving a name takes no lock that a change holds. Apart
-//! from cache misses, a name is resolved as fast in a context with a million bindings as in a
-//! context with ten.
-//!
-//! The module has a pure core (`state`, `trie`, `iterators`, [`name`]), which knows neither clocks
-//! nor sockets. `directory` shares this core between threads and commits changes. Only `servants`
-//! and this file know the ORB.
+//! Bindings are lost when the process ends, unless the service has a [store](NamingConfig::store_file).
 
 mod changes;
 mod control;
@@ -102,8 +94,7 @@ impl NamingConfig {
     pub fn new() -> Self {
         let iterator_limits = IteratorLimits {
             max_iterators: 1_000,
-            // The ORB does not identify clients to servants, so all iterators count as iterators of
-            // one client.
+            // The ORB does not identify clients to servants, so all iterators belong to one client.
             max_per_client: 1_000,
             idle_timeout: Duration::from_secs(900),
         };
@@ -134,9 +125,8 @@ impl NamingConfig {
         self
     }
 
-    /// Sets when a change is acknowledged. With [`Durability::Relaxed`] a change is on the disk at
-    /// most 100 ms after its acknowledgement. If the process or the machine fails in this time, the
-    /// change is lost. Default: [`Durability::Synced`].
+    /// Sets when a change is acknowledged. With [`Durability::Relaxed`] a change is on the disk at most 100 ms after
+    /// its acknowledgement. Default: [`Durability::Synced`].
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -178,10 +168,9 @@ impl NamingConfig {
         self
     }
 
-    /// Sets the maximum number of changes that wait for the store. Each of them occupies a thread
-    /// of the pool. At the maximum, further changes get TRANSIENT, COMPLETED_NO. Permit fewer than
-    /// the pool has threads, so that names are resolved even while the disk does not respond.
-    /// Default: no maximum.
+    /// Sets the maximum number of changes that wait for the store. Each of them occupies a thread of the pool. Permit
+    /// fewer than the pool has threads, so that names are resolved even while the disk does not respond. Default: no
+    /// maximum.
     #[must_use]
     pub fn max_waiting_changes(mut self, threads: usize) -> Self {
         self.settings.max_waiting_changes = threads;
@@ -212,14 +201,11 @@ impl NamingConfig {
     /// [`ServeError::Store`] if the store cannot be used. [`ServeError::Orb`] if the ORB refuses,
     /// for example with BAD_PARAM if the key is already bound.
     pub fn serve(self, orb: &Orb) -> Result<NamingService, ServeError> {
-        // The POA holds requests until its manager is activated. Otherwise a restarted server would
-        // answer OBJECT_NOT_EXIST for contexts that it has not loaded yet, which tells clients that
-        // these contexts were destroyed.
+        // A restarted server must not answer OBJECT_NOT_EXIST for contexts that it has not loaded yet.
         let poa = create_poa(&orb.root_poa(), "CorelaneNaming", Lifespan::Persistent)?;
         let served = self.serve_in(orb, &poa);
         if served.is_err() {
-            // Destroying the POA ends the service, which closes its store. The call fails only
-            // after the ORB's shutdown.
+            // Destroying the POA ends the service, which closes its store.
             let _ = poa.destroy(false, false);
         }
         served
@@ -239,7 +225,6 @@ impl NamingConfig {
         served
     }
 
-    /// Loads the contexts and makes their servants.
     fn load(self, poa: &Poa) -> Result<Arc<ServiceState>, ServeError> {
         let directory = match self.place {
             StorePlace::Memory => Directory::in_memory(),
@@ -289,10 +274,9 @@ impl NamingService {
         self.service.directory.state().context_count()
     }
 
-    /// Binds many names of one context to objects, in one step and one commit to the store.
-    /// `parent` is the name of the context; an empty name is the initial context. If `replaces` is
-    /// false, a name that is already bound keeps its binding. If `replaces` is true, a name that is
-    /// bound to an object is rebound.
+    /// Binds many names of one context to objects, in one step and one commit to the store. `parent` is the name of the
+    /// context; an empty name is the initial context. If `replaces` is false, a name that is already bound keeps its
+    /// binding. If `replaces` is true, a name that is bound to an object is rebound.
     ///
     /// # Errors
     /// The reason why no name was bound, or only some of them.
@@ -305,9 +289,8 @@ impl NamingService {
         control::bind_all(&self.service, parent, bindings, replaces)
     }
 
-    /// Returns a servant of [`corelane_naming::Control`] for this service. `shutdown` has to end
-    /// the server. The caller decides which clients can reach the object: each of them can copy and
-    /// change all bindings, and end the server.
+    /// Returns a servant of [`corelane_naming::Control`] for this service. `shutdown` has to end the server. The caller
+    /// decides which clients can reach the object: each of them can copy and change all bindings, and end the server.
     #[must_use]
     pub fn control_servant(&self, shutdown: impl Fn() + Send + Sync + 'static) -> Servant {
         control::servant(Arc::clone(&self.service), self.root.clone().into(), Box::new(shutdown))
@@ -371,7 +354,6 @@ mod tests {
     use super::*;
     use crate::naming::corelane_naming::{Position, WatchedContextRef};
 
-    /// A time-out far above the duration of any step of these tests.
     const GENEROUS: Duration = Duration::from_secs(60);
 
     struct Scene {
@@ -410,8 +392,7 @@ mod tests {
                 assert!(!waiting.is_finished() && !end.is_past(), "the server must wait for a change");
                 thread::yield_now();
             }
-            // If the server waited as long as the client permits (`patience`), the call would time
-            // out.
+            // A wait for the client's whole `patience` would make the call time out.
             assert!(asked(&watched.with_timeout(GENEROUS), &start, 2 * GENEROUS).is_empty());
             assert!(!waiting.is_finished());
             naming.reference().bind(&name::to_name("a").unwrap(), None).unwrap();
@@ -424,7 +405,7 @@ mod tests {
     fn watcher_does_not_wait_longer_than_the_server_permits() {
         let Scene { watched, .. } = &scene(NamingConfig::new());
         let start = watched.last_change().unwrap();
-        // If the server waited as long as the client permits (`patience`), the call would time out.
+        // A wait for the client's whole `patience` would make the call time out.
         assert!(asked(&watched.with_timeout(GENEROUS), &start, 2 * GENEROUS).is_empty());
     }
 }

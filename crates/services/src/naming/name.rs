@@ -1,12 +1,8 @@
-//! Names as text: the string form and corbaname URLs (OMG Naming Service 1.3, sections 2.4 and
-//! 2.5).
+//! Names as text: the string form and corbaname URLs (OMG Naming Service 1.3, sections 2.4 and 2.5).
 //!
-//! `/` separates components, `.` separates id and kind. A `\` before one of `/`, `.` and `\` makes
-//! that character part of the field. A `\` before any other character is not allowed.
+//! `/` separates components, `.` separates id and kind.
 //!
-//! Invariant: each name has exactly one text. [`to_name`] accepts exactly the texts that
-//! [`to_string`] produces, so both are inverses of each other. In particular, [`to_name`] refuses
-//! needless dots.
+//! Invariant: each name has exactly one text. [`to_name`] accepts exactly the texts that [`to_string`] produces.
 
 use std::error::Error;
 use std::fmt;
@@ -128,8 +124,7 @@ pub fn to_url(address: &str, text: &str) -> Result<String, InvalidUrl> {
     Ok(format!("corbaname:{address}#{}", escape_key(text.as_bytes())))
 }
 
-/// Checks the part of a URL between its scheme and its name. For protocols that this ORB does not
-/// know, only the protocol's name is checked.
+/// For protocols that this ORB does not know, the protocol's name is checked.
 fn check_address(address: &str) -> Result<(), InvalidUrl> {
     let is_url_text = |character: char| character.is_ascii_graphic() && character != '#';
     if address.is_empty() || !address.chars().all(is_url_text) {
@@ -141,7 +136,7 @@ fn check_address(address: &str) -> Result<(), InvalidUrl> {
         Err(_) => {}
     }
     let (addresses, key) = address.split_once('/').unwrap_or((address, ""));
-    // Each part is parsed once: the client chooses the number of addresses and the size of the key.
+    // The client chooses the number of addresses and the size of the key, so each part is parsed once.
     let is_key = Corbaloc::parse(&format!("corbaloc::h/{key}"), &Limits::DEFAULT).is_ok();
     if !is_key || addresses.split(',').count() > Limits::DEFAULT.max_profiles as usize {
         return Err(InvalidUrl::Address);
@@ -199,7 +194,6 @@ mod tests {
         assert_eq!(to_url("iiop:1.2@h,:g", "").as_deref(), Ok("corbaname:iiop:1.2@h,:g"));
         assert_eq!(to_url("atm:00002112,:h/a/b/c", "n").as_deref(), Ok("corbaname:atm:00002112,:h/a/b/c#n"));
         assert_eq!(to_url("rir:", "n").as_deref(), Ok("corbaname:rir:#n"));
-        // A URL has at most as many addresses as a reference can have profiles.
         let addresses = |count: usize| format!("atm:0{}", ",:h".repeat(count - 1));
         assert!(to_url(&addresses(64), "n").is_ok());
         assert_eq!(to_url(&addresses(65), "n"), Err(InvalidUrl::Address));

@@ -17,10 +17,9 @@ use super::cos_naming::NameComponent;
 use super::state::{BindingTarget, Change, ContextId, EncodedReference};
 use crate::store::RecordKind;
 
-/// The name of the service and the format of its records.
 pub(super) const KIND: RecordKind = RecordKind { service: "naming", format: 1 };
 
-/// Key of the stamp, a number that distinguishes the object ids of a store from other stores' ids.
+/// A number that distinguishes the object ids of a store from other stores' ids.
 pub(super) const STAMP_KEY: &[u8] = b"\x01stamp";
 const NEXT_KEY: &[u8] = b"\x01next";
 const CONTEXT: u8 = 2;
@@ -30,24 +29,20 @@ const OBJECT: u8 = 0;
 const OWN_CONTEXT: u8 = 1;
 const FOREIGN_CONTEXT: u8 = 2;
 
-/// The error of a record that does not have format 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadRecord;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NamingRecord {
     Stamp(u64),
-    /// The change that the record represents.
     Change(Change),
 }
 
-/// A record to be written, or deleted if it has no value.
 pub(super) struct RecordWrite {
     pub(super) key: Vec<u8>,
     pub(super) value: Option<Vec<u8>>,
 }
 
-/// Returns the record that a change writes.
 pub(super) fn encode(change: &Change) -> RecordWrite {
     match change {
         Change::AddContext(context) => RecordWrite { key: context_key(*context), value: Some(Vec::new()) },
@@ -65,8 +60,7 @@ fn context_key(context: ContextId) -> Vec<u8> {
 }
 
 fn binding_key(context: ContextId, name: &NameComponent) -> Vec<u8> {
-    // The length fits into 32 bits, because each name arrived in a message shorter than 2^32
-    // octets.
+    // Each name arrived in a message shorter than 2^32 octets.
     let length = (name.id.len() as u32).to_be_bytes();
     [&[BINDING][..], &context.0.to_be_bytes(), &length, name.id.as_bytes(), name.kind.as_bytes()].concat()
 }
@@ -137,7 +131,6 @@ fn decode_reference(order: u8, octets: &[u8]) -> Result<EncodedReference, BadRec
     encode_reference(&ior).map_err(|_| BadRecord)
 }
 
-/// Checks the encoding of a reference without building a value.
 fn check_reference(octets: &[u8], order: Endian) -> Result<(), CdrError> {
     let mut decoder = Decoder::new(octets, order);
     decoder.read_octets()?;
@@ -148,7 +141,6 @@ fn check_reference(octets: &[u8], order: Endian) -> Result<(), CdrError> {
     if decoder.remaining() == 0 { Ok(()) } else { Err(CdrError::Unsupported) }
 }
 
-/// Encodes a reference as contexts store it, with all profiles unchanged.
 pub(super) fn encode_reference(ior: &Ior) -> Result<EncodedReference, CdrError> {
     let mut encoder = Encoder::new();
     ior.encode(&mut encoder)?;

@@ -1,12 +1,9 @@
-//! The servants of contexts and iterators, which decode requests and encode replies.
+//! The servants of contexts and iterators. One servant serves all contexts, and another all iterators: the object id of
+//! a request selects the context or iterator. The skeleton of contexts is written by hand: it copies the octets of a
+//! reference into a reply without parsing them.
 //!
-//! One servant serves all contexts, and another servant serves all iterators. The object id of a
-//! request selects the context or iterator, so the ORB keeps no data for each context. The skeleton
-//! of contexts is written by hand: it stores a reference as the octets received, and copies these
-//! octets into a reply without parsing them.
-//!
-//! If a name leads into a context of another server, the servant calls that context once, with the
-//! remaining components.
+//! If a name leads into a context of another server, the servant calls that context once, with the remaining
+//! components.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -40,13 +37,11 @@ use super::state::{
     OperationOutcome, ResolvedName,
 };
 
-/// Limits on the bindings in one reply of `list` or `next_n`, even if the client asks for more.
+/// Limits on one reply of `list` or `next_n`, even if the client asks for more.
 const BATCH_LIMITS: BatchLimits = BatchLimits { max_bindings: 10_000, max_size: 1 << 20 };
 
-/// Limits on the changes in one reply of `changes_after`.
 const CHANGE_LIMITS: LogLimits = LogLimits { max_changes: 1_000, max_size: 1 << 20 };
 
-/// Object id of the initial context, the same in every store.
 const ROOT_ID: &[u8] = b"root";
 
 #[derive(Clone, Copy, Debug)]
@@ -56,22 +51,17 @@ pub(super) struct ServiceSettings {
     pub(super) max_forwarding_threads: usize,
     pub(super) max_waiting_changes: usize,
     pub(super) max_watching_clients: usize,
-    /// Maximum time for which a client that watches waits in the server for the next change.
     pub(super) max_patience: Duration,
     pub(super) is_read_only: bool,
 }
 
-/// State that the servant of contexts and the servant of iterators share.
 pub(super) struct ServiceState {
     pub(super) directory: Directory,
     pub(super) settings: ServiceSettings,
     iterators: Mutex<Iterators>,
     started_at: Monotonic,
-    /// Number of threads that call other servers.
     forwards: Mutex<usize>,
-    /// Number of threads that wait for the store.
     waiting_changes: Mutex<usize>,
-    /// Number of threads that wait for changes to report.
     pub(super) watchers: Mutex<usize>,
 }
 
@@ -133,7 +123,6 @@ impl From<name::InvalidName> for Raised {
 }
 
 impl Raised {
-    /// Writes the exception into the reply.
     #[cold]
     fn answer(self, call: &mut ServerCall<'_>) -> Result<(), SystemException> {
         match self {
@@ -185,8 +174,7 @@ impl ServiceState {
         ObjectId::from(&id[..])
     }
 
-    /// Returns the context with this object id. Returns `None` if this directory never gave the id
-    /// to a context.
+    /// Returns `None` if this directory never gave the id to a context.
     fn context(&self, id: &ObjectId) -> Option<ContextId> {
         let octets = id.as_octets();
         if octets == ROOT_ID {
@@ -199,11 +187,10 @@ impl ServiceState {
     }
 }
 
-/// A waiting thread, which counts against a maximum until the value is dropped.
 struct WaitingThread<'c>(&'c Mutex<usize>);
 
 impl<'c> WaitingThread<'c> {
-    /// Counts the calling thread in `count`. Returns `None` if `max` threads wait already.
+    /// Returns `None` if `max` threads wait.
     fn begin(count: &'c Mutex<usize>, max: usize) -> Option<Self> {
         let mut waiting = count.lock();
         if *waiting >= max {
@@ -223,7 +210,6 @@ impl Drop for WaitingThread<'_> {
 
 pub(super) struct NamingContexts {
     pub(super) service: Arc<ServiceState>,
-    /// Creates the references of iterators.
     pub(super) iterator_poa: Poa,
 }
 
@@ -232,7 +218,7 @@ struct ContextRequest<'s, 'c, 'm> {
     iterator_poa: &'s Poa,
     poa: Poa,
     context: ContextId,
-    /// The ORB, from which decoders create references.
+    /// Decoders create references from the ORB.
     orb: Option<&'m (dyn Any + Sync)>,
     call: &'c mut ServerCall<'m>,
 }
@@ -246,8 +232,7 @@ impl Skeleton for NamingContexts {
         let current = current().ok_or_else(no_such_object)?;
         let service = &*self.service;
         let context = service.context(&current.object_id);
-        // These operations read no bindings, so without this check they would succeed on a
-        // destroyed context.
+        // These operations read no bindings, so they would succeed on a destroyed context.
         let reads_none = [&b"to_string"[..], b"to_name", b"to_url", b"own_reference", b"last_change", b"changes_after"];
         if operation.starts_with(b"_") || reads_none.contains(&operation) {
             let is_there = context.is_some_and(|context| service.directory.state().has_context(context));
@@ -455,10 +440,8 @@ impl ContextRequest<'_, '_, '_> {
     }
 
     fn open_iterator(&self, place: IteratorPosition) -> Result<BindingIteratorRef, SystemException> {
-        // The ORB does not identify the client of a request to servants.
         let client = ClientId(0);
-        // A client must not be able to derive the ids of other clients' iterators from the ids of
-        // its own iterators.
+        // A client must not be able to guess the ids of other clients' iterators.
         let secret = corelane_sys::process::random_number().map_err(|error| {
             let why = format!("the kernel gives no random number: {error}");
             SystemException::new(Kind::NoResources, 0, Completion::No).because(why)
@@ -493,12 +476,10 @@ impl ContextRequest<'_, '_, '_> {
         self.write("end", &Position { server, number })
     }
 
-    /// Converts a change to its IDL type.
     fn reported(&self, change: Change) -> Result<ReportedChange, SystemException> {
         let (context, name, target) = match change {
             Change::PutBinding { context, name, target } => (context, name, Some(target)),
             Change::RemoveBinding { context, name } => (context, name, None),
-            // The log keeps only changes of bindings.
             _ => return Ok(ReportedChange::default()),
         };
         let parent = Some(NamingContextRef::unchecked_narrow(&self.context_reference(context)?));
@@ -537,7 +518,6 @@ impl ContextRequest<'_, '_, '_> {
         })
     }
 
-    /// Calls a context of another server with the components of `name` from `at` on.
     fn forward<T, E: Into<Raised>>(
         &self,
         context: &EncodedReference,
@@ -554,8 +534,7 @@ impl ContextRequest<'_, '_, '_> {
             return Err(cannot_proceed());
         };
         call(&context.with_timeout(self.service.settings.forward_timeout), rest).map_err(|error| match error.into() {
-            // The other server raises these exceptions. Any other system exception may mean that
-            // the server could not be reached.
+            // Other system exceptions may mean that the server could not be reached.
             Raised::System(exception) if matches!(exception.kind(), Kind::NoPermission | Kind::BadParam) => {
                 Raised::System(exception)
             }
@@ -564,7 +543,6 @@ impl ContextRequest<'_, '_, '_> {
         })
     }
 
-    /// Returns the exception for a refusal of an operation with `name`.
     fn raise(&self, refusal: NamingRefusal, name: &[NameComponent]) -> Raised {
         let rest = |at: usize| name.get(at..).unwrap_or_default().to_vec();
         match refusal {
@@ -611,13 +589,12 @@ impl ContextRequest<'_, '_, '_> {
         context_reference(&self.poa, self.service, context)
     }
 
-    /// Decodes a reference, and refuses a nil reference.
     fn object(&self, reference: &EncodedReference) -> Result<ObjectRef, SystemException> {
         let object = self.reference(reference)?;
         object.ok_or_else(|| system(Kind::InvObjref, Completion::No, "the reference is nil"))
     }
 
-    /// Decodes a reference; a nil reference gives `None`.
+    /// A nil reference gives `None`.
     fn reference(&self, reference: &EncodedReference) -> Result<Option<ObjectRef>, SystemException> {
         let mut decoder = Decoder::new(reference, Endian::NATIVE);
         if let Some(orb) = self.orb {
@@ -627,7 +604,6 @@ impl ContextRequest<'_, '_, '_> {
     }
 }
 
-/// Returns the reference of the initial context, which is the same in every store.
 pub(super) fn root_reference(poa: &Poa) -> Result<ObjectRef, SystemException> {
     Ok(poa.create_reference_with_id(&ObjectId::from(ROOT_ID), NamingContextExtRef::REPOSITORY_ID)?)
 }
@@ -655,18 +631,16 @@ pub(super) struct BindingIterators(pub(super) Arc<ServiceState>);
 impl BindingIterators {
     fn id(&self) -> Result<IteratorId, SystemException> {
         let current = current().ok_or_else(no_such_object)?;
-        // The id of an iterator has 16 octets. An id of another length belongs to no iterator.
+        // An id without 16 octets belongs to no iterator.
         let octets = <[u8; 16]>::try_from(current.object_id.as_octets()).map_err(|_| no_such_object())?;
         Ok(IteratorId(u128::from_be_bytes(octets)))
     }
 
-    /// Returns at most `how_many` further bindings.
     fn advance(&self, how_many: u32) -> Result<Vec<Binding>, SystemException> {
         let id = self.id()?;
         let mut iterators = self.0.iterators.lock();
         let place = iterators.position_mut(id, self.0.now()).ok_or_else(no_such_object)?;
         let state = self.0.directory.state();
-        // A destroyed context has no further bindings.
         let Ok(batch) = state.list(place.context, place.cursor.as_ref(), batch_limits(how_many)) else {
             return Ok(Vec::new());
         };

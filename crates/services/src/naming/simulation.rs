@@ -1,8 +1,7 @@
-//! A simulation of the pure core against plain maps, in virtual time. It runs random operations,
-//! clients that forget iterators, and restarts from the recorded changes.
+//! A simulation of the pure core against plain maps, in virtual time.
 //!
-//! A seed determines the whole run. A failing seed is printed, and `CORELANE_SEED=n cargo test -p
-//! corelane-services simulation` runs it alone; `CORELANE_SEEDS=n` sets the number of seeds.
+//! A failing seed is printed, and `CORELANE_SEED=n cargo test -p corelane-services simulation` runs it alone;
+//! `CORELANE_SEEDS=n` sets the number of seeds.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,7 +20,6 @@ const STEPS: usize = 2_000;
 const LIMITS: IteratorLimits =
     IteratorLimits { max_iterators: 12, max_per_client: 4, idle_timeout: Duration::from_secs(100) };
 
-/// A generator of pseudo-random numbers (splitmix64).
 pub(crate) struct SplitMix(pub(crate) u64);
 
 impl SplitMix {
@@ -38,8 +36,7 @@ impl SplitMix {
     }
 }
 
-/// Runs `work` with the seed in `CORELANE_SEED`, if it is set. Otherwise runs it with the seeds
-/// from 0 on; `CORELANE_SEEDS` sets their number, which is `usual` by default.
+/// Without CORELANE_SEED runs the seeds from 0 on; `CORELANE_SEEDS` sets their number.
 pub(crate) fn under_seeds(usual: u64, work: impl Fn(u64)) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("CORELANE_SEED") {
@@ -56,7 +53,6 @@ pub(crate) fn under_seeds(usual: u64, work: impl Fn(u64)) {
 
 type Key = (String, String);
 
-/// A model of the specification's rules over plain maps.
 #[derive(Default)]
 struct NamingModel {
     contexts: HashMap<u64, BTreeMap<Key, BindingTarget>>,
@@ -73,8 +69,7 @@ enum ModelStep<'m> {
 }
 
 impl NamingModel {
-    /// Finds the context in which the last component of `name` is bound. The specification defines
-    /// an operation on `<c1 .. cn>` as the operation on `<c2 .. cn>` in the context `<c1>`.
+    /// An operation on `<c1 .. cn>` is the operation on `<c2 .. cn>` in the context `<c1>`.
     fn find(&self, context: u64, name: &[NameComponent], at: usize) -> Result<ModelStep<'_>, NamingRefusal> {
         let bindings = match self.contexts.get(&context) {
             Some(bindings) => bindings,
@@ -172,16 +167,13 @@ impl NamingModel {
     }
 }
 
-/// The bindings that an iterator has returned, from the client's point of view.
+/// The bindings that an iterator has returned to its client.
 struct Listing {
     context: u64,
     client: ClientId,
     used_at: Duration,
-    /// Step of the last use.
     used: usize,
-    /// Bindings that have existed since the list began.
     lasting: BTreeSet<Key>,
-    /// Bindings that were returned and have existed since.
     returned: BTreeSet<Key>,
 }
 
@@ -192,11 +184,10 @@ struct NamingSimulation {
     model: NamingModel,
     records: Vec<Change>,
     iterators: Iterators,
-    /// Listings whose iterators have not ended.
     listings: BTreeMap<IteratorId, Listing>,
     ended: Vec<IteratorId>,
     step: usize,
-    /// Number of occurrences of each kind of step, by which the test checks its coverage.
+    /// Number of occurrences of each kind of step.
     seen: BTreeMap<&'static str, usize>,
 }
 
@@ -294,7 +285,6 @@ impl NamingSimulation {
         assert_eq!(self.state.resolve(context, &name), self.model.resolve(context.0, &name), "{name:?}");
     }
 
-    /// Ends the least recently used listing of `client`, or of all clients.
     fn evict(&mut self, client: Option<ClientId>) {
         let listings = self.listings.iter().filter(|(_, listing)| client.is_none_or(|client| client == listing.client));
         let oldest = listings.min_by_key(|(_, listing)| listing.used).map(|(id, _)| *id).unwrap();
@@ -330,7 +320,7 @@ impl NamingSimulation {
         self.listings.insert(id, Listing { context: context.0, client, used_at, used, lasting, returned });
     }
 
-    /// Opens an iterator or advances an open one. The simulated clients never destroy iterators.
+    /// The simulated clients never destroy iterators.
     fn list(&mut self) {
         self.expire();
         if self.random.below(3) == 0 {
@@ -367,7 +357,7 @@ impl NamingSimulation {
         }
     }
 
-    /// Restarts from the records, with another hash seed and without iterators.
+    /// The restart uses another hash seed and has no iterators.
     fn restart(&mut self) {
         let mut state = State::empty(self.random.next());
         for change in self.records.iter().cloned() {

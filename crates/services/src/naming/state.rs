@@ -1,14 +1,7 @@
-//! Contexts and their bindings, as one immutable value.
+//! Contexts and their bindings, as one immutable value that is cheap to clone.
 //!
-//! A [`State`] is cheap to clone, and [`State::apply`] changes a clone without affecting other
-//! versions. Readers resolve names in the newest published version while a writer prepares the next
-//! one. This module reads no clock, never waits, and knows neither stores nor connections.
-//!
-//! If a name leads into a context of another server, resolution ends with [`ResolvedName::Foreign`]
-//! or [`OperationOutcome::Foreign`]. The caller continues there with the remaining components.
-//!
-//! Invariant: every binding belongs to an existing context, and no context id is used twice. A
-//! binding may lead to a destroyed context, as the specification allows.
+//! Invariant: every binding belongs to an existing context, and no context id is used twice. A binding may lead to a
+//! destroyed context.
 
 use std::cmp::Ordering;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,7 +12,6 @@ use super::cos_naming::NameComponent;
 use super::cos_naming::naming_context::NotFoundReason;
 use super::trie::{Cursor, Trie, TrieItem};
 
-/// Identifies a context of this server, permanently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ContextId(pub(super) u64);
 
@@ -27,22 +19,17 @@ impl ContextId {
     pub(super) const ROOT: ContextId = ContextId(0);
 }
 
-/// An object reference in CDR in native byte order, aligned at its start.
+/// CDR in native byte order, aligned at the start of the reference.
 pub(super) type EncodedReference = Arc<[u8]>;
 
-/// The target of a binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum BindingTarget {
-    /// An object, at which the resolution of names ends.
     Object(EncodedReference),
-    /// A context of this server.
     Context(ContextId),
-    /// A context of another server.
     ForeignContext(EncodedReference),
 }
 
 impl BindingTarget {
-    /// Returns true if the target is a context of this server or of another server.
     pub(super) fn is_context(&self) -> bool {
         !matches!(self, BindingTarget::Object(_))
     }
@@ -50,7 +37,6 @@ impl BindingTarget {
 
 #[derive(Clone, Debug)]
 pub(super) struct NameBinding {
-    /// Id and kind in one allocation.
     text: Box<str>,
     id_len: usize,
     target: BindingTarget,
@@ -68,13 +54,11 @@ impl NameBinding {
         self.text.split_at(self.id_len)
     }
 
-    /// Returns a copy of the bound name.
     pub(super) fn name(&self) -> NameComponent {
         let (id, kind) = self.fields();
         NameComponent { id: id.to_owned(), kind: kind.to_owned() }
     }
 
-    /// Returns the target of the binding.
     pub(super) fn target(&self) -> &BindingTarget {
         &self.target
     }
@@ -102,120 +86,91 @@ impl TrieItem for ContextBindings {
     }
 }
 
-/// The reason why an operation fails. `at` is the index in the name at which the member
-/// `rest_of_name` of the exception begins.
+/// `at` is the index in the name at which the member `rest_of_name` of the exception begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NamingRefusal {
-    /// NotFound, with its reason.
     NotFound { why: NotFoundReason, at: usize },
-    /// CannotProceed: the context has been destroyed.
     CannotProceed { context: ContextId, at: usize },
-    /// InvalidName: the name has no components.
     InvalidName,
-    /// AlreadyBound: the name has a binding.
     AlreadyBound,
-    /// NotEmpty: the context has bindings.
     NotEmpty,
-    /// OBJECT_NOT_EXIST: the context that the operation was called on has been destroyed.
     NoContext,
-    /// The initial context cannot be destroyed.
     RootContext,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResolvedName<'s> {
-    /// The name is bound to this target.
     Bound(&'s BindingTarget),
-    /// A context of another server has to resolve the components from `at` on.
     Foreign { context: &'s EncodedReference, at: usize },
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum NamingOperation {
-    /// `bind` and `bind_context`.
     Bind { context: ContextId, name: Vec<NameComponent>, target: BindingTarget },
-    /// `rebind` and `rebind_context`.
     Rebind { context: ContextId, name: Vec<NameComponent>, target: BindingTarget },
-    /// `unbind`.
     Unbind { context: ContextId, name: Vec<NameComponent> },
-    /// `new_context`.
     NewContext { context: ContextId },
-    /// `bind_new_context`.
     BindNewContext { context: ContextId, name: Vec<NameComponent> },
-    /// `destroy`.
     Destroy { context: ContextId },
 }
 
-/// The outcome of an operation that this server does not refuse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OperationOutcome {
-    /// The operation has succeeded.
     Changed,
-    /// The operation has succeeded and created this context.
     Created(ContextId),
-    /// A context of another server has to run the operation with the components from `at` on. This
-    /// server has changed nothing.
-    Foreign { context: EncodedReference, at: usize },
+    /// A context of another server has to run the operation with the components from `at` on.
+    Foreign {
+        context: EncodedReference,
+        at: usize,
+    },
 }
 
-/// A change of one record of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// A context is created, empty at first.
     AddContext(ContextId),
-    /// A context without bindings is removed.
     RemoveContext(ContextId),
-    /// A name is bound to a target, which replaces the target of an earlier binding.
     PutBinding { context: ContextId, name: NameComponent, target: BindingTarget },
-    /// A name is unbound.
     RemoveBinding { context: ContextId, name: NameComponent },
-    /// Sets the id of the next context.
     NextContext(u64),
 }
 
-/// A position in a list of bindings: after the binding with this name.
+/// The position after the binding with this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListCursor {
     hash: u64,
     name: NameComponent,
 }
 
-/// A part of a list of bindings.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// The bound names, each with a flag that is true if its target is a context.
+    /// The flag is true if the target is a context.
     pub(super) bindings: Vec<(NameComponent, bool)>,
-    /// Position after the last binding, at which the next part begins; `None` is the beginning of
-    /// the list.
+    /// Position after the last binding; `None` is the beginning of the list.
     pub(super) cursor: Option<ListCursor>,
-    /// True if the list has further bindings after this part.
     pub(super) has_more: bool,
 }
 
-/// Bounds of a part of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchLimits {
     pub(super) max_bindings: usize,
-    /// Maximum size of the names in bytes. One binding is included even if it is larger.
+    /// One binding is included even if its name is larger.
     pub(super) max_size: usize,
 }
 
-/// A version of all contexts.
 #[derive(Clone)]
 pub(super) struct State {
-    /// Seed of the hashes, so that a client cannot choose names that collide.
+    /// The seed prevents a client from choosing names that collide.
     seed: u64,
     contexts: Trie<ContextBindings>,
     next_context: u64,
 }
 
 impl State {
-    /// Creates a state without any context, not even the initial context.
+    /// The state has no context, not even the initial context.
     pub(super) fn empty(seed: u64) -> Self {
         State { seed, contexts: Trie::default(), next_context: ContextId::ROOT.0 + 1 }
     }
 
-    /// Creates a state with an empty initial context.
     pub(super) fn new(seed: u64) -> Self {
         let mut state = Self::empty(seed);
         state.add_context(ContextId::ROOT);
@@ -245,7 +200,6 @@ impl State {
         }
     }
 
-    /// Returns the bindings after `cursor` within `limits`; without a cursor, the first bindings.
     pub(super) fn list(
         &self,
         context: ContextId,
@@ -273,8 +227,7 @@ impl State {
         Ok(batch)
     }
 
-    /// Runs an operation and appends its changes to `changes`. An operation that fails, or that
-    /// another server has to run, changes nothing.
+    /// An operation that fails, or that another server has to run, changes nothing.
     pub(super) fn apply(
         &mut self,
         operation: &NamingOperation,
@@ -321,7 +274,6 @@ impl State {
         }
     }
 
-    /// Applies a change from a store.
     pub(super) fn replay(&mut self, change: Change) -> Result<(), ReplayError> {
         match change {
             Change::AddContext(context) => {
@@ -345,8 +297,7 @@ impl State {
         Ok(())
     }
 
-    /// Binds the last component of a name to the target that `choose` returns. `choose` gets the
-    /// present target, `None` if the name is not bound.
+    /// `choose` gets the present target, or `None` if the name is not bound.
     fn bind(
         &mut self,
         context: ContextId,
@@ -415,7 +366,6 @@ impl State {
         }
     }
 
-    /// Resolves all components of a name except the last one.
     fn walk<'s, 'n>(&'s self, context: ContextId, name: &'n [NameComponent]) -> Result<Walk<'s, 'n>, NamingRefusal> {
         let mut context = self.context(context).ok_or(NamingRefusal::NoContext)?;
         let (last, path) = name.split_last().ok_or(NamingRefusal::InvalidName)?;
@@ -453,8 +403,7 @@ impl State {
     }
 }
 
-/// Builds a state from the records of a store. The loader inserts consecutive bindings of one
-/// context together, which is faster than applying one change at a time.
+/// Inserts consecutive bindings of one context together, which is faster than one change at a time.
 pub(super) struct Loader {
     state: State,
     context: ContextId,
@@ -462,12 +411,11 @@ pub(super) struct Loader {
 }
 
 impl Loader {
-    /// Creates a loader whose state has no context, not even the initial context.
     pub(super) fn new(seed: u64) -> Self {
         Loader { state: State::empty(seed), context: ContextId::ROOT, bindings: Vec::new() }
     }
 
-    /// Applies a change from a store. A name must not occur twice in a context.
+    /// A name must not occur twice in a context.
     pub(super) fn replay(&mut self, change: Change) -> Result<(), ReplayError> {
         let Change::PutBinding { context, name, target } = change else { return self.state.replay(change) };
         if context != self.context {
@@ -504,11 +452,10 @@ impl Loader {
     }
 }
 
-/// The error of inconsistent records: a change names a context that does not exist.
+/// A change names a context that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReplayError;
 
-/// The result of resolving all components of a name except the last one.
 enum Walk<'s, 'n> {
     Here { context: &'s ContextBindings, at: usize, last: &'n NameComponent },
     Foreign { context: &'s EncodedReference, at: usize },

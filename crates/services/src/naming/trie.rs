@@ -1,31 +1,24 @@
 //! An immutable map whose versions share their common parts: a trie over 64-bit hashes.
 //!
-//! A clone increases one reference count. A change copies the path from the root to the item: at
-//! most one node, of sixteen children, for every four bits of the hash. Readers of a version
-//! therefore never wait for a writer. A path that no other version shares is changed in place, so
-//! loading many items copies nothing.
+//! A change copies the path from the root to the item, so readers of a version never wait for a writer. A path that no
+//! other version shares is changed in place.
 //!
-//! Items have a fixed order, by hash and then by key, that does not depend on the version. A
-//! [`Cursor`] can therefore continue in a later version: an item that is present all the time is
-//! visited exactly once.
+//! Items have a fixed order, by hash and then by key, in all versions. A [`Cursor`] can continue in a later version: an
+//! item that is present all the time is visited once.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Maximum number of items in a leaf. A leaf with more items is split, unless no bits of the hash
-/// are left to select children.
+/// A larger leaf is split, unless no bits of the hash are left.
 const LEAF_SIZE: usize = 16;
-/// Number of bits of the hash that select a child.
 const BITS: u32 = 4;
 const WIDTH: usize = 1 << BITS;
 
-/// A value that contains its key.
 pub(super) trait TrieItem: Clone {
-    /// The type of keys in lookups.
     type Key: ?Sized;
 
-    /// Compares the item's key with `key`, by any total order.
+    /// The order can be any total order.
     fn compare(&self, key: &Self::Key) -> Ordering;
 }
 
@@ -37,17 +30,13 @@ pub(super) struct Trie<T> {
 enum Node<T> {
     /// Sorted by hash and key.
     Leaf(Vec<(u64, Arc<T>)>),
-    /// Children are stored inline, so that a search follows one pointer for each level. A leaf
-    /// therefore takes as much memory as a branch, which costs a few bytes for each item.
+    /// Children are stored inline, so that a search follows one pointer for each level.
     Branch([Option<Arc<Node<T>>>; WIDTH]),
 }
 
-/// A position between two items.
 #[derive(Debug)]
 pub(super) struct Cursor<'k, K: ?Sized> {
-    /// Hash of the last visited item.
     pub(super) hash: u64,
-    /// Key of the last visited item.
     pub(super) key: &'k K,
 }
 
@@ -80,25 +69,23 @@ impl<T> Default for Trie<T> {
     }
 }
 
-/// Returns the index of the child of a branch at `depth` that leads to `hash`. The highest bits
-/// come first, so that children are in the order of hashes.
+/// The highest bits come first, so that children are in the order of hashes.
 fn child_index(hash: u64, depth: u32) -> usize {
     let shift = u64::BITS - BITS * (depth + 1);
     (hash >> shift) as usize % WIDTH
 }
 
-/// Returns true if the hash has bits left for a branch at `depth`.
 fn can_split(depth: u32) -> bool {
     BITS * (depth + 1) <= u64::BITS
 }
 
-/// Returns the position of the item in a leaf, or the position for its insertion.
+/// The error is the position for the insertion of the item.
 fn search<T: TrieItem>(items: &[(u64, Arc<T>)], hash: u64, key: &T::Key) -> Result<usize, usize> {
     items.binary_search_by(|(other, item)| other.cmp(&hash).then_with(|| item.compare(key)))
 }
 
 impl<T: TrieItem> Trie<T> {
-    /// Builds a map from items that are sorted by hash and key, without duplicate keys.
+    /// The items must be sorted by hash and key, without duplicate keys.
     pub(super) fn from_sorted(items: &[(u64, Arc<T>)]) -> Self {
         let root = if items.is_empty() { None } else { Some(Arc::new(build(items, 0))) };
         Trie { root, len: items.len() }
@@ -108,7 +95,6 @@ impl<T: TrieItem> Trie<T> {
         self.len
     }
 
-    /// Returns the item with this key, whose hash is `hash`.
     pub(super) fn get(&self, hash: u64, key: &T::Key) -> Option<&T> {
         let mut node = self.root.as_deref()?;
         let mut depth = 0;
@@ -124,9 +110,8 @@ impl<T: TrieItem> Trie<T> {
         }
     }
 
-    /// Returns the item with this key, to be changed. The caller must not change the key.
+    /// The caller must not change the key.
     pub(super) fn get_mut(&mut self, hash: u64, key: &T::Key) -> Option<&mut T> {
-        // A look-up without a result must not copy nodes.
         self.get(hash, key)?;
         let mut node = self.root.as_mut()?;
         let mut depth = 0;
@@ -142,7 +127,7 @@ impl<T: TrieItem> Trie<T> {
         }
     }
 
-    /// Inserts an item. Returns the item with the same key that it replaces.
+    /// Returns the item that is replaced.
     pub(super) fn insert(&mut self, hash: u64, key: &T::Key, item: T) -> Option<Arc<T>> {
         let item = Arc::new(item);
         let replaced = match &mut self.root {
@@ -165,8 +150,7 @@ impl<T: TrieItem> Trie<T> {
         Some(removed)
     }
 
-    /// Visits the items after `cursor`, or all items if `cursor` is `None`, until `visit` returns a
-    /// break.
+    /// Visits all items if `cursor` is `None`; a break of `visit` ends the visit.
     pub(super) fn visit_after<'t, B>(
         &'t self,
         cursor: Option<Cursor<'_, T::Key>>,
@@ -179,8 +163,7 @@ impl<T: TrieItem> Trie<T> {
     }
 }
 
-/// Inserts an item below `node`. The recursion has at most one level for every four bits of the
-/// hash.
+/// The recursion has at most one level for every four bits of the hash.
 fn insert_into<T: TrieItem>(
     node: &mut Arc<Node<T>>,
     depth: u32,
@@ -210,7 +193,7 @@ fn insert_into<T: TrieItem>(
     }
 }
 
-/// Splits a leaf into a branch. All items may end up in one child, which the next insertion splits.
+/// All items may end up in one child, which the next insertion splits.
 fn split<T>(items: Vec<(u64, Arc<T>)>, depth: u32) -> Node<T> {
     let mut leaves: [Vec<(u64, Arc<T>)>; WIDTH] = [const { Vec::new() }; WIDTH];
     for (hash, item) in items {
@@ -222,7 +205,7 @@ fn split<T>(items: Vec<(u64, Arc<T>)>, depth: u32) -> Node<T> {
     Node::Branch(leaves.map(child))
 }
 
-/// Builds a node from sorted items whose hashes agree in the bits above `depth`.
+/// The hashes of the sorted items agree in the bits above `depth`.
 fn build<T>(items: &[(u64, Arc<T>)], depth: u32) -> Node<T> {
     if items.len() <= LEAF_SIZE || !can_split(depth) {
         return Node::Leaf(items.to_vec());
@@ -236,7 +219,6 @@ fn build<T>(items: &[(u64, Arc<T>)], depth: u32) -> Node<T> {
     }))
 }
 
-/// Removes an item below `node`, and nodes that become empty.
 fn remove_from<T: TrieItem>(node: &mut Option<Arc<Node<T>>>, depth: u32, hash: u64, key: &T::Key) -> Option<Arc<T>> {
     let (removed, is_empty) = match Arc::make_mut(node.as_mut()?) {
         Node::Leaf(items) => {
@@ -276,7 +258,7 @@ fn visit_node<'t, T: TrieItem, B>(
             let start = cursor.map_or(0, |cursor| child_index(cursor.hash, depth));
             for (index, child) in children.iter().enumerate().skip(start) {
                 if let Some(child) = child {
-                    // Children after the first one lie entirely after the cursor.
+                    // Later children lie entirely after the cursor.
                     visit_node(child, depth + 1, cursor.filter(|_| index == start), visit)?;
                 }
             }
@@ -303,8 +285,7 @@ mod tests {
         }
     }
 
-    /// Returns the hash of a key. Depending on the key, it equals other hashes in all, in many or
-    /// in few bits.
+    /// Depending on the key, the hash equals other hashes in all, in many or in few bits.
     fn hash(key: u32) -> u64 {
         match key % 3 {
             0 => 7,
@@ -359,7 +340,6 @@ mod tests {
                 prop_assert!(expected.iter().all(|pair| built.get(hash(pair.0), &pair.0) == Some(pair)));
                 for key in 0..200 {
                     prop_assert_eq!(trie.get(hash(key), &key).map(|item| item.1), map.get(&(hash(key), key)).copied());
-                    // The map need not contain the key of a cursor.
                     let mut after = Vec::new();
                     let _: ControlFlow<()> = trie.visit_after(Some(Cursor { hash: hash(key), key: &key }), |_, item| {
                         after.push(item.clone());

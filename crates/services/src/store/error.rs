@@ -1,11 +1,10 @@
-//! Errors of stores. Their texts say how the user can correct the problem.
+//! Errors of stores.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// The reason why a store cannot be opened, read or changed. Each text says how the user can
-/// correct the problem.
+/// The reason why a store cannot be opened, read or changed. Each text says how the user can correct the problem.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -68,7 +67,6 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Classifies an error of the system.
     pub(super) fn of_io(error: &io::Error, path: Option<PathBuf>) -> Self {
         let is_full = matches!(
             error.kind(),

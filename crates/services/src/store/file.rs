@@ -1,13 +1,8 @@
 //! A store in one file, with the embedded database redb.
 //!
-//! Each synced commit also saves the allocator's state (quick repair). Opening a file therefore
-//! never scans the whole file, even after its last process was killed. A file holds its records,
-//! its revision, and the kind and format of the records.
+//! Each synced commit saves the allocator's state (quick repair), so opening a file never scans the whole file.
 //!
-//! After a disk error redb refuses further use of an open file. The next use of the store reopens
-//! the file, so that the store works again as soon as the disk works again. The revision in the
-//! file shows whether the failed commit was kept. Relaxed commits that the file has lost are
-//! written again.
+//! After a disk error, the next use of the store reopens the file and writes lost relaxed commits again.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
@@ -25,19 +20,15 @@ use redb::{
 use super::preview::Preview;
 use super::{Durability, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
-/// First bytes of every redb file.
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
-/// Version of the set of tables in a file, which is independent of the records' format.
+/// The set of tables, which is independent of the records' format.
 const FILE_FORMAT: u64 = 1;
-/// Size of the page cache in bytes. It is small, because a service reads the records once, at its
-/// start, and keeps them in memory.
+/// Small, because a service reads the records once, at its start.
 const CACHE_SIZE: usize = 16 << 20;
-/// Maximum size in bytes of the relaxed commits between two syncs. A relaxed commit that would
-/// exceed it is synced.
+/// A relaxed commit that would exceed this number of bytes is synced.
 const MAX_RELAXED_SIZE: usize = 16 << 20;
 
-/// Number of files that this process has begun to create. The number only makes names unique, so
-/// its ordering is `Relaxed`.
+/// Makes names unique, so its ordering is `Relaxed`.
 static CREATED: AtomicU64 = AtomicU64::new(0);
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
@@ -57,26 +48,23 @@ pub struct RecordKind {
 pub struct FileStore {
     source: StoreSource,
     kind: RecordKind,
-    /// The open database; `None` after an error. The lock is taken for writing only while the file
-    /// is closed or reopened.
+    /// The open database; `None` after an error. The lock is taken for writing only while the file is closed or
+    /// reopened.
     database: RwLock<Option<OpenDatabase>>,
-    /// The last commits. The lock is held during a commit.
+    /// The lock is held during a commit.
     commits: Mutex<Commits>,
 }
 
 struct Commits {
-    /// Revision of the last commit.
     revision: Revision,
-    /// Relaxed commits since the last synced commit, the oldest first. They are written again if an
-    /// error closes the file before they are synced.
+    /// Relaxed commits, the oldest first, to write again if an error closes the file before they are synced.
     relaxed: Vec<RelaxedCommit>,
-    /// Size of the keys and values of `relaxed` in bytes.
     relaxed_size: usize,
 }
 
 struct RelaxedCommit {
     revision: Revision,
-    /// Keys, each with its new value, or `None` if it was deleted.
+    /// `None` if the key was deleted.
     changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
@@ -97,7 +85,6 @@ impl Commits {
     }
 }
 
-/// Returns the size of the keys and values of a batch in bytes.
 fn size_of(batch: &[RecordChange<'_>]) -> usize {
     let size = |change: &RecordChange<'_>| match *change {
         RecordChange::Put(key, value) => key.len() + value.len(),
@@ -106,7 +93,7 @@ fn size_of(batch: &[RecordChange<'_>]) -> usize {
     batch.iter().map(size).sum()
 }
 
-/// A database whose drop cannot panic, even if its file is damaged.
+/// The drop of the database cannot panic, even if its file is damaged.
 struct OpenDatabase(Option<Database>);
 
 impl OpenDatabase {
@@ -122,10 +109,8 @@ impl Drop for OpenDatabase {
     }
 }
 
-/// The source from which the database is opened and reopened.
 enum StoreSource {
     Path(PathBuf),
-    /// A function of the caller that opens a database.
     Backend(Box<dyn Fn() -> Result<Database, DatabaseError> + Send + Sync>),
 }
 
@@ -217,10 +202,10 @@ impl FileStore {
         transaction.commit().map_err(|error| of_commit(error, path))
     }
 
-    /// Reopens the file after an error. Returns its revision.
+    /// Returns the revision of the reopened file.
     fn reopen(&self) -> Result<Revision, StoreError> {
         let mut database = self.database.write();
-        // The drop of the database releases the lock on the file.
+        // The drop releases the lock on the file.
         *database = None;
         let opened = self.source.open()?;
         let path = self.source.path();
@@ -229,8 +214,6 @@ impl FileStore {
         Ok(revision)
     }
 
-    /// Reopens the file if an error has closed it, and writes the relaxed commits that the file has
-    /// lost.
     fn restore(&self, commits: &mut Commits) -> Result<(), StoreError> {
         if self.database.read().is_some() {
             return Ok(());
@@ -239,8 +222,7 @@ impl FileStore {
         commits.relaxed.retain(|commit| commit.revision > found);
         let first = commits.relaxed.first().map(|commit| commit.revision);
         let last = commits.relaxed.last().map(|commit| commit.revision);
-        // The relaxed commits are written only if they directly follow the file's revision.
-        // Otherwise another process has changed the file while it was closed.
+        // If the commits do not follow the file's revision, another process has changed the file.
         if let Some(last) = last.filter(|_| first == Some(next_revision(found))) {
             let changes = commits.relaxed.iter().flat_map(|commit| &commit.changes);
             let batch: Vec<RecordChange<'_>> = changes
@@ -262,8 +244,7 @@ impl FileStore {
         StoreError::Unusable { path, reason: "it was closed after an error".to_owned() }
     }
 
-    /// Commits a batch. Closes the file after an error: the next use reopens it, when the disk may
-    /// have room again.
+    /// Closes the file after an error; the next use reopens it.
     fn try_commit(
         &self,
         revision: Revision,
@@ -338,13 +319,11 @@ impl Store for FileStore {
     }
 }
 
-/// Permission bits of a new store, before the umask clears some of them.
 const USUAL: u32 = 0o666;
-/// Permission bits of a copy. More users may be able to read the folder of the copy than the folder
-/// of the store.
+/// The folder of the copy may have more readers than the folder of the store.
 const PRIVATE: u32 = 0o600;
 
-/// Writes the records that `records` yields to a new file, which only its owner can read.
+/// Only the owner can read the new file.
 pub(super) fn write_copy(
     path: &Path,
     kind: RecordKind,
@@ -367,15 +346,12 @@ pub(super) fn write_copy(
     if is_new { Ok(()) } else { Err(StoreError::FileExists { path: path.to_owned() }) }
 }
 
-/// Creates a file with an empty store, unless another process has just created one.
 fn create(path: &Path, kind: RecordKind) -> Result<(), StoreError> {
     create_with(path, kind, USUAL, |_| Ok(())).map(drop)
 }
 
-/// Creates a store file under a temporary name, fills it with `fill`, and renames it. The file gets
-/// its final name once it is on the disk, so no process sees it half written. If a file with the
-/// final name exists by then, an empty file is replaced; for any other file the function returns
-/// false and leaves the file unchanged.
+/// Creates a store file under a temporary name and then gives it its final name, so that no process sees it half
+/// written. Returns false if a file with the final name exists, unless that file is empty.
 fn create_with(
     path: &Path,
     kind: RecordKind,
@@ -384,12 +360,11 @@ fn create_with(
 ) -> Result<bool, StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let mut name = path.as_os_str().to_owned();
-    // Each of several threads that create the same file needs its own temporary name.
+    // Several threads may create the same file.
     name.push(format!(".new-{}-{}", std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed)));
     let unfinished = PathBuf::from(name);
     let made = (|| {
-        // A file of this name was left by an earlier process with the same process id, which was
-        // killed.
+        // An earlier process with the same process id was killed.
         if unfinished.exists() {
             fs::remove_file(&unfinished).map_err(|error| failed(&error))?;
         }
@@ -413,20 +388,17 @@ fn create_with(
             Err(error) => Err(failed(&error)),
         }
     })();
-    // Removes the temporary name; the hard link keeps the file under its final name. After a rename
-    // the call fails, because the temporary name no longer exists.
+    // Removes the temporary name; the hard link keeps the file under its final name.
     let _ = fs::remove_file(&unfinished);
     made
 }
 
-/// Syncs the folder, so that the name of a new file survives a crash.
+/// The name of a new file must survive a crash.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
 }
 
-/// Returns true if the file is a database, and false if the file is missing or empty.
-///
 /// # Errors
 /// [`StoreError::NotAStore`] for a file that redb did not write.
 fn is_database(path: &Path) -> Result<bool, StoreError> {
@@ -448,8 +420,7 @@ fn is_database(path: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Checks that a database is a store of this kind, without changing its file. If the check opened
-/// the file for writing, redb would repair another program's database that was not closed.
+/// redb would repair another program's database if the file were opened for writing.
 fn check_contents(path: &Path, kind: RecordKind) -> Result<(), StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let file = File::open(path).map_err(|error| failed(&error))?;
@@ -473,7 +444,7 @@ fn builder() -> Builder {
     builder
 }
 
-/// Checks the kind of the records, or writes it into an empty file. Returns the revision.
+/// Writes the kind of the records into an empty file, and returns the revision.
 fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<Revision, StoreError> {
     let read = database.begin_read().map_err(|error| of_transaction(error, path))?;
     let numbers = match read.open_table(NUMBERS) {
@@ -539,7 +510,7 @@ fn set_durability(transaction: &mut WriteTransaction, durability: Durability) ->
     }
 }
 
-/// Runs `work`. Converts a panic inside redb, for example for a damaged page, into an error.
+/// Converts a panic inside redb, for example for a damaged page, into an error.
 fn fenced<T>(path: Option<&Path>, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -556,7 +527,6 @@ fn of_storage(error: StorageError, path: Option<&Path>) -> StoreError {
     match error {
         StorageError::Corrupted(reason) => damaged(path, reason),
         StorageError::Io(error) if error.kind() == io::ErrorKind::InvalidData => damaged(path, error.to_string()),
-        // The file is shorter than its header states.
         StorageError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => damaged(path, error.to_string()),
         StorageError::Io(error) => StoreError::of_io(&error, path.map(Path::to_owned)),
         other => StoreError::Unusable { path: path.map(Path::to_owned), reason: other.to_string() },
@@ -594,7 +564,7 @@ fn of_commit(error: CommitError, path: Option<&Path>) -> StoreError {
     }
 }
 
-/// Returns the process that holds a lock on a file, if the kernel shows it (`/proc/locks`).
+/// The kernel may not show the process in `/proc/locks`.
 fn lock_holder(path: &Path) -> Option<u32> {
     let inode = fs::metadata(path).ok()?.ino().to_string();
     let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -612,8 +582,7 @@ mod tests {
 
     const KIND: RecordKind = RecordKind { service: "test", format: 1 };
 
-    /// Begins a copy, and completes another copy to the same file before the first copy ends. The
-    /// first copy must fail, and must not change the other copy.
+    /// The first of two copies to one file must fail, and must not change the other copy.
     #[test]
     fn copies_to_one_file_at_a_time_do_not_mix() {
         let folder = std::env::temp_dir().join(format!("corelane-copies-{}", std::process::id()));

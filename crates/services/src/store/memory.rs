@@ -9,7 +9,7 @@ use corelane_sys::lock::{LockScope, Mutex};
 use super::file::{RecordKind, write_copy};
 use super::{Durability, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
-/// A store in memory. All clones are one store, which several servers can share.
+/// A store in memory. All clones are one store.
 #[derive(Clone)]
 pub struct MemoryStore {
     kind: RecordKind,

@@ -1,12 +1,10 @@
 //! Stores, which keep the records of a service.
 //!
-//! A [`Store`] is a map from keys to values. A batch of changes is applied completely or not at
-//! all. Services keep their state in memory. They read a store at their start, and later only
-//! commit changes.
+//! A [`Store`] is a map from keys to values, whose batches of changes are applied completely or not at all. Services
+//! read a store at their start, and later commit changes.
 //!
-//! Several servers can share a store whose implementation allows sharing. Each commit names the
-//! [`Revision`] that the server knows, and fails with [`StoreError::Conflict`] if another server
-//! has committed since. The server then reads the records again and repeats its operation.
+//! Several servers can share a store that allows it. A commit fails with [`StoreError::Conflict`] if another server has
+//! committed since the server's [`Revision`].
 
 mod error;
 mod file;

@@ -1,7 +1,6 @@
 //! A view of a file that never changes the file.
 //!
-//! Written pages stay in memory and hide the file's pages. A database can therefore be opened,
-//! repaired and read before the program knows whether it is one of Corelane's stores.
+//! A database can be opened, repaired and read before the program knows if it is one of Corelane's stores.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,7 +12,6 @@ use redb::StorageBackend;
 
 const PAGE_SIZE: usize = 4096;
 
-/// A backend of redb over a file that it leaves unchanged.
 #[derive(Debug)]
 pub(super) struct Preview {
     file: File,
@@ -22,12 +20,9 @@ pub(super) struct Preview {
 
 #[derive(Debug)]
 struct Pages {
-    /// Length of the view in bytes.
     length: u64,
-    /// Number of bytes at the start of the file that belong to the view, unless a written page
-    /// hides them. It is smaller than the file after the view was shortened.
+    /// Smaller than the file after the view was shortened.
     file_length: u64,
-    /// Written pages, by their number.
     written: BTreeMap<u64, Box<[u8; PAGE_SIZE]>>,
 }
 
@@ -38,7 +33,6 @@ impl Preview {
         Ok(Preview { file, pages: Mutex::new("store preview", LockScope::Orb, pages) })
     }
 
-    /// Returns a page of the file; bytes after the end are zero.
     fn page_of_file(&self, number: u64, file_length: u64) -> io::Result<Box<[u8; PAGE_SIZE]>> {
         let mut page = Box::new([0; PAGE_SIZE]);
         let start = number.saturating_mul(PAGE_SIZE as u64);
@@ -50,8 +44,7 @@ impl Preview {
     }
 }
 
-/// Splits a range at the boundaries of pages. Each part has the number of its page, its offset in
-/// the page, and its range within the whole range.
+/// Each part has its page number, its offset in the page, and its range in the whole range.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -97,7 +90,7 @@ impl StorageBackend for Preview {
         pages.length = length;
         pages.file_length = pages.file_length.min(length);
         pages.written.split_off(&length.div_ceil(PAGE_SIZE as u64));
-        // Bytes after the new end are zero if the view grows again.
+        // Bytes after the new end must be zero if the view grows again.
         let within = (length % PAGE_SIZE as u64) as usize;
         if within > 0
             && let Some(page) = pages.written.get_mut(&(length / PAGE_SIZE as u64))

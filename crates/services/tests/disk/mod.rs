@@ -1,4 +1,4 @@
-//! A simulated disk under a store. It can lose data that was not synced, and run out of room.
+//! A simulated disk, which can lose data that was not synced, and run out of room.
 
 use std::io;
 use std::sync::Arc;
@@ -6,10 +6,8 @@ use std::sync::Arc;
 use corelane_sys::lock::{LockScope, Mutex};
 use redb::StorageBackend;
 
-/// Number of bytes that a disk writes as a whole or not at all.
 const SECTOR: usize = 512;
 
-/// A generator of pseudo-random numbers (splitmix64).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -26,7 +24,6 @@ impl Random {
     }
 }
 
-/// Returns the number of power failures that a test simulates: `CORELANE_CUTS`, or `usual`.
 pub(crate) fn cuts(usual: usize) -> usize {
     std::env::var("CORELANE_CUTS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
@@ -41,16 +38,13 @@ enum Operation {
 #[derive(Debug, Default)]
 struct Contents {
     image: Vec<u8>,
-    /// The contents of the disk when the log began.
     base: Vec<u8>,
     log: Vec<Operation>,
-    /// Number of operations until the disk is full.
     room: Option<usize>,
-    /// Number of bytes that were read.
     read: usize,
 }
 
-/// A simulated disk. All clones are one disk.
+/// All clones are one disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk(Arc<Mutex<Contents>>);
 
@@ -65,13 +59,12 @@ impl Disk {
         Disk(Arc::new(Mutex::new("disk", LockScope::Orb, Contents { image, ..Contents::default() })))
     }
 
-    /// Returns a function that opens this disk, for `FileStore::with_backend`.
     pub(crate) fn opener(&self) -> impl Fn() -> Disk + Send + Sync + 'static {
         let disk = self.clone();
         move || disk.clone()
     }
 
-    /// Discards the log: all earlier operations are on the disk permanently.
+    /// All earlier operations are now on the disk permanently.
     pub(crate) fn start_log(&self) {
         let mut contents = self.0.lock();
         contents.base = contents.image.clone();
@@ -86,12 +79,11 @@ impl Disk {
         self.0.lock().read
     }
 
-    /// Makes the disk fail after its next `operations` operations. With `None` it does not fail.
+    /// With `None` the disk does not fail.
     pub(crate) fn fail_after(&self, operations: Option<usize>) {
         self.0.lock().room = operations;
     }
 
-    /// Returns the disk after a power failure that follows `count` operations of the log.
     pub(crate) fn cut(&self, count: usize, random: &mut Random) -> Disk {
         let contents = self.0.lock();
         let log = &contents.log[..count];
@@ -139,7 +131,6 @@ fn write(image: &mut Vec<u8>, offset: usize, data: &[u8]) {
     image[offset..offset + data.len()].copy_from_slice(data);
 }
 
-/// Applies only some sectors of a write.
 fn tear(image: &mut Vec<u8>, offset: u64, data: &[u8], random: &mut Random) {
     let mut start = 0;
     while start < data.len() {

@@ -1,5 +1,5 @@
-//! Power failures under a name service. The disk keeps synced data and loses some of the later
-//! writes. The last write that it keeps may be incomplete.
+//! Power failures under a name service: the disk loses some of the writes after the last sync. The last write may be
+//! incomplete.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,9 @@ use corelane_services::store::FileStore;
 
 use crate::disk::{self, Disk, Random};
 
-/// The target of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Bound {
     Object(usize),
-    /// A context, and the number of its bindings.
     Context(usize),
 }
 
@@ -31,7 +29,6 @@ fn object(orb: &Orb, number: usize) -> ObjectRef {
     orb.string_to_object(&format!("corbaloc::1.2@192.0.2.1:{number}/O")).unwrap().unwrap()
 }
 
-/// Reads all names below the initial context, and checks that each bound context exists.
 fn names(orb: &Orb, root: &NamingContextExtRef) -> Names {
     let mut names = Names::new();
     for binding in root.list(1_000).unwrap().0 {
@@ -49,7 +46,6 @@ fn names(orb: &Orb, root: &NamingContextExtRef) -> Names {
     names
 }
 
-/// Makes one change at random, in the service and in `expected`.
 fn change(orb: &Orb, root: &NamingContextExtRef, expected: &mut Names, number: usize, random: &mut Random) {
     let text = format!("name{}", random.below(8));
     let path = name::to_name(&text).unwrap();
@@ -79,20 +75,17 @@ fn change(orb: &Orb, root: &NamingContextExtRef, expected: &mut Names, number: u
     }
 }
 
-/// Number of power failures, large enough for some between a commit and its acknowledgement.
+/// Large enough for some power failures between a commit and its acknowledgement.
 const USUAL_CUTS: usize = 200;
 
-/// Checks a name service after simulated power failures at 200 random instants during 120 changes.
-/// The environment variable `CORELANE_CUTS` sets another number of instants. Each acknowledged
-/// change remains. The change in progress is either complete or absent.
+/// Each acknowledged change must remain, and the change in progress must be complete or absent.
 #[test]
 fn acknowledged_changes_survive_power_failures_whole() {
     let disk = Disk::default();
     let (orb, naming) = serve(&disk);
     disk.start_log();
     let mut random = Random(11);
-    // Each entry has the names after a change, and the log's length at the change's
-    // acknowledgement.
+    // The names after a change, and the log's length at its acknowledgement.
     let mut versions = vec![(Names::new(), 0)];
     for number in 1..=120 {
         let mut expected = versions.last().unwrap().0.clone();
@@ -116,7 +109,6 @@ fn acknowledged_changes_survive_power_failures_whole() {
             versions[acknowledged].0
         );
         whole += usize::from(has_next);
-        // The restarted service accepts further changes.
         let path = name::to_name("after").unwrap();
         naming.reference().bind(&path, Some(&object(&orb, 1))).unwrap();
         orb.shutdown(true).unwrap();

@@ -1,8 +1,5 @@
-//! Captures for tests: TCP segments with given octets in a pcap or pcapng file.
-
 use std::net::SocketAddrV4;
 
-/// A segment of a test capture.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) from: SocketAddrV4,
@@ -16,7 +13,6 @@ pub(crate) struct Sent {
     pub(crate) octets: Vec<u8>,
 }
 
-/// Returns an IP packet that contains the segment.
 pub(crate) fn ip_packet(sent: &Sent) -> Vec<u8> {
     let total = u16::try_from(40 + sent.octets.len()).expect("a segment fits into a packet");
     let mut packet = vec![0x45, 0];
@@ -62,7 +58,7 @@ pub(crate) fn pcapng(packets: &[Sent]) -> Vec<u8> {
         }
     };
     block(0x0a0d_0d0a, &[0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
-    // The interface is Ethernet without a snap length. Its option if_tsresol is 9: nanoseconds.
+    // The interface's option if_tsresol is 9: nanoseconds.
     block(1, &[1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
     for (number, sent) in packets.iter().enumerate() {
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
@@ -82,7 +78,6 @@ pub(crate) fn pcapng(packets: &[Sent]) -> Vec<u8> {
     file
 }
 
-/// Both directions of a test connection.
 pub(crate) struct Conversation {
     pub(crate) packets: Vec<Sent>,
     ends: [SocketAddrV4; 2],
@@ -90,7 +85,6 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    /// Begins a connection. `first` is the client's first sequence number.
     pub(crate) fn begin(client: &str, server: &str, first: u32) -> Self {
         let ends = [client, server].map(|end| end.parse().expect("an address"));
         let mut conversation = Conversation { packets: Vec::new(), ends, next: [first, first.wrapping_add(9_000)] };
@@ -101,7 +95,6 @@ impl Conversation {
         conversation
     }
 
-    /// Sends octets in segments of at most `size` octets.
     pub(crate) fn send(&mut self, is_server: bool, octets: &[u8], size: usize) {
         let side = usize::from(is_server);
         for part in octets.chunks(size) {
@@ -110,7 +103,6 @@ impl Conversation {
         }
     }
 
-    /// Sends FIN from both ends.
     pub(crate) fn end(&mut self) {
         self.push(0, 1 | 16, &[]);
         self.push(1, 1 | 16, &[]);

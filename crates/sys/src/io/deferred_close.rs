@@ -1,22 +1,17 @@
 //! Deferred closing of descriptors whose last close may sleep.
 //!
-//! A process at the other end of a Unix socket can pass a descriptor whose closing waits. Examples
-//! are a TCP socket with `SO_LINGER` and unsent data, and a file of a file system that the process
-//! itself serves. One thread, `sys/close`, closes such descriptors, so that no other thread waits
-//! for the close. It runs in the ordinary scheduling class and ends when no descriptor is left.
+//! The thread `sys/close` closes these descriptors, so that no other thread waits.
 
 use std::os::fd::OwnedFd;
 
 /// Queues a descriptor that came from a peer, for the closing thread. Returns without waiting.
-///
-/// If the system refuses a thread, the descriptor stays open until a later call can start one.
 #[cold]
 pub fn close(passed: OwnedFd) {
     list::push(passed, false);
 }
 
-/// Queues a Unix socket for the closing thread. The closing thread also closes the descriptors in
-/// the socket's receive queue. The caller must have shut down both directions of the socket.
+/// Queues a Unix socket, with the descriptors in its receive queue, for the closing thread. The
+/// caller must have shut down both directions of the socket.
 #[cold]
 pub fn close_with_queued_descriptors(socket: OwnedFd) {
     list::push(socket, true);
@@ -28,7 +23,6 @@ pub fn pending() -> usize {
     list::pending()
 }
 
-/// The queue in loom models, which have no closing thread.
 #[cfg(loom)]
 mod list {
     pub(super) fn push(descriptor: std::os::fd::OwnedFd, _has_queue: bool) {
@@ -46,8 +40,7 @@ mod list {
     use crate::{process, socket};
 
     struct CloseQueue {
-        /// Descriptors to close. The flag is true for a socket whose receive queue may contain more
-        /// descriptors.
+        /// Descriptors to close; true marks a socket whose receive queue may contain descriptors.
         descriptors: VecDeque<(OwnedFd, bool)>,
         /// The [`process::fork_generation`] of the process that has a closing thread; 0 if no
         /// process has one.
@@ -92,7 +85,7 @@ mod list {
                 });
             }
             // A close that sleeps usually waits for unsent bytes, and `disable_linger` prevents
-            // that wait. A close that sleeps for another reason delays this thread only.
+            // that wait.
             socket::disable_linger(descriptor.as_fd());
         }
     }

@@ -1,9 +1,7 @@
 //! Readiness of many descriptors.
 //!
-//! An [`Epoll`] maps descriptors to 64-bit tokens that the caller chooses, and reports tokens.
 //! Several threads may wait on one `Epoll`: with edge-triggered interest the kernel wakes exactly
-//! one of them per event. An `Epoll` does not own the watched descriptors. The kernel removes a
-//! descriptor when its last duplicate is closed.
+//! one of them per event. An `Epoll` does not own the watched descriptors.
 
 use std::io;
 use std::ops::BitOr;
@@ -31,7 +29,7 @@ impl Interest {
     /// its cause lasts.
     pub const EDGE: Self = Self(libc::EPOLLET as u32);
 
-    /// Combines two interests. Unlike `|`, the function can be called in constants.
+    /// Combines two interests.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -129,8 +127,8 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
     }
 
-    /// Stops watching `fd`. A thread that called [`wait`](Self::wait) earlier may have a report
-    /// with the token of `fd`.
+    /// Stops watching `fd`. A report that [`wait`](Self::wait) returned earlier may contain the
+    /// token of `fd`.
     ///
     /// # Errors
     /// `NotFound` if `fd` is not watched.
@@ -141,8 +139,7 @@ impl Epoll {
     /// Waits for reports, writes them to the front of `events` and returns their number.
     ///
     /// A `timeout` of `None` waits for ever; zero does not wait. A result of 0 means that the
-    /// timeout has passed or that a signal interrupted the wait. With an empty array the call
-    /// returns at once.
+    /// timeout has passed or that a signal interrupted the wait.
     ///
     /// # Errors
     /// When the kernel is out of memory.
@@ -174,8 +171,6 @@ impl Epoll {
         Ok(count as usize)
     }
 
-    /// Waits with `epoll_pwait2`, which takes nanoseconds. Kernels before Linux 5.11 wait for whole
-    /// milliseconds, rounded up.
     fn wait_precisely(&self, events: &mut [EpollEvent], timeout: Duration) -> io::Result<usize> {
         static MISSING: AtomicBool = AtomicBool::new(false);
         if !MISSING.load(Ordering::Relaxed) {

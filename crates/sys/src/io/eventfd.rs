@@ -1,8 +1,4 @@
 //! A descriptor that wakes a thread blocked in `epoll_wait` or `ppoll`.
-//!
-//! An [`EventFd`] contains a counter in the kernel. Several notifications before a drain have the
-//! effect of one. A notification after a drain makes the descriptor readable again. Neither
-//! notifying nor draining blocks.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -37,8 +33,7 @@ impl EventFd {
         });
     }
 
-    /// Makes the descriptor unreadable. Returns true if it was readable: a notification came after
-    /// the last drain.
+    /// Makes the descriptor unreadable. Returns true if it was readable.
     pub fn drain(&self) -> bool {
         let mut count = 0u64;
         // SAFETY: `count` is 8 writable bytes, the number that the call may write.

@@ -1,8 +1,4 @@
-//! Waiting for one descriptor until an absolute deadline, with a high-resolution timer.
-//!
-//! The functions use `ppoll` with a timer slack of one nanosecond. So a wait ends within tens of
-//! microseconds after its deadline, instead of at the next scheduler tick. The first wait of a
-//! thread sets the slack, which costs one more system call.
+//! Waiting for descriptors until an absolute deadline, with a high-resolution timer.
 
 use std::cell::Cell;
 use std::io;
@@ -23,7 +19,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Returns true if at least one field is true. False means that the deadline passed first.
+    /// Returns true if at least one field is true.
     pub fn is_ready(self) -> bool {
         self.readable || self.writable || self.hung_up
     }
@@ -47,8 +43,7 @@ pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Res
     Ok(wait(fd, false, true, deadline)?.is_ready())
 }
 
-/// Waits until one of the requested directions is ready or `deadline` has passed. If no field of
-/// the result is true, the deadline has passed. Makes one system call unless signals interrupt it.
+/// Waits until one of the requested directions is ready or `deadline` has passed.
 ///
 /// # Errors
 /// When the kernel is out of memory; an interruption is not an error.
@@ -84,7 +79,7 @@ pub fn wait(fd: BorrowedFd<'_>, readable: bool, writable: bool, deadline: Option
     }
 }
 
-/// Returns the directions of a connection that have ended. Makes one system call and does not wait.
+/// Returns the directions of a connection that have ended.
 ///
 /// # Errors
 /// When the kernel is out of memory.
@@ -147,9 +142,8 @@ pub fn wait_readable_any<const N: usize>(
     }
 }
 
-/// Waits until one of `fds` can be written or `deadline` has passed. A socket that connects becomes
-/// writable when the attempt has succeeded or failed. Returns the index of the first writable
-/// descriptor, and `None` after the deadline.
+/// Waits until one of `fds` can be written or `deadline` has passed. Returns the index of the first
+/// writable descriptor, and `None` after the deadline.
 ///
 /// # Errors
 /// When the kernel is out of memory; an interruption is not an error.
@@ -175,8 +169,7 @@ pub fn wait_writable_any(fds: &[BorrowedFd<'_>], deadline: Option<Monotonic>) ->
 }
 
 /// Sets the calling thread's timer slack to 1 ns at the thread's first call. The default slack of
-/// 50 us delays every deadline of a thread in the ordinary scheduling class; real-time threads have
-/// no slack.
+/// 50 us delays the deadlines of threads in the ordinary scheduling class.
 pub fn minimize_timer_slack() {
     thread_local! {
         static SHARP: Cell<bool> = const { Cell::new(false) };

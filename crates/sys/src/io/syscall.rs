@@ -1,8 +1,4 @@
 //! The only module of this crate that enters the kernel.
-//!
-//! The module counts each call for the calling thread and converts a failure into an [`io::Error`].
-//! Some of its functions repeat a call that a signal interrupts. The module does not interpret
-//! results otherwise.
 
 use std::io;
 
@@ -38,7 +34,7 @@ pub(crate) fn once<R: SyscallResult>(call: impl FnOnce() -> R) -> io::Result<R> 
     check(call)
 }
 
-/// Makes one futex call. Futex calls have a counter of their own and do not count as system calls.
+/// Makes one futex call. It counts as a futex call and not as a system call.
 #[cfg_attr(loom, expect(dead_code, reason = "models have a kernel of their own"))]
 pub(crate) fn futex<R: SyscallResult>(call: impl FnOnce() -> R) -> io::Result<R> {
     counters::count_futex();
@@ -51,12 +47,10 @@ fn check<R: SyscallResult>(call: impl FnOnce() -> R) -> io::Result<R> {
     if result.is_error() { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Makes the system call of a transfer, and repeats it while signals interrupt it. The arguments
-/// are in the kernel's order.
+/// Makes the system call of a transfer, and repeats it while signals interrupt it.
 ///
-/// The function bypasses the C library. The library's function `syscall` moves all arguments to
-/// other registers and returns the error through `errno`. Its functions for transfers change the
-/// thread's cancellation state.
+/// The function bypasses the C library. The library's functions for transfers change the thread's
+/// cancellation state.
 ///
 /// # Safety
 /// The memory that the kernel reads and writes through the arguments is valid for these accesses.
@@ -120,7 +114,6 @@ unsafe fn enter_by_libc(number: libc::c_long, arguments: [usize; 6]) -> isize {
 #[cfg(not(all(target_arch = "x86_64", target_pointer_width = "64")))]
 use enter_by_libc as enter;
 
-/// Makes a system call, and repeats it while signals interrupt it.
 #[inline]
 pub(crate) fn retry_interrupted<R: SyscallResult>(mut call: impl FnMut() -> R) -> io::Result<R> {
     loop {
@@ -189,7 +182,6 @@ mod tests {
         let state = format!("/proc/self/task/{}/stat", told.recv().unwrap());
         let sleeps = || std::fs::read_to_string(&state).unwrap().rsplit(')').next().unwrap().starts_with(" S");
         for number in 1..=3 {
-            // The read is the only call in which the other thread sleeps.
             while !sleeps() {
                 std::thread::yield_now();
             }

@@ -11,16 +11,14 @@
 //! # drop(octets);
 //! ```
 //!
-//! [`counters`] counts for the calling thread. A thread may free memory that another thread
-//! allocated. So the counts tell how much memory a program has allocated and not freed only if it
-//! has one thread.
+//! [`counters`] counts for the calling thread. The counts tell the memory in use only for a program with one
+//! thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use crate::counters;
 
-/// The system's allocator, which counts in [`counters`]. It is meant as the `#[global_allocator]`
-/// of a test or benchmark program.
+/// The system's allocator, which counts in [`counters`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountingAllocator;
 
@@ -34,7 +32,6 @@ mod shared {
     use std::time::Duration;
 
     static LOCKED: AtomicBool = AtomicBool::new(false);
-    /// Number of bytes that all threads together have allocated and not freed.
     static LIVE: AtomicUsize = AtomicUsize::new(0);
     static PEAK: AtomicUsize = AtomicUsize::new(0);
 
@@ -66,7 +63,7 @@ mod shared {
         }
 
         /// Returns the maximum of [`live_bytes`](Self::live_bytes) since the previous call of this
-        /// function. The first call returns the maximum since the start of the process.
+        /// function.
         #[must_use]
         pub fn take_peak_bytes() -> usize {
             PEAK.swap(Self::live_bytes(), Ordering::Relaxed).max(Self::live_bytes())

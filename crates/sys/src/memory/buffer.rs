@@ -1,18 +1,11 @@
 //! The receive buffer. It commits memory only for bytes that have arrived.
 //!
-//! Up to 64 KiB a [`Buffer`] is heap memory, which the buffer reuses for later messages. A larger
-//! buffer is a reserved address range, whose pages the kernel provides when bytes are written to
-//! them. So a peer that announces 60 MiB and sends no bytes makes the kernel reserve addresses, and
-//! no memory. (In a process that has locked its memory without `MCL_ONFAULT`, the kernel provides
-//! all pages of a reservation at once.) New pages cost more than copying bytes to them, so a
-//! program can cache the address ranges of large messages for later messages ([`RegionCache`]).
+//! Up to 64 KiB a [`Buffer`] is heap memory. A larger buffer is a reserved address range, whose
+//! pages the kernel provides when bytes are written to them ([`RegionCache`] caches such ranges).
 //!
 //! Invariant (`window`): `start <= end <= capacity`. The bytes from `start` to `end` have arrived
 //! and are not consumed. All memory is initialised (with zeros or earlier contents), so the spare
 //! capacity is an ordinary slice.
-//!
-//! A buffer owns its bytes (`AsRef<[u8]> + Send + Sync + 'static`), so reference-counted slices can
-//! share the buffer. Its memory is freed when the last slice is dropped.
 
 mod region;
 
@@ -32,8 +25,8 @@ use crate::socket::{self, WaitMode};
 pub const MAX_HEAP_BYTES: usize = 64 * 1024;
 const MIN_HEAP_BYTES: usize = 4 * 1024;
 
-/// Memory of a buffer, with its owner. The owner contains the address as well; the copy here is
-/// faster to read, and each message reads it several times.
+/// Memory of a buffer, its owner, and a copy of the address, which is faster to read than the
+/// owner's.
 struct BufferStorage {
     octets: NonNull<u8>,
     length: usize,
@@ -41,7 +34,6 @@ struct BufferStorage {
 }
 
 enum StorageOwner {
-    /// A boxed slice with the address and length in [`BufferStorage`].
     Heap,
     Reserved(MappedRegion),
 }
@@ -123,8 +115,8 @@ impl Buffer {
         self.memory.len()
     }
 
-    /// Returns the number of bytes of committed memory. For heap memory this is the capacity. For a
-    /// reservation it is the number of bytes that have ever been written.
+    /// Returns the number of bytes of committed memory. For a reservation it is the number of bytes
+    /// that have ever been written.
     pub fn committed(&self) -> usize {
         match &self.memory.owner {
             StorageOwner::Heap => self.capacity(),
@@ -132,8 +124,7 @@ impl Buffer {
         }
     }
 
-    /// Makes room for `total` bytes, counted from the first byte that is not consumed. Moves bytes
-    /// only if necessary. Does not touch memory beyond the bytes that have arrived.
+    /// Makes room for `total` bytes, counted from the first byte that is not consumed.
     ///
     /// # Errors
     /// `OutOfMemory` if no address range of this size is free; the buffer is then unchanged.
@@ -141,9 +132,8 @@ impl Buffer {
         self.reserve_with(total, None)
     }
 
-    /// Makes room for `total` bytes, counted from the first byte that is not consumed. Takes a
-    /// large address range from the cache `spares` if possible. When the buffer frees its range,
-    /// the range returns to `spares`.
+    /// Makes room as [`reserve`](Self::reserve) does, and takes a large address range from the
+    /// cache `spares` if possible. When the buffer frees its range, the range returns to `spares`.
     ///
     /// # Errors
     /// As for [`reserve`](Self::reserve).
@@ -217,8 +207,6 @@ impl Buffer {
     }
 
     /// Moves all bytes from index `at` on to the buffer `other`, whose earlier bytes are discarded.
-    /// The caller hands over this buffer with the message before `at`, and continues reading with
-    /// `other`.
     ///
     /// # Errors
     /// `OutOfMemory`; `other` is then empty, and this buffer is unchanged.
@@ -242,8 +230,6 @@ impl Buffer {
         Ok(())
     }
 
-    /// Records that bytes up to `end` have been written. The caller must call it before `end`
-    /// decreases and before the memory is freed.
     #[inline]
     fn record_touched(&mut self) {
         if let StorageOwner::Reserved(reservation) = &mut self.memory.owner {

@@ -1,7 +1,4 @@
 //! References with an erased type. The type is checked when the reference is read.
-//!
-//! `dyn Any` requires `'static` values, so a `&dyn Any` cannot refer to a value with borrows. An
-//! unsized value, such as a `dyn Trait`, needs one more box to become a `dyn Any`.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -9,7 +6,6 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// Space for any reference: an address, and the metadata of an unsized type.
 type Words = [MaybeUninit<usize>; 2];
 
 /// A `&'s T` whose type `T` is erased.
@@ -67,8 +63,7 @@ impl<'s> ErasedRef<'s> {
 /// assert_eq!(erased.get::<[u8]>(), None);
 /// ```
 pub struct ErasedArc {
-    /// A reference into the value that `_owner` keeps alive. No method returns it with the
-    /// `'static` lifetime.
+    /// A reference into the value that `_owner` keeps alive.
     value: ErasedRef<'static>,
     _owner: Box<dyn Any + Send + Sync>,
 }

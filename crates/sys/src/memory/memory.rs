@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::syscall;
 
-/// Locks all pages that the process has touched or will touch. Untouched pages occupy no memory
-/// (`MCL_ONFAULT`): reserved address ranges for announced message lengths, and unused stack.
+/// Locks all pages that the process has touched or will touch.
 ///
 /// # Errors
 /// `PermissionDenied` or `OutOfMemory` when the process may not lock all its memory
@@ -22,7 +21,7 @@ static TRIMS: AtomicU64 = AtomicU64::new(0);
 
 /// Makes glibc's allocator return unused memory to the system; does nothing with other C libraries.
 /// The call locks each arena of the allocator for a while, so threads with deadlines must not
-/// allocate during the call.
+/// allocate meanwhile.
 pub fn trim_heap() {
     TRIMS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the call takes no pointers, and any thread may make it at any time.
@@ -49,13 +48,10 @@ pub fn prefault_stack() {
     std::hint::black_box(&room);
 }
 
-/// Returns the number of bytes that the process may lock; `None` means no limit.
 pub(crate) fn lock_limit() -> io::Result<Option<u64>> {
     limit(libc::RLIMIT_MEMLOCK as libc::c_int)
 }
 
-/// Returns the highest fixed priority that `RLIMIT_RTPRIO` grants without privilege; `None` means
-/// no limit.
 pub(crate) fn priority_limit() -> io::Result<Option<u64>> {
     limit(libc::RLIMIT_RTPRIO as libc::c_int)
 }

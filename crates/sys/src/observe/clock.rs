@@ -1,9 +1,6 @@
 //! The monotonic clock as a small `Copy` value, for deadlines and measurements.
 //!
-//! [`Monotonic`] counts nanoseconds of `CLOCK_MONOTONIC`, the clock of this crate's `ppoll`,
-//! futexes and timers. It never goes back and does not follow changes of the wall clock. Its values
-//! have no meaning on another machine or after a reboot. Arithmetic saturates: a deadline centuries
-//! away is never reached.
+//! [`Monotonic`] counts nanoseconds of `CLOCK_MONOTONIC`; its arithmetic saturates.
 
 use std::ops::{Add, AddAssign, Sub};
 use std::sync::OnceLock;
@@ -13,33 +10,27 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Monotonic(u64);
 
-/// Returns the present moment. With the usual clock sources this takes about 25 ns in user space;
-/// it never counts as a system call.
+/// Returns the present moment.
 #[inline]
 pub fn now() -> Monotonic {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a live, writable timespec, and this clock id exists on every Linux kernel,
     // so the call cannot fail and always fills it.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    // The kernel never reports negative monotonic time.
     Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Returns the time of the kernel's last clock tick, which is up to 10 ms old. The call takes about
-/// 5 ns.
+/// Returns the time of the kernel's last clock tick, which is up to 10 ms old.
 #[inline]
 pub fn coarse_now() -> Monotonic {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a live, writable timespec, and this clock id exists on every Linux kernel,
     // so the call cannot fail and always fills it.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
-    // The kernel never reports negative monotonic time.
     Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Returns the maximum lag of [`coarse_now`], two clock ticks. A time-out that the kernel counts in
-/// ticks may end early by the same duration: the kernel counts the current tick as passed, and may
-/// count ticks late that it skipped while the machine was idle.
+/// Returns two clock ticks, the maximum lag of [`coarse_now`].
 #[cold]
 pub fn max_coarse_lag() -> Duration {
     static TICK: OnceLock<Duration> = OnceLock::new();
@@ -48,7 +39,6 @@ pub fn max_coarse_lag() -> Duration {
         // SAFETY: `tick` is a live, writable timespec, and this clock id exists on every Linux
         // kernel. The call fills it with the clock's resolution.
         unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut tick) };
-        // A resolution is never negative.
         Duration::new(tick.tv_sec as u64, tick.tv_nsec as u32)
     });
     *tick * 2
@@ -58,8 +48,7 @@ impl Monotonic {
     /// The latest point in time, for deadlines that are never reached.
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// Returns the point `nanoseconds` after the clock's origin. Simulations and tests use it for
-    /// virtual time.
+    /// Returns the point `nanoseconds` after the clock's origin.
     pub const fn from_nanos(nanoseconds: u64) -> Self {
         Self(nanoseconds)
     }
@@ -69,7 +58,7 @@ impl Monotonic {
         self.0
     }
 
-    /// Returns the present moment. The function [`now`] of this module does the same.
+    /// Returns the present moment.
     #[inline]
     pub fn now() -> Self {
         now()
@@ -96,17 +85,13 @@ impl Monotonic {
     }
 }
 
-/// Converts `duration` to nanoseconds, saturating.
 pub(crate) fn saturating_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Converts `duration` to the kernel's time structure, saturating.
 pub(crate) fn timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
-        // The type of the field depends on the C library.
         tv_sec: duration.as_secs().min(i32::MAX as u64) as _,
-        // Always below 1e9, which every `c_long` holds.
         tv_nsec: duration.subsec_nanos() as libc::c_long,
     }
 }

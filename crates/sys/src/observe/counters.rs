@@ -1,10 +1,8 @@
 //! Counters of the calling thread's operations: system calls, locks, futex calls, hand-offs and
 //! allocations.
 //!
-//! The counters are always on, because a count is one addition to a thread-local cell without
-//! initialisation or destructor. Each thread has its own counts. A test takes a [`snapshot`] before
-//! and after the measured code, on the thread that runs this code, and subtracts. No function of
-//! this module locks, allocates or enters the kernel.
+//! A test takes a [`snapshot`] before and after the measured code, on the thread that runs this
+//! code, and subtracts.
 
 use std::cell::Cell;
 use std::ops::Sub;
@@ -12,15 +10,14 @@ use std::ops::Sub;
 /// Counts of one thread since it began, or the difference of two such counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// System calls made through this crate. Not included are readings of the clock in user space
-    /// and the standard library's system calls (thread creation, files).
+    /// System calls made through this crate. The standard library's system calls are not included.
     pub syscalls: u64,
     /// Locks taken, in shared or exclusive mode, of every scope, with or without a wait.
     pub locks: u64,
     /// Locks taken with the scope of a lane ([`LockScope::Lane`](crate::lock::LockScope::Lane)).
     pub lane_locks: u64,
     /// Locks taken with the scope of the whole ORB
-    /// ([`LockScope::Orb`](crate::lock::LockScope::Orb)). Zero in a steady-state call.
+    /// ([`LockScope::Orb`](crate::lock::LockScope::Orb)).
     pub orb_locks: u64,
     /// Futex calls: waits for a lock that another thread holds, waits for a condition variable, and
     /// notifications of a condition variable. [`syscalls`](Self::syscalls) does not include them,
@@ -88,13 +85,11 @@ thread_local! {
     };
 }
 
-/// Counters of all threads of the process together.
 #[cfg(any(test, feature = "testing"))]
 mod process {
     use std::sync::atomic::{AtomicBool, AtomicU64};
 
-    /// True after the first request for totals. Until then no atomic additions are made, because
-    /// benchmarks count atomic instructions.
+    /// False until the first request for totals, because benchmarks count atomic instructions.
     pub(super) static WANTED: AtomicBool = AtomicBool::new(false);
 
     pub(super) struct Totals {
@@ -120,8 +115,7 @@ mod process {
     };
 }
 
-/// Returns the counts of all threads of the process since the first call of this function. The
-/// bytes of allocations are 0. Tests use it to measure the work of several threads.
+/// Returns the counts of all threads of the process since the first call of this function.
 #[cfg(any(test, feature = "testing"))]
 pub fn process_snapshot() -> Counters {
     use std::sync::atomic::Ordering;
@@ -141,7 +135,6 @@ pub fn process_snapshot() -> Counters {
     }
 }
 
-/// Counts one operation of the calling thread. Test builds also count it for the process.
 macro_rules! bump {
     ($which:ident) => {{
         CELLS.with(|cells| cells.$which.set(cells.$which.get().wrapping_add(1)));

@@ -1,8 +1,6 @@
-//! Real-time guarantees that this machine gives to this process. A check reads the machine's state
-//! or makes a trial.
+//! Checks of the real-time guarantees that this machine gives to this process.
 //!
-//! [`report`] makes no lasting change: each trial runs on a thread of its own, which then ends. The
-//! texts of a report are for people; programs use [`Guarantee`] and [`GuaranteeReport::status`].
+//! [`report`] makes no lasting change: each trial runs on a thread of its own, which then ends.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,9 +21,6 @@ pub enum GuaranteeStatus {
 }
 
 /// A real-time guarantee that a machine may give to a process: its name and its check.
-///
-/// The constants are the guarantees that programs on Linux commonly need. A transport or a service
-/// defines further guarantees with [`new`](Self::new).
 #[derive(Clone, Copy)]
 pub struct Guarantee {
     name: &'static str,
@@ -167,11 +162,9 @@ impl Guarantee {
         Guarantee::PANIC_ISOLATION,
     ];
 
-    /// Creates a guarantee from its name, its property, its remedy and its check.
-    ///
-    /// `name` must not change later. `property` is a sentence that states the property. `remedy` is
-    /// a sentence that says how to change the machine so that the property holds. `check` returns
-    /// the state and its finding, and makes no lasting change.
+    /// Creates a guarantee. `property` is a sentence that states it, and `remedy` a sentence that
+    /// says how to change the machine so that it holds. `check` returns the state and its finding,
+    /// and makes no lasting change. `name` must not change later.
     #[must_use]
     pub const fn new(
         name: &'static str,
@@ -481,7 +474,6 @@ fn kernel_release() -> Option<String> {
     text("/proc/sys/kernel/osrelease")
 }
 
-/// Returns [`GuaranteeStatus::Met`] if the kernel's release is the given version or a later one.
 fn since(release: Option<&str>, (major, minor): (u32, u32)) -> GuaranteeStatus {
     let parsed = release.and_then(|release| {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
@@ -525,8 +517,6 @@ mod tests {
         assert_eq!(slack.status, GuaranteeStatus::Met, "{slack:?}");
     }
 
-    /// Fails if the table and the examples of the user's page about real time do not name exactly
-    /// the guarantees of this module.
     #[test]
     fn documentation_names_exactly_the_guarantees() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/real-time.md");

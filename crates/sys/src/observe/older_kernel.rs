@@ -2,9 +2,7 @@
 //! fall-backs.
 //!
 //! [`emulate`] installs a seccomp filter, by which the kernel refuses the calling thread all
-//! features that an older kernel does not have. So tests run the shipped code, which needs no
-//! switch to select a fall-back. The table in docs/kernels.md lists the features for users; a test
-//! compares it with [`USED_FEATURES`].
+//! features that an older kernel lacks.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -25,23 +23,20 @@ pub struct KernelFeature {
     pub name: &'static str,
     /// First version that has the feature.
     pub since: KernelRelease,
-    /// Number of the system call.
     call: libc::c_long,
     /// The argument that selects the feature: its index, the mask of the relevant bits, and their
     /// value. With `None` every use of the system call uses the feature.
     argument: Option<(u32, u32, u32)>,
     /// Error number that older kernels return.
     error: libc::c_int,
-    /// Uses the feature once. The result shows whether the kernel has it.
+    /// Uses the feature once; an error shows that the kernel lacks it.
     ask: fn() -> io::Result<()>,
 }
 
 const FUTEX_OPERATION: u32 = !(libc::FUTEX_PRIVATE_FLAG as u32);
 const FUTEX_LOCK_PI2: u32 = 13;
 
-/// Features that the crate uses where the kernel has them, in the order of their versions. The
-/// crate requires the features up to [`OLDEST_SUPPORTED`], and has a fall-back for each later
-/// feature.
+/// Features that the crate uses where the kernel has them, in the order of their versions.
 pub const USED_FEATURES: [KernelFeature; 8] = [
     KernelFeature {
         name: "sched_setattr",
@@ -151,13 +146,11 @@ pub fn emulate(release: KernelRelease) -> io::Result<()> {
 const NUMBER_AT: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 
-/// Returns the offset in `struct seccomp_data` of the lower 32 bits of an argument.
 fn argument_at(index: u32) -> u32 {
     16 + 8 * index + if cfg!(target_endian = "big") { 4 } else { 0 }
 }
 
-/// Returns the kernel's number of the architecture (`AUDIT_ARCH_*`). The filter ignores calls of
-/// other architectures, because their numbers have other meanings.
+/// Returns the kernel's number of the architecture (`AUDIT_ARCH_*`).
 fn architecture() -> io::Result<u32> {
     if cfg!(all(target_arch = "x86_64", target_pointer_width = "64")) {
         Ok(0xc000_003e)
@@ -191,7 +184,7 @@ fn jump(comparison: u32, value: u32, then: u8, otherwise: u8) -> libc::sock_filt
 }
 
 /// Tries each of the [`USED_FEATURES`], and returns the names of the features that the kernel has
-/// for the calling thread. Tests use it to check the emulated kernel.
+/// for the calling thread.
 #[must_use]
 pub fn supported_features() -> Vec<&'static str> {
     let is_known = |newer: &&KernelFeature| {
@@ -212,8 +205,7 @@ fn probe_memfd() -> io::Result<()> {
     made_memory(libc::MFD_CLOEXEC)
 }
 
-/// Locks the memory of the process and unlocks it again. The kernel does not permit `MCL_ONFAULT`
-/// as the only flag.
+/// The kernel does not permit `MCL_ONFAULT` as the only flag.
 fn probe_locks_on_fault() -> io::Result<()> {
     // SAFETY: the call takes no pointers. It changes where pages may be kept, not their contents.
     syscall::once(|| unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) })?;

@@ -1,15 +1,7 @@
-//! Time probes on the request path. They record that a thread has passed a point, with the time and
-//! the request.
+//! Time probes on the request path.
 //!
-//! A point is `probe!("request read")` or `probe!("request read", id)`. It is always compiled in
-//! and costs one load and a branch until [`enable`] is called. After that call each thread has a
-//! ring of its own with its last [`RECORDS_PER_THREAD`] records. A record costs about 20 ns,
-//! without system calls or locks. The first record of a thread allocates the ring. [`collect`]
-//! reads the rings of all threads while the threads continue.
-//!
-//! The processor's time-stamp counter gives the time if the kernel uses this counter as its clock;
-//! otherwise the monotonic clock gives it. [`collect`] converts it to nanoseconds of the monotonic
-//! clock, so that records of several processes share one time line.
+//! A probe costs one load and a branch until [`enable`] is called; after that a record costs about
+//! 20 ns. Each thread has a ring with its last [`RECORDS_PER_THREAD`] records.
 //!
 //! Comments in the code refer to one rule of memory ordering, `record`: the writer announces a
 //! record before it writes into the record's slot (release fence). The reader loads the
@@ -27,8 +19,7 @@ pub const RECORDS_PER_THREAD: usize = 4096;
 
 /// Marks a point on the request path: `probe!("name")` or `probe!("name", id)`.
 ///
-/// `id` is the request's id, a `u64`, and is computed only while probes are on. A point without an
-/// id belongs to the request that its thread is running.
+/// `id` is the request's id, a `u64`, and is computed only while probes are on.
 #[macro_export]
 macro_rules! probe {
     ($name:literal) => {
@@ -53,14 +44,12 @@ pub struct Record {
     pub id: u64,
 }
 
-/// True while probes are recorded. While it is false, a probe only reads this flag.
 static ON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 /// Records that the calling thread passes a point; [`probe!`] calls it.
 #[inline(always)]
 pub fn record(name: &'static &'static str, id: impl FnOnce() -> u64) {
-    // Relaxed: the flag publishes no other data. While a thread switches the flag, other threads
-    // may lose a record.
+    // Relaxed: the flag publishes no other data.
     if ON.load(Ordering::Relaxed) {
         std::hint::cold_path();
         record_enabled(name, id());
@@ -85,8 +74,7 @@ pub fn is_enabled() -> bool {
 }
 
 /// Returns the records of all threads since [`enable`] in the order of time, without the records
-/// that later records have overwritten. A call soon after `enable` waits a few milliseconds, to
-/// measure the rate of the processor's counter.
+/// that later records have overwritten.
 pub fn collect() -> Vec<Record> {
     let (began, all) = {
         let rings = rings();
@@ -110,7 +98,7 @@ pub fn thread_names() -> Vec<(u32, String)> {
     rings().names.clone()
 }
 
-/// The rings of all threads. The ring of an ended thread stays until another thread uses it.
+/// The rings of all threads; the ring of an ended thread stays until another thread uses it.
 struct RecordRings {
     all: Vec<Arc<RecordRing>>,
     free: Vec<Arc<RecordRing>>,
@@ -129,7 +117,6 @@ fn rings() -> MutexGuard<'static, RecordRings> {
     RINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The ring of a thread. When the thread ends, the ring returns to [`RecordRings`].
 struct ThreadRecords {
     ring: Arc<RecordRing>,
     thread: u32,
@@ -167,7 +154,7 @@ fn record_enabled(name: &'static &'static str, id: u64) {
     let _ = MINE.try_with(|mine| mine.ring.push(ticks(), name, u64::from(mine.thread), id));
 }
 
-/// The latest records of the threads that have used the ring. One thread at a time writes to it.
+/// The latest records of the threads that have used the ring; one thread at a time writes.
 struct RecordRing {
     /// Number of records whose writing has begun.
     announced: AtomicU64,
@@ -184,7 +171,7 @@ struct RecordSlot {
 }
 
 impl RecordRing {
-    /// Makes a ring. `slots` is a power of two, so that a slot is found without a division.
+    /// `slots` is a power of two, so that a slot is found without a division.
     fn new(slots: usize) -> Self {
         assert!(slots.is_power_of_two(), "{slots} slots");
         let slot = |_| RecordSlot {
@@ -201,8 +188,7 @@ impl RecordRing {
         &self.slots[number as usize & (self.slots.len() - 1)]
     }
 
-    /// Appends a record. Only the ring's thread calls it. If several threads called it, their
-    /// records would be mixed up, without undefined behaviour.
+    /// Appends a record.
     #[inline]
     fn push(&self, ticks: u64, name: &'static &'static str, thread: u64, id: u64) {
         let number = self.announced.load(Ordering::Relaxed);
@@ -218,7 +204,6 @@ impl RecordRing {
         self.written.store(number + 1, Ordering::Release);
     }
 
-    /// Calls `with` for every complete record, with its ticks, name, thread and id.
     fn read(&self, mut with: impl FnMut(u64, &'static str, u64, u64)) {
         let room = self.slots.len() as u64;
         let written = self.written.load(Ordering::Acquire);
@@ -240,7 +225,6 @@ impl RecordRing {
     }
 }
 
-/// The readings of both clocks at one moment.
 #[derive(Clone, Copy)]
 struct ClockSample {
     ticks: u64,
@@ -255,7 +239,6 @@ impl ClockSample {
             let before = clock::now().as_nanos();
             let ticks = ticks();
             let after = clock::now().as_nanos();
-            // The counter was read midway between the two readings of the clock.
             (after - before, ClockSample { ticks, nanoseconds: before + (after - before) / 2 })
         };
         (0..16)
@@ -265,7 +248,6 @@ impl ClockSample {
     }
 }
 
-/// The conversion of ticks to nanoseconds.
 struct TickScale {
     began: ClockSample,
     per_tick: f64,
@@ -321,7 +303,6 @@ fn counter_is_trusted() -> bool {
 mod tests {
     use super::*;
 
-    /// All checks are in one test, because enabling is global to the process.
     #[test]
     fn points_are_recorded_while_probes_are_enabled() {
         let mut computed = 0;
@@ -349,12 +330,10 @@ mod tests {
         let here: Vec<&Record> = records.iter().filter(|record| record.thread == own).collect();
         assert_eq!((here.len(), here[0].id, here[RECORDS_PER_THREAD - 1].point), (RECORDS_PER_THREAD, 3, "end"));
         assert!(records.is_sorted_by_key(|record| record.at));
-        // The tolerance allows for the time between the readings of the two clocks.
         let near = |at: u64| at + 1_000_000 >= earliest && at <= latest + 1_000_000;
         assert!(records.iter().all(|record| near(record.at)), "{earliest} {latest} {:?}", records.last());
         let there = records.iter().find(|record| record.point == "there").unwrap();
         assert!(thread_names().contains(&(there.thread, "other".to_owned())));
-        // `enable` discards earlier records.
         enable();
         disable();
         assert_eq!(collect(), []);
@@ -366,7 +345,6 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// Fails if a reader gets a record that the writer has not completed, in any interleaving.
     #[test]
     fn no_record_is_torn() {
         static NAME: &str = "x";

@@ -1,11 +1,8 @@
 //! Counts of the instructions that threads of another process run, and of the atomic instructions
 //! among them. The threads are single-stepped.
 //!
-//! Benchmarks use this module. The other process must be a child made for the measurement: it runs
-//! some ten thousand times slower while a [`PtraceCounter`] is attached. Its blocked system calls
-//! are interrupted once at the beginning and once at the end. The kernel kills the child if the
-//! tracing thread ends first. All waits here are bounded, except the wait for the end of a single
-//! instruction that is not a system call.
+//! The other process must be a child made for the measurement: it runs very slowly while a
+//! [`PtraceCounter`] is attached. The kernel kills the child if the tracing thread ends first.
 
 mod instruction;
 
@@ -20,14 +17,12 @@ use crate::clock::{self, Monotonic};
 use crate::syscall;
 use instruction::{InstructionKind, MAX_INSTRUCTION_BYTES};
 
-/// Counts of a thread's instructions in user space. The kernel's instructions are not included.
+/// Counts of a thread's instructions in user space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InstructionCounts {
     /// Instructions that were run to their end. A repeated instruction (REP prefix) counts once.
     pub instructions: u64,
-    /// Instructions with a LOCK prefix, exchanges with memory, and full fences. On x86-64, an
-    /// atomic load is an ordinary instruction. So is an atomic store that is not sequentially
-    /// consistent.
+    /// Instructions with a LOCK prefix, exchanges with memory, and full fences.
     pub atomics: u64,
     /// Instructions that enter the kernel.
     pub system_calls: u64,
@@ -57,7 +52,7 @@ impl Sub for InstructionCounts {
     }
 }
 
-/// Traced threads of a process. They run only in
+/// Traced threads of a process, which run only in
 /// [`step_until_all_wait`](Self::step_until_all_wait). Dropping the value detaches them.
 ///
 /// The type is not `Send`, because the kernel regards the thread that made the value as the tracer.
@@ -65,7 +60,6 @@ impl Sub for InstructionCounts {
 pub struct PtraceCounter {
     process: u32,
     threads: Vec<TracedThread>,
-    /// Kinds of instructions by their addresses. The code of the traced process does not change.
     kinds: HashMap<u64, InstructionKind>,
     _here: PhantomData<*const ()>,
 }
@@ -83,24 +77,21 @@ struct TracedThread {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TraceState {
     /// The thread is stopped before its next instruction. When it continues, it gets `signal`,
-    /// unless that is 0. `known` is true if the field `kind` of the [`TracedThread`] is the kind of
-    /// the next instruction.
-    Stopped { signal: libc::c_int, known: bool },
-    /// The thread is in a system call, or is about to repeat an interrupted one. It may wait there
-    /// for ever.
+    /// unless that is 0.
+    Stopped {
+        signal: libc::c_int,
+        known: bool,
+    },
+    /// The thread is in a system call, or is about to repeat an interrupted one.
     InKernel,
-    /// The thread has ended.
     Ended,
 }
 
-/// Number of instructions that one thread runs before it is the turn of the other threads. The
-/// limit matters if a thread spins until another thread acts.
+/// Number of instructions that one thread runs before the other threads have a turn.
 const STEPS_PER_TURN: usize = 2000;
 
-/// Maximum time that the kernel takes to stop a thread.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time between two checks of threads that are all in the kernel.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
 impl PtraceCounter {
@@ -125,7 +116,6 @@ impl PtraceCounter {
         // If this thread ends without detaching, the kernel kills the traced threads, because they
         // would stay stopped.
         trace(libc::PTRACE_SEIZE as _, id, 0, libc::PTRACE_O_EXITKILL as _)?;
-        // A drop of `self` detaches the thread from here on.
         let state = TraceState::InKernel;
         self.threads.push(TracedThread {
             id,
@@ -158,9 +148,7 @@ impl PtraceCounter {
         self.threads.iter().any(|thread| thread.state == TraceState::Ended)
     }
 
-    /// Lets the threads run until each of them waits in the kernel or has ended. If all threads
-    /// wait already, the call checks them twice and returns. A caller that expects an event from
-    /// outside the process calls again.
+    /// Lets the threads run until each of them waits in the kernel or has ended.
     ///
     /// # Errors
     /// [`TimedOut`](io::ErrorKind::TimedOut) at `deadline`, or up to 2,000 instructions later.
@@ -200,7 +188,6 @@ impl Drop for PtraceCounter {
 }
 
 impl TracedThread {
-    /// Runs one turn of instructions. Returns true if the thread could run.
     fn run(&mut self, kinds: &mut HashMap<u64, InstructionKind>) -> io::Result<bool> {
         match self.state {
             TraceState::Ended => return Ok(false),
@@ -216,8 +203,7 @@ impl TracedThread {
             self.state = TraceState::InKernel;
             trace(libc::PTRACE_SINGLESTEP as _, self.id, 0, signal as usize)?;
             if !known || self.kind == InstructionKind::SystemCall {
-                // Most system calls end at once. A thread that is in a long call loses the rest of
-                // its turn.
+                // A thread that is in a long system call loses the rest of its turn.
                 if !self.handle_stop(kinds, libc::WNOHANG)? {
                     break;
                 }
@@ -238,8 +224,7 @@ impl TracedThread {
         match seen {
             Ok(0) => return Ok(false),
             Ok(_) => {}
-            // The kernel reports the end of a process's first thread only after the last one. Other
-            // threads end without a report.
+            // Threads other than the first end without a report.
             Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
                 self.state = TraceState::Ended;
                 return Ok(true);
@@ -280,7 +265,6 @@ impl TracedThread {
         Ok(true)
     }
 
-    /// Lets the thread run without tracing.
     fn detach(
         &mut self,
         kinds: &mut HashMap<u64, InstructionKind>,
@@ -312,8 +296,6 @@ impl TracedThread {
     }
 }
 
-/// Makes one request to the kernel's tracer. Only requests that read a word use an address of this
-/// process.
 fn trace(request: libc::c_long, id: libc::pid_t, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: the kernel writes to `data` only for requests that read something, and their callers
     // pass a live word.
@@ -327,7 +309,6 @@ fn trace(request: libc::c_long, id: libc::pid_t, address: usize, data: usize) ->
     }
 }
 
-/// Reads a word of a stopped thread's memory, or one of its registers.
 fn peek(request: libc::c_long, id: libc::pid_t, address: usize) -> io::Result<u64> {
     let mut word: libc::c_long = 0;
     trace(request, id, address, (&raw mut word) as usize)?;
@@ -344,8 +325,7 @@ fn instruction_pointer(_: libc::pid_t) -> io::Result<u64> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Returns the bytes at `address`, as many as the longest instruction has. The result is shorter if
-/// the following page is not mapped.
+/// Returns the bytes at `address`, as many as the longest instruction has.
 fn octets(id: libc::pid_t, address: u64) -> Vec<u8> {
     const WORD: u64 = size_of::<u64>() as u64;
     // A word at an aligned address does not reach into the next page.

@@ -1,7 +1,4 @@
 //! Resources used by the process or the calling thread: processor time, context switches, memory.
-//!
-//! Benchmarks report these figures, and the supervision of CPU budgets reads the processor clocks
-//! of threads.
 
 use std::io;
 use std::time::Duration;
@@ -39,8 +36,7 @@ pub fn thread_usage() -> io::Result<ResourceUsage> {
     query(libc::RUSAGE_THREAD)
 }
 
-/// Returns the calling thread's processor time so far, in user mode and in the kernel. Makes one
-/// system call.
+/// Returns the calling thread's processor time so far, in user mode and in the kernel.
 pub fn thread_time() -> Duration {
     clock_time(libc::CLOCK_THREAD_CPUTIME_ID)
 }
@@ -51,12 +47,10 @@ pub(crate) fn clock_time(clock: libc::clockid_t) -> Duration {
     // SAFETY: `time` is a live, writable timespec; a clock that no longer exists leaves it
     // unchanged.
     let _ = syscall::once(|| unsafe { libc::clock_gettime(clock, &mut time) });
-    // The kernel never reports negative processor time.
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Returns the processor time that a process has used, including threads that have ended. Makes one
-/// system call.
+/// Returns the processor time that a process has used, including threads that have ended.
 ///
 /// # Errors
 /// If the process does not exist.
@@ -70,7 +64,6 @@ pub fn process_time(id: u32) -> io::Result<Duration> {
     }
     // SAFETY: `time` is a live, writable timespec.
     syscall::once(|| unsafe { libc::clock_gettime(clock, &raw mut time) })?;
-    // The kernel never reports negative processor time.
     Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
@@ -79,7 +72,6 @@ fn query(who: libc::c_int) -> io::Result<ResourceUsage> {
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is writable and outlives the call.
     syscall::once(|| unsafe { libc::getrusage(who, &mut usage) })?;
-    // The kernel never reports negative numbers here.
     Ok(ResourceUsage {
         user: duration(usage.ru_utime),
         system: duration(usage.ru_stime),

@@ -9,20 +9,14 @@ use crate::counters;
 use crate::event_count::EventCount;
 use crate::shim::{AtomicU32, Ordering, UnsafeCell, const_unless_loom};
 
-/// A value that one thread at a time checks out. A checkout never waits.
-///
-/// A checkout is one compare-and-swap, and a return is one store. Each connection of a pool is in a
-/// `CheckoutCell`. Threads that want to wait for one or several cells wait at an [`EventCount`],
-/// which the cell notifies when its value is returned. In a cell with an event count a return is
-/// one exchange.
+/// A value that one thread at a time checks out.
 ///
 /// Comments in the code refer to one rule of memory ordering, `checkout`: a return clears
 /// `HOLDER_MASK` with release, and the next checkout sets it with acquire. So the holder sees all
 /// writes of earlier holders.
 pub struct CheckoutCell<T> {
     /// The low bits tell the holder ([`IN_MAINTENANCE`], [`IN_USE`] or none), and the other bits
-    /// are the use count. A compare-and-swap checks the value out. While the value is out, only the
-    /// holder changes the state.
+    /// are the use count. While the value is out, only the holder changes the state.
     state: AtomicU32,
     name: &'static str,
     scope: LockScope,
@@ -30,12 +24,11 @@ pub struct CheckoutCell<T> {
     value: UnsafeCell<T>,
 }
 
-/// The bits that tell the holder. All are clear while the value is in the cell.
+/// The bits that tell the holder; all are clear while the value is in the cell.
 const HOLDER_MASK: u32 = 3;
 
 const IN_MAINTENANCE: u32 = 1;
 
-/// Holder bits while a user has the value. The return counts as a use.
 const IN_USE: u32 = 3;
 
 /// The holder of the value of a [`CheckoutCell`].
@@ -75,15 +68,14 @@ impl<T> CheckoutCell<T> {
         self.check_out(IN_USE).then(|| CheckoutGuard { cell: self })
     }
 
-    /// Checks the value out. Returns `None` if another caller has checked it out. The guard also
-    /// gives access to the cell.
+    /// Checks the value out. Returns `None` if another caller has checked it out.
     #[inline]
     pub fn try_checkout_arc<'a>(self: &'a Arc<Self>) -> Option<ArcCheckoutGuard<'a, T>> {
         self.check_out(IN_USE).then(|| ArcCheckoutGuard { cell: CellRef::Borrowed(self) })
     }
 
     /// Checks the value out. Returns `None` if another caller has checked it out. The guard keeps
-    /// the cell alive, and can be stored and moved to another thread.
+    /// the cell alive.
     #[inline]
     pub fn try_checkout_owned(self: &Arc<Self>) -> Option<ArcCheckoutGuard<'static, T>> {
         self.check_out(IN_USE).then(|| ArcCheckoutGuard { cell: CellRef::Owned(Arc::clone(self)) })
@@ -178,15 +170,13 @@ pub struct CheckoutGuard<'a, T> {
     cell: &'a CheckoutCell<T>,
 }
 
-/// A checked-out value with its cell. When the guard is dropped, the value returns to the cell. The
-/// guard is two words long, so that it moves in registers.
+/// A checked-out value with its cell. When the guard is dropped, the value returns to the cell.
 #[must_use = "the value is returned at once"]
 pub struct ArcCheckoutGuard<'a, T> {
     cell: CellRef<'a, T>,
 }
 
 enum CellRef<'a, T> {
-    /// Another owner keeps the cell alive, so the guard counts no reference.
     Borrowed(&'a Arc<CheckoutCell<T>>),
     Owned(Arc<CheckoutCell<T>>),
 }
@@ -195,8 +185,8 @@ impl<T> ArcCheckoutGuard<'_, T> {
     /// Puts the value back into the cell without counting a use.
     pub fn return_unused(self) {
         let state = &self.cell().state;
-        // The state `IN_MAINTENANCE` makes the drop of the guard count no use. No other thread
-        // changes the state while the value is out.
+        // In the state `IN_MAINTENANCE`, the drop of the guard does not increase the use count. No
+        // other thread changes the state while the value is out.
         state.store(state.load(Ordering::Relaxed) & !HOLDER_MASK | IN_MAINTENANCE, Ordering::Relaxed);
     }
 
@@ -280,7 +270,6 @@ mod tests {
                 && cell.try_checkout_owned().is_none();
             refused && cell.holder() == CheckoutHolder::User
         };
-        // A call of `holder` does not change the holder.
         assert!(is_out() && is_out());
         drop(guard);
         let guard = cell.try_checkout_arc().unwrap();
@@ -322,7 +311,7 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// A waiter that missed the return would wait for ever, which `loom` reports.
+    /// A waiter that misses the return waits for ever, which `loom` reports.
     #[test]
     fn waiter_receives_the_returned_value() {
         explore(|| {
@@ -339,8 +328,6 @@ mod models {
         });
     }
 
-    /// A caller waits while maintenance has the value and returns it unused. A caller that missed
-    /// the return would wait for ever, which `loom` reports.
     #[test]
     fn waiter_receives_the_value_after_maintenance() {
         explore(|| {

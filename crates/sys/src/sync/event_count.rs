@@ -3,9 +3,7 @@
 //!
 //! A notification costs a fence and a load while no thread waits. The waiter announces itself
 //! before it checks the state, and the notifier changes the state before it checks for waiters. A
-//! sequentially consistent fence on both sides makes at least one of them see the other. A notifier
-//! that changes the state by a sequentially consistent exchange needs no fence: exchange and check
-//! are in one order with the waiter's fence.
+//! sequentially consistent fence on both sides makes at least one of them see the other.
 
 use std::fmt;
 
@@ -14,13 +12,11 @@ pub(crate) use epoch::Epoch;
 use crate::clock::Monotonic;
 use crate::shim::{AtomicU32, Ordering, fence};
 
-/// A queue of threads that wait for lock-free state to change. Threads of different priorities may
-/// wait, because neither waiters nor notifiers hold a lock.
+/// A queue of threads that wait for lock-free state to change.
 pub struct EventCount {
     name: &'static str,
     waiters: AtomicU32,
-    /// Number of notifications. A waiter that finds the number changed knows that a notification
-    /// came after its check of the state.
+    /// Number of notifications.
     epoch: Epoch,
 }
 
@@ -31,9 +27,7 @@ impl EventCount {
         EventCount { name, waiters: AtomicU32::new(0), epoch: Epoch::new() }
     }
 
-    /// Wakes all waiting threads, which then check the state that the caller has changed. A thread
-    /// that does not wait may take the resource before them, so a thread can wait until its
-    /// deadline.
+    /// Wakes all waiting threads, which then check the state that the caller has changed.
     #[inline]
     pub fn notify_all(&self) {
         fence(Ordering::SeqCst);
@@ -42,16 +36,14 @@ impl EventCount {
         }
     }
 
-    /// Wakes all waiting threads, like [`notify_all`](Self::notify_all), without a fence. The
-    /// caller must have changed the state by a sequentially consistent exchange.
+    /// Wakes all waiting threads without a fence. The caller must have changed the state by a
+    /// sequentially consistent exchange.
     #[inline]
     pub(crate) fn notify_all_after_swap(&self) {
-        // A waiter adds itself to the count, makes a fence, and then checks the state. All
-        // sequentially consistent operations have one order. If the load below does not see the
-        // waiter's addition, the load precedes the waiter's fence in this order. The caller's
-        // exchange precedes the load, so the waiter's check sees the change. `loom` treats
-        // sequentially consistent accesses as weaker than they are, so the model has an additional
-        // fence here.
+        // If the load below does not see a waiter's addition, the load precedes the waiter's fence
+        // in the order of sequentially consistent operations. The caller's exchange precedes the
+        // load, so the waiter's check sees the change. `loom` treats sequentially consistent
+        // accesses as weaker than they are, so the model has a fence here.
         #[cfg(loom)]
         fence(Ordering::SeqCst);
         if self.waiters.load(Ordering::SeqCst) != 0 {
@@ -60,7 +52,7 @@ impl EventCount {
     }
 
     /// Calls `look` now and after every notification, until it returns a value or `deadline` has
-    /// passed (`None`: no deadline). Returns the value, or `None` after the deadline.
+    /// passed. Returns the value, or `None` after the deadline.
     #[cold]
     pub fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         self.waiters.fetch_add(1, Ordering::Relaxed);
@@ -70,10 +62,9 @@ impl EventCount {
             if let Some(found) = look() {
                 break Some(found);
             }
-            // Under constant notifications `wait_past` never reaches the deadline, so the deadline
-            // is checked here as well.
+            // Under constant notifications `wait_past` never reaches the deadline, so this line
+            // checks it.
             if !self.epoch.wait_past(seen, deadline) || deadline.is_some_and(Monotonic::is_past) {
-                // Checks once more, because the state may have changed when the deadline passed.
                 break look();
             }
         };
@@ -82,12 +73,10 @@ impl EventCount {
     }
 }
 
-/// The number of waiters that a notification wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeCount {
     All,
-    /// The waiter with the highest priority. Among waiters of equal priority it is the one that has
-    /// slept longest.
+    /// The waiter with the highest priority.
     One,
 }
 
@@ -97,8 +86,7 @@ impl fmt::Debug for EventCount {
     }
 }
 
-/// A futex word on which waiters sleep until it changes. The waiter with the highest priority wakes
-/// first.
+/// A futex word on which waiters sleep until it changes.
 #[cfg(not(loom))]
 mod epoch {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -155,7 +143,6 @@ mod epoch {
     }
 }
 
-/// The epoch in loom models, which run without a kernel.
 #[cfg(loom)]
 mod epoch {
     use loom::sync::{Condvar, Mutex};
@@ -206,8 +193,6 @@ mod tests {
         assert!(deadline.is_past());
     }
 
-    /// Fails if a wait or a notification takes a lock. A preempted waiter of low priority could
-    /// then block other threads.
     #[test]
     fn wait_and_notify_take_no_lock() {
         let shared = Arc::new((EventCount::new("test"), AtomicUsize::new(0)));
@@ -268,8 +253,7 @@ mod models {
         tokens.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |left| left.checked_sub(1)).ok()
     }
 
-    /// The waiter must get the returned token. A waiter that missed the notification would wait for
-    /// ever, which `loom` reports.
+    /// A waiter that misses the notification waits for ever, which `loom` reports.
     #[test]
     fn no_notification_is_lost() {
         explore(|| {
@@ -284,8 +268,6 @@ mod models {
         });
     }
 
-    /// Two threads wait, and two tokens are returned one after the other. Fails if a thread gets no
-    /// token.
     #[test]
     fn both_waiters_receive_a_token() {
         explore(|| {

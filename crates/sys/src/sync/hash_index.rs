@@ -1,19 +1,10 @@
-//! A hash index from byte strings to slot numbers, searched without waiting. The POA finds
-//! persistent object keys with it.
+//! A hash index from byte strings to slot numbers, searched without waiting.
 //!
-//! A [`HashIndex`] stores no keys. Each entry stores half a hash and the number of a slot, in which
-//! the caller stores the key. [`HashIndex::find`] offers the slots whose half hash agrees, and the
-//! caller compares the whole key. With a million entries, about one search in four thousand offers
-//! a wrong slot. Each index has a random key for its hash (SipHash), so that peers cannot choose
-//! keys that collide.
+//! An entry consists of half a hash and the number of a slot, in which the caller stores the key.
+//! [`HashIndex::find`] offers the slots whose half hash agrees, and the caller compares the whole
+//! key.
 //!
-//! Searches never wait, allocate or write to memory that other threads write. Only the index's
-//! [`HashIndexWriter`] changes the index. The caller protects the writer by a lock.
-//!
-//! Invariant: an empty cell becomes used, a used cell removed, and a removed cell used. No cell
-//! becomes empty again, so a search that passes over a cell does not miss later entries. At least a
-//! quarter of the cells are empty, so that a search ends after few steps. When too many cells are
-//! used or removed, the writer publishes a new table.
+//! Only the [`HashIndexWriter`] changes the index, and the caller protects the writer by a lock.
 //!
 //! Comments in the code refer to one rule of memory ordering, `cell`: the writer changes a cell
 //! with release, and a search loads it with acquire. So a search that finds a slot sees the data
@@ -26,8 +17,8 @@ use crate::lock::LockScope;
 use crate::rcu_cell::RcuCell;
 use crate::shim::{AtomicU64, Ordering};
 
-/// A cell that has never had an entry. A cell with an entry has half of the hash in its upper half
-/// and the slot in its lower half. The two highest slot numbers mark cells without an entry.
+/// A cell without an entry. A cell with an entry has half of the hash in its upper half and the
+/// slot in its lower half.
 const EMPTY: u64 = u32::MAX as u64;
 const REMOVED: u64 = (u32::MAX - 1) as u64;
 /// The largest slot number.
@@ -41,26 +32,23 @@ type HashKeys = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
 const MIN_CELLS: usize = if cfg!(loom) { 4 } else { 16 };
 
-/// The index for searches. [`HashIndexWriter::new`] creates it. The module's documentation states
-/// its guarantees.
+/// The index for searches. [`HashIndexWriter::new`] creates it.
 #[derive(Debug)]
 pub struct HashIndex {
     table: RcuCell<CellTable>,
     keys: HashKeys,
 }
 
-/// The writer of an index, which has only one. The caller protects it by a lock.
+/// The writer of an index; the caller protects it by a lock.
 #[derive(Debug)]
 pub struct HashIndexWriter {
     index: Arc<HashIndex>,
     entries: usize,
-    /// Number of cells that are not empty: cells with entries and removed cells.
+    /// Number of cells with entries and of removed cells.
     used_cells: usize,
 }
 
-/// A table whose number of cells is a power of two. Each entry is in the first cell that was free
-/// when the entry was inserted. The search for a free cell starts at the position that the hash
-/// gives.
+/// A table whose number of cells is a power of two.
 #[derive(Debug)]
 struct CellTable {
     cells: Box<[AtomicU64]>,
@@ -90,15 +78,13 @@ impl HashIndex {
 
     #[inline]
     fn hash(&self, octets: &[u8]) -> u64 {
-        // The hasher gets the bytes without their length. The key is the whole input, so the length
-        // need not delimit it.
+        // The hasher gets the bytes without their length, because the key is the whole input.
         let mut hasher = self.keys.build_hasher();
         hasher.write(octets);
         hasher.finish()
     }
 }
 
-/// Returns the half of the hash that a cell stores.
 fn tag(hash_or_cell: u64) -> u32 {
     (hash_or_cell >> 32) as u32
 }
@@ -112,8 +98,8 @@ impl CellTable {
         Self { cells: std::iter::repeat_with(|| AtomicU64::new(EMPTY)).take(length).collect() }
     }
 
-    /// Returns the cells to check, in order. The order depends on the stored half of the hash
-    /// alone, so that a new table can be made from the cells of an old table.
+    /// Returns the cells to check, in an order that depends on the stored half of the hash alone,
+    /// so that a new table can be made from old cells.
     #[inline]
     fn probe_sequence(&self, hash_or_cell: u64) -> impl Iterator<Item = usize> + use<> {
         let mask = self.cells.len() - 1;
@@ -194,9 +180,7 @@ impl HashIndexWriter {
         false
     }
 
-    /// Publishes a table without removed cells, at most three fifths full. So a growing table
-    /// doubles its size, and a table of constant size has room for many changes before the next
-    /// rebuild.
+    /// Publishes a table without removed cells, at most three fifths full.
     fn rebuild(&mut self) {
         let length = ((self.entries + 1) * 5).div_ceil(3).next_power_of_two().max(MIN_CELLS);
         let new = CellTable::new(length);
@@ -250,7 +234,6 @@ mod tests {
             assert_eq!(found.is_some(), model.contains_key(&probe));
             assert_eq!(writer.len(), model.len());
         }
-        // Removed cells alone must not make the table grow.
         assert!(index.table.load().cells.len() <= 8192);
         assert!(!writer.is_empty());
     }
@@ -327,7 +310,6 @@ mod models {
             writer.remove(b"absent", 9);
             ready.store(1, Ordering::Relaxed);
             writer.insert(b"new", 2);
-            // The third entry of four cells makes the writer publish a new table.
             writer.insert(b"more", 3);
             writer.insert(b"grows", 4);
             reader.join().unwrap();

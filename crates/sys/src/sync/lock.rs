@@ -1,14 +1,10 @@
 //! Locks with a name and a scope, which count how often they are taken.
 //!
 //! The scope says which threads a lock can make wait: threads of one connection, of one lane, or of
-//! the whole ORB. Taking a lock adds to the calling thread's [`counters`], and a wait for another
-//! thread adds a futex call. So a test can check which locks a path takes. A panic does not poison
-//! a lock that its thread holds: the ORB catches the panics of upcalls, and the data under these
-//! locks is consistent at every step that can panic.
+//! the whole ORB. Taking a lock adds to the calling thread's [`counters`].
 //!
-//! A [`PiMutex`] lends the priority of its waiters to its holder. It is the lock for data that
-//! threads of different priorities use. A [`CheckoutCell`] never makes a thread wait: it checks its
-//! value out, or reports at once that another caller has checked it out.
+//! A [`PiMutex`] lends the priority of its waiters to its holder: it is the lock for data that
+//! threads of different priorities use.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -24,18 +20,16 @@ use crate::shim::{self, const_unless_loom};
 /// The threads that a lock can make wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LockScope {
-    /// Threads that use one connection. If requests are handed over to other lanes, these threads
-    /// may have different priorities, and the lock must be a [`PiMutex`].
+    /// Threads that use one connection.
     Connection,
-    /// Threads of one lane, and threads of other lanes that hand requests over to it. The lock must
-    /// be a [`PiMutex`].
+    /// Threads of one lane, and threads of other lanes that hand requests over to it.
     Lane,
-    /// Any thread of the process. A steady-state call never takes such a lock.
+    /// Any thread of the process.
     Orb,
 }
 
-/// Calls `take`, which waits for a lock that another thread holds, and records the beginning and
-/// the end of the wait as probes.
+/// Calls `take`, which waits for a lock, and records the beginning and the end of the wait as
+/// probes.
 #[cold]
 pub(super) fn wait_traced<T>(take: impl FnOnce() -> T) -> T {
     crate::probe!("lock wanted");
@@ -65,7 +59,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Returns the value. No other thread can hold the lock, because `self` is owned.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.inner.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
@@ -182,7 +176,7 @@ impl Condvar {
 }
 
 /// A lock for shared or exclusive access to a value. It is for configuration and tables that are
-/// not on the request path, where readers block writers briefly. The request path uses RCU cells.
+/// not on the request path.
 pub struct RwLock<T> {
     name: &'static str,
     scope: LockScope,

@@ -1,14 +1,9 @@
 //! A bounded queue from any thread to a lane, with a descriptor that wakes the lane.
 //!
-//! [`Mailbox::send`] allocates nothing and takes no lock. It makes a system call only if a receiver
-//! has announced that it is about to sleep. If the queue is full, it returns the value and does not
-//! wait for room.
+//! [`Mailbox::send`] allocates nothing, takes no lock and does not wait for room.
 //!
-//! The queue is an array of cells, each with a sequence number (Dmitry Vyukov's bounded queue). The
-//! number tells whether senders or receivers may use the cell. Position `p` of the queue belongs to
-//! cell `p % n` of `n`. The sender of position `p` may fill the cell when the cell's number is `p`.
-//! The receiver of `p` may empty it when the number is `p + 1`, and then sets the number to `p +
-//! n`.
+//! The queue is an array of cells, each with a sequence number that tells whether senders or
+//! receivers may use the cell (Dmitry Vyukov's bounded queue).
 //!
 //! Comments in the code refer to two rules of memory ordering:
 //!
@@ -18,10 +13,6 @@
 //! * `sleep`: a receiver announces that it will sleep, then checks the queue. A sender fills the
 //!   queue, then checks for the announcement. A sequentially consistent fence between the two steps
 //!   on both sides makes at least one of them see the other.
-//!
-//! A sender may be preempted between taking its position and filling the cell. Until that sender
-//! runs again, the receiver does not get the values of later senders. So senders of one mailbox
-//! should not differ much in priority.
 
 use std::fmt;
 use std::io;
@@ -55,7 +46,6 @@ struct QueueCell<T> {
 #[repr(align(64))]
 struct PaddedPosition(AtomicUsize);
 
-/// A bounded first-in, first-out queue. Any thread may send and receive.
 struct Queue<T> {
     cells: Box<[QueueCell<T>]>,
     send: PaddedPosition,
@@ -70,8 +60,7 @@ unsafe impl<T: Send> Send for Queue<T> {}
 
 impl<T> Queue<T> {
     fn new(capacity: usize) -> Self {
-        // With fewer than two cells, one number would mean both "filled" and "free for the next
-        // round".
+        // With one cell, one number would mean both "filled" and "free for the next round".
         let length = capacity.max(2).next_power_of_two();
         let cell =
             |number| QueueCell { number: AtomicUsize::new(number), value: UnsafeCell::new(MaybeUninit::uninit()) };
@@ -176,7 +165,7 @@ impl<T> Mailbox<T> {
         self.queue.cells.len()
     }
 
-    /// Sends a value, and wakes a sleeping receiver. The call counts as a hand-off.
+    /// Sends a value, and wakes a sleeping receiver.
     ///
     /// # Errors
     /// [`MailboxFull`], with the value, if the queue is full. The queue also counts as full while a
@@ -233,8 +222,7 @@ impl<T> Mailbox<T> {
     fn needs_wake(&self) -> bool {
         // Pairs with `receive_or_announce_sleep` (rule `sleep`).
         fence(Ordering::SeqCst);
-        // One sender wakes the receiver for each announcement. The load spares all other senders a
-        // write.
+        // The load spares most senders a write.
         self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed)
     }
 }
@@ -378,7 +366,6 @@ mod models {
             let here = queue.pop();
             let (there, pushed) = other.join().unwrap();
             assert!(here.is_some() && there.is_some());
-            // The receiver may be moving the value out of the oldest cell.
             assert_eq!((queue.pop(), queue.pop()), (pushed.then(|| Box::new(2)), None));
         });
     }

@@ -1,14 +1,12 @@
 //! A try-lock with a pending flag: one thread at a time reads a connection, and no arrival is lost.
 //!
-//! The lock guards the state of a connection whose readiness may be reported to several threads. A
-//! [`PendingLock`] is free, held, held with the pending flag set, or kept. A thread that gets a
+//! A [`PendingLock`] is free, held, held with the pending flag set, or kept. A thread that gets a
 //! report of an arrival calls [`try_enter`](PendingLock::try_enter). If another thread holds the
 //! lock, the call sets the pending flag, and the holder finds the flag when it
-//! [leaves](PendingLockGuard::leave). So no edge-triggered report is lost although only one thread
-//! reads.
+//! [leaves](PendingLockGuard::leave).
 //!
 //! A [kept](PendingLockGuard::keep) lock has no guard and lets no thread enter, until a thread
-//! [resumes](PendingLock::resume) it. In this way a lock passes from one thread to another.
+//! [resumes](PendingLock::resume) or [releases](PendingLock::release) it.
 //!
 //! Comments in the code refer to two rules of memory ordering. `enter`: `leave` frees the lock with
 //! release, and the next `try_enter` takes it with acquire. `pending`: a thread sets the flag by a
@@ -22,7 +20,7 @@ const HELD: u32 = 1;
 const PENDING: u32 = 2;
 const KEPT: u32 = 3;
 
-/// A value that one thread at a time uses. A thread that finds the lock held sets the pending flag.
+/// A value that one thread at a time uses.
 #[derive(Debug)]
 pub struct PendingLock<T> {
     state: AtomicU32,
@@ -37,8 +35,7 @@ unsafe impl<T: Send> Send for PendingLock<T> {}
 
 /// A guard that holds the lock until [`leave`](Self::leave) succeeds or the guard is dropped.
 ///
-/// A drop discards the pending flag. A holder may drop the guard if no thread reads the connection
-/// any more, or if the holder schedules another read of the connection in any case.
+/// A drop discards the pending flag.
 #[must_use = "the lock is released at once"]
 #[derive(Debug)]
 pub struct PendingLockGuard<'a, T> {
@@ -53,16 +50,15 @@ impl<T> PendingLock<T> {
     }
 
     /// Takes the lock. If another thread holds it, sets the pending flag for that thread and
-    /// returns `None`. Returns `None` also if the lock is kept, and then sets no flag.
+    /// returns `None`. If the lock is kept, returns `None` and sets no flag.
     #[inline]
     pub fn try_enter(&self) -> Option<PendingLockGuard<'_, T>> {
         loop {
             // Acquire on success: pairs with the release in `leave` and `drop` (rule `enter`).
             match self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return Some(PendingLockGuard { lock: self }),
-                // Release: pairs with `leave` (rule `pending`), even if another thread has set the flag
-                // already. A mere load would not make this thread's earlier writes visible to the
-                // holder.
+                // Release: pairs with `leave` (rule `pending`), even if the flag is set; a load would not
+                // publish this thread's writes.
                 Err(KEPT) => return None,
                 Err(taken) => {
                     if self.state.compare_exchange(taken, PENDING, Ordering::Release, Ordering::Relaxed).is_ok() {
@@ -115,8 +111,7 @@ impl<'a, T> PendingLockGuard<'a, T> {
                 Ok(())
             }
             Err(_) => {
-                // Acquire: pairs with `try_enter` (rule `pending`). The exchange also clears a flag that
-                // was set after the compare-and-swap above.
+                // Acquire: pairs with `try_enter` (rule `pending`).
                 self.lock.state.swap(HELD, Ordering::Acquire);
                 Err(self)
             }
@@ -130,7 +125,7 @@ impl<T> PendingLockGuard<'_, T> {
     /// pending flag.
     #[inline]
     pub fn keep(self) {
-        // Release: pairs with the acquire in `resume`. The exchange also clears the pending flag.
+        // Release: pairs with the acquire in `resume`.
         self.lock.state.swap(KEPT, Ordering::Release);
         std::mem::forget(self);
     }
@@ -187,8 +182,6 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// Each of three threads makes one arrival and reports it. Fails if no thread that holds the
-    /// lock sees an arrival.
     #[test]
     fn no_arrival_is_lost() {
         explore(|| {
@@ -217,8 +210,6 @@ mod models {
         });
     }
 
-    /// A thread keeps the lock for another thread, which resumes it, while a third thread reports an
-    /// arrival. The arrival is seen, because the thread that releases the lock checks for arrivals.
     #[test]
     fn kept_lock_passes_to_one_thread() {
         explore(|| {

@@ -1,9 +1,9 @@
 //! A mutex with priority inheritance: its holder runs at the highest priority of its waiters.
 //!
-//! The lock is one word: 0, or the kernel's number of the holding thread. The kernel sets the top
-//! bit when other threads wait. Without contention, taking and releasing the lock are one
-//! compare-and-swap each. With contention the kernel (`FUTEX_LOCK_PI2`, Linux 5.14) queues waiters
-//! by priority, lends the highest priority to the holder, and hands the lock over.
+//! The lock is one word: 0, or the kernel's number of the holding thread. Without contention,
+//! taking and releasing the lock are one compare-and-swap each. With contention the kernel
+//! (`FUTEX_LOCK_PI2`) queues waiters by priority, lends the highest priority to the holder, and
+//! hands the lock over.
 //!
 //! Comments in the code refer to these rules of memory ordering by name:
 //!
@@ -149,13 +149,7 @@ impl<T> Drop for PiMutexGuard<'_, T> {
 }
 
 /// A condition variable for use with a [`PiMutex`], with deadlines by the monotonic clock. A wait
-/// may end without a notification, so the caller checks its condition in a loop. Sleepers wake in
-/// the order of their priorities.
-///
-/// No notification is lost (rule `told`): a sleeper reads the epoch and adds itself to the sleepers
-/// under the lock. A thread that changes the awaited state under this lock and then notifies sees
-/// the sleeper. If the epoch advances before the sleeper asks the kernel to sleep, the sleeper
-/// finds the epoch changed.
+/// may end without a notification, so the caller checks its condition in a loop.
 #[derive(Debug)]
 pub struct PiCondvar {
     sleepers: AtomicU32,
@@ -195,7 +189,7 @@ impl PiCondvar {
         (mutex.lock(), in_time)
     }
 
-    /// Wakes the waiting thread with the highest priority. Makes no system call if no thread waits.
+    /// Wakes the waiting thread with the highest priority.
     pub fn notify_one(&self) {
         self.notify(WakeCount::One);
     }
@@ -215,8 +209,7 @@ impl PiCondvar {
 /// The bits of the word that hold a thread's number (`FUTEX_TID_MASK`).
 const TID_MASK: u32 = 0x3fff_ffff;
 
-/// The lock's word and its protocol. The argument `tid` of each method is the kernel's number of
-/// the calling thread.
+/// The lock's word; `tid` is the kernel's number of the calling thread.
 struct LockWord(AtomicU32);
 
 impl LockWord {
@@ -226,8 +219,7 @@ impl LockWord {
         }
     }
 
-    /// Returns the kernel's number of the holding thread; 0 if no thread holds the lock. Relaxed is
-    /// enough, because only the holder can find its own number here.
+    /// Returns the kernel's number of the holding thread; 0 if no thread holds the lock.
     fn holder(&self) -> u32 {
         self.0.load(Ordering::Relaxed) & TID_MASK
     }
@@ -251,8 +243,8 @@ impl LockWord {
     fn unlock(&self, tid: u32) {
         // Release: pairs with `try_lock` (rule `holder`).
         if self.0.compare_exchange(tid, 0, Ordering::Release, Ordering::Relaxed).is_err() {
-            // Release: pairs with `lock` (rule `handed_over`). The operation changes no bit. The kernel's
-            // next write continues its release sequence.
+            // Release: pairs with `lock` (rule `handed_over`). The kernel's next write continues its release
+            // sequence.
             self.0.fetch_or(0, Ordering::Release);
             kernel::unlock(&self.0, tid);
         }
@@ -268,7 +260,6 @@ mod kernel {
     use crate::clock::{self, Monotonic};
     use crate::syscall;
 
-    // Not every version of libc declares this operation yet.
     const FUTEX_LOCK_PI2: libc::c_int = 13;
 
     #[cold]
@@ -288,7 +279,6 @@ mod kernel {
                 Ok(()) => return Ok(()),
                 Err(error) => match error.raw_os_error() {
                     Some(libc::ENOSYS) if !MISSING.swap(true, Ordering::Relaxed) => {}
-                    // A signal interrupted the wait, or the holding thread was ending.
                     Some(libc::EINTR | libc::EAGAIN) => {}
                     _ => return Err(error),
                 },
@@ -451,7 +441,6 @@ mod tests {
         });
         let asleep = || {
             let threads = thread::list_threads().unwrap();
-            // The file of a thread that has just ended does not exist.
             let stat = |tid: i32| std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
             let sleeps = |tid| stat(tid).rsplit(')').next().unwrap_or_default().trim_start().starts_with('S');
             threads.iter().filter(|thread| thread.name == "waits" && sleeps(thread.tid.as_raw())).count()
@@ -487,10 +476,6 @@ mod tests {
         assert_eq!(*mutex.lock(), (20_000, 20_000));
     }
 
-    /// The three threads share one core. A low thread takes the lock and wakes the high thread. The
-    /// high thread runs at once, makes the middle thread ready to run and waits for the lock. With
-    /// inheritance the low thread runs next, so the high thread has the lock before the middle
-    /// thread runs. Fails if the middle thread runs first.
     #[test]
     fn holder_inherits_the_priority_of_a_waiter() {
         fn parked_until(flag: &AtomicBool) {

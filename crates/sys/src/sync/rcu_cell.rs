@@ -1,18 +1,13 @@
 //! A value that many threads read while a writer replaces it (read-copy-update).
 //!
 //! [`RcuCell::load`] never waits for writers or other readers. It writes to no memory that other
-//! threads write, and allocates nothing after a thread's first load. A reader uses one version of
-//! the value while it holds the guard. Later loads get the newest version.
+//! threads write, and allocates nothing after a thread's first load.
 //!
 //! Invariant: *readers never free*. [`RcuCell::store`] keeps a replaced version until no reader
-//! uses it, and a later store frees it. So dropping a guard on a real-time thread never runs a
-//! destructor. The price is that the last replaced versions occupy memory until the next store or
-//! the next call of [`reclaim`](RcuCell::reclaim).
+//! uses it, and a later store or [`reclaim`](RcuCell::reclaim) frees it. So dropping a guard on a
+//! real-time thread never runs a destructor.
 //!
-//! The implementation is the `arc-swap` crate. Its readers announce themselves in slots that belong
-//! to their thread. While a thread holds eight guards at once, further loads change the version's
-//! reference count. `loom` cannot model that crate, so models use a plain atomic pointer, with
-//! which protocols built on this cell can be explored.
+//! The implementation is the `arc-swap` crate.
 
 use std::fmt;
 use std::ops::Deref;
@@ -20,15 +15,14 @@ use std::sync::Arc;
 
 use crate::lock::{LockScope, Mutex};
 
-/// A cell whose value is read without a lock. The module's documentation states its guarantees.
+/// A cell whose value is read without a lock.
 pub struct RcuCell<T> {
     current: cell::Cell<T>,
     /// Replaced versions that readers may be using.
     retired: Mutex<Vec<Arc<T>>>,
 }
 
-/// A guard of one version of the value. Guards should be brief, because a guard delays the freeing
-/// of its version.
+/// A guard of one version of the value. A guard delays the freeing of its version.
 pub struct RcuGuard<T> {
     guard: cell::Guard<T>,
 }
@@ -85,9 +79,7 @@ impl<T> RcuCell<T> {
     }
 }
 
-/// Takes out the versions that only this list owns. The swap that replaced a version made its
-/// readers counted owners, so the count misses no reader. After the swap a version gets new owners
-/// only from its readers.
+/// Takes out the versions without readers: a reader is a counted owner of a replaced version.
 fn take_unreferenced<T>(replaced: &mut Vec<Arc<T>>) -> Vec<Arc<T>> {
     replaced.extract_if(.., |version| Arc::strong_count(version) == 1).collect()
 }
@@ -141,7 +133,7 @@ mod cell {
 }
 
 /// A cell for models with the real cell's guarantees: a release store and an acquire load of a
-/// pointer. All versions are freed together with the cell.
+/// pointer.
 #[cfg(loom)]
 mod cell {
     use std::sync::Arc;
@@ -208,7 +200,6 @@ mod tests {
         assert_eq!((*loaded, *published.load()), (1, 2));
         assert_eq!(published.reclaim(), 1);
         drop(loaded);
-        // The test and the list own the two references, because the reader has dropped its guard.
         assert_eq!(Arc::strong_count(&first), 2);
         drop(first);
         assert_eq!(published.reclaim(), 0);

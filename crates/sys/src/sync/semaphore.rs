@@ -1,7 +1,4 @@
 //! POSIX's counting semaphore.
-//!
-//! Benchmarks use it to pass wake-ups between threads. No thread holds a semaphore, so there is no
-//! priority inheritance.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -87,7 +84,6 @@ mod tests {
             back.wait();
         }
         other.join().unwrap();
-        // A wait returns at once if the semaphore was posted before.
         there.post();
         there.post();
         there.wait();

@@ -1,8 +1,5 @@
 //! Atomics, cells and locks under one name. Models use the types of `loom`; other builds use the
 //! types of the standard library.
-//!
-//! The module contains only the items that this crate's protocols use. `loom`'s types cannot be
-//! built in a `const`.
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -22,7 +19,7 @@ pub(crate) use cell::UnsafeCell;
 
 #[cfg(not(loom))]
 mod cell {
-    /// The standard cell with `loom`'s interface, so that one source serves both.
+    /// The standard cell with `loom`'s interface.
     #[derive(Debug)]
     #[repr(transparent)]
     pub(crate) struct UnsafeCell<T: ?Sized>(std::cell::UnsafeCell<T>);
@@ -44,8 +41,8 @@ mod cell {
     }
 }
 
-/// Defines a `const fn`. Under `loom` it defines an ordinary function, because `loom`'s types
-/// cannot be built in a constant.
+/// Defines a `const fn`, or under `loom` an ordinary function, because `loom`'s types cannot be
+/// built in a constant.
 macro_rules! const_unless_loom {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arguments:tt)*) -> $result:ty $body:block) => {
         #[cfg(not(loom))]
@@ -59,15 +56,12 @@ macro_rules! const_unless_loom {
 }
 pub(crate) use const_unless_loom;
 
-/// Explores `model` in every interleaving with at most three preemptions per run.
-/// `LOOM_MAX_PREEMPTIONS` sets another bound.
 #[cfg(all(test, loom))]
 pub(crate) fn explore(model: impl Fn() + Send + Sync + 'static) {
     explore_within(3, model);
 }
 
-/// Explores `model` in every interleaving with at most `preemptions` preemptions per run. Large
-/// models need a lower bound than [`explore`] has.
+/// Explores `model` in every interleaving with at most `preemptions` preemptions per run.
 #[cfg(all(test, loom))]
 pub(crate) fn explore_within(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();

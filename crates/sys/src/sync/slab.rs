@@ -1,15 +1,12 @@
-//! A generational slab: a table whose entries are found by slot and generation without waiting. An
-//! entry is removed only when it has no user.
+//! A generational slab: a table whose entries are found by slot and generation without waiting. An entry is
+//! removed only when it has no user.
 //!
-//! Index and generation identify an entry; an object key contains both. [`GenerationalSlab::get`]
-//! is one atomic addition and a check, independent of other threads. It never waits, retries or
-//! allocates. It refuses a stale or forged pair, because the generation of a slot increases at each
-//! reuse. A slot whose generations are used up is never used again.
+//! [`GenerationalSlab::get`] is one atomic addition and a check; it never waits, retries or allocates. It
+//! refuses a stale or forged pair, because the generation of a slot increases at each reuse.
 //!
-//! [`GenerationalSlab::retire`] admits no new users. The last user (or `retire` itself, if there is
-//! no user) takes the value out, exactly once. Slots never move: they are in segments of doubling
-//! size. Inserting and retiring take a lock. `get` and the drop of its guard take no lock, even
-//! when the last user notifies threads that wait for it.
+//! [`GenerationalSlab::retire`] admits no new users. The last user (or `retire` itself, if there is no user)
+//! takes the value out, exactly once. Inserting and retiring take a lock; `get` and the drop of its guard
+//! take none.
 //!
 //! # Protocol
 //!
@@ -28,10 +25,10 @@
 //!    +----------- pushed on the free list <-- RETIRED|CLAIMED|VACATED <-- RETIRED|CLAIMED <----+
 //! ```
 //!
-//! *Users* counts guards, and for a moment also callers whose `get` is about to fail. Each `get`
-//! adds one, and subtracts it again if generation or flags are not as expected. Hence every change
-//! of generation or flags is an addition or a compare-and-swap that preserves the count. Comments
-//! in the code refer to some of the following rules by name:
+//! *Users* counts guards, and for a moment also callers whose `get` is about to fail. Each `get` adds one,
+//! and subtracts it again if generation or flags are not as expected. Hence every change of generation or
+//! flags is an addition or a compare-and-swap that preserves the count. Comments in the code refer to some of
+//! the following rules by name:
 //!
 //! * `publish`: `insert` writes the value, then sets LIVE and the generation with release. The
 //!   addition in `get` has acquire ordering. A `get` that has seen both may read the value.
@@ -61,10 +58,9 @@ use crate::clock::Monotonic;
 use crate::event_count::EventCount;
 use crate::lock::LockScope;
 
+// Models use a plain lock, because a model runs all its threads on one kernel thread.
 #[cfg(loom)]
 use crate::lock::Mutex as WriterLock;
-/// A priority-inheritance lock, because threads of different priorities insert and retire. Models
-/// use a plain lock, because a model runs all its threads on one kernel thread.
 #[cfg(not(loom))]
 use crate::lock::PiMutex as WriterLock;
 
@@ -77,14 +73,12 @@ const VACATED: u64 = 1 << 28;
 const FLAGS: u64 = LIVE | RETIRED | CLAIMED | VACATED;
 const COUNT: u64 = VACATED - 1;
 /// Number of guards of one slot above which `get` refuses further guards, so that leaked guards
-/// cannot overflow the count of users. Higher counts occur for a moment while calls of `get` fail.
-/// The range above this number exceeds the number of possible threads.
+/// cannot overflow the count of users.
 const MAX_GUARDS: u64 = 1 << 27;
 
-/// Number of slots in the first segment. Each further segment has twice as many.
+/// Number of slots in the first segment; each further segment has twice as many.
 const FIRST_SEGMENT_LENGTH: u32 = if cfg!(loom) { 1 } else { 64 };
 const SEGMENTS: usize = 32 - FIRST_SEGMENT_LENGTH.ilog2() as usize;
-/// Marks the end of the free list, where the index of the next slot would be.
 const END_OF_LIST: u32 = u32::MAX;
 
 const fn generation_of(word: u64) -> u32 {
@@ -95,8 +89,7 @@ const fn word(generation: u32, flags: u64) -> u64 {
     (generation as u64) << 32 | flags
 }
 
-/// Contents of a slot: the index of the next slot while the slot is on the free list, a value while
-/// it is occupied. The slot's word tells which of the two is present.
+/// The index of the next slot while the slot is on the free list, a value while it is occupied.
 union SlotContents<T> {
     next: u32,
     value: ManuallyDrop<T>,
@@ -107,10 +100,8 @@ struct SlabSlot<T> {
     contents: UnsafeCell<SlotContents<T>>,
 }
 
-/// State that insertions and retirements use under the lock.
 struct SlabWriter {
-    /// First slot of the list of vacant slots that the last insertion took from `freed`. Each slot
-    /// of the list contains the index of the next one.
+    /// First slot of the list of vacant slots that the last insertion took from `freed`.
     vacant: u32,
     /// Lowest index of a slot that was never used.
     unused: u32,
@@ -119,14 +110,12 @@ struct SlabWriter {
 
 type RetiredCallback<T> = Box<dyn Fn(u32, u32, T) + Send + Sync>;
 
-/// A table of values found by index and generation. The module's documentation states its
-/// guarantees.
+/// A table of values found by index and generation.
 pub struct GenerationalSlab<T> {
     segments: [AtomicPtr<SlabSlot<T>>; SEGMENTS],
     freed: AtomicU32,
     capacity: u32,
     writer: WriterLock<SlabWriter>,
-    /// The threads that wait in [`wait_vacated`](Self::wait_vacated).
     vacated: EventCount,
     on_retired: RetiredCallback<T>,
 }
@@ -181,7 +170,6 @@ impl<T> GenerationalSlab<T> {
         Self {
             segments: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
             freed: AtomicU32::new(END_OF_LIST),
-            // Indices stay below END_OF_LIST and within the segments' capacity.
             capacity: capacity.min(END_OF_LIST - FIRST_SEGMENT_LENGTH),
             writer: WriterLock::new(name, scope, SlabWriter { vacant: END_OF_LIST, unused: 0, live: 0 }),
             vacated: EventCount::new(name),
@@ -190,8 +178,7 @@ impl<T> GenerationalSlab<T> {
     }
 
     /// Returns a guard of the entry with this index and generation. Returns `None` if there is no
-    /// such entry or it is retired. Wait-free: one atomic addition. While the guard lives the value
-    /// stays in place.
+    /// such entry or it is retired.
     #[inline]
     pub fn get(&self, index: u32, generation: u32) -> Option<SlabGuard<'_, T>> {
         let slot = self.slot(index)?;
@@ -207,8 +194,8 @@ impl<T> GenerationalSlab<T> {
     }
 
     /// Returns a guard of the entry with this index, whichever generation the entry has. Returns
-    /// `None` if there is no entry or it is retired. A caller that looks an entry up by a key must
-    /// then compare the key. Wait-free: one atomic addition.
+    /// `None` if there is no entry or it is retired. A caller that looks up a key must then compare
+    /// the key.
     #[inline]
     pub fn get_current(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let slot = self.slot(index)?;
@@ -223,8 +210,7 @@ impl<T> GenerationalSlab<T> {
     }
 
     /// Returns a guard of the entry with this index, whichever generation the entry has. The caller
-    /// must recognise the value, because the slot may have been reused. Unlike
-    /// [`get_current`](Self::get_current), the call writes nothing to a slot without an entry.
+    /// must recognise the value, because the slot may have been reused.
     #[inline]
     pub fn peek(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let word = self.slot(index)?.word.load(Ordering::Relaxed);
@@ -319,8 +305,7 @@ impl<T> GenerationalSlab<T> {
     /// also waits until the callback has returned.
     ///
     /// Returns true when the wait has succeeded, and for an entry that never existed. Returns false
-    /// if `deadline` passes first (`None`: no deadline). For an entry that is not retired, the call
-    /// waits for the retirement as well.
+    /// if `deadline` passes first (`None`: no deadline).
     pub fn wait_vacated(&self, index: u32, generation: u32, deadline: Option<Monotonic>) -> bool {
         let Some(slot) = self.slot(index) else { return true };
         let idle = || {
@@ -332,11 +317,8 @@ impl<T> GenerationalSlab<T> {
     }
 
     /// Returns the number of users that the entry has now; 0 if it does not exist. The number
-    /// includes callers whose `get` is about to fail.
-    ///
-    /// A caller may first change state that users read after their `get`, and then call this. The
-    /// addition of 0 is ordered with every `get`. So each user is either counted here or sees the
-    /// change.
+    /// includes callers whose `get` is about to fail. A user that is not counted sees all state
+    /// that the caller changed before the call.
     pub fn user_count(&self, index: u32, generation: u32) -> u32 {
         let Some(slot) = self.slot(index) else { return 0 };
         // Acquire: pairs with `release`; release: with the acquire of a later `get`.
@@ -344,14 +326,10 @@ impl<T> GenerationalSlab<T> {
         if generation_of(word) == generation { (word & COUNT) as u32 } else { 0 }
     }
 
-    /// Returns true if any entry, retired or not, has a user now. Checks every slot. Callers whose
-    /// `get` is about to fail count as users.
-    ///
-    /// If the caller changes state before this call, each user that the call counts sees the change
-    /// after the user has dropped its guard.
+    /// Returns true if any entry, retired or not, has a user now. Callers whose `get` is about to
+    /// fail count as users.
     pub fn has_users(&self) -> bool {
         let end = self.writer.lock().unused;
-        // The addition of 0 makes this an ordered step, as in `user_count`.
         let is_in_use = |slot: &SlabSlot<T>| slot.word.fetch_add(0, Ordering::AcqRel) & COUNT != 0;
         (0..end).any(|index| self.slot(index).is_some_and(is_in_use))
     }
@@ -361,8 +339,7 @@ impl<T> GenerationalSlab<T> {
         self.slot(index).map_or(0, |slot| generation_of(slot.word.load(Ordering::Relaxed)))
     }
 
-    /// Iterates over the entries that are not retired, in the order of their indices. An entry that
-    /// is inserted or retired during the iteration may or may not be included.
+    /// Iterates over the entries that are not retired, in the order of their indices.
     pub fn iter(&self) -> impl Iterator<Item = SlabGuard<'_, T>> {
         let end = self.writer.lock().unused;
         (0..end).filter_map(|index| self.peek(index))
@@ -378,11 +355,10 @@ impl<T> GenerationalSlab<T> {
         self.live_count() > 0
     }
 
-    /// Returns the slot with this index, if its segment exists.
     #[inline]
     fn slot(&self, index: u32) -> Option<&SlabSlot<T>> {
-        // A slot's position is its index plus FIRST_SEGMENT_LENGTH. Segment k begins at position
-        // FIRST_SEGMENT_LENGTH << k and has FIRST_SEGMENT_LENGTH << k slots.
+        // Segment k begins at position FIRST_SEGMENT_LENGTH << k (index plus FIRST_SEGMENT_LENGTH)
+        // and has as many slots.
         let position = index.checked_add(FIRST_SEGMENT_LENGTH)?;
         let segment = position.ilog2() - FIRST_SEGMENT_LENGTH.ilog2();
         let offset = position - (FIRST_SEGMENT_LENGTH << segment);
@@ -396,8 +372,8 @@ impl<T> GenerationalSlab<T> {
         Some(unsafe { &*slots.add(offset as usize) })
     }
 
-    /// Subtracts the caller from the count of users. The last user of a retired slot also disposes
-    /// of the value.
+    /// Subtracts the caller from the count of users. The last user of a retired slot disposes of
+    /// its value.
     #[inline]
     fn release(&self, index: u32, slot: &SlabSlot<T>) {
         // Release: pairs with `claim` (rule `release`). Acquire: pairs with `has_users`.
@@ -443,8 +419,6 @@ impl<T> GenerationalSlab<T> {
         Some(slot.contents.with_mut(|contents| unsafe { ManuallyDrop::take(&mut (*contents).value) }))
     }
 
-    /// Frees a slot whose value has been taken out, and notifies the threads that wait for it to be
-    /// free.
     fn vacate(&self, index: u32, slot: &SlabSlot<T>, generation: u32) {
         // Release: pairs with `wait_vacated`. Only the thread that took the value changes the flags
         // now.
@@ -471,7 +445,6 @@ impl<T> GenerationalSlab<T> {
     }
 
     /// Takes a vacant slot off the free list or, if the list is empty, a slot that was never used.
-    /// Returns `None` if the table is full.
     fn vacant_slot(&self, writer: &mut SlabWriter) -> Option<(u32, &SlabSlot<T>)> {
         if writer.vacant == END_OF_LIST {
             // Acquire: pairs with `vacate` (rule `recycle`).
@@ -494,7 +467,6 @@ impl<T> GenerationalSlab<T> {
         Some((index, self.slot(index)?))
     }
 
-    /// Creates the segment of `index` if it does not exist. The caller must hold the writer's lock.
     fn grow(&self, index: u32) {
         let segment = (index + FIRST_SEGMENT_LENGTH).ilog2() - FIRST_SEGMENT_LENGTH.ilog2();
         let place = &self.segments[segment as usize];
@@ -505,13 +477,12 @@ impl<T> GenerationalSlab<T> {
         }
     }
 
-    /// Stores `value` in a vacant slot, and returns the slot's new generation.
     fn publish(writer: &mut SlabWriter, slot: &SlabSlot<T>, value: T) -> u32 {
         // SAFETY: the slot is vacant and off the list, and this thread holds the writer's lock, so
         // no other thread accesses the contents. A link is overwritten, which needs no drop.
         slot.contents.with_mut(|contents| unsafe { (*contents).value = ManuallyDrop::new(value) });
-        // Only an inserter, under the lock held here, changes the flags of a vacant slot. So the
-        // addition sets generation and flags, and leaves the count alone.
+        // Only an inserter with the lock changes the flags of a vacant slot, so the addition leaves
+        // the count alone.
         let old = slot.word.load(Ordering::Relaxed) & !COUNT;
         // The addition cannot overflow: slots of the last generation are not on the free list.
         let generation = generation_of(old) + 1;
@@ -521,7 +492,6 @@ impl<T> GenerationalSlab<T> {
         generation
     }
 
-    /// Returns address and length of each existing segment.
     fn segments_mut(&mut self) -> impl Iterator<Item = *mut [SlabSlot<T>]> + '_ {
         self.segments.iter_mut().enumerate().filter_map(|(segment, place)| {
             let slots = place.load(Ordering::Relaxed);
@@ -539,8 +509,7 @@ impl<T> GenerationalSlab<T> {
     }
 }
 
-/// Makes slots of generation 0 without flags. A page of a large segment takes no memory before its
-/// first use.
+/// A page of a zeroed segment takes no memory before its first use.
 #[cfg(not(loom))]
 fn new_segment<T>(length: usize) -> Box<[SlabSlot<T>]> {
     // SAFETY: a word of zero is valid. The union has an integer member, so any bytes are valid, and
@@ -584,8 +553,7 @@ impl<T> fmt::Debug for GenerationalSlab<T> {
 }
 
 /// A guard that keeps a value of a [`GenerationalSlab`] in its slot. When the last guard of a
-/// retired value is dropped, it gives the value to the table's callback. The value of a leaked
-/// guard stays in its slot for ever, which is safe.
+/// retired value is dropped, it gives the value to the table's callback.
 #[must_use = "the guard is dropped at once"]
 pub struct SlabGuard<'a, T> {
     table: &'a GenerationalSlab<T>,

@@ -1,12 +1,12 @@
-//! A flag that prevents needless wake-ups of threads that share a list of work. While a woken thread
-//! has not checked the list yet, no second thread is woken.
+//! A flag that prevents needless wake-ups of threads that share a list of work. While a woken thread has not
+//! checked the list, no second thread is woken.
 //!
-//! After a thread has put work on the list, it calls [`WakeFlag::raise`], and wakes another thread
-//! if the result is true. A woken thread calls [`WakeFlag::clear`] before it checks the list. If it
-//! leaves work on the list, it raises the flag again.
+//! After a thread has put work on the list, it calls [`WakeFlag::raise`], and wakes another thread if the
+//! result is true. A woken thread calls [`WakeFlag::clear`] before it checks the list. If it leaves work on
+//! the list, it raises the flag again.
 //!
-//! Memory order: `raise` and `clear` are sequentially consistent swaps. If `raise` returns false,
-//! the thread that clears the flag next sees the work.
+//! Memory order: `raise` and `clear` are sequentially consistent swaps. If `raise` returns false, the thread
+//! that clears the flag next sees the work.
 
 use crate::shim::{AtomicBool, Ordering, const_unless_loom};
 
@@ -55,8 +55,8 @@ mod tests {
     }
 }
 
-/// Models of the use of the flag by a lane's threads. A counter represents the list, and an
-/// edge-triggered event, which one waiting thread takes, represents the wake-up.
+/// Models of a lane: a counter represents the list of work, and an edge-triggered event the
+/// wake-up.
 #[cfg(all(test, loom))]
 mod models {
     use std::collections::VecDeque;
@@ -73,7 +73,6 @@ mod models {
         count: AtomicUsize,
         flag: WakeFlag,
         stop: AtomicBool,
-        /// Set while no thread has taken the edge.
         edge: Mutex<bool>,
         reported: Condvar,
     }
@@ -129,8 +128,6 @@ mod models {
             work
         }
 
-        /// Takes work until `wanted` pieces are done or the lane stops. Returns the number of
-        /// pieces done.
         fn run(&self, wanted: usize) -> usize {
             let mut done = 0;
             while done < wanted && !self.stop.load(Ordering::Acquire) {
@@ -141,13 +138,12 @@ mod models {
                     self.flag.clear();
                 }
             }
-            // The next thread must also find the stop flag.
+            // The next thread must find the stop flag, so this thread wakes it.
             self.notify();
             done
         }
     }
 
-    /// Fails if a wake-up is lost: a thread would wait for ever, which `loom` reports.
     #[test]
     fn work_listed_by_two_threads_is_done() {
         explore(|| {
@@ -162,8 +158,6 @@ mod models {
         });
     }
 
-    /// Two threads wait, one piece of work arrives, and the lane stops. Fails if a thread does not
-    /// end.
     #[test]
     fn every_thread_sees_the_stop() {
         explore(|| {

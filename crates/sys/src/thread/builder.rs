@@ -9,8 +9,8 @@ use std::thread as std_thread;
 use super::scheduling::{CpuSet, Scheduling, scheduling, set_affinity, set_scheduling};
 use crate::memory;
 
-/// The properties of a new thread: name, stack, cores, scheduling class. A thread inherits each
-/// property that is not set from the thread that starts it.
+/// The properties of a new thread. The thread that starts it passes on each property that is not
+/// set.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadBuilder {
     name: Option<String>,
@@ -35,8 +35,7 @@ impl ThreadBuilder {
         self
     }
 
-    /// Sets the stack size in bytes, 2 MiB by default. Only addresses are reserved; a page gets
-    /// memory when it is touched.
+    /// Sets the stack size in bytes, 2 MiB by default.
     #[must_use]
     pub fn stack_size(mut self, octets: usize) -> Self {
         self.stack = Some(octets);
@@ -51,8 +50,7 @@ impl ThreadBuilder {
     }
 
     /// Sets the cores on which the thread runs if the system permits them. Otherwise the thread
-    /// runs on the cores of the thread that starts it, and `spawn` reports no error. `None` sets no
-    /// preference.
+    /// runs on the cores of the thread that starts it, and `spawn` reports no error.
     #[must_use]
     pub fn preferred_affinity(mut self, cores: Option<CpuSet>) -> Self {
         self.preferred = cores;
@@ -88,8 +86,7 @@ impl ThreadBuilder {
         Ok(JoinHandle { thread, result: PhantomData })
     }
 
-    /// Starts a thread. The function is not generic, so that its code is compiled once for all
-    /// bodies.
+    /// The function is not generic, so that its code is compiled once for all bodies.
     fn start(self, body: Box<dyn FnOnce() -> BoxedResult + Send>) -> io::Result<InnerHandle> {
         let mut builder = std_thread::Builder::new();
         if let Some(name) = self.name {
@@ -107,13 +104,11 @@ impl ThreadBuilder {
         let report = Arc::clone(&is_prepared);
         let thread = builder.spawn(move || {
             if let Some(cores) = preferred {
-                // An error means that the system does not permit these cores. The thread then runs
-                // on the inherited cores.
+                // After an error the thread runs on the inherited cores.
                 let _ = set_affinity(None, &cores);
             }
             // A panic before the report would leave the spawning thread waiting for ever.
             let prepared = prepare(affinity, scheduling);
-            // Only this thread sets the report.
             let _ = report.set(prepared.is_ok());
             drop(report);
             prepared?;
@@ -127,7 +122,6 @@ impl ThreadBuilder {
         }
         match thread.join() {
             Ok(Err(error)) => Err(error),
-            // Not reached: if the thread reports a refusal, it returns the error of the refusal.
             Ok(Ok(_)) | Err(_) => Err(io::Error::other("the system refused the scheduling or the cores of the thread")),
         }
     }
@@ -142,8 +136,7 @@ fn prepare(affinity: Option<CpuSet>, scheduling: Option<Scheduling>) -> io::Resu
         && !matches!(self::scheduling(None), Ok(found) if found == wanted)
     {
         match set_scheduling(None, wanted) {
-            // The system may forbid a thread of class SCHED_IDLE to leave this class. The thread
-            // then stays in it.
+            // The system may forbid a thread of class SCHED_IDLE to leave this class.
             Err(error) if wanted == Scheduling::Other && error.kind() == io::ErrorKind::PermissionDenied => {}
             set => set?,
         }
@@ -153,8 +146,6 @@ fn prepare(affinity: Option<CpuSet>, scheduling: Option<Scheduling>) -> io::Resu
 
 /// Calls `start` with the highest fixed priority that is permitted or, if none is permitted, with
 /// the ordinary class.
-///
-/// It is for threads that must preempt all threads with a fixed priority.
 ///
 /// # Errors
 /// The error of the last call of `start`.
@@ -170,9 +161,8 @@ pub fn start_at_highest_priority<T>(mut start: impl FnMut(Scheduling) -> io::Res
     start(Scheduling::Other)
 }
 
-/// The value that a thread's body returned, of any type.
 type BoxedResult = Box<dyn Any + Send>;
-/// The standard library's handle of a thread. Its result is an error if the body did not run.
+/// The result of a thread is an error if the body did not run.
 type InnerHandle = std_thread::JoinHandle<io::Result<BoxedResult>>;
 
 /// A running thread. The thread continues if the handle is dropped.
@@ -190,8 +180,6 @@ impl<T: 'static> JoinHandle<T> {
     pub fn join(self) -> std_thread::Result<T> {
         self.thread.join().map(|result| match result.map(|returned| returned.downcast()) {
             Ok(Ok(returned)) => *returned,
-            // `spawn` makes a handle only of a thread whose body runs, with the type of the body's
-            // result.
             Ok(Err(_)) | Err(_) => unreachable!("a handle of a thread that did not run its body"),
         })
     }

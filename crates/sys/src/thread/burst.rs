@@ -1,11 +1,11 @@
-//! Burst mode of a group of threads: one thread works alone, another supervises it, and the
-//! other threads sleep.
+//! Burst mode of a group of threads: one thread works alone, another supervises it, and the other
+//! threads sleep.
 //!
 //! A thread that would work faster alone calls [`BurstRoles::request`] with the *subject* of the
-//! burst, a number for its work that the caller chooses. The next thread that calls
+//! burst, a number that the caller chooses. The next thread that calls
 //! [`wait_out_burst`](BurstRoles::wait_out_burst) becomes the *supervisor*. The supervisor begins
 //! the burst, checks periodically whether the burst should continue, and ends it. Other threads
-//! that call `wait_out_burst` sleep until the end. So every burst has exactly one supervisor.
+//! that call `wait_out_burst` sleep until the end.
 //!
 //! Comments in the code refer to one rule of memory ordering, `roles`: the supervisor sets the
 //! subject of the burst before it clears the request (release). It clears the subject only when it
@@ -20,14 +20,14 @@ use crate::counters;
 use crate::lock::{Condvar, LockScope, Mutex, MutexGuard};
 use crate::shim::{AtomicU64, Ordering};
 
-/// Value of the subject while there is no burst.
+/// The subject while there is no burst.
 pub const NO_BURST: u64 = u64::MAX;
 
 /// Roles of a group's threads: one thread works alone, one supervises it, and the other threads
 /// sleep.
 #[derive(Debug)]
 pub struct BurstRoles {
-    /// Subject of the burst. Only the supervisor and [`shut_down`](Self::shut_down) change it.
+    /// Only the supervisor and [`shut_down`](Self::shut_down) change it.
     subject: AtomicU64,
     /// Subject of a requested burst that has no supervisor.
     requested: AtomicU64,
@@ -72,7 +72,7 @@ impl BurstRoles {
     }
 
     /// Requests a burst in which the calling thread works alone on `subject`. Returns false if
-    /// another thread has requested a burst before. The caller may then become the supervisor.
+    /// another thread has requested a burst before.
     pub fn request(&self, subject: u64) -> bool {
         self.requested.compare_exchange(NO_BURST, subject, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
@@ -107,7 +107,6 @@ impl BurstRoles {
         Some(subject)
     }
 
-    /// Waits until a tick has passed or the group ends, and returns the lock's guard.
     #[cfg(not(loom))]
     fn wait_tick<'a>(&'a self, tick: Duration, watched: MutexGuard<'a, bool>) -> MutexGuard<'a, bool> {
         self.burst_over.wait_until(watched, Some(Monotonic::now() + tick)).0
@@ -189,8 +188,6 @@ mod models {
     const CONNECTION: u64 = 1;
     const TICK: Duration = Duration::ZERO;
 
-    /// If the thread that requested a burst finds neither the request nor the burst, the burst is
-    /// over. Fails if the burst begins after that.
     #[test]
     fn requesting_thread_sees_its_burst() {
         explore(|| {
@@ -203,8 +200,8 @@ mod models {
                     false
                 })
             });
-            // The supervisor runs first. `loom` then moves the loads of this thread between the
-            // stores of the supervisor. It does not move stores between loads.
+            // After this call `loom` moves the loads of this thread between the stores of the
+            // supervisor.
             thread::yield_now();
             if !shared.0.is_requested_for(CONNECTION) && !shared.0.is_burst_for(CONNECTION) {
                 assert!(shared.1.load(Ordering::Relaxed), "expected that the burst is over");
@@ -213,8 +210,6 @@ mod models {
         });
     }
 
-    /// Two threads wait out a burst while the group ends. Fails if both supervise the burst, or if
-    /// a thread does not return.
     #[test]
     fn group_end_wakes_sleepers_and_admits_one_supervisor() {
         explore(|| {
@@ -234,7 +229,6 @@ mod models {
                         ticks < 2
                     });
                     if ticks == 1 {
-                        // The group ended between two ticks.
                         shared.1.store(false, Ordering::Relaxed);
                     }
                     watched.is_some()
@@ -247,16 +241,11 @@ mod models {
         });
     }
 
-    /// A lane with one connection, whose threads are leader and followers.
     struct Lane {
         roles: BurstRoles,
-        /// Number of messages that have not been read. The second message can be served only after
-        /// the third.
         unread: Mutex<u32>,
-        /// Number of times that the connection is on the lane's list of work.
         listed: AtomicUsize,
         wake_flag: WakeFlag,
-        /// True from the wake-up until a thread takes it.
         edge: Mutex<bool>,
         reported: Condvar,
         done: Mutex<u32>,
@@ -297,8 +286,6 @@ mod models {
             self.wake_one();
         }
 
-        /// Takes the connection off the list of work and reads it. If the list is empty, waits for
-        /// a wake-up.
         fn step(&self, runs: &mut bool) {
             let before = self.listed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |listed| listed.checked_sub(1));
             match before {
@@ -388,14 +375,12 @@ mod models {
                 self.step(&mut runs);
                 self.supervise(&mut runs);
             }
-            // The next thread must also find the stop flag.
+            // The next thread must find the stop flag, so this thread wakes it.
             self.wake();
         }
     }
 
-    /// Three messages arrive. The second can be served only after the third, and the thread that
-    /// has read a message may keep the connection for itself. Fails if a message is not served or a
-    /// thread does not end.
+    /// The second of three messages can be served only after the third.
     #[test]
     fn request_may_wait_for_a_later_request() {
         explore_within(2, || {

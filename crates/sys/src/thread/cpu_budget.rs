@@ -1,13 +1,12 @@
 //! CPU budgets: a running thread that has used up its budget of processor time loses its priority.
 //!
 //! Each budget has a kernel timer over the processor clock of its thread ([`CpuBudget`]). The timer
-//! signals the thread of a [`CpuBudgetMonitor`], and only this thread waits for the signal. No
-//! handler is installed, and no thread is interrupted. The kernel checks processor clocks at its
-//! clock ticks, so a thread is lowered up to a tick (1 to 10 ms) late, and never early.
+//! signals the monitor's thread alone, which waits for the signal. The kernel checks processor
+//! clocks at its clock ticks, so a thread is lowered up to a tick (1 to 10 ms) late, and never
+//! early.
 //!
-//! Invariant: the monitor lowers a thread only under the lock of the thread's budget, and the
-//! thread takes this lock to end the budget. So the monitor never lowers a thread after the
-//! budget's end.
+//! The monitor lowers a thread only under the lock of the thread's budget, and the thread takes
+//! this lock to end the budget. So the monitor never lowers a thread after the budget's end.
 
 use std::io;
 use std::marker::PhantomData;
@@ -21,8 +20,8 @@ use crate::syscall;
 use crate::thread::{JoinHandle, Scheduling, ThreadBuilder, Tid, current_tid, set_scheduling};
 use crate::usage::{clock_time, thread_time};
 
-/// Returns the signal that the timers send. It goes to the monitor's thread alone, which blocks it,
-/// so other users of the signal number are not disturbed.
+/// The signal of the timers goes to the monitor's thread alone, which blocks it, so other users of
+/// the number are not disturbed.
 fn signal() -> libc::c_int {
     libc::SIGRTMAX() - 1
 }
@@ -43,7 +42,6 @@ struct CpuMonitorShared {
     budgets: PiMutex<Vec<Weak<CpuBudgetState>>>,
 }
 
-/// State shared by the owner of a budget and the monitor.
 #[derive(Debug)]
 struct CpuBudgetState {
     owner: Tid,
@@ -60,9 +58,8 @@ struct Inner {
 }
 
 impl CpuBudgetMonitor {
-    /// Starts the monitor's thread. The thread must preempt the threads that it lowers, so the
-    /// priority in `scheduling` should be higher than the priorities of these threads, if the
-    /// system permits this.
+    /// Starts the monitor's thread. Its priority in `scheduling` should be higher than the
+    /// priorities of the threads that it lowers.
     ///
     /// # Errors
     /// If the system refuses the thread or its scheduling.
@@ -76,7 +73,6 @@ impl CpuBudgetMonitor {
         let own = Arc::clone(&shared);
         let thread = builder.spawn(move || {
             let set = block_signal();
-            // Only this thread sets the id.
             let _ = own.tid.set(current_tid());
             own.run(&set);
         })?;
@@ -144,8 +140,7 @@ impl CpuBudgetState {
             && clock_time(self.clock) >= until
         {
             inner.armed = None;
-            // This thread holds the budget's lock, so the owner has not ended the budget. The
-            // kernel permits a lower priority to every thread.
+            // This thread holds the budget's lock, so the owner has not ended the budget.
             if set_scheduling(Some(self.owner), to).is_ok() {
                 inner.lowered = Some(to);
             }
@@ -250,8 +245,6 @@ mod tests {
     use super::*;
     use crate::thread::scheduling;
 
-    /// Uses processor time until `done` returns true or the time `most` is used. Returns the time
-    /// used.
     fn spin(most: Duration, done: impl Fn() -> bool) -> Duration {
         let begun = thread_time();
         while !done() && thread_time() - begun < most {}

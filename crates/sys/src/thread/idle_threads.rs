@@ -1,10 +1,9 @@
-//! The idle threads of a group, and claims on them.
-//!
-//! Each thread has an [`IdleSlot`] in the group's [`IdleThreads`]. A thread marks its slot idle
-//! before it waits for work, and busy when it has work. Another thread that needs an idle thread
-//! claims the slot. The idle thread finds the claim when it marks the slot busy. The group notifies
-//! its *overload thread* when the last idle thread has become busy. While the overload thread
-//! monitors the group, it is also notified when a thread becomes idle again.
+//! The idle threads of a group: each thread has an [`IdleSlot`] in the group's [`IdleThreads`]. A
+//! thread marks its slot idle before it waits for work, and busy when it has work. Another thread
+//! that needs an idle thread claims the slot. The idle thread finds the claim when it marks the
+//! slot busy. The group notifies its *overload thread* when the last idle thread has become busy.
+//! While the overload thread monitors the group, it is also notified when a thread becomes idle
+//! again.
 //!
 //! Comments in the code refer to two rules:
 //!
@@ -60,7 +59,7 @@ impl IdleSlot {
 
     /// Makes a claimed thread busy again, after it has done the work of the claim.
     pub fn release(&self) {
-        // Only the claimed thread calls this. No other thread changes a claimed slot.
+        // No other thread changes a claimed slot.
         self.0.store(BUSY, Ordering::Release);
     }
 }
@@ -82,8 +81,7 @@ impl IdleThreads {
     /// waits. Returns true if the caller must notify the overload thread.
     #[must_use = "the overload thread may wait for this thread"]
     pub fn mark_idle(&self, slot: &IdleSlot) -> bool {
-        // The count changes first. So if another thread finds the slot idle, the count includes the
-        // slot's thread.
+        // If another thread finds the slot idle, the count includes the slot's thread.
         self.idle.fetch_add(1, Ordering::SeqCst);
         // Release: pairs with `try_claim` (rule `slot`).
         slot.0.store(IDLE, Ordering::Release);
@@ -155,8 +153,6 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// A thread becomes busy while two other threads claim it. Fails unless exactly one of the
-    /// three gets the thread, and if the count of idle threads is wrong.
     #[test]
     fn waking_thread_is_claimed_at_most_once() {
         explore(|| {
@@ -175,8 +171,6 @@ mod models {
         });
     }
 
-    /// The overload thread announces itself and checks for idle threads while a thread becomes
-    /// idle. Fails if neither of the two sees the other.
     #[test]
     fn overload_thread_misses_no_idle_thread() {
         explore(|| {
@@ -191,8 +185,6 @@ mod models {
         });
     }
 
-    /// The overload thread puts a request on the list and checks for idle threads, while the last
-    /// thread becomes idle and checks for requests. Fails if neither of the two sees the other.
     #[test]
     fn buffered_request_always_finds_a_thread() {
         explore(|| {
@@ -210,8 +202,6 @@ mod models {
         });
     }
 
-    /// Model of an event descriptor at which a thread waits. A notification before the wait ends
-    /// the wait.
     struct Bell(loom::sync::Mutex<bool>, loom::sync::Condvar);
 
     impl Bell {
@@ -232,18 +222,12 @@ mod models {
         }
     }
 
-    /// The events for which a lendable thread waits. `loan` announces a loan, and a wait clears it.
-    /// `work` is the readiness of the thread's own lane, which remains until the thread takes the
-    /// work.
     #[derive(Default)]
     struct Told {
         loan: bool,
         work: bool,
     }
 
-    /// A busy lane borrows the thread of another lane. The borrowing thread stores the loan after
-    /// its claim. At that time the claimed thread may be awake because of its own work. Fails if
-    /// the claimed thread does not get the loan exactly once, or does not do its own work.
     #[test]
     fn claimed_thread_receives_its_loan() {
         struct World {
@@ -318,9 +302,6 @@ mod models {
         });
     }
 
-    /// The overload thread puts a request on a list under the list's lock, updates the count of
-    /// requests, and wakes an idle thread. A thread that finds no request marks itself idle, checks
-    /// the count again, and waits. Fails unless both requests run, each once.
     #[test]
     fn every_buffered_request_runs_once() {
         struct World {
@@ -370,8 +351,6 @@ mod models {
         });
     }
 
-    /// A claimed thread becomes idle again only after its release, and other threads can then claim
-    /// it. Fails if the count of idle threads is wrong afterwards.
     #[test]
     fn claimed_thread_becomes_idle_again() {
         explore(|| {

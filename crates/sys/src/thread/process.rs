@@ -1,10 +1,9 @@
 //! Fork detection without a system call, and other properties of the process.
 //!
-//! After `fork` the child has one thread, and copies of the parent's sockets and lanes. The child
-//! must not use these copies. [`fork_generation`] is a number that a fork increases in the child.
-//! An object that stores the number can detect by one load and one comparison that another process
-//! made it. The C library increases the number in the child (`pthread_atfork`), so a raw `clone`
-//! system call goes unnoticed.
+//! After `fork` the child has one thread, and copies of the parent's sockets and lanes, which it
+//! must not use. [`fork_generation`] is a number that a fork increases in the child. The C library
+//! increases the number in the child (`pthread_atfork`), so a raw `clone` system call goes
+//! unnoticed.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Once;
@@ -26,7 +25,7 @@ pub fn fork_generation() -> u64 {
     }
 }
 
-/// Returns the process id, even in a forked child. Asks the kernel once per process.
+/// Returns the process id, even in a forked child.
 #[inline]
 pub fn id() -> u32 {
     // The call sets up fork detection: a fork after this line resets the value cached below.
@@ -48,8 +47,7 @@ pub fn effective_user_id() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Returns a number from the kernel's random generator, which no other process can guess. The call
-/// waits only while the machine starts and the generator is not ready.
+/// Returns a number from the kernel's random generator.
 ///
 /// # Errors
 /// The kernel's error, if it is older than 3.17 or a filter refuses the call.
@@ -73,20 +71,17 @@ pub fn is_out_of_descriptors(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// Writes a line to the standard error output if the write does not block. A full pipe, socket or
-/// terminal blocks writes.
+/// Writes a line to the standard error output if the write does not block.
 ///
-/// Returns false if the write would block, or if the descriptor is closed. The line is cut to
-/// `PIPE_BUF` - 1 bytes, 4095 on Linux, so that a pipe takes it in one piece. The function does not
-/// take the lock of [`std::io::stderr`], because another thread may hold that lock while it blocks.
+/// Returns false if a write to the pipe, socket or terminal would block, or if the descriptor is
+/// closed. The line is cut to `PIPE_BUF` - 1 bytes, so that a pipe takes it in one piece.
 pub fn try_print_error(line: &str) -> bool {
     let mut octets = line.as_bytes()[..line.floor_char_boundary(libc::PIPE_BUF - 1)].to_vec();
     octets.push(b'\n');
     try_write(std::io::stderr().as_fd(), &octets)
 }
 
-/// Writes all of `octets`, at most `PIPE_BUF` bytes, if this does not block. Returns true on
-/// success.
+/// Writes all of `octets`, at most `PIPE_BUF` bytes, if this does not block.
 fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
     // A pipe that polls as writable has room for `PIPE_BUF` bytes. A terminal that polls as
     // writable is not stopped.
@@ -114,8 +109,7 @@ fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
     }
 }
 
-/// Returns true if a write to the descriptor can wait for another process. This is so for every
-/// file except a regular file.
+/// Returns true for every file except a regular file: a write to it can wait for another process.
 fn is_waited_for(fd: BorrowedFd<'_>) -> bool {
     // SAFETY: the structure consists of integers, for which zeroes are valid.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
@@ -135,8 +129,7 @@ pub fn raise_descriptor_limit(wanted: u64) -> std::io::Result<u64> {
     if limit.rlim_cur >= wanted {
         return Ok(limit.rlim_cur);
     }
-    // The first try raises the hard limit too, which needs a privilege. Without the privilege it
-    // fails, and the second try stays within the hard limit.
+    // The first try raises both limits; raising the hard limit needs a privilege.
     for upper in [limit.rlim_max.max(wanted), limit.rlim_max] {
         let raised = libc::rlimit { rlim_cur: wanted.min(upper), rlim_max: upper };
         // SAFETY: `raised` is one live structure that the call only reads.
@@ -147,11 +140,10 @@ pub fn raise_descriptor_limit(wanted: u64) -> std::io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// Runs `body` in a forked child and returns its result, for tests of forked children.
+/// Runs `body` in a forked child and returns its result, for tests.
 ///
 /// The child has the calling thread only, so `body` must not need a lock that another thread may
-/// hold. The child ends when `body` returns, and runs no exit handlers. Returns false if `body`
-/// returned false or panicked, or if the child was killed.
+/// hold. Returns false if `body` returned false or panicked, or if the child was killed.
 ///
 /// # Errors
 /// If the system refuses a process.
@@ -207,7 +199,6 @@ mod tests {
     fn random_numbers_differ() {
         let numbers: std::collections::HashSet<u64> = (0..100).map(|_| random_number().unwrap()).collect();
         assert_eq!(numbers.len(), 100);
-        // Fails if a bit is equal in all numbers.
         assert_eq!(numbers.iter().fold(0, |all, number| all | number), u64::MAX);
         assert_eq!(numbers.iter().fold(u64::MAX, |all, number| all & number), 0);
     }
@@ -226,7 +217,6 @@ mod tests {
             written += 4096;
         }
         assert!(written > 0);
-        // The pipe now has less room than the line needs.
         out.read_exact(&mut [0; 100]).unwrap();
         assert!(!try_write(into.as_fd(), &[b'y'; 4096]));
         let reader = std::thread::spawn(move || {

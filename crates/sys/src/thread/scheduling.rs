@@ -106,10 +106,10 @@ pub enum Scheduling {
 
 /// The guarantee of the deadline class: `runtime` of processor time within `deadline` of the
 /// beginning of each `period`. The kernel admits a reservation only if the other reservations leave
-/// enough processor time. A thread that needs more waits for its next period.
+/// enough processor time.
 ///
 /// A thread with a reservation has no affinity: it may run on any core over which the scheduler
-/// balances. Threads that it starts are in the ordinary class.
+/// balances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reservation {
     /// Processor time in each period; at least 1.024 microseconds and at most `deadline`.
@@ -168,8 +168,8 @@ impl Scheduling {
             Self::RoundRobin(priority) => (libc::SCHED_RR, priority),
             Self::Deadline(reservation) => return reservation.set(tid),
         };
-        // The kernel's `struct sched_param`. The system call is made directly, because musl has no
-        // function that changes the class of a thread.
+        // The system call is made directly, because musl has no function that changes the class of
+        // a thread.
         let param = libc::c_int::from(priority);
         // SAFETY: `param` outlives the call, which only reads it.
         syscall::once(|| unsafe { libc::syscall(libc::SYS_sched_setscheduler, tid, policy, &raw const param) })?;
@@ -349,9 +349,8 @@ thread_local! {
 
 const UNKNOWN_PRIORITY: u8 = u8::MAX;
 
-/// Returns the fixed priority of the calling thread, 0 if it has none. Asks the kernel once per
-/// thread. The result follows changes that the thread makes by [`set_scheduling`], but not changes
-/// by other threads.
+/// Returns the fixed priority of the calling thread, 0 if it has none. The result does not follow
+/// changes by other threads.
 #[inline]
 pub fn native_priority() -> u8 {
     match PRIORITY.get() {
@@ -368,9 +367,8 @@ fn query_priority() -> u8 {
     priority
 }
 
-/// Sets the maximum delay of the calling thread's timers, 50 us by default. The kernel delays
-/// timers to let several expire at once. Only timers of the ordinary class are delayed. Threads and
-/// programs that the thread starts inherit the setting.
+/// Sets the maximum delay of the calling thread's timers, 50 us by default. Timers of real-time
+/// threads are not delayed.
 ///
 /// # Errors
 /// None is known.
@@ -392,7 +390,6 @@ pub fn scheduling(thread: Option<Tid>) -> io::Result<Scheduling> {
     // SAFETY: `found` is writable, of the given size, and outlives the call. Any bytes that the
     // kernel writes into integers are a value.
     syscall::once(|| unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut found, SchedAttr::EMPTY.size, 0) })?;
-    // Fixed priorities are 1 to 99. The other classes have the priority 0.
     let priority = found.priority as u8;
     Ok(match found.policy as libc::c_int {
         libc::SCHED_FIFO => Scheduling::Fifo(priority),

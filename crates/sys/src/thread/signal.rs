@@ -2,12 +2,9 @@
 //!
 //! After the first call of [`termination`], the first SIGINT, SIGTERM or SIGHUP makes the
 //! descriptor readable for ever. The signal has no other effect: blocked system calls continue. A
-//! second signal of the same kind ends the process in the usual way, so that a user can still
-//! interrupt a program whose shutdown hangs.
+//! second signal of the same kind ends the process.
 //!
-//! A forked child has the parent's handlers and shares the parent's descriptor. A signal to such a
-//! child does not reach the parent. The signal affects the child as if there were no handler. A
-//! child that calls [`termination`] itself receives its own signals.
+//! A forked child must call [`termination`] to receive its signals.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -23,12 +20,10 @@ use crate::{poll, process};
 /// only.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 static REQUESTED: AtomicBool = AtomicBool::new(false);
-/// Id of the process that created the descriptor. A forked child inherits the handler and this
-/// value, which differs from the child's id.
+/// Id of the process that created the descriptor.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// The termination requests to this process, which [`termination`] returns. A process has one such
-/// value.
+/// The termination requests to this process, which [`termination`] returns.
 #[derive(Debug)]
 pub struct Termination(EventFd);
 
@@ -44,7 +39,7 @@ pub fn termination() -> io::Result<&'static Termination> {
     if let Some((_, termination)) = current.filter(|(made, _)| *made == forks) {
         return Ok(termination);
     }
-    // The value is never freed, because the handler may run at any time. Each process creates one.
+    // The value is never freed, because the handler may run at any time.
     let termination = &*Box::leak(Box::new(Termination(EventFd::new()?)));
     install_handlers(termination)?;
     *current = Some((forks, termination));
@@ -60,7 +55,6 @@ fn install_handlers(termination: &Termination) -> io::Result<()> {
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().try_for_each(install_handler)
 }
 
-/// Returns the kernel's number of this process, even inside a handler.
 fn own_id() -> i32 {
     // SAFETY: the call has no arguments and cannot fail.
     unsafe { libc::getpid() }
@@ -123,7 +117,7 @@ impl Termination {
     }
 }
 
-/// The descriptor is readable when a termination request has come. A program must not read from it.
+/// The descriptor is readable when a termination request has come.
 impl AsFd for Termination {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

@@ -1,10 +1,7 @@
-//! Bulk encoding and decoding of sequences of structures that contain only numbers. Each member has
-//! a constant offset.
+//! Bulk encoding and decoding of sequences of structures that contain only numbers.
 //!
-//! Members are aligned individually, so the layout of such a structure depends on the position
-//! where it begins. Let `a` be the strictest alignment of its members. The end position of the
-//! structure modulo `a` does not depend on the start position. All elements of a sequence but the
-//! first therefore have the same layout ([`BulkLayout::phase`], [`BulkLayout::stride`]).
+//! All elements of a sequence but the first have the same layout, because a structure's end
+//! position modulo its strictest alignment does not depend on its start.
 
 use super::{Cdr, CdrError, Decoder, Encoder};
 
@@ -57,21 +54,16 @@ impl BulkLayout {
         all
     }
 
-    /// Returns the starting position of every element after the first, modulo the strictest
-    /// alignment.
     const fn phase(&self) -> usize {
         self.sizes[0] % self.align
     }
 
-    /// Returns the distance in bytes from an element to the next, for all elements after the first.
     const fn stride(&self) -> usize {
         self.sizes[self.phase()]
     }
 }
 
 /// A value whose sequences are written and read in bulk.
-///
-/// The methods are meant to be inlined into one loop, where alignment and offsets become constants.
 pub trait BulkCdr: Cdr + Copy {
     /// The layout of the value.
     const LAYOUT: BulkLayout;
@@ -104,8 +96,8 @@ pub struct BulkReader<'o> {
 }
 
 impl BulkReader<'_> {
-    /// Records that a number is not a member of its enumeration. The decoder refuses the sequence
-    /// after it has read all elements.
+    /// Records that a number is not a member of its enumeration: the decoder then refuses the
+    /// sequence.
     #[inline]
     pub fn set_out_of_range(&mut self) {
         self.out_of_range = true;
@@ -206,8 +198,6 @@ impl Encoder<'_> {
 }
 
 impl<'m> Decoder<'m> {
-    /// Reads `len` contiguous elements, at least one. Returns the first element and the bytes of
-    /// the others.
     #[inline]
     fn plain_octets<T: BulkCdr>(&mut self, len: usize) -> Result<(T, &'m [u8]), CdrError> {
         let first = T::decode(self)?;
@@ -262,8 +252,6 @@ mod tests {
     use super::super::{Endian, Scratch};
     use super::*;
 
-    /// A structure as in generated code. The structures of these tests have members of each kind,
-    /// with padding between them.
     #[derive(Clone, Copy, Debug, PartialEq)]
     struct Inner {
         flag: bool,
@@ -403,8 +391,8 @@ mod tests {
 
     #[test]
     fn elements_in_fragments_of_giop_1_1_are_read_one_by_one() {
-        // The message has two elements. The second element is in a fragment of its own, where
-        // alignment restarts after the fragment's header.
+        // Alignment restarts after the header of the second fragment, which contains the second
+        // element.
         let mut message = vec![0; 12];
         message.extend([1, 0, 0, 0, 0, 0, 0, 2, 0, 3]);
         let cut = message.len();

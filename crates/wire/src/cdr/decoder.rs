@@ -12,20 +12,18 @@ use crate::giop::Version;
 use crate::limits::Limits;
 use fragments::FragmentMap;
 
-/// Number of bytes that an allocator may add to each block, for its header and by rounding up.
+/// Number of bytes that an allocator may add to each block.
 const BLOCK_OVERHEAD: usize = 24;
 
 static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
 
 /// Reads CDR from one whole message or encapsulation, whose first byte is the alignment origin.
 ///
-/// Results borrow from the message for `'m`, or from the [`Scratch`] if they need conversion. A
-/// clone of a decoder begins at the same position and is independent.
+/// Results borrow from the message for `'m`, or from the [`Scratch`] if they need conversion.
 #[derive(Clone)]
 pub struct Decoder<'m> {
     bytes: &'m [u8],
-    /// The unread part of `bytes`. As a slice, it needs one comparison to check the bounds of a
-    /// primitive.
+    /// The unread part of `bytes`; a slice needs one comparison to check the bounds of a primitive.
     rest: &'m [u8],
     limits: &'m Limits,
     scratch: Option<&'m Scratch>,
@@ -34,10 +32,8 @@ pub struct Decoder<'m> {
     values: Option<&'m ValueReadState>,
     meter: Option<&'m MemoryMeter<'m>>,
     chunks: Chunks<'m>,
-    /// The fragments of the message, if it was assembled from GIOP 1.1 fragments.
     fragments: FragmentMap<'m>,
-    /// Memory in bytes that was charged for the message so far. A decoder with a meter counts in
-    /// the meter instead.
+    /// Memory in bytes that was charged for the message so far.
     charged: usize,
     depth: u32,
     endian: Endian,
@@ -47,8 +43,6 @@ pub struct Decoder<'m> {
     code_sets: CodeSets,
 }
 
-/// Stores the path to an error in the [`ValueReadState`]. A decoder without such a state stores no
-/// path.
 impl PathRecorder for Decoder<'_> {
     #[cold]
     #[inline(never)]
@@ -100,8 +94,8 @@ impl<'m> Decoder<'m> {
         Ok(Decoder::new(bytes, Endian::from_flag(*order)).at_position(1))
     }
 
-    /// Moves to a position in bytes from the alignment origin. A position past the end means the
-    /// end. Call this method before [`with_fragment_starts`](Decoder::with_fragment_starts).
+    /// Moves to a position in bytes from the alignment origin. Call this method before
+    /// [`with_fragment_starts`](Decoder::with_fragment_starts).
     #[must_use]
     #[inline]
     pub fn at_position(mut self, position: usize) -> Decoder<'m> {
@@ -150,8 +144,7 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Sets a value that [`environment`](Decoder::environment) returns to decoding code. The ORB passes itself, so
-    /// that decoded references know their ORB.
+    /// Sets a value that [`environment`](Decoder::environment) returns to decoding code.
     #[must_use]
     #[inline]
     pub fn with_environment(mut self, env: &'m (dyn Any + Sync)) -> Decoder<'m> {
@@ -186,9 +179,8 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Returns the state of the message's values, or `None` if values cannot be read. Values in
-    /// GIOP 1.1 fragments cannot be read, because positions differ from the positions that the
-    /// sender counted.
+    /// Returns the state of the message's values, or `None` in GIOP 1.1 fragments, where positions
+    /// differ from the positions that the sender counted.
     pub(super) fn usable_value_read_state(&self) -> Option<&'m ValueReadState> {
         self.values.filter(|_| self.fragments.starts.is_empty())
     }
@@ -485,9 +477,7 @@ impl<'m> Decoder<'m> {
     }
 
     /// Reads the count of a sequence whose elements have at least `min_element_size` bytes each.
-    /// Refuses a count that the unread bytes cannot hold, before any memory is allocated. The
-    /// unread bytes do not bound elements of size 0, so each such element is charged as 64 bytes of
-    /// memory ([`Limits::max_decoded_bytes`]).
+    /// Refuses a count that the unread bytes cannot hold, before any memory is allocated.
     ///
     /// # Errors
     /// [`CdrError::CountExceedsInput`], [`CdrError::LimitExceeded`], [`CdrError::Truncated`].
@@ -525,7 +515,7 @@ impl<'m> Decoder<'m> {
 
     /// Reads a `sequence<octet>` as an owned value. If
     /// [`with_shared_message`](Decoder::with_shared_message) set an owner, a large sequence shares
-    /// the owner's memory. Other sequences are copied.
+    /// the owner's memory.
     ///
     /// # Errors
     /// The errors of [`read_len`](Decoder::read_len).
@@ -534,8 +524,6 @@ impl<'m> Decoder<'m> {
         self.share_or_copy(octets)
     }
 
-    /// Returns octets of this message as an owned value. Large octets share the memory of the
-    /// message's owner, if the decoder has an owner. Other octets are copied.
     pub(crate) fn share_or_copy(&mut self, octets: &[u8]) -> Result<Octets, CdrError> {
         let shared = match self.owner {
             Some(owner) if octets.len() >= BORROW_THRESHOLD => owner.share(octets),
@@ -590,7 +578,6 @@ impl<'m> Decoder<'m> {
         let raw = self.raw_numbers::<T>(len)?;
         self.charge(raw.len())?;
         if !self.swap_bytes || T::SIZE == 1 {
-            // Aligned bytes need one copy. For other bytes the vector is first filled with zeros.
             if let Ok(numbers) = bytemuck::try_cast_slice::<u8, T>(raw) {
                 return Ok(numbers.to_vec());
             }
@@ -624,8 +611,7 @@ impl<'m> Decoder<'m> {
         self.charge(len.saturating_mul(size_of::<T>()))
     }
 
-    /// Charges memory in bytes that is about to be allocated for the message. In a message below 64
-    /// KiB, data whose memory does not exceed its encoded size need not be charged.
+    /// Charges memory in bytes that is about to be allocated for the message.
     ///
     /// # Errors
     /// [`CdrError::LimitExceeded`] above [`Limits::max_decoded_bytes`] for this message;
@@ -641,11 +627,7 @@ impl<'m> Decoder<'m> {
         if self.charged > limit { Err(CdrError::LimitExceeded) } else { Ok(()) }
     }
 
-    /// Charges an allocation of `octets` bytes and the allocator's overhead. An allocation of 0
-    /// bytes is free.
-    ///
-    /// # Errors
-    /// The errors of [`charge`](Decoder::charge).
+    /// Charges an allocation of `octets` bytes and the allocator's overhead.
     #[inline]
     pub(crate) fn charge_block(&mut self, octets: usize) -> Result<(), CdrError> {
         if octets == 0 { Ok(()) } else { self.charge(octets.saturating_add(BLOCK_OVERHEAD)) }
@@ -710,7 +692,6 @@ impl<'m> Decoder<'m> {
         Ok(())
     }
 
-    /// Returns the number of further levels that [`enter_nesting`](Decoder::enter_nesting) permits.
     pub(crate) fn levels_left(&self) -> u32 {
         self.limits.max_nesting.saturating_sub(self.depth)
     }

@@ -13,17 +13,11 @@ use crate::giop::Version;
 /// Writes CDR into a reusable buffer. Octet slices of at least [`BORROW_THRESHOLD`] bytes are not
 /// copied: they become segments, borrowed for `'a` or owned, between parts of the buffer.
 /// [`slices`](Encoder::slices) returns all parts in order for a vectored write.
-///
-/// A failed write leaves a part of the value in the encoder. To remove it, take a
-/// [`truncation_point`](Encoder::truncation_point) before the write and
-/// [`truncate`](Encoder::truncate) to that point afterwards.
 #[derive(Debug)]
 pub struct Encoder<'a> {
     buffer: Vec<u8>,
-    /// The position minus the length of the buffer. This equals the bytes in segments minus the
-    /// alignment origin.
+    /// The position minus the length of the buffer.
     bias: usize,
-    /// Size of all segments in bytes.
     segment_bytes: usize,
     endian: Endian,
     swap_bytes: bool,
@@ -32,31 +26,23 @@ pub struct Encoder<'a> {
     from_server: bool,
     segment_count: u8,
     /// The buffer's length before and after the padding in front of a GIOP body.
-    /// [`finish_message`](Encoder::finish_message) removes the padding if the body is empty.
     body_padding: (usize, usize),
-    /// The first segment. It is stored inline, because most messages with a large octet sequence
-    /// have one segment and then need no allocation for it.
+    /// Stored inline, because most messages with a large octet sequence have one segment.
     first_segment: Segment<'a>,
-    /// State that few messages need, behind one pointer. An encoder without this state is cheap to
-    /// create and drop.
+    /// State that few messages need, behind one pointer, so that other encoders are cheap to create
+    /// and drop.
     cold: Option<Box<ColdState<'a>>>,
 }
 
-/// State that few messages need.
 #[derive(Debug, Default)]
 struct ColdState<'a> {
-    /// Segments after the first.
     more_segments: Vec<Segment<'a>>,
-    /// The values (IDL `valuetype`) written so far, if any.
     values: Option<ValueWriter>,
-    /// The path to the value that could not be written.
     value_path: Option<ValuePath>,
 }
 
-/// Bytes that are sent between two parts of the buffer.
 #[derive(Debug)]
 struct Segment<'a> {
-    /// Length of the buffer in bytes when the segment was added.
     buffer_offset: usize,
     octets: SegmentBytes<'a>,
 }
@@ -125,7 +111,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Returns the buffer, for use by the next encoder. The buffer does not contain the segments.
+    /// Returns the buffer without the segments, for use by the next encoder.
     #[must_use]
     #[inline]
     pub fn into_buffer(self) -> Vec<u8> {
@@ -164,7 +150,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Sets whether a server writes the message, as in a reply. By default a client writes the
-    /// message. Wide text that cannot be sent raises different exceptions on the two sides.
+    /// message.
     #[inline]
     pub fn set_written_by_server(&mut self, from_server: bool) {
         self.from_server = from_server;
@@ -328,7 +314,6 @@ impl<'a> Encoder<'a> {
         self.buffer.extend_from_slice(octets);
     }
 
-    /// Appends zeros and returns them for the caller to fill.
     #[inline]
     pub(crate) fn extend_zeroed(&mut self, octets: usize) -> &mut [u8] {
         let start = self.buffer.len();
@@ -362,7 +347,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Writes a `sequence<octet>`: count and octets. A slice of at least [`BORROW_THRESHOLD`] bytes
-    /// is borrowed and not copied, unless the encoder already has [`MAX_SEGMENTS`] segments.
+    /// is borrowed, unless the encoder has [`MAX_SEGMENTS`] segments.
     ///
     /// # Errors
     /// [`CdrError::LengthOverflow`].
@@ -377,8 +362,8 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Writes a `sequence<octet>`. The encoder shares at least [`BORROW_THRESHOLD`] bytes instead
-    /// of copying them, unless it already has [`MAX_SEGMENTS`] segments.
+    /// Writes a `sequence<octet>`. At least [`BORROW_THRESHOLD`] bytes are shared, unless the
+    /// encoder has [`MAX_SEGMENTS`] segments.
     ///
     /// # Errors
     /// [`CdrError::LengthOverflow`].
@@ -450,8 +435,8 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Writes numbers as [`write_slice`](Encoder::write_slice) does. Borrows a slice of at least
-    /// [`BORROW_THRESHOLD`] bytes, if it has the message's byte order, instead of copying it.
+    /// Writes numbers in bulk, without a count; borrows a slice of at least [`BORROW_THRESHOLD`]
+    /// bytes in the message's byte order instead of copying it.
     #[inline]
     pub fn write_slice_borrowed<T: Primitive>(&mut self, numbers: &'a [T]) {
         if size_of_val(numbers) < BORROW_THRESHOLD || self.swap_bytes && T::SIZE > 1 {
@@ -461,8 +446,8 @@ impl<'a> Encoder<'a> {
         self.push_segment(SegmentBytes::Borrowed(bytemuck::cast_slice(numbers)));
     }
 
-    /// Writes numbers as [`write_slice`](Encoder::write_slice) does. Keeps a vector of at least
-    /// [`BORROW_THRESHOLD`] bytes, if it has the message's byte order, instead of copying it.
+    /// Writes numbers in bulk, without a count; keeps a vector of at least [`BORROW_THRESHOLD`]
+    /// bytes in the message's byte order instead of copying it.
     #[inline]
     pub fn write_slice_owned<T: Primitive>(&mut self, numbers: Vec<T>) {
         let len = size_of_val(numbers.as_slice());
@@ -479,8 +464,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Writes an encapsulation: its length, its byte-order octet, and the output of `contents`,
-    /// aligned from that octet. Changes of version and code sets by `contents` apply to the
-    /// encapsulation only.
+    /// aligned from that octet.
     ///
     /// # Errors
     /// The errors of `contents`, and [`CdrError::LengthOverflow`].
@@ -492,8 +476,7 @@ impl<'a> Encoder<'a> {
         let (start, beside_before, origin) =
             (self.buffer.len(), self.segment_bytes, self.bias.wrapping_sub(self.segment_bytes));
         let (version, code_sets) = (self.version, self.code_sets);
-        // An indirection cannot lead out of an encapsulation, so the encapsulation needs its own
-        // record of written values.
+        // An indirection cannot lead out of an encapsulation.
         let values = self.cold.as_mut().and_then(|rare| rare.values.take());
         self.set_alignment_origin();
         self.write_u8(self.endian.to_flag());
@@ -570,16 +553,14 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Returns true if the contents begin with a GIOP header. Such contents leave the process;
-    /// other contents are values that this process reads again.
+    /// Returns true if the contents begin with a GIOP header.
     #[must_use]
     pub fn begins_with_giop_header(&self) -> bool {
         self.buffer.starts_with(b"GIOP")
     }
 
     /// Ends the header of a message with padding to a multiple of `alignment`, where the body
-    /// begins (8 in GIOP 1.2). [`finish_message`](Encoder::finish_message) removes the padding of
-    /// an empty body.
+    /// begins.
     #[inline]
     pub(crate) fn begin_body(&mut self, alignment: usize) {
         let end = self.buffer.len();
@@ -587,8 +568,6 @@ impl<'a> Encoder<'a> {
         self.body_padding = (end, self.buffer.len());
     }
 
-    /// Ends a message that began at the alignment origin: removes the padding of an empty body and
-    /// writes the size.
     #[inline]
     pub(crate) fn finish_message(&mut self, header: usize, size_at: usize) -> Result<(), CdrError> {
         if self.buffer.len() == self.body_padding.1
@@ -654,8 +633,7 @@ impl<'a> Encoder<'a> {
         parts.filter(|slice| !slice.is_empty())
     }
 
-    /// Returns all bytes as one slice, or `None` if a segment holds some of them. Only a message
-    /// with a large sequence has segments.
+    /// Returns all bytes as one slice, or `None` if a segment holds some of them.
     #[must_use]
     #[inline]
     pub fn contiguous(&self) -> Option<&[u8]> {
@@ -682,7 +660,6 @@ impl<'a> Encoder<'a> {
         all
     }
 
-    /// Returns the buffer, for code of this crate that converts text into it.
     #[inline]
     pub(crate) fn buffer_mut(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
@@ -712,7 +689,7 @@ impl PathRecorder for Encoder<'_> {
     }
 }
 
-/// Reverses the bytes of each number. The constant size lets the compiler vectorize the loop.
+/// The constant size lets the compiler vectorize the loop.
 fn swap_all<const N: usize>(octets: &mut [u8]) {
     octets.as_chunks_mut::<N>().0.iter_mut().for_each(|number| number.reverse());
 }

@@ -4,11 +4,8 @@ use std::fmt;
 
 use crate::exception::{SystemExceptionKind, minor};
 
-/// The reason why a value could not be written or read. The type has one byte, so that `Result<u32,
-/// CdrError>` fits in a register.
-///
-/// [`kind`](CdrError::kind) and [`minor`](CdrError::minor) are the only mapping to system
-/// exceptions.
+/// The reason why a value could not be written or read. The type has one byte, so that
+/// `Result<u32, CdrError>` fits in a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -228,8 +225,7 @@ impl fmt::Display for CdrError {
 
 impl std::error::Error for CdrError {}
 
-/// Returns the error of every read past the end. The function is out of line to keep the reading
-/// functions small.
+/// Out of line, to keep the reading functions small.
 #[cold]
 #[inline(never)]
 pub(crate) fn truncated() -> CdrError {

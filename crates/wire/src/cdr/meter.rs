@@ -5,10 +5,9 @@ use std::fmt;
 
 use super::CdrError;
 
-/// Memory in bytes that a message may take before the meter asks its [`MemoryAccount`]. Messages
-/// that take less do not use the account.
+/// Memory in bytes that a message may take before the meter asks its [`MemoryAccount`].
 const FREE_BYTES: usize = 64 * 1024;
-/// Minimum amount in bytes that is reserved from an account at a time.
+/// Minimum number of bytes that are reserved from an account at a time.
 const RESERVE_STEP: usize = 64 * 1024;
 
 /// An account of the memory that several messages take together.
@@ -41,21 +40,14 @@ impl fmt::Display for MemoryRefusal {
     }
 }
 
-/// Counts the memory that one message takes: elements of sequences, text, converted numbers,
-/// TypeCodes, `any`s and values (IDL `valuetype`).
+/// Counts the memory that decoding one message takes.
 ///
-/// All decoders of the message share one meter
-/// ([`Decoder::with_meter`](super::Decoder::with_meter)). Beyond the first 64 KiB the meter
-/// reserves memory from an account. Dropping the meter releases the reservations, so the caller
-/// drops it after the last use of the decoded values.
+/// Beyond the first 64 KiB the meter reserves memory from an account.
 pub struct MemoryMeter<'a> {
     account: &'a dyn MemoryAccount,
-    /// Memory in bytes that was allocated for the message.
     charged: Cell<usize>,
-    /// Memory in bytes that the message may take before the meter asks the account again:
-    /// [`FREE_BYTES`] plus the reservations for decoding.
+    /// Memory in bytes that the message may take before the meter asks the account again.
     allowance: Cell<usize>,
-    /// All reservations in bytes: for decoding, and for memory that already existed.
     reserved: Cell<usize>,
     refusal: Cell<Option<MemoryRefusal>>,
 }
@@ -87,11 +79,6 @@ impl<'a> MemoryMeter<'a> {
         self.refusal.get()
     }
 
-    /// Charges memory in bytes before it is allocated; `limit` applies to this message alone.
-    ///
-    /// # Errors
-    /// [`CdrError::LimitExceeded`] above `limit`, [`CdrError::MemoryBudgetExceeded`] if the account
-    /// has less.
     #[inline]
     pub(super) fn charge(&self, octets: usize, limit: usize) -> Result<(), CdrError> {
         let spent = self.charged.get().saturating_add(octets);
@@ -106,8 +93,7 @@ impl<'a> MemoryMeter<'a> {
     }
 
     /// Reserves memory that already exists: the bytes of a large message while it is decoded and
-    /// used. Such memory does not count towards
-    /// [`Limits::max_decoded_bytes`](crate::Limits::max_decoded_bytes).
+    /// used.
     ///
     /// # Errors
     /// [`CdrError::MemoryBudgetExceeded`] if the account has less.
@@ -120,7 +106,6 @@ impl<'a> MemoryMeter<'a> {
         Ok(())
     }
 
-    /// Reserves memory until the allowance covers `spent` bytes.
     #[cold]
     #[inline(never)]
     fn raise_allowance(&self, spent: usize) -> Result<(), CdrError> {
@@ -134,7 +119,6 @@ impl<'a> MemoryMeter<'a> {
 }
 
 impl Drop for MemoryMeter<'_> {
-    /// Checks inline that there is nothing to release, which is the usual case.
     #[inline]
     fn drop(&mut self) {
         let taken = self.reserved.get();
@@ -185,8 +169,6 @@ mod tests {
         assert_eq!(purse.0.load(Ordering::Relaxed), 500_000);
         assert_eq!((meter.charge(1000, 1000), meter.charged()), (Ok(()), 1000));
         assert_eq!(meter.charge(1, 1000), Err(CdrError::LimitExceeded));
-        // The first 64 KiB that decoding takes are free even with a reservation for existing
-        // memory.
         assert_eq!(purse.0.load(Ordering::Relaxed), 500_000);
         meter.charge(FREE_BYTES, usize::MAX).unwrap();
         assert_eq!(purse.0.load(Ordering::Relaxed), 500_000 + FREE_BYTES + RESERVE_STEP);

@@ -58,8 +58,7 @@ pub(crate) use error::truncated;
 pub(crate) use tagged::write_tagged;
 
 /// Minimum size in bytes of octets or numbers that are sent from the caller's memory instead of the
-/// encoder's buffer. A smaller copy costs less than one more segment in the vectored write
-/// (measured on TCP and one core).
+/// encoder's buffer.
 pub const BORROW_THRESHOLD: usize = 16 * 1024;
 
 /// Maximum number of segments of one message in addition to the encoder's buffer; further octets

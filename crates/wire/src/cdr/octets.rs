@@ -8,19 +8,15 @@ use super::BORROW_THRESHOLD;
 
 /// Owned octets: a vector, or a part of a shared vector or receive buffer.
 ///
-/// A clone shares the contents, except that a vector below [`BORROW_THRESHOLD`] bytes is copied. A
-/// part of a receive buffer keeps the whole buffer alive; [`into_vec`](Octets::into_vec) releases
+/// A part of a receive buffer keeps the whole buffer alive; [`into_vec`](Octets::into_vec) releases
 /// the buffer.
 #[derive(Clone)]
 pub struct Octets(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    /// A vector of fewer than `BORROW_THRESHOLD` bytes.
     Own(Vec<u8>),
-    /// A part of a shared vector.
     Vector(Arc<Vec<u8>>, Range<usize>),
-    /// A part of a receive buffer.
     Buffer(Arc<dyn AsRef<[u8]> + Send + Sync>, Range<usize>),
 }
 
@@ -54,8 +50,7 @@ impl Octets {
         }
     }
 
-    /// Returns a part of these octets. The part shares their memory, unless they are a small
-    /// vector, which is copied. Returns `None` if the range exceeds the octets.
+    /// Returns a part of these octets. Returns `None` if the range exceeds the octets.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Option<Octets> {
         let part = self.as_slice().get(range.clone())?;
@@ -70,8 +65,8 @@ impl Octets {
         })
     }
 
-    /// Returns the part of these octets to which `part` points, as shared octets. Returns `None` if
-    /// `part` points elsewhere, or if the part would have to be copied.
+    /// Returns the part of these octets to which `part` points, as shared octets; `None` if it
+    /// points elsewhere or would have to be copied.
     pub(crate) fn share(&self, part: &[u8]) -> Option<Octets> {
         if let Repr::Own(_) = self.0 {
             return None;
@@ -80,9 +75,8 @@ impl Octets {
         self.part(start..start.checked_add(part.len())?)
     }
 
-    /// Returns the address and the size in bytes of the memory that these octets keep alive. The
-    /// size may exceed the number of octets. Parts of the same memory have the same address while
-    /// one part exists.
+    /// Returns the address and the size in bytes of the memory that these octets keep alive. Parts
+    /// of one memory have the same address.
     #[must_use]
     pub fn backing_memory(&self) -> (usize, usize) {
         match &self.0 {

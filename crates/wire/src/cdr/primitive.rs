@@ -3,8 +3,7 @@
 use bytemuck::Pod;
 
 mod sealed {
-    /// A trait that other crates cannot implement, so that [`Primitive`](super::Primitive) has only
-    /// the implementations of this module.
+    /// A trait that other crates cannot implement.
     pub trait Sealed {}
 }
 

@@ -2,8 +2,7 @@
 
 use bumpalo::Bump;
 
-/// A reusable arena, one for each thread. While a request runs, the arena holds converted text,
-/// converted numbers and fixed-size structs. [`reset`](Scratch::reset) keeps the largest block, so
+/// A reusable arena, one for each thread. [`reset`](Scratch::reset) keeps the largest block, so
 /// that steady traffic allocates nothing.
 #[derive(Default)]
 pub struct Scratch {
@@ -17,8 +16,7 @@ impl Scratch {
         Scratch::default()
     }
 
-    /// Frees the contents and keeps the memory. The exclusive borrow proves that no reference to
-    /// the contents remains.
+    /// Frees the contents and keeps the memory.
     #[inline]
     pub fn reset(&mut self) {
         #[inline(never)]

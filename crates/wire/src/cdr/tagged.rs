@@ -3,19 +3,15 @@
 use super::{CdrError, Decoder, Encoder, Endian};
 
 /// A received list of pairs of number and octets: service contexts, tagged profiles, tagged
-/// components and policy values have this form. Parsing checks the whole list, so reading the pairs
-/// afterwards cannot fail.
+/// components and policy values have this form.
 ///
 /// ```text
 /// unsigned long count | count x { unsigned long number | sequence<octet> data }
 /// ```
 #[derive(Clone, Copy)]
 pub struct TaggedList<'m> {
-    /// The message up to the end of the list.
     bytes: &'m [u8],
-    /// Offsets in `bytes` where GIOP 1.1 fragments begin.
     breaks: &'m [usize],
-    /// Offset of the first pair in bytes.
     at: usize,
     count: u32,
     endian: Endian,
@@ -88,7 +84,6 @@ impl<'m> IntoIterator for TaggedList<'m> {
     }
 }
 
-/// Two lists are equal if their pairs are equal. Position, byte order and padding do not matter.
 impl PartialEq for TaggedList<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
@@ -121,7 +116,6 @@ impl<'m> Iterator for TaggedIter<'m> {
     }
 }
 
-/// Writes a list in the form of a [`TaggedList`].
 #[inline]
 pub(crate) fn write_tagged<'p>(
     e: &mut Encoder<'_>,

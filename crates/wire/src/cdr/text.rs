@@ -42,8 +42,8 @@ impl Encoder<'_> {
         self.write_narrow(value, bound, self.code_sets().char)
     }
 
-    /// Writes a string that is never converted: an operation name, a repository id, a host. Its
-    /// characters must be in ISO 8859-1.
+    /// Writes a string that is never converted, in ISO 8859-1: an operation name, a repository id,
+    /// a host.
     ///
     /// # Errors
     /// [`CdrError::NulInString`], [`CdrError::NotInCodeSet`], [`CdrError::LengthOverflow`].
@@ -75,7 +75,6 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Writes non-ASCII text in ISO 8859-1.
     #[cold]
     fn write_converted(&mut self, value: &str, bound: u32) -> Result<(), CdrError> {
         let len = value.chars().count();
@@ -94,7 +93,6 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Checks that wide data may be written.
     fn check_wide(&self) -> Result<(), CdrError> {
         match (self.version().wide_form(), self.code_sets().wchar, self.is_written_by_server()) {
             (WideForm::Absent, _, false) => Err(CdrError::WideInGiop10Request),
@@ -105,7 +103,6 @@ impl Encoder<'_> {
         }
     }
 
-    /// Returns the byte order of UTF-16 in GIOP 1.2.
     fn wide_order(&self) -> Endian {
         match self.code_sets().wide_order {
             WideOrder::Standard => Endian::Big,
@@ -142,10 +139,6 @@ impl Encoder<'_> {
 
     /// Writes a bounded wstring. The bound counts UTF-16 code units of the text.
     ///
-    /// From GIOP 1.2 on, a reader removes a byte-order mark at the beginning. The encoder therefore
-    /// writes a mark before text whose first character looks like a mark, and only before such
-    /// text.
-    ///
     /// # Errors
     /// [`CdrError::StringOverBound`], and the errors of [`write_wstr`](Encoder::write_wstr).
     pub fn write_bounded_wstr(&mut self, value: &str, bound: u32) -> Result<(), CdrError> {
@@ -180,8 +173,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Returns true if wide text has the same bytes in this encoder as in `d`. From GIOP 1.2 on,
-    /// wide text is not aligned and states its own byte order.
+    /// From GIOP 1.2 on, wide text is not aligned and states its own byte order.
     pub(crate) fn has_wide_form_of(&self, d: &Decoder<'_>) -> bool {
         let (own, other) = (self.code_sets(), d.code_sets());
         let order = own.wide_order == WideOrder::Standard || self.endian() == d.endian();
@@ -191,11 +183,7 @@ impl Encoder<'_> {
             && order
     }
 
-    /// Copies the wchar at `d` unchanged. Requires that [the forms
-    /// agree](Encoder::has_wide_form_of).
-    ///
-    /// # Errors
-    /// The errors of [`Decoder::read_wchar`].
+    /// Copies the wchar at `d` unchanged, if [the forms agree](Encoder::has_wide_form_of).
     pub(crate) fn copy_wchar(&mut self, d: &mut Decoder<'_>) -> Result<(), CdrError> {
         let mut octets = d.clone();
         d.read_wchar()?;
@@ -205,12 +193,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Copies the wstring at `d` unchanged. Requires that [the forms
-    /// agree](Encoder::has_wide_form_of).
-    ///
-    /// # Errors
-    /// The errors of [`Decoder::read_bounded_wstring`], except the errors about the text's
-    /// contents.
+    /// Copies the wstring at `d` unchanged, if [the forms agree](Encoder::has_wide_form_of).
     pub(crate) fn copy_wstr(&mut self, d: &mut Decoder<'_>, bound: u32) -> Result<(), CdrError> {
         let mut octets = d.clone();
         d.wide_octets(bound)?;
@@ -221,11 +204,9 @@ impl Encoder<'_> {
     }
 }
 
-/// The byte-order mark of UTF-16.
 const MARK: u16 = 0xfeff;
 
-/// The characters that a reader takes for a mark at the beginning of text. U+FFFE is U+FEFF in the
-/// other byte order.
+/// The characters that a reader takes for a byte-order mark at the beginning of text.
 const LIKE_MARKS: [char; 2] = ['\u{feff}', '\u{fffe}'];
 
 #[inline]
@@ -269,7 +250,7 @@ impl<'m> Decoder<'m> {
     }
 
     /// Reads a string. The string is borrowed if its octets are already UTF-8, which in ISO 8859-1
-    /// means ASCII. Other text is converted into the arena. NUL inside the string is kept.
+    /// means ASCII. Other text is converted into the arena.
     ///
     /// # Errors
     /// [`CdrError::NotInCodeSet`] for octets that are not text; [`CdrError::NoScratch`] if
@@ -338,7 +319,6 @@ impl<'m> Decoder<'m> {
         std::str::from_utf8(octets).map_err(|_| CdrError::NotInCodeSet)
     }
 
-    /// Converts ISO 8859-1 to UTF-8 directly in the arena, without another allocation.
     #[cold]
     fn converted(&mut self, octets: &[u8]) -> Result<&'m str, CdrError> {
         let beyond_ascii = octets.iter().filter(|octet| !octet.is_ascii()).count();
@@ -375,7 +355,7 @@ impl<'m> Decoder<'m> {
         } else {
             let len = self.read_u8()?;
             let octets = self.read_raw(usize::from(len))?;
-            // A wchar of two octets is a character, never a mark: a mark only precedes a character.
+            // A wchar of two octets is a character, never a mark.
             let (octets, order) =
                 if octets.len() == 2 { (octets, self.wide_order()) } else { self.without_mark(octets) };
             let unit: [u8; 2] = octets.try_into().map_err(|_| CdrError::BadWideLength)?;
@@ -393,7 +373,6 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Returns the byte order of UTF-16 without a mark in GIOP 1.2.
     fn wide_order(&self) -> Endian {
         match self.code_sets().wide_order {
             WideOrder::Standard => Endian::Big,
@@ -484,7 +463,6 @@ fn characters(octets: &[u8], order: Endian) -> impl Iterator<Item = Result<char,
     char::decode_utf16(units).map(|character| character.map_err(|_| CdrError::NotInCodeSet))
 }
 
-/// Converts octets of a code set to text. Octets that are already UTF-8 are borrowed.
 #[inline]
 pub(crate) fn text(octets: &[u8], set: CharSet) -> Result<Cow<'_, str>, CdrError> {
     if set == CharSet::Latin1 && !octets.is_ascii() {

@@ -8,12 +8,11 @@ const RESERVED_AT_ONCE: usize = 64 << 10;
 
 /// A type with one CDR form.
 ///
-/// Both the narrow and the wide IDL types map to `char` and `String`. This trait encodes `String`
-/// as the narrow string; wide text and characters have their own methods on [`Encoder`] and
-/// [`Decoder`].
+/// `String` and `char` have the form of IDL's narrow types; [`Encoder`] and [`Decoder`] have
+/// methods for wide text.
 pub trait Cdr: Sized {
     /// Minimum encoded size in bytes, without padding; for a struct the sum of its members' minimum
-    /// sizes. A received count is checked against this size before elements are read.
+    /// sizes.
     const MIN_SIZE: usize;
 
     /// Writes the value.
@@ -37,14 +36,13 @@ pub trait Cdr: Sized {
         })
     }
 
-    /// Reads `len` elements, after the caller has checked this count. Numbers are read in bulk.
+    /// Reads `len` elements, after the caller has checked this count.
     #[doc(hidden)]
     fn decode_many(len: usize, d: &mut Decoder<'_>) -> Result<Vec<Self>, CdrError> {
         d.charge_elements::<Self>(len)?;
         d.read_nested(|d| {
-            // All elements are charged already, but a peer may announce elements that never arrive.
-            // Memory is therefore reserved only as elements arrive: in a process that locks its
-            // memory, a reservation occupies memory at once.
+            // Memory is reserved as elements arrive, because a peer may announce elements that
+            // never arrive.
             let mut values = Vec::new();
             for _ in 0..len {
                 if values.len() == values.capacity() {
@@ -164,7 +162,6 @@ impl Cdr for String {
     }
 }
 
-/// Large octets become a segment of the encoder and are shared; small octets are copied.
 impl Cdr for Octets {
     const MIN_SIZE: usize = 4;
 

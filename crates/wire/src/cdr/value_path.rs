@@ -1,19 +1,16 @@
 //! The path to the part of a value where reading or writing failed: member names and element
 //! indices.
 //!
-//! Nothing is recorded before an error. Each function that returns the error adds one step, so the
-//! innermost step comes first.
+//! Each function that returns the error adds one step, so the innermost step comes first.
 
 use std::fmt::{self, Write as _};
 
 /// Maximum number of steps in a path. A longer path loses steps in its middle.
 const MAX_STEPS: usize = 32;
-/// Number of innermost steps that a shortened path keeps.
 const MAX_INNERMOST: usize = 16;
-/// Maximum length of a path's text in bytes.
 const MAX_TEXT: usize = 1024;
 
-/// One step of a path. Its text comes from this program, never from a peer.
+/// One step of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathStep {
     /// A member, by its name.
@@ -23,13 +20,12 @@ pub enum PathStep {
 }
 
 /// The path to a value that could not be read or written: `request.items[3].name`. A path of more
-/// than 32 steps shows ` ... ` instead of its middle. The text of a path ends after 1 KiB.
+/// than 32 steps shows ` ... ` instead of its middle, and the text ends after 1 KiB.
 #[derive(Clone, Debug, Default)]
 pub struct ValuePath {
-    /// The steps, the innermost first.
     steps: Vec<PathStep>,
     is_shortened: bool,
-    /// The position of the decoder or encoder at the error. An error at another position begins a
+    /// The position of the decoder or encoder at the error; an error at another position begins a
     /// new path.
     position: usize,
 }

@@ -7,13 +7,10 @@
 //! | wchar | none | UTF-16: aligned unsigned short in the order of the message | octet n, n octets |
 //! | wstring | none | unsigned long count of code units and the NUL, units, NUL | unsigned long n, n octets, no NUL |
 //!
-//! UTF-16 in GIOP 1.2 may begin with a byte-order mark (FE FF or FF FE), which gives its byte
-//! order. Text without a mark is big-endian in a message of either byte order. Only text of a peer
-//! that is known to break this rule may be little-endian without a mark ([`WideOrder::Sender`]).
-//! The encoder writes big-endian text without a mark, which every peer reads. If the first
-//! character of the text looks like a mark (U+FEFF, U+FFFE), the encoder adds a mark, because a
-//! reader removes the first mark. A wchar of two octets is always a character; a wchar with a mark
-//! has four octets.
+//! UTF-16 in GIOP 1.2 may begin with a byte-order mark (FE FF or FF FE), which gives its byte order. Text
+//! without a mark is big-endian in a message of either byte order. Only text of a peer that is known to break
+//! this rule may be little-endian without a mark ([`WideOrder::Sender`]). If the first character of the text
+//! looks like a mark (U+FEFF, U+FFFE), the encoder adds a mark, because a reader removes the first mark.
 
 mod context;
 mod negotiate;
@@ -55,8 +52,7 @@ impl CharSet {
         }
     }
 
-    /// Returns the code set with this number, or `None` if it is not supported. ASCII is a part of
-    /// both code sets and counts as UTF-8.
+    /// Returns the code set with this number, or `None` if it is not supported.
     #[must_use]
     pub const fn from_id(number: u32) -> Option<CharSet> {
         match number {

@@ -29,8 +29,8 @@ pub struct CodeSetInfo {
 }
 
 impl CodeSetInfo {
-    /// Returns Corelane's code sets. For char, `native` is the native code set and ISO 8859-1 or
-    /// UTF-8 the conversion code set. The code set for wchar is UTF-16.
+    /// Returns Corelane's code sets: `native` and its alternative of ISO 8859-1 and UTF-8 for char,
+    /// UTF-16 for wchar.
     #[must_use]
     pub fn for_native(native: CharSet) -> CodeSetInfo {
         let other = match native {
@@ -94,9 +94,7 @@ pub struct NoCommonCodeSet;
 ///
 /// If the server has no code sets for wchar, no wide code set is chosen.
 ///
-/// The specification permits the fallback only for compatible native sets. A reference does not
-/// tell whether native sets are compatible, so this function takes them as compatible. A server
-/// that does not support the fallback refuses with CODESET_INCOMPATIBLE minor 2.
+/// A server that does not support the fallback refuses with CODESET_INCOMPATIBLE minor 2.
 ///
 /// # Errors
 /// [`NoCommonCodeSet`] if the server names no code set for char, the client has no native code set,
@@ -159,7 +157,7 @@ mod tests {
         let chosen = |wide| negotiate(&own, &info(id::UTF_8, &[], wide), WideOrder::Sender).unwrap();
         assert_eq!(chosen(0).wchar, WideSet::None);
         assert_eq!(chosen(id::UTF_16).wchar, WideSet::Utf16);
-        // UCS-4 is the native wide code set of C++ on Linux; both sides fall back to UTF-16.
+        // The server's native wide code set is UCS-4, so the fallback UTF-16 applies.
         assert_eq!(chosen(0x0001_0106), CodeSets { wide_order: WideOrder::Sender, ..CodeSets::UTF8_UTF16 });
     }
 

@@ -101,7 +101,6 @@ impl std::error::Error for ProtocolFault {}
 mod tests {
     use super::*;
 
-    /// The texts of all faults differ and contain the fault's numbers.
     #[test]
     fn every_fault_has_a_different_text() {
         let faults = [

@@ -50,14 +50,12 @@ pub enum FramingStep {
 /// must be closed.
 #[derive(Debug, Default)]
 pub struct Framer {
-    /// Partial messages, the oldest first.
     partial_messages: Vec<PartialMessage>,
     partial_bytes: usize,
     /// Number of fragmented messages whose first fragment has arrived on this connection.
     messages_started: u64,
 }
 
-/// A message whose last fragment has not arrived.
 #[derive(Debug)]
 struct PartialMessage {
     number: u64,
@@ -154,7 +152,6 @@ impl Framer {
         }
     }
 
-    /// Buffers the first fragment of a message.
     fn start_message(&mut self, header: Header, message: &[u8], limits: &Limits) -> Result<FramingStep, ProtocolFault> {
         use MessageKind::{LocateReply, LocateRequest, Reply, Request};
         let has_id = header.version.has_fragment_ids();
@@ -187,7 +184,6 @@ impl Framer {
         Ok(FramingStep::FragmentBuffered(header.total_len()))
     }
 
-    /// Appends a further fragment to its message.
     fn continue_message(
         &mut self,
         header: Header,
@@ -428,8 +424,6 @@ mod tests {
         assert_eq!(refused(&empty), ProtocolFault::TooManyFragments { limit: 3 });
     }
 
-    /// The server's memory budget counts the bytes of partial messages, without the headers of
-    /// fragments after the first.
     #[test]
     fn partial_bytes_count_unfinished_messages_only() {
         use MessageKind::{CancelRequest, Fragment, Reply, Request};
@@ -455,7 +449,6 @@ mod tests {
         }
     }
 
-    /// Tests each limit at the last permitted and at the first forbidden value.
     #[test]
     fn limits_permit_their_value_and_refuse_the_next_one() {
         use MessageKind::{Fragment, Request};
@@ -470,25 +463,21 @@ mod tests {
         let more = |id, len| message(2, Fragment, true, &[&[0, 0, 0, id], vec![0; len].as_slice()].concat());
         let last = |parts: &[Vec<u8>]| steps(&mut Framer::new(), parts, &limits).map(drop);
         let taken = Ok(());
-        // The limit on the size of one message, whole or assembled.
         let whole = |size| message(2, Request, false, &vec![0; size]);
         assert_eq!(last(&[whole(32)]), taken);
         assert_eq!(last(&[whole(33)]), Err(ProtocolFault::TooLarge { size: 33, limit: 32 }));
         assert_eq!(last(&[first(1, 20), more(1, 8)]), taken);
         assert_eq!(last(&[first(1, 20), more(1, 9)]), Err(ProtocolFault::TooLarge { size: 33, limit: 32 }));
-        // The limit on the number of partial messages.
         assert_eq!(last(&[first(1, 0), first(2, 0)]), taken);
         assert_eq!(
             last(&[first(1, 0), first(2, 0), first(3, 0)]),
             Err(ProtocolFault::TooManyPartialMessages { limit: 2 })
         );
-        // The limit on the bytes of partial messages permits one message header in addition.
         assert_eq!(last(&[first(1, 28), first(2, 28), more(2, 0)]), taken);
         let wide = Limits { max_partial_messages: 3, ..limits.clone() };
         let third = |len| steps(&mut Framer::new(), &[first(1, 20), first(2, 20), first(3, len)], &wide);
         assert_eq!(third(4), Ok(FramingStep::FragmentBuffered(20)));
         assert_eq!(third(5), Err(ProtocolFault::PartialMessagesTooLarge { size: 93, limit: 80 }));
-        // The limit on the number of fragments of one message, the first included.
         assert_eq!(last(&[first(1, 0), more(1, 0), more(1, 0)]), taken);
         let fourth = last(&[first(1, 0), more(1, 0), more(1, 0), more(1, 0)]);
         assert_eq!(fourth, Err(ProtocolFault::TooManyFragments { limit: 3 }));
@@ -509,8 +498,6 @@ mod tests {
         assert_eq!(steps(&mut Framer::new(), &parts, &limits), Err(ProtocolFault::FragmentMismatch));
     }
 
-    /// The ORB asks for partial replies, because a call whose reply has begun must not be sent
-    /// again.
     #[test]
     fn partial_replies_are_found_by_their_request() {
         use MessageKind::{LocateReply, Reply, Request};
@@ -520,7 +507,6 @@ mod tests {
             framer.next(&message(2, kind, true, &[0, 0, 0, id]), &limits).unwrap();
         }
         assert_eq!([4, 5, 6, 7].map(|id| framer.has_partial_reply(id)), [false, true, false, true]);
-        // A fragmented reply of GIOP 1.1 may belong to any request.
         let mut old = Framer::new();
         old.next(&message(1, Request, true, &[0, 0, 0, 5]), &limits).unwrap();
         assert!(!old.has_partial_reply(5));
@@ -543,7 +529,6 @@ mod tests {
         assert_eq!(framer.faulty_message(&fragment(2, &[0, 0, 0, 2])), second);
         assert_eq!(framer.faulty_message(&fragment(2, &[0, 0, 0, 1])), first);
         assert_eq!(framer.faulty_message(&fragment(1, &[0, 0, 0, 1])), old);
-        // For input that continues no partial message, the result is the input.
         for octets in [first.clone(), fragment(2, &[0, 0, 0, 3]), b"GIOP\x01\x02".to_vec(), b"GET / HTTP/1.1".to_vec()]
         {
             assert_eq!(framer.faulty_message(&octets), octets);

@@ -1,14 +1,5 @@
 //! The protocol state of one connection, without input or output. Received bytes and decisions are
 //! arguments, and results tell the caller the next step.
-//!
-//! | type | contents |
-//! |---|---|
-//! | [`Framer`] | the messages in the received byte stream, with fragments assembled |
-//! | [`FragmentPlan`] | the fragments in which a large message is sent |
-//! | [`RequestTable`] | the requests of this side that wait for their replies |
-//!
-//! Similar state machines in the ORB decide which messages a server accepts and how its connections
-//! end. They are not here because they depend on the ORB's options and clock.
 
 mod fault;
 mod framing;

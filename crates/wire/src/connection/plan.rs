@@ -6,22 +6,17 @@ use crate::giop::{Header, MessageKind};
 
 /// An iterator over the fragments of a message: the header and the byte range of each.
 ///
-/// In GIOP 1.2 the length of every fragment but the last is a multiple of 8. No number is therefore
-/// cut, and the data of a fragment, which begins at its byte 16, is aligned as in the whole
-/// message.
+/// In GIOP 1.2 the length of every fragment but the last is a multiple of 8, so no number is cut.
 ///
-/// A GIOP 1.1 message is not cut. The data of its fragments would be aligned from their own
-/// headers, and peers disagree on how to continue inside arrays and structures. JacORB accepts no
-/// GIOP 1.1 fragments at all (docs/decisions/0005).
-///
-/// A message that GIOP does not permit to be fragmented is not cut either.
+/// A GIOP 1.1 message, and a message that GIOP does not permit to be fragmented, is not cut
+/// (docs/decisions/0005).
 #[derive(Clone, Debug)]
 pub struct FragmentPlan {
     header: Header,
     request_id: u32,
-    /// Maximum size of a fragment in bytes, its header included. 0 if the message is not cut.
+    /// Maximum size of a fragment in bytes, its header included; 0 if the message is not cut.
     max_size: usize,
-    /// Number of bytes of the message in the fragments that the iterator has returned.
+    /// Number of bytes in the fragments that the iterator has returned.
     planned: usize,
 }
 

@@ -12,9 +12,8 @@ pub enum ConnectionSide {
 
 /// A table of the requests of this side that wait for their reply.
 ///
-/// A request id encodes the slot in the table and the number of times that the slot was used. A
-/// reply therefore finds its request without a search. The slot of an abandoned request stays in
-/// use until its reply arrives: the id is not reused earlier (CORBA 3.0.3 section 15.4.2).
+/// A request id encodes the slot in the table and the number of times that the slot was used. The
+/// slot of an abandoned request stays in use until its reply arrives (CORBA 3.0.3 section 15.4.2).
 ///
 /// ```text
 /// id = number of uses of the slot | index of the slot | 1 bit: the connection side
@@ -22,7 +21,6 @@ pub enum ConnectionSide {
 #[derive(Debug)]
 pub struct RequestTable<T> {
     slots: Vec<RequestSlot<T>>,
-    /// The head of the list of free slots.
     first_free: Option<u32>,
     waiting: usize,
     abandoned: usize,
@@ -57,8 +55,7 @@ pub enum ReplyMatch<T> {
 }
 
 impl<T> RequestTable<T> {
-    /// Creates a table for at most `limit` concurrent requests, clamped to 1..=65,536. The table
-    /// allocates memory as it fills.
+    /// Creates a table for at most `limit` concurrent requests, clamped to 1..=65,536.
     #[must_use]
     pub fn new(initiative: ConnectionSide, limit: u32) -> RequestTable<T> {
         let limit = limit.clamp(1, 1 << 16);
@@ -79,8 +76,7 @@ impl<T> RequestTable<T> {
         self.waiting
     }
 
-    /// Returns the number of abandoned requests whose replies may still arrive. Each of them
-    /// occupies a slot until then.
+    /// Returns the number of abandoned requests whose replies may still arrive.
     #[must_use]
     pub fn abandoned_count(&self) -> usize {
         self.abandoned
@@ -232,7 +228,6 @@ mod tests {
         assert_eq!((table.waiting_count(), table.abandoned_count()), (0, 1));
         for n in 0..8 {
             if n == 4 {
-                // Moves the use counter close to its maximum, which it reaches after 2^32 calls.
                 table.slots[1].uses = u32::MAX - 1;
             }
             let id = table.insert(1).unwrap();

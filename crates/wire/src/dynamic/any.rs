@@ -22,25 +22,22 @@ use crate::typecode::{Kind, TypeCode, View};
 #[derive(Clone)]
 pub struct AnyValue {
     type_code: TypeCode,
-    /// The encoded value. The octets begin at a multiple of 8 in the message, so that the value's
-    /// alignment is kept.
+    /// The encoded value, from a multiple of 8 in its message, so that its alignment is kept.
     octets: Octets,
     /// Offset of the value in `octets`, in bytes, less than 8.
     start: u8,
     endian: Endian,
     version: Version,
     code_sets: CodeSets,
-    /// True if the value contains values (IDL `valuetype`). Such values refer to each other by
-    /// distances, so the octets cannot be copied unchanged.
+    /// True if the octets contain values (IDL `valuetype`), whose indirections prevent an unchanged
+    /// copy.
     values: bool,
-    /// True if a contained value was truncated to a known type.
     truncated: bool,
     /// The types of contained values that the TypeCode does not name.
     types: Option<ValueTypes>,
 }
 
-/// The limits on reading a stored value. Lengths are unlimited, because they were checked against
-/// the connection's limits on arrival.
+/// Lengths are unlimited, because they were checked against the connection's limits on arrival.
 static STORED_LIMITS: Limits = Limits { max_string_length: u32::MAX, max_sequence_length: u32::MAX, ..Limits::DEFAULT };
 
 impl AnyValue {
@@ -68,7 +65,6 @@ impl AnyValue {
         let mut attempt =
             |code_sets| AnyValue::write_as(type_code, CdrForm { code_sets, ..CdrForm::LOCAL }, &mut write);
         // A non-ASCII `char` is one octet only in ISO 8859-1, but ISO 8859-1 lacks most characters.
-        // A value with both cannot be sent on any connection, so an error is correct.
         match attempt(CodeSets::UTF8_UTF16) {
             Err(CdrError::NotInCodeSet) => attempt(CodeSets::LATIN1_UTF16),
             result => result,
@@ -89,9 +85,8 @@ impl AnyValue {
         Ok(AnyValue::of(type_code.clone(), octets, form, e.has_values()))
     }
 
-    /// Creates an `any` from the output of `write`, which copies the value at `from`. The copy has
-    /// this machine's byte order and version. If the value contains custom values without a known
-    /// converter, the copy keeps the received form.
+    /// The copy has this machine's byte order and version. An `any` with custom values without a
+    /// known converter keeps the received form.
     fn rewrite(
         type_code: &TypeCode,
         from: &Decoder<'_>,
@@ -192,8 +187,7 @@ impl AnyValue {
         self.read(|d| Value::decode(&self.type_code, d))
     }
 
-    /// Returns true if the value's type equals `to` except for bounds and the width of text. Rust
-    /// types do not distinguish bounds and width.
+    /// Returns true if the value's type equals `to` except for bounds and the width of text.
     #[must_use]
     pub fn conforms_to(&self, to: &TypeCode) -> bool {
         conforms(self.type_code.view(), to.view())
@@ -206,9 +200,8 @@ impl AnyValue {
     pub fn decode_value(type_code: TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
         let view = type_code.view();
         let (from, keep) = (d.clone(), no_owner());
-        // The octets are copied unless a copy would have another meaning. GIOP 1.1 restarts
-        // alignment in each fragment. Values (IDL `valuetype`) may refer to values outside the
-        // octets. Octets that continue in the next chunk of a value include the size of that chunk.
+        // The octets are copied unless alignment restarts in fragments, values refer to other
+        // values, or the octets span chunks.
         if d.is_fragmented() || transfer(view, d, None, &keep)?.values || d.bytes().len() != from.bytes().len() {
             let mut met = Findings::default();
             let written = AnyValue::rewrite(&type_code, &from, |e| {
@@ -255,7 +248,6 @@ impl AnyValue {
         Ok(AnyValue { truncated, ..written })
     }
 
-    /// Returns true if the octets can be written to `e` unchanged.
     fn fits(&self, e: &Encoder<'_>) -> bool {
         !self.values
             && (self.endian, self.version, self.code_sets) == (e.endian(), e.version(), e.code_sets())
@@ -286,8 +278,6 @@ impl AnyValue {
         transfer(self.type_code.view(), d, Some(e), &keep).map(drop)
     }
 
-    /// Returns the value in a normal form for comparisons, which does not depend on the value's
-    /// encoding.
     fn normal(&self) -> NormalForm {
         let native =
             [CodeSets::UTF8_UTF16, CodeSets::LATIN1_UTF16].map(|code_sets| CdrForm { code_sets, ..CdrForm::LOCAL });
@@ -317,11 +307,8 @@ impl AnyValue {
     }
 }
 
-/// A value in normal form, for comparisons.
 struct NormalForm {
-    /// The encoding without TypeCodes.
     octets: Vec<u8>,
-    /// The TypeCodes in the value.
     types: Vec<ComparedTypeCode>,
 }
 
@@ -337,7 +324,6 @@ fn no_owner() -> Arc<dyn Any + Send + Sync> {
     Arc::new(())
 }
 
-/// The settings with which the octets of a value are read.
 struct CdrForm {
     start: u8,
     endian: Endian,
@@ -396,8 +382,7 @@ impl Default for AnyValue {
 }
 
 /// Compares types for equivalence and values for equality, independent of their encoding, as
-/// `DynAny::equal` does (CORBA 3.0.3 section 9.2.3.1). Nested `any`s are compared in the same way.
-/// TypeCodes that are themselves values are compared in every detail.
+/// `DynAny::equal` does (CORBA 3.0.3 section 9.2.3.1).
 impl PartialEq for AnyValue {
     fn eq(&self, other: &AnyValue) -> bool {
         self.type_code.equivalent(&other.type_code) && self.normal().same(&other.normal())

@@ -1,5 +1,5 @@
-//! Values (IDL `valuetype`) in trees. The first occurrence of a value has its state; each further
-//! occurrence has its number.
+//! Values (IDL `valuetype`) in trees: the first occurrence has the state, each further occurrence
+//! its number.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -10,11 +10,9 @@ use super::value::{TreeReader, TreeWriter, Value, ValueInstance};
 use crate::cdr::{CdrError, Decoder, Encoder, ValueHead};
 use crate::typecode::{Kind, TypeCode, View};
 
-/// The modifier of truncatable value types.
 const TRUNCATABLE: i16 = 3;
 
 impl TreeReader {
-    /// Reads a value, null, or an indirection to an earlier value.
     pub(super) fn instance(&mut self, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
         let start = match d.read_value_head()? {
             ValueHead::Null => return Ok(Value::Null),
@@ -37,8 +35,8 @@ impl TreeReader {
         d.charge_block(size_of::<ValueInstance>() + 2 * size_of::<(u32, (u32, TypeCode))>())?;
         let number = u32::try_from(self.numbers.len()).map_err(|_| CdrError::LimitExceeded)?;
         self.numbers.insert(start.number, (number, type_code.clone()));
-        // The arm tables have addresses of types as keys. This type may be dropped after the value,
-        // so it gets tables of its own.
+        // The arm tables have addresses of types as keys, and this type may be dropped after the
+        // value.
         let arms = std::mem::take(&mut self.arms);
         let mut state = Vec::new();
         for member in state_types(type_code.view())? {
@@ -51,7 +49,6 @@ impl TreeReader {
 }
 
 impl<'v> TreeWriter<'v> {
-    /// Writes a value, null, or an indirection to an earlier value.
     pub(super) fn instance(&mut self, value: &'v Value, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let identity = Arc::clone(self.identity.get_or_insert_default());
         let address = Arc::as_ptr(&identity).addr();
@@ -107,7 +104,6 @@ fn state_types(view: View<'_>) -> Result<Vec<View<'_>>, CdrError> {
     }
 }
 
-/// Returns the repository ids of the type and of the types to which it can be truncated.
 fn ids(view: View<'_>) -> Result<Vec<Cow<'static, str>>, CdrError> {
     if view.kind() == Kind::ValueBox {
         return Ok(vec![Cow::Owned(view.id().to_owned())]);

@@ -4,11 +4,6 @@
 //! so that a value passes through processes that do not know its type. For another byte order,
 //! alignment or code set, the value is converted part by part with the help of its TypeCode.
 //! [`Value`] is a value as a tree.
-//!
-//! The size of a message bounds the work. Some steps consume no bytes (an empty structure, a
-//! TypeCode that shares its parts), so steps are counted too. The maximum number of steps depends
-//! on the value's parts, not on its encoding. A value that was read can therefore be read again
-//! after it was written in another encoding.
 
 mod any;
 mod instance;
@@ -24,8 +19,7 @@ use crate::cdr::{CdrError, Decoder};
 use crate::typecode::{Kind, View};
 use std::collections::HashMap;
 
-/// Reads the count of a sequence. Elements that are structures or arrays may have size 0. The
-/// remaining bytes then do not bound the count, and the caller counts the elements one by one.
+/// The size of elements may be 0, and then the caller counts them one by one.
 pub(crate) fn read_count(element: View<'_>, d: &mut Decoder<'_>) -> Result<usize, CdrError> {
     if !matches!(element.unaliased().kind(), Kind::Struct | Kind::Array) {
         return d.read_len(1);
@@ -34,15 +28,12 @@ pub(crate) fn read_count(element: View<'_>, d: &mut Decoder<'_>) -> Result<usize
     if count > d.limits().max_sequence_length { Err(CdrError::LimitExceeded) } else { Ok(count as usize) }
 }
 
-/// Tables that find the arms of unions by their labels.
 #[derive(Default)]
 pub(crate) struct ArmTable(HashMap<usize, HashMap<i128, usize>>);
 
-/// Maximum number of labels of a union that is searched without a table.
 const FEW_ARMS: usize = 8;
 
 impl ArmTable {
-    /// Returns the index of the arm that a discriminator selects.
     pub(crate) fn select(&mut self, union: View<'_>, label: i128) -> Option<usize> {
         let default = usize::try_from(union.default()).ok();
         let labels = || (0..).zip(union.members()).filter(|(index, _)| default != Some(*index));

@@ -10,8 +10,7 @@ use crate::typecode::{ABSTRACT, Kind, TypeCode, View, read_label, write_label};
 
 /// Reads a value of a type, and writes it if `out` is given.
 ///
-/// `keep` is an owner of the bytes that are read. The encoder holds this owner as long as it may
-/// compare addresses of these bytes.
+/// `keep` is an owner of the bytes that are read.
 ///
 /// # Errors
 /// [`CdrError`] if the bytes are not such a value, or if the value has no form in the encoder's
@@ -61,14 +60,13 @@ fn transcode(
     Ok(walk.findings)
 }
 
-/// The purpose for which a value is written again.
 enum Purpose<'t> {
-    /// The encoder sends the value, in the received form where that form keeps the meaning. Even
-    /// the byte-order mark of UTF-16 is kept, because omniORB's `DynAny::equal` compares octets.
+    /// The encoder sends the value in the received form, byte-order marks included, where that form
+    /// keeps the meaning.
     Send,
-    /// The caller compares the value with another one, so equal values get the same form. Text has
-    /// no unneeded byte-order mark; values (IDL `valuetype`) are chunked and have one repository
-    /// id. TypeCodes are added to the list instead of being written.
+    /// Equal values get the same form: text without unneeded byte-order mark, chunked values (IDL
+    /// `valuetype`) with one repository id. TypeCodes are added to the list instead of being
+    /// written.
     Compare(&'t mut Vec<ComparedTypeCode>),
 }
 
@@ -78,11 +76,8 @@ impl Purpose<'_> {
     }
 }
 
-/// A TypeCode in a value that is compared.
 pub(super) enum ComparedTypeCode {
-    /// The type of an `any`.
     AnyType(TypeCode),
-    /// A TypeCode that is a value itself.
     Value(TypeCode),
 }
 
@@ -97,13 +92,10 @@ impl ComparedTypeCode {
     }
 }
 
-/// The values (IDL `valuetype`) that were found during a traversal.
 #[derive(Default)]
 pub(crate) struct Findings {
     pub(crate) values: bool,
-    /// True if a value had an unknown type and was truncated to a known type.
     pub(crate) truncated: bool,
-    /// The types of values that the TypeCode does not name.
     pub(crate) types: Vec<(Box<str>, TypeCode)>,
 }
 
@@ -123,8 +115,8 @@ const STEPS_PER_PART: usize = 16;
 
 struct Transcoder<'k, 't> {
     steps: usize,
-    /// The number of parts with bytes. Bytes are not counted: another form of the value has more or
-    /// fewer bytes, and a rewritten value must be readable too.
+    /// The number of parts with bytes; bytes are not counted, because another form of the value has
+    /// more or fewer bytes.
     charged: usize,
     depth: u32,
     arms: ArmTable,
@@ -134,7 +126,7 @@ struct Transcoder<'k, 't> {
 }
 
 impl Transcoder<'_, '_> {
-    /// Counts a step. A limit on steps is necessary because a value may have many parts of 0 bytes.
+    /// A limit on steps is necessary because a value may have many parts of 0 bytes.
     fn step(&mut self) -> Result<(), CdrError> {
         self.steps += 1;
         let charged = self.charged.saturating_mul(STEPS_PER_PART);
@@ -152,7 +144,6 @@ impl Transcoder<'_, '_> {
             Kind::Null | Kind::Void => Ok(()),
             Kind::Struct => self.deeper(d, |walk, d| walk.members(view, d, out)),
             Kind::Except => {
-                // An exception begins with its repository id, as in a reply.
                 self.charge(1);
                 let id = d.read_latin1_string()?;
                 let mut out = out;
@@ -179,8 +170,7 @@ impl Transcoder<'_, '_> {
         }
     }
 
-    /// Transfers parts one nesting level deeper. This counts levels of types and of values
-    /// together, because each alone may be within its limit.
+    /// Counts levels of types and of values together, because each alone may be within its limit.
     fn deeper<'m>(
         &mut self,
         d: &mut Decoder<'m>,
@@ -231,7 +221,6 @@ impl Transcoder<'_, '_> {
         self.arm(view, label, d, out)
     }
 
-    /// Transfers the member of a union that a discriminator selects.
     fn arm(
         &mut self,
         view: View<'_>,
@@ -280,7 +269,6 @@ impl Transcoder<'_, '_> {
         Ok(())
     }
 
-    /// Transfers a value, null, or an indirection to an earlier value.
     fn shared(&mut self, view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
         self.findings.values = true;
         let head = d.read_value_head()?;
@@ -306,7 +294,6 @@ impl Transcoder<'_, '_> {
         Ok(())
     }
 
-    /// Transfers a value whose type is known.
     fn part<'m>(
         &mut self,
         view: View<'_>,
@@ -344,15 +331,14 @@ impl Transcoder<'_, '_> {
         d.copy_custom(start, id, self.keep, e)
     }
 
-    /// Transfers the state of a value, the bases' state first.
     fn state(
         &mut self,
         view: View<'_>,
         d: &mut Decoder<'_>,
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
-        // The arm tables have addresses of types as keys. This type may be dropped after the value,
-        // so it gets tables of its own.
+        // The arm tables have addresses of types as keys, and this type may be dropped after the
+        // value.
         let arms = std::mem::take(&mut self.arms);
         let result = match view.kind() {
             Kind::ValueBox => self.value(view.content().ok_or(CdrError::BadTypeCode)?, d, out),
@@ -362,8 +348,6 @@ impl Transcoder<'_, '_> {
         result
     }
 
-    /// Transfers a value of an abstract interface, which is an object reference or a value (IDL
-    /// `valuetype`).
     fn either(
         &mut self,
         view: View<'_>,
@@ -390,8 +374,8 @@ impl Transcoder<'_, '_> {
             (Purpose::Send, Some(e)) => type_code.encode(e)?,
             (Purpose::Send, None) => {}
         }
-        // The arm tables have addresses of types as keys. These types are dropped after the value,
-        // so they get tables of their own.
+        // The arm tables have addresses of types as keys, and these types may be dropped after the
+        // value.
         let arms = std::mem::take(&mut self.arms);
         let result = self.value(type_code.view(), d, out);
         self.arms = arms;
@@ -400,7 +384,6 @@ impl Transcoder<'_, '_> {
 }
 
 /// Finds the most derived known type of a value, in the TypeCode or in the decoder's environment.
-/// The value is truncated to this type.
 pub(super) fn find_known_type(
     view: View<'_>,
     start: &ValueStart<'_>,
@@ -435,12 +418,11 @@ pub(super) fn find_known_type(
     Err(CdrError::NoValueFactory)
 }
 
-/// The known type of a value: its repository id and the ids after it in the message, and its
-/// TypeCode if that differs from the expected TypeCode.
+/// The known type of a value: its repository id and the ids after it, and its TypeCode if that is
+/// not the expected TypeCode.
 pub(super) struct KnownType {
     ids: Vec<Cow<'static, str>>,
     pub(super) type_code: Option<TypeCode>,
-    /// True if only custom code understands the state.
     is_custom: bool,
 }
 
@@ -461,8 +443,6 @@ fn latin1(octets: &[u8]) -> Cow<'static, str> {
 /// The modifier of custom value types.
 pub(super) const CUSTOM: i16 = 1;
 
-/// Returns the size in bytes of a number of this kind. Returns `None` for kinds that cannot be
-/// copied in bulk.
 fn number_size(kind: Kind) -> Option<usize> {
     match kind {
         Kind::Octet | Kind::Boolean => Some(1),
@@ -490,7 +470,6 @@ fn numbers(len: usize, size: usize, d: &mut Decoder<'_>, out: Option<&mut Encode
     Ok(())
 }
 
-/// Transfers a value that has no parts with types of their own.
 fn leaf(
     view: View<'_>,
     d: &mut Decoder<'_>,
@@ -584,7 +563,6 @@ fn text(view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>, as_i
     }
 }
 
-/// Transfers an object reference; its profiles are opaque.
 fn reference(d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
     let ior = crate::Ior::decode(d)?;
     match out {

@@ -87,11 +87,10 @@ pub struct UnionValue {
     pub member: Option<Value>,
 }
 
-/// A value (IDL `valuetype`) with its state. Two instances are equal if their numbers and states
-/// are equal and their types are equivalent.
+/// A value (IDL `valuetype`) with its state.
 #[derive(Clone, Debug)]
 pub struct ValueInstance {
-    /// The number of the value in its tree. Decoding numbers values from 0 in order of reading.
+    /// The number of the value in its tree.
     pub number: u32,
     /// The actual type, which may inherit from the expected type.
     pub type_code: TypeCode,
@@ -105,7 +104,6 @@ impl PartialEq for ValueInstance {
     }
 }
 
-/// Maximum number of parts of a tree. A part takes far more space in memory than in a message.
 const MAX_PARTS: usize = 1 << 20;
 
 impl Value {
@@ -127,8 +125,6 @@ impl Value {
         TreeWriter::default().value(self, type_code.view(), e)
     }
 
-    /// Writes the value as [`encode`](Value::encode) does. Returns the types of the contained
-    /// values (IDL `valuetype`).
     pub(super) fn encode_with_types(
         &self,
         type_code: &TypeCode,
@@ -255,7 +251,6 @@ fn read_leaf(kind: Kind, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, C
 #[derive(Default)]
 pub(super) struct TreeWriter<'v> {
     arms: ArmTable,
-    /// The types of the values whose writing has begun, by their numbers.
     pub(super) started_instances: HashMap<u32, View<'v>>,
     /// Distinguishes the values of this tree from others in the message.
     pub(super) identity: Option<Arc<u8>>,
@@ -363,7 +358,6 @@ fn write_leaf(value: &Value, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Returns the character of a `char` label.
 fn label_char(label: i128) -> Result<char, CdrError> {
     u8::try_from(label).map(char::from).map_err(|_| CdrError::BadDiscriminator)
 }
@@ -378,7 +372,6 @@ fn unused_label(union: View<'_>) -> Result<i128, CdrError> {
     if label_fits(discriminator, free) { Ok(free) } else { Err(CdrError::BadTypeCode) }
 }
 
-/// Maximum nesting of types in an initial value.
 const MAX_DEPTH: u32 = 256;
 
 fn initial(view: View<'_>, parts: &mut usize, depth: u32) -> Result<Value, CdrError> {

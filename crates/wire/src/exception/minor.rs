@@ -1,14 +1,11 @@
 //! Minor codes: vendor in the upper 20 bits, code in the lower 12 (CORBA 3.0.3 section 4.12.4, and
 //! OMG 03-01-04).
-//!
-//! Each module has the name of the exception to which its codes belong.
 
 use super::kind::SystemExceptionKind;
 
 /// The vendor bits of the OMG's codes.
 pub const OMG: u32 = 0x4f4d_0000;
-/// The vendor bits of TAO's codes. Bits 7 to 11 of a code encode the location in TAO, bits 0 to 6
-/// `errno`.
+/// The vendor bits of TAO's codes.
 pub const TAO: u32 = 0x5441_0000;
 /// The vendor bits of omniORB's codes.
 pub const OMNIORB: u32 = 0x4154_0000;

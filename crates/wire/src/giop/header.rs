@@ -111,7 +111,6 @@ impl std::error::Error for HeaderError {}
 impl Header {
     /// Length of a header in bytes.
     pub const LEN: usize = 12;
-    /// Offset of the size field in bytes.
     pub(crate) const SIZE_AT: usize = 8;
 
     /// Parses a header from its 12 bytes.
@@ -141,7 +140,7 @@ impl Header {
 
     /// Parses the header of a whole GIOP 1.2 message, faster than [`parse`](Self::parse). Returns
     /// `None` unless the message is of type `kind`, not fragmented, complete in `unread`, and has
-    /// at most `max_size` bytes after the header. After `None` the caller uses `parse`.
+    /// at most `max_size` bytes after the header.
     #[inline]
     #[must_use]
     pub fn parse_complete(unread: &[u8], kind: MessageKind, max_size: u32) -> Option<Header> {
@@ -179,22 +178,17 @@ impl Header {
     }
 }
 
-/// Converts a number between the byte order of this machine and `endian`, in either direction.
 #[inline]
 pub(super) fn number(number: u32, endian: Endian) -> u32 {
     if endian.needs_swap() { number.swap_bytes() } else { number }
 }
 
-/// Begins a message at the end of the encoder's contents. [`finish_message`] fills in the size in
-/// its header.
 #[inline]
 pub(crate) fn begin(e: &mut Encoder<'_>, version: Version, kind: MessageKind) {
     let header = begin_header(e, version, kind);
     e.write_raw(&header);
 }
 
-/// Begins a message and returns its header, which the caller writes first. [`begin`] also writes
-/// the header.
 #[inline]
 pub(crate) fn begin_header(e: &mut Encoder<'_>, version: Version, kind: MessageKind) -> [u8; Header::LEN] {
     e.set_alignment_origin();

@@ -76,9 +76,6 @@ impl LocateStatus {
 /// ```text
 /// header | unsigned long id | unsigned long status | body, without padding in front in any version
 /// ```
-///
-/// CORBA 2.3 and 2.4 required padding to a multiple of 8 in front of the body in GIOP 1.2. TAO,
-/// omniORB, JacORB and the JDK write no padding, so the parser expects none.
 #[derive(Clone, Copy, Debug)]
 pub struct LocateReply<'m> {
     /// The version of the message.

@@ -89,8 +89,6 @@ impl<'m> Reply<'m> {
         Self::parse_general(message, header, limits)
     }
 
-    /// Parses a GIOP 1.2 reply without service contexts. Returns `None` for every other reply, and
-    /// for a malformed reply.
     #[inline]
     fn parse_fast(message: &'m [u8], header: &Header) -> Option<Reply<'m>> {
         let (_, rest) = message.split_first_chunk::<{ Header::LEN }>()?;
@@ -101,16 +99,15 @@ impl<'m> Reply<'m> {
             request_id: number(id, header.endian),
             status: ReplyStatus::from_number(number(status, header.endian))?,
             contexts: ReceivedServiceContexts::EMPTY,
-            // The body needs no padding, because this offset is a multiple of 8.
+            // The offset is a multiple of 8, so the body needs no padding.
             body_offset: Self::PLAIN_HEADER_LEN,
             message,
         })
     }
 
     /// Parses the header of a plain reply at the front of `unread`. A plain reply satisfies
-    /// [`Header::parse_complete`], answers `request_id`, and has results and no service contexts. Its
-    /// body is at offset [`PLAIN_HEADER_LEN`](Self::PLAIN_HEADER_LEN). Returns `None` for every
-    /// other reply, and for a malformed reply.
+    /// [`Header::parse_complete`], answers `request_id`, and has results and no service contexts. Returns
+    /// `None` for every other reply, and for a malformed reply.
     #[inline]
     #[must_use]
     pub fn parse_plain_header(unread: &[u8], request_id: u32, max_size: u32) -> Option<Header> {
@@ -175,7 +172,6 @@ pub fn begin_reply(
     begin_reply_general(e, version, request_id, status, contexts)
 }
 
-/// Begins a reply that has service contexts or a version before GIOP 1.2.
 #[inline(never)]
 fn begin_reply_general(
     e: &mut Encoder<'_>,
@@ -204,8 +200,6 @@ mod tests {
     use super::*;
     use crate::giop::finish_message;
 
-    /// Calls `look` with replies of every version, byte order, status (including an unknown status)
-    /// and number of contexts. The body of each reply is one octet.
     fn each(mut look: impl FnMut(&[u8], &Header, u32, usize)) {
         let context = ServiceContext { id: 9, data: &[1, 2, 3] };
         let contexts = [context; 3];
@@ -237,8 +231,6 @@ mod tests {
         }
     }
 
-    /// `parse_fast` accepts every GIOP 1.2 reply without service contexts and agrees with
-    /// `parse_general`.
     #[test]
     fn fast_and_general_parser_agree() {
         each(|message, header, status, count| {
@@ -259,8 +251,6 @@ mod tests {
         });
     }
 
-    /// The parser of plain replies refuses service contexts, and every status other than
-    /// NO_EXCEPTION.
     #[test]
     fn plain_reply_has_results_and_no_contexts() {
         each(|message, header, status, count| {

@@ -45,8 +45,7 @@ impl ResponseExpected {
     }
 }
 
-/// The form in which a request addresses its target. This is the discriminator of TargetAddress,
-/// and the body of a NEEDS_ADDRESSING_MODE reply.
+/// The form in which a request addresses its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum AddressingMode {
@@ -97,8 +96,7 @@ pub enum Target<'m> {
         tag: u32,
         /// The body of the selected profile.
         data: &'m [u8],
-        /// The encoded reference, from its type id to the end of its last profile. It begins at a
-        /// multiple of 4 in the message.
+        /// The encoded reference, from its type id to the end of its last profile.
         ior: &'m [u8],
     },
 }
@@ -216,8 +214,7 @@ impl<'m> Request<'m> {
     }
 
     /// Creates a request whose header the caller [parses](Self::parse_header) next. Until the
-    /// parsing succeeds, the fields that the header sets are meaningless. Creation and parsing are
-    /// two steps so that the structure is filled in place and not moved.
+    /// parsing succeeds, the fields that the header sets are meaningless.
     #[inline]
     #[must_use]
     pub fn unparsed(message: &'m [u8], header: &Header) -> Request<'m> {
@@ -247,9 +244,8 @@ impl<'m> Request<'m> {
         self.parse_header_general(limits)
     }
 
-    /// Parses a GIOP 1.2 request that is addressed by object key and has no service contexts.
-    /// Returns `None` for every other request, and for a request that is malformed or exceeds a
-    /// limit.
+    /// Parses a GIOP 1.2 request that is addressed by object key and has no service contexts;
+    /// `None` for others.
     #[inline]
     fn parse_header_fast(&mut self, limits: &Limits) -> Option<()> {
         let endian = self.endian;
@@ -313,7 +309,6 @@ impl<'m> Request<'m> {
     }
 }
 
-/// Returns the offset of the body, given a decoder that has read the header.
 #[inline]
 pub(super) fn body_offset(d: &Decoder<'_>, version: Version) -> usize {
     if !version.has_giop_1_2_headers() {
@@ -356,19 +351,16 @@ pub fn write_request_header(e: &mut Encoder<'_>, head: &RequestHeader<'_>) -> Re
     }
 }
 
-/// Writes the header of a GIOP 1.2 request to an object key without service contexts, in few
-/// copies.
 #[inline]
 fn write_header_fast(e: &mut Encoder<'_>, head: &RequestHeader<'_>, key: &[u8]) -> Result<(), CdrError> {
-    /// Number of bytes before the key.
     const FIXED: usize = Header::LEN + 16;
     let length = |octets: usize| u32::try_from(octets).map_err(|_| CdrError::LengthOverflow);
     let endian = e.endian();
     let flags = u32::from_ne_bytes([head.response_expected.flags(), 0, 0, 0]);
     let after = [number(head.request_id, endian), flags, 0, number(length(key.len())?, endian)];
     let name_length = number(length(head.operation.len() + 1)?, endian).to_ne_bytes();
-    // Lengths with padding. `name_room` includes the name's NUL, and the number of service contexts
-    // (0), which follows the name.
+    // `name_room` includes the name's NUL, and the number of service contexts (0), which follows
+    // the name.
     let key_room = key.len().next_multiple_of(4);
     let name_room = (head.operation.len() + 1).next_multiple_of(4) + 4;
     let header = begin_header(e, head.version, MessageKind::Request);
@@ -387,7 +379,6 @@ fn write_header_fast(e: &mut Encoder<'_>, head: &RequestHeader<'_>, key: &[u8]) 
     Ok(())
 }
 
-/// Copies bytes to the front of a slice that is large enough.
 #[inline]
 fn fill(place: &mut [u8], octets: &[u8]) {
     if let Some((front, _)) = place.split_at_mut_checked(octets.len()) {
@@ -482,7 +473,6 @@ mod tests {
             };
             let other = careful(&octets).unwrap();
             prop_assert_eq!(format!("{read:?}"), format!("{other:?}"));
-            // The fast parser accepts no truncated request that the general parser refuses.
             for end in Header::LEN..octets.len() {
                 if careful(&octets[..end]).is_err() {
                     prop_assert!(plain(&octets[..end]).is_none());
@@ -491,7 +481,6 @@ mod tests {
         }
     }
 
-    /// Parses the request in `octets` with the fast and with the general parser.
     fn read_both<'m>(octets: &'m [u8], limits: &'m Limits) -> (Option<Request<'m>>, Result<Request<'m>, CdrError>) {
         let header = Header::parse(octets.first_chunk().unwrap()).unwrap();
         let (mut plain, mut careful) = (Request::unparsed(octets, &header), Request::unparsed(octets, &header));
@@ -510,7 +499,7 @@ mod tests {
         }
     }
 
-    /// Key and name have the maximum length, or one octet more. The name's limit counts its NUL.
+    /// The name's limit counts its NUL.
     #[test]
     fn both_parsers_keep_the_limits_of_key_and_name() {
         let octets = message(&head(b"12345", b"abc"), Endian::Big, &[], write_header_general);
@@ -526,8 +515,6 @@ mod tests {
         }
     }
 
-    /// Each octet of a small request takes every value in turn. If the fast parser accepts a
-    /// changed request, the general parser accepts it too and reads the same fields.
     #[test]
     fn fast_and_general_parser_agree_on_changed_requests() {
         let octets = message(&head(b"12345", b"abc"), Endian::Little, &[1, 2, 3], write_header_general);
@@ -559,13 +546,11 @@ mod tests {
             assert_eq!(octets[16], flags);
             let (plain, careful) = read_both(&octets, &Limits::DEFAULT);
             assert_eq!((plain.unwrap().response_expected, careful.unwrap().response_expected), (response, response));
-            // Before GIOP 1.2 the response flag is a boolean.
             let old = RequestHeader { version: Version::GIOP_1_1, response_expected: response, ..head(b"k", b"f") };
             let octets = message(&old, Endian::Big, &[], write_header_general);
             let (_, careful) = read_both(&octets, &Limits::DEFAULT);
             assert_eq!(careful.unwrap().response_expected.is_expected(), any);
         }
-        // Undefined flags request a reply.
         for flags in [2, 4, 255] {
             assert_eq!(ResponseExpected::from_flags(flags), Target);
         }
@@ -581,7 +566,6 @@ mod tests {
         assert_eq!((AddressingMode::from_number(3), AddressingMode::from_number(-1)), (None, None));
     }
 
-    /// A target that is a whole reference may have at most `max_profiles` profiles.
     #[test]
     fn profiles_of_a_target_are_bounded() {
         let mut reference = Encoder::new();

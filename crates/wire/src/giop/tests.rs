@@ -1,5 +1,3 @@
-//! Tests of messages octet by octet as in the specification, and of round trips in every version.
-
 use proptest::prelude::*;
 
 use super::*;
@@ -159,7 +157,6 @@ fn locate_messages_round_trip() {
     }
 }
 
-/// The body of a LocateReply is not aligned to 8: a reference begins at octet 20 in every version.
 #[test]
 fn a_forward_in_a_locate_reply_follows_the_status_at_once() {
     let ior = Ior { type_id: "IDL:X:1.0".into(), profiles: vec![TaggedProfile { tag: 9, data: vec![1, 2, 3] }] };
@@ -181,8 +178,6 @@ fn a_forward_in_a_locate_reply_follows_the_status_at_once() {
     }
 }
 
-/// Statuses and kinds convert to and from the numbers of the specification. The first undefined
-/// number is refused.
 #[test]
 fn statuses_and_kinds_have_the_numbers_of_the_specification() {
     use LocateStatus as L;
@@ -276,7 +271,6 @@ fn supported_versions_are_1_0_to_1_2() {
     assert_eq!(Version::GIOP_1_1.to_string(), "1.1");
 }
 
-/// The test writes and parses headers in both byte orders.
 #[test]
 fn headers_are_written_and_parsed_octet_by_octet() {
     for (minor, flags, octets) in
@@ -291,8 +285,6 @@ fn headers_are_written_and_parsed_octet_by_octet() {
     }
 }
 
-/// `parse_complete` refuses a header with one changed octet, and a message with fewer octets than its
-/// header announces.
 #[test]
 fn parse_whole_checks_each_part_of_the_header() {
     let good = *b"GIOP\x01\x02\x00\x01\x00\x00\x00\x04abcdrest";
@@ -342,8 +334,6 @@ fn plain_reply_above_the_maximum_size_is_refused() {
 }
 
 proptest! {
-    /// The fast parser agrees with the general parser on replies with one changed octet, and on
-    /// truncated replies.
     #[test]
     fn plain_reply_is_accepted_by_the_general_parser(
         id in 0_u32..4,

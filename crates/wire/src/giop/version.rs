@@ -1,5 +1,4 @@
-//! Versions of GIOP, and the differences between them. Each difference is a method of [`Version`].
-//! A new version needs a constant, and each method must return a result for it.
+//! Versions of GIOP, and the differences between them.
 
 /// A version of GIOP, or of an IIOP profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,7 +9,6 @@ pub struct Version {
     pub minor: u8,
 }
 
-/// The form of wide characters and strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WideForm {
     /// GIOP 1.0 has no form of wide text.
@@ -27,9 +25,9 @@ impl Version {
     pub const GIOP_1_0: Version = Version { major: 1, minor: 0 };
     /// GIOP 1.1.
     pub const GIOP_1_1: Version = Version { major: 1, minor: 1 };
-    /// GIOP 1.2. (GIOP 1.3 adds only the component model, and no known ORB sends it.)
+    /// GIOP 1.2.
     pub const GIOP_1_2: Version = Version { major: 1, minor: 2 };
-    /// The highest supported version. Messages to a peer of unknown version use this version.
+    /// The highest supported version.
     pub const HIGHEST: Version = Version::GIOP_1_2;
 
     /// Returns true if messages of this version are supported.
@@ -39,18 +37,15 @@ impl Version {
         self.major == Version::HIGHEST.major && self.minor <= Version::HIGHEST.minor
     }
 
-    /// Returns true if requests and replies have the headers of GIOP 1.2. In these headers the
-    /// request id comes first, a request has response flags, and its target has one of three forms.
-    /// Bodies are aligned to 8. In earlier versions the service contexts come first.
+    /// Returns true if requests and replies have the headers of GIOP 1.2. The request id comes
+    /// first, a request has response flags, and its target has one of three forms.
     #[inline]
     #[must_use]
     pub const fn has_giop_1_2_headers(self) -> bool {
         self.minor >= 2
     }
 
-    /// Returns true if fragments carry the id of their request: from GIOP 1.2 on. LocateRequests
-    /// and LocateReplies of these versions may be fragmented too. A GIOP 1.1 fragment belongs to
-    /// the last message that announced fragments.
+    /// Returns true if fragments carry the id of their request: from GIOP 1.2 on.
     #[inline]
     #[must_use]
     pub const fn has_fragment_ids(self) -> bool {
@@ -63,15 +58,13 @@ impl Version {
         self.minor >= 2
     }
 
-    /// Returns true if client and server negotiate code sets: from GIOP 1.1 on. Profiles of these
-    /// versions have components for the negotiation.
+    /// Returns true if client and server negotiate code sets: from GIOP 1.1 on.
     #[inline]
     #[must_use]
     pub const fn has_code_sets(self) -> bool {
         self.minor >= 1
     }
 
-    /// Returns the form of wide characters and strings in this version.
     #[inline]
     pub(crate) const fn wide_form(self) -> WideForm {
         match self.minor {

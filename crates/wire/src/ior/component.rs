@@ -180,8 +180,8 @@ pub fn parse_policies<'d>(data: &'d [u8], limits: &Limits) -> Result<TaggedList<
 /// IIOP  string host | short port (read as unsigned) | short priority
 /// UIOP  string path | short priority
 /// ```
-/// Corelane's own profiles use the form of UIOP. The address of a transport that the program added
-/// has no scheme here, because the profile contains the scheme.
+///
+/// Corelane's own profiles use the form of UIOP.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TaoEndpoint {
     /// The host, the path of a Unix socket, or the address of a transport that the program added.

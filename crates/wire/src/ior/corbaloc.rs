@@ -138,7 +138,7 @@ fn parse_version(text: &str) -> Result<Version, UrlError> {
     if version.major == 1 { Ok(version) } else { Err(UrlError::Address) }
 }
 
-/// Parses a number of decimal digits. `FromStr` alone would also accept a sign.
+/// Parses decimal digits; `FromStr` alone accepts a sign.
 fn parse_number<T: std::str::FromStr>(text: &str) -> Result<T, UrlError> {
     if !text.bytes().all(|octet| octet.is_ascii_digit()) {
         return Err(UrlError::Address);
@@ -146,7 +146,6 @@ fn parse_number<T: std::str::FromStr>(text: &str) -> Result<T, UrlError> {
     text.parse().map_err(|_| UrlError::Address)
 }
 
-/// Returns true for bytes that need no escape in a key or a name.
 fn is_plain(octet: u8) -> bool {
     octet.is_ascii_alphanumeric() || b";/:?@&=+$,-_.!~*'()".contains(&octet)
 }
@@ -161,7 +160,6 @@ pub fn escape_key(key: &[u8]) -> String {
             text.push(char::from(*octet));
         } else {
             use fmt::Write as _;
-            // Writing to a String cannot fail.
             let _ = write!(text, "%{octet:02x}");
         }
     }

@@ -2,13 +2,13 @@
 
 use super::{Ior, TaggedProfile};
 
-/// The constants of 32-bit FNV-1a, a hash with the same result in every process.
+/// The constants of 32-bit FNV-1a, which has the same result in every process.
 const OFFSET: u32 = 0x811c_9dc5;
 const PRIME: u32 = 0x0100_0193;
 
 impl Ior {
     /// Returns true if both references have the same addresses and keys in the same order. Padding,
-    /// byte order, components and type ids do not matter. Profiles that cannot be parsed must have
+    /// byte order, components and type ids do not matter; profiles that cannot be parsed must have
     /// equal bytes. `false` does not mean that the objects differ.
     #[must_use]
     pub fn is_equivalent(&self, other: &Ior) -> bool {

@@ -1,9 +1,7 @@
 //! Interoperable object references and their text forms (CORBA 3.0.3 section 13.6).
 //!
 //! An [`Ior`] keeps its profiles as encoded bytes, unknown tags included, so that a reference
-//! passes through unchanged. [`Profile`] is a checked view of one profile;
-//! [`TaggedProfile::encode`] encodes a profile. [`ObjectUrl`] is a parsed text: `IOR:`, `corbaloc:`
-//! or `corbaname:`.
+//! passes through unchanged.
 
 mod component;
 mod corbaloc;
@@ -82,8 +80,8 @@ impl Cdr for Ior {
         if count > d.limits().max_profiles {
             return Err(CdrError::LimitExceeded);
         }
-        // Each profile is read with calls of its own instead of as one block of bytes: inside a
-        // value (IDL `valuetype`), the next profile may be in the next chunk.
+        // Each profile is read separately, because inside a value (IDL `valuetype`) the next
+        // profile may be in the next chunk.
         let profile = |_| {
             let (tag, data) = (d.read_u32()?, d.read_octets()?);
             d.charge_block(size_of::<TaggedProfile>() + data.len())?;

@@ -1,11 +1,11 @@
 //! Names of objects in a naming service as text (OMG Naming Service 1.3, section 2.4).
 //!
 //! `/` separates components, `.` separates id and kind. `\` in front of `/`, `.` or `\` makes that
-//! character a part of the id or kind. `\` is not allowed in front of other characters.
+//! character a part of the id or kind.
 
 /// Parses a stringified name into its components, each with its id and kind. Returns `None` if the
-/// text or a component is empty, or if a component has a second dot or a dot without a kind after
-/// it. Also returns `None` if a backslash precedes a character that needs no backslash.
+/// text or a component is empty, a component has a second dot or an empty kind, or a backslash is
+/// misplaced.
 ///
 /// # Examples
 /// ```
@@ -37,7 +37,7 @@ pub fn parse_object_name(text: &str) -> Option<Vec<(String, String)>> {
     Some(name)
 }
 
-/// Creates a component. `kind` is `None` if there was no dot.
+/// `kind` is `None` if there was no dot.
 fn component(id: String, kind: Option<String>) -> Option<(String, String)> {
     let has_needless_dot = kind.as_ref().is_some_and(String::is_empty) && !id.is_empty();
     let is_empty = kind.is_none() && id.is_empty();

@@ -133,8 +133,6 @@ impl ProfileEndpoint {
     }
 }
 
-/// Writes the endpoint as an address to listen at, without the machine's name: `tcp:HOST:PORT`,
-/// `unix:PATH`, `shm:PATH` or `SCHEME:ADDRESS`.
 impl fmt::Display for ProfileEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -230,8 +228,7 @@ impl TaggedProfile {
     }
 }
 
-/// Writes a path, or the address of a transport that the program added, as UTF-8. Code sets do not
-/// apply, because paths are bytes to the kernel.
+/// Code sets do not apply, because paths are bytes to the kernel.
 pub(super) fn write_path(e: &mut Encoder<'_>, path: &str) -> Result<(), CdrError> {
     if path.as_bytes().contains(&0) {
         return Err(CdrError::NulInString);
@@ -278,9 +275,8 @@ impl<'p> Profile<'p> {
     }
 
     /// Returns the addresses to connect to, in the order in which to try them: the profile's own
-    /// address, alternate addresses, then omniORB's Unix sockets. The addresses in
-    /// TAO_TAG_ENDPOINTS belong to priorities and are not included
-    /// ([`lane_endpoints`](Profile::lane_endpoints)). The list is empty for unsupported transports.
+    /// address, alternate addresses, then omniORB's Unix sockets. The list is empty for unsupported
+    /// transports.
     #[must_use]
     pub fn endpoints(&self) -> Vec<ProfileEndpoint> {
         let mut found = Vec::new();
@@ -325,8 +321,8 @@ impl<'p> Profile<'p> {
     }
 
     /// Returns the endpoints of the server's lanes with their priorities (-1: none), from TAO's or
-    /// Corelane's component. The list is empty if the profile has neither component, if the
-    /// component is malformed, and for unsupported transports.
+    /// Corelane's component. The list is empty if the component is missing or malformed, and for
+    /// unsupported transports.
     #[must_use]
     pub fn lane_endpoints(&self, limits: &Limits) -> Vec<(ProfileEndpoint, i16)> {
         let component = self.components.find(component_tag::TAO_ENDPOINTS);

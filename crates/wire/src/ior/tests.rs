@@ -1,6 +1,3 @@
-//! Tests with references of the specification and of other ORBs, and with malformed texts and
-//! profiles.
-
 use super::*;
 use crate::cdr::{MemoryAccount, MemoryMeter, MemoryRefusal};
 use crate::codeset::{CharSet, CodeSetInfo};
@@ -83,8 +80,6 @@ fn addresses_of_other_protocols_are_not_endpoints() {
     }
 }
 
-/// Port 0 means that there is only a secure port. Host 255.255.255.255 means that there is no TCP
-/// endpoint.
 #[test]
 fn addresses_without_a_tcp_server_are_not_endpoints() {
     let endpoints = |host, port, components: &[TaggedComponent]| {
@@ -100,7 +95,6 @@ fn addresses_without_a_tcp_server_are_not_endpoints() {
     assert_eq!(endpoints("h", 0, &alternates), [ProfileEndpoint::Inet { host: "b".into(), port: 1 }]);
 }
 
-/// A reference may have at most `max_profiles` profiles.
 #[test]
 fn profiles_of_a_reference_are_bounded() {
     let profile = TaggedProfile { tag: 0x1234, data: vec![1] };
@@ -115,7 +109,6 @@ fn profiles_of_a_reference_are_bounded() {
     }
 }
 
-/// A profile may have at most `max_components` components.
 #[test]
 fn components_of_a_profile_are_bounded() {
     let components = vec![TaggedComponent { tag: 9, data: Vec::new() }; 3];
@@ -190,7 +183,6 @@ fn profile_of_another_transport_has_its_scheme_and_address() {
     }
 }
 
-/// The profile of each form has two lanes. The second lane has another address than the profile.
 #[test]
 fn lanes_have_the_form_of_their_profile() {
     let unix =
@@ -336,14 +328,12 @@ fn corbaloc_errors_have_the_minor_codes_of_the_specification() {
     assert_eq!(url(&many), Err(UrlError::TooLong));
 }
 
-/// A host consists of visible ASCII characters without a meaning in a URL.
 #[test]
 fn host_with_a_forbidden_character_is_refused() {
     for octet in 0..=0xff_u8 {
         let sign = char::from(octet);
         let is_host = sign.is_ascii_graphic() && !"[]@/,#%:".contains(sign);
         for text in [format!("corbaloc::a{sign}b/K"), format!("corbaloc::[a{sign}b]/K")] {
-            // Each of these characters ends the host.
             if "@/,#".contains(sign) || (sign == ':' && !text.contains('[')) {
                 continue;
             }
@@ -358,7 +348,6 @@ fn host_with_a_forbidden_character_is_refused() {
     }
 }
 
-/// Each limit on a text or its addresses permits its own value and refuses the next one.
 #[test]
 fn length_and_addresses_of_a_text_are_bounded() {
     let read = |text: &str, limits: Limits| ObjectUrl::parse(text, &limits).map(drop);
@@ -419,8 +408,6 @@ fn equivalence_compares_addresses_and_keys_only() {
     assert!(unknown.is_equivalent(&unknown.clone()) && !unknown.is_equivalent(&one));
 }
 
-/// Errors of a text's form have the OMG's minor codes; errors of its content have the minor codes
-/// of CDR. All messages differ.
 #[test]
 fn url_errors_have_minor_codes_and_different_texts() {
     use crate::exception::SystemExceptionKind as Kind;
@@ -443,8 +430,6 @@ fn url_errors_have_minor_codes_and_different_texts() {
     }
 }
 
-/// Endpoints have ports in TCP profiles and none in profiles of Unix sockets; a limit bounds their
-/// number.
 #[test]
 fn endpoints_of_lanes_round_trip_in_every_form() {
     let endpoint = |port, priority| TaoEndpoint { address: "a".into(), port, priority };
@@ -472,7 +457,6 @@ fn endpoints_of_lanes_round_trip_in_every_form() {
     assert_eq!((at_most(3), at_most(2)), (Ok(3), Err(CdrError::LimitExceeded)));
 }
 
-/// A difference in tag, address, key or order of profiles makes references differ.
 #[test]
 fn references_that_differ_in_one_field_are_not_equivalent() {
     let profile = |host, key: &[u8]| {
@@ -494,8 +478,6 @@ fn references_that_differ_in_one_field_are_not_equivalent() {
     assert!(!ior(&[&unknown(7, b"x")]).is_equivalent(&ior(&[&unknown(8, b"x")])));
 }
 
-/// The hash is FNV-1a over tags and keys, so every process on every machine computes the same
-/// value.
 #[test]
 fn equivalence_hash_is_fnv_1a() {
     let ior = Ior { type_id: String::new(), profiles: vec![TaggedProfile { tag: 0x0102_0304, data: b"ab".to_vec() }] };
@@ -505,7 +487,6 @@ fn equivalence_hash_is_fnv_1a() {
     assert_eq!((ior.equivalence_hash(), Ior::NIL.equivalence_hash()), (fnv, 0x811c_9dc5));
 }
 
-/// An account that never refuses.
 struct Unlimited;
 
 impl MemoryAccount for Unlimited {

@@ -75,7 +75,7 @@ impl From<CdrError> for UrlError {
     }
 }
 
-/// Returns the text after the given scheme, which may have upper-case or lower-case letters.
+/// Returns the text after the scheme, whose case does not matter.
 pub(super) fn after_scheme<'t>(text: &'t str, scheme: &str) -> Option<&'t str> {
     let (start, rest) = text.split_at_checked(scheme.len())?;
     start.eq_ignore_ascii_case(scheme).then_some(rest)
@@ -119,7 +119,6 @@ impl Ior {
         let mut text = String::with_capacity(4 + 2 * octets.len());
         text.push_str("IOR:");
         for octet in octets {
-            // Writing to a String cannot fail.
             let _ = write!(text, "{octet:02x}");
         }
         Ok(text)

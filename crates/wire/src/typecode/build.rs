@@ -344,7 +344,6 @@ impl TypeCode {
     }
 }
 
-/// Creates a type with state and an optional base.
 fn with_state(
     kind: Kind,
     id: &str,
@@ -367,7 +366,6 @@ fn with_state(
     Ok(finish(Node { modifier, content, members, ..named(kind, id, name)? }))
 }
 
-/// The names of members. Two names must differ in more than upper and lower case.
 #[derive(Default)]
 struct MemberNames(HashSet<String>);
 
@@ -404,7 +402,6 @@ fn plain_members<N: AsRef<str>>(
     members.collect()
 }
 
-/// Checks a type that becomes a part of another type.
 fn child(part: TypeCode) -> Result<Child, TypeCodeError> {
     match part {
         TypeCode(TypeCodeRepr::Placeholder(id)) => Ok(Child::Placeholder((&*id).into())),
@@ -413,7 +410,6 @@ fn child(part: TypeCode) -> Result<Child, TypeCodeError> {
     }
 }
 
-/// Returns true if a discriminator can have the value.
 pub(crate) fn label_fits(discriminator: View<'_>, label: i128) -> bool {
     let (least, most) = match discriminator.kind() {
         Kind::Short => (i128::from(i16::MIN), i128::from(i16::MAX)),
@@ -430,8 +426,7 @@ pub(crate) fn label_fits(discriminator: View<'_>, label: i128) -> bool {
     (least..=most).contains(&label)
 }
 
-/// Creates a type from its first node and puts the type in place of its placeholders. Copies the
-/// parts that contain placeholders, because a graph is immutable.
+/// Copies the parts that contain placeholders, because a graph is immutable.
 fn finish(node: Node) -> TypeCode {
     let parts = || node.members.iter().map(|member| &member.ty).chain(&node.content);
     let incomplete = |part: &Child| match part {
@@ -453,12 +448,9 @@ fn finish(node: Node) -> TypeCode {
     TypeCode(TypeCodeRepr::Graph(Arc::new(Graph { nodes, incomplete }), 0))
 }
 
-/// Copies types into a new graph.
 struct GraphCopy {
     nodes: Vec<Node>,
-    /// The nodes of copied types in the new graph, by the key of the original.
     places: HashMap<usize, u32>,
-    /// The repository id of the type that is node 0 of the new graph.
     own: Option<Box<str>>,
     /// True to copy all parts without names; false to copy only the incomplete parts.
     compact: bool,
@@ -466,7 +458,6 @@ struct GraphCopy {
 }
 
 impl GraphCopy {
-    /// Replaces the parts of a node by copies.
     fn parts(&mut self, node: &mut Node) {
         let members = node.members.iter_mut().map(|member| &mut member.ty);
         for part in members.chain(&mut node.content) {

@@ -1,23 +1,18 @@
-//! The equality and the equivalence of types.
-
 use std::collections::HashSet;
 
 use super::{Kind, View};
 
-/// Returns true if two types are equal in every detail.
 pub(super) fn equal(a: View<'_>, b: View<'_>) -> bool {
     Comparison { exact: true, seen: HashSet::new() }.same(a, b)
 }
 
-/// Returns true if values of two types are interchangeable.
 pub(super) fn equivalent(a: View<'_>, b: View<'_>) -> bool {
     Comparison { exact: false, seen: HashSet::new() }.same(a, b)
 }
 
 struct Comparison {
     exact: bool,
-    /// Pairs of types whose comparison has begun. Types may be recursive, so a pair that occurs
-    /// again counts as equal: if its parts differ, its first comparison returns false.
+    /// Types may be recursive, so a pair whose comparison has begun counts as equal.
     seen: HashSet<(usize, usize)>,
 }
 

@@ -7,8 +7,7 @@ use super::graph::{Child, Graph, Node, NodeMember};
 use super::{INDIRECTION, Kind, TypeCode, TypeCodeRepr, description};
 use crate::cdr::{CdrError, Decoder};
 
-/// Reads a TypeCode. The limits bound the nesting of the TypeCode, and its memory is proportional
-/// to its encoded size.
+/// Reads a TypeCode; its memory is proportional to its encoded size.
 pub(super) fn read(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
     let number = d.read_u32()?;
     if let Some(kind) = Kind::from_number(number)
@@ -18,8 +17,7 @@ pub(super) fn read(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
     }
     // Positions are counted from the kind of the outermost TypeCode.
     let end = d.remaining() + KIND;
-    // The vectors begin with capacity for one element, because most types have a single part. An
-    // empty vector would grow to four elements.
+    // The vectors begin with capacity for one element, because most types have a single part.
     let (nodes, seen) = (Vec::with_capacity(1), Vec::with_capacity(1));
     let mut reader = TypeCodeReader { nodes, seen, open: Vec::new(), copied: 0 };
     d.charge_block(size_of::<Graph>())?;
@@ -32,25 +30,21 @@ pub(super) fn read(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
     }
 }
 
-/// Size of an encoded kind in bytes.
 const KIND: usize = 4;
 
 struct TypeCodeReader {
     nodes: Vec<Node>,
     /// The position of the kind of each type that was read or is being read, in ascending order.
     seen: Vec<(usize, Child)>,
-    /// The types that are being read, the outermost first.
     open: Vec<u32>,
     /// The number of levels of types that an encoder will write in place of a received indirection.
     copied: u32,
 }
 
-/// Maximum number of levels that the encoder may copy when it writes the type; each level takes
-/// about 16 bytes.
+/// Maximum number of levels that the encoder may copy when it writes the type.
 const MAX_COPIED_LEVELS: u32 = 4096;
 
 impl TypeCodeReader {
-    /// Reads a type. `end` is the position of the end of `d`.
     fn read(&mut self, d: &mut Decoder<'_>, end: usize) -> Result<Child, CdrError> {
         let number = d.read_u32()?;
         self.of_kind(number, d, end)
@@ -107,10 +101,6 @@ impl TypeCodeReader {
     }
 
     /// Counts the levels of types that the encoder will write in place of a received indirection.
-    /// The encoder sends an indirection to [few kinds](Kind::is_sent_as_indirection) of types. For
-    /// a type of another kind it writes the target again with its parts, down to the next type of
-    /// those few kinds. Writing the target must end, and must not nest deeper than the reading
-    /// limit.
     fn count_copy(&mut self, child: &Child, d: &Decoder<'_>) -> Result<(), CdrError> {
         let (mut at, mut levels, mut boxes) = (child, 0, Vec::new());
         while let Child::SameGraph(index) = at
@@ -145,8 +135,7 @@ impl TypeCodeReader {
         if levels > d.levels_left() {
             return Err(CdrError::NestingTooDeep);
         }
-        // The first level of a copy is not counted, because it is hardly larger than an
-        // indirection. The encoder bounds the total size of the descriptions that it repeats.
+        // The first level of a copy is hardly larger than an indirection.
         self.copied = self.copied.saturating_add(levels.saturating_sub(1));
         if self.copied > MAX_COPIED_LEVELS { Err(CdrError::LimitExceeded) } else { Ok(()) }
     }
@@ -233,7 +222,6 @@ impl TypeCodeReader {
         Ok(node)
     }
 
-    /// Reads the type of a member or an element.
     fn part(&mut self, d: &mut Decoder<'_>, end: usize) -> Result<Child, CdrError> {
         let part = self.read(d, end)?;
         let kind = match &part {
@@ -264,7 +252,6 @@ impl TypeCodeReader {
     }
 }
 
-/// Reads the number of members and reserves memory for them.
 fn members(node: &mut Node, least: usize, d: &mut Decoder<'_>) -> Result<usize, CdrError> {
     let count = d.read_len(least)?;
     d.charge_elements::<NodeMember>(count)?;

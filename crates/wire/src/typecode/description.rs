@@ -87,7 +87,6 @@ pub(crate) const VALUE_BASE_ID: &str = "IDL:omg.org/CORBA/ValueBase:1.0";
 /// `ValueBase`.
 pub const VALUE_BASE: &TypeDescription = &value(VALUE_BASE_ID, "ValueBase", 0, None, &[]);
 
-/// Returns the description of a kind without parameters.
 pub(super) const fn for_kind(kind: Kind) -> &'static TypeDescription {
     match kind {
         Kind::Void => VOID,
@@ -233,8 +232,7 @@ pub const fn member(name: &'static str, ty: &'static TypeDescription) -> MemberD
     MemberDescription { name, ty, label: 0, visibility: 0 }
 }
 
-/// An arm of a union with one label. An arm with several labels needs one entry for each label. The
-/// label is a number, the number of an enumerator, or the code of a character.
+/// An arm of a union with one label. An arm with several labels needs one entry for each label.
 #[must_use]
 pub const fn arm(label: i128, name: &'static str, ty: &'static TypeDescription) -> MemberDescription {
     MemberDescription { name, ty, label, visibility: 0 }

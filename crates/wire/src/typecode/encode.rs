@@ -28,23 +28,18 @@ impl TypeDescription {
     }
 }
 
-/// Maximum total size in bytes of the descriptions that one TypeCode repeats instead of sending an
-/// indirection. Without this bound, a received TypeCode with many indirections to one long
-/// enumeration would become huge when it is written.
+/// Maximum total size in bytes of the descriptions that one TypeCode repeats, so that a received
+/// TypeCode cannot become huge when it is written.
 const MAX_REPEATED: usize = 64 << 10;
 
 struct TypeCodeWriter {
-    /// The descriptions of named types in the output. Unnamed types are not recorded but written
-    /// again, because some peers do not resolve indirections to unnamed types.
+    /// Named types in the output; some peers do not resolve indirections to unnamed types.
     written: HashMap<usize, WrittenType>,
-    /// Size in bytes of the descriptions that were repeated.
     repeated: usize,
 }
 
-/// A description of a type in the output.
 #[derive(Clone, Copy)]
 struct WrittenType {
-    /// The position of the description's kind, counted across encapsulations.
     start: usize,
     /// The description's length in bytes; `None` while it is being written.
     len: Option<usize>,
@@ -74,9 +69,8 @@ impl TypeCodeWriter {
         Ok(())
     }
 
-    /// Returns true if the encoder repeats the description of a type that is already in the output,
-    /// because some peers refuse an indirection to a type of this kind
-    /// ([`Kind::is_sent_as_indirection`]).
+    /// Returns true if the encoder repeats a description that is in the output, because some peers
+    /// refuse an indirection to it ([`Kind::is_sent_as_indirection`]).
     fn may_repeat(&mut self, kind: Kind, place: WrittenType) -> bool {
         // A type of any kind that occurs inside itself is written there as an indirection.
         let Some(len) = place.len.filter(|_| !kind.is_sent_as_indirection()) else { return false };
@@ -149,7 +143,6 @@ impl TypeCodeWriter {
     }
 }
 
-/// Writes a value of a discriminator's type.
 pub(crate) fn write_label(kind: Kind, label: i128, e: &mut Encoder<'_>) -> Result<(), CdrError> {
     const BAD: CdrError = CdrError::BadDiscriminator;
     match kind {
@@ -171,7 +164,6 @@ pub(crate) fn write_label(kind: Kind, label: i128, e: &mut Encoder<'_>) -> Resul
     Ok(())
 }
 
-/// Reads a value of a discriminator's type.
 pub(crate) fn read_label(kind: Kind, d: &mut Decoder<'_>) -> Result<i128, CdrError> {
     Ok(match kind {
         Kind::Short => d.read_i16()?.into(),

@@ -14,7 +14,6 @@ pub(crate) struct Graph {
     pub(super) incomplete: bool,
 }
 
-/// One type of a graph.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(super) kind: Kind,
@@ -32,7 +31,6 @@ pub(crate) struct Node {
     pub(super) members: Vec<NodeMember>,
 }
 
-/// A member of a type in a graph.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeMember {
     pub(super) name: Box<str>,
@@ -41,7 +39,6 @@ pub(crate) struct NodeMember {
     pub(super) visibility: i16,
 }
 
-/// A reference of one type to another.
 #[derive(Clone, Debug)]
 pub(crate) enum Child {
     /// A type in the same graph, by its index.
@@ -73,11 +70,9 @@ impl Node {
 pub(crate) enum View<'t> {
     Static(&'static TypeDescription),
     Graph(&'t Arc<Graph>, &'t Node, u32),
-    /// A placeholder that is not replaced yet.
     Missing,
 }
 
-/// A view of one member, independent of its representation.
 #[derive(Clone, Copy)]
 pub(crate) struct MemberView<'t> {
     pub(crate) name: &'t str,
@@ -144,7 +139,6 @@ impl<'t> View<'t> {
         }
     }
 
-    /// Returns the element, aliased or boxed type, the discriminator, or the concrete base.
     pub(crate) fn content(self) -> Option<View<'t>> {
         match self {
             View::Static(description) => description.content.map(View::Static),
@@ -235,8 +229,8 @@ impl<'t> View<'t> {
         }
     }
 
-    /// Returns the type behind all aliases. A cycle of aliases, which only a hostile message has,
-    /// resolves to a missing type.
+    /// Returns the type behind all aliases; a cycle of aliases, which only a hostile message has,
+    /// gives a missing type.
     #[inline]
     pub(crate) fn unaliased(self) -> View<'t> {
         let mut at = self;
@@ -250,7 +244,6 @@ impl<'t> View<'t> {
         View::Missing
     }
 
-    /// Returns the type as an owned value.
     pub(crate) fn to_type_code(self) -> TypeCode {
         match self {
             View::Static(description) => TypeCode::from_description(description),
@@ -260,7 +253,6 @@ impl<'t> View<'t> {
     }
 }
 
-/// The modifier of abstract value types.
 pub(crate) const ABSTRACT: i16 = 2;
 
 /// Maximum number of aliases, or of base types, that a traversal follows in a chain.

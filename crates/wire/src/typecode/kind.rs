@@ -133,16 +133,14 @@ impl Kind {
         }
     }
 
-    /// Returns true for every kind of interface. Their only parameters are an id and a name.
+    /// Returns true for every kind of interface.
     #[must_use]
     pub const fn is_interface(self) -> bool {
         matches!(self, Kind::ObjRef | Kind::AbstractInterface | Kind::LocalInterface | Kind::Component | Kind::Home)
     }
 
     /// Returns true if the encoder sends an indirection to an earlier description of a type of this
-    /// kind. The specification permits indirections for every kind with a repository id. TAO
-    /// resolves indirections to types of five kinds and refuses an indirection to any other kind
-    /// with MARSHAL, so only these five kinds return true.
+    /// kind. TAO refuses an indirection to any other kind with MARSHAL.
     #[must_use]
     pub(crate) const fn is_sent_as_indirection(self) -> bool {
         matches!(self, Kind::Struct | Kind::Union | Kind::Value | Kind::Event | Kind::Alias)

@@ -7,11 +7,7 @@
 //! earlier type       0xffffffff | long offset, from the offset itself back to the kind of the earlier type
 //! ```
 //!
-//! A type comes from constants ([`description`]) of the IDL compiler, from the functions of
-//! [`TypeCode`], or from a message. The origin makes no difference in use.
-//!
-//! Types may be recursive and may share parts, so every traversal remembers the types that it has
-//! visited. Otherwise a message of some kilobytes could describe a type whose traversal never ends.
+//! Types may be recursive and may share parts, so every traversal remembers the types that it has visited.
 
 mod build;
 mod compare;
@@ -35,7 +31,7 @@ pub use kind::Kind;
 /// The marker of an indirection, in place of a kind.
 pub(crate) const INDIRECTION: u32 = 0xffff_ffff;
 
-/// A type as a value. Clones are cheap and share the type.
+/// A type as a value.
 ///
 /// `==` is the specification's `equal`: the types agree in every detail, names included.
 /// [`equivalent`](TypeCode::equivalent) decides whether values can be exchanged.
@@ -53,7 +49,6 @@ pub struct TypeCode(TypeCodeRepr);
 enum TypeCodeRepr {
     Static(&'static TypeDescription),
     Graph(Arc<Graph>, u32),
-    /// A placeholder for the type with this repository id, which is not created yet.
     Placeholder(Arc<str>),
 }
 
@@ -215,8 +210,7 @@ impl TypeCode {
 
     /// Returns true if a value of this type can be used as a value of type `expected`. This holds
     /// if the types are equivalent, or if this is a value type with state that inherits from
-    /// `expected`. If `expected` is abstract, every value type with state is accepted, because a
-    /// TypeCode does not name the abstract types that its type supports.
+    /// `expected`.
     #[must_use]
     pub fn is_substitutable_for(&self, expected: &TypeCode) -> bool {
         let (own, expected) = (self.view().unaliased(), expected.view().unaliased());
@@ -253,7 +247,6 @@ impl TypeCode {
 }
 
 impl Default for TypeCode {
-    /// Returns [`TypeCode::NULL`], the type of an empty `any`.
     fn default() -> TypeCode {
         TypeCode::NULL
     }
@@ -270,7 +263,6 @@ impl PartialEq for TypeCode {
 
 impl Eq for TypeCode {}
 
-/// Equal types have equal hashes.
 impl std::hash::Hash for TypeCode {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         (self.kind(), self.id(), self.name(), self.member_count()).hash(state);
@@ -284,7 +276,6 @@ impl From<&'static TypeDescription> for TypeCode {
 }
 
 impl fmt::Display for TypeCode {
-    /// Writes the type in short IDL form: `sequence<string<8>, 3>`, `struct Point`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         show(self.view(), f, 8)
     }

@@ -114,7 +114,6 @@ fn indirections_are_sent_to_five_kinds() {
     let indirections = |ty: &TypeCode| {
         let octets = encoded(&twice(ty), Endian::Big);
         let decoded = TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at_position(1)).unwrap();
-        // The decoded TypeCode is encoded to the same octets.
         assert_eq!((&decoded, encoded(&decoded, Endian::Big)), (&twice(ty), octets.clone()));
         octets.chunks_exact(4).filter(|word| *word == [0xff; 4]).count()
     };
@@ -297,8 +296,7 @@ fn with_member(member: &[u8]) -> Vec<u8> {
 #[test]
 fn indirections_lead_to_a_kind_that_was_read() {
     let indirection = |offset: i32| decoded(&with_member(&[&[0xff; 4][..], &offset.to_be_bytes()].concat()));
-    // The offset is at 44. A structure that contains itself can be described, although it has no
-    // values.
+    // A structure that contains itself can be described, although it has no values.
     assert_eq!(indirection(-44).unwrap().member_type(0).unwrap().kind(), Kind::Struct);
     for offset in [0, -4, -8, 4, 400, -43, -45, -48, -40, -36, i32::MIN, i32::MAX] {
         assert_eq!(indirection(offset).err(), Some(CdrError::BadIndirection), "{offset}");
@@ -314,7 +312,6 @@ fn malformed_types_are_refused() {
     assert_eq!(decoded(&with_member(&[0, 0, 0, 28, 0, 32, 0, 0])).err(), Some(CdrError::BadTypeCode));
     assert!(decoded(&with_member(&[0, 0, 0, 28, 0, 31, 0, 0])).is_ok());
     assert!(decoded(&with_member(&[0, 0, 0, 11])).is_ok());
-    // A count of members that the encapsulation cannot hold is refused.
     let mut many = with_member(&[0, 0, 0, 11]);
     many[28] = 1;
     assert_eq!(decoded(&many).err(), Some(CdrError::CountExceedsInput));
@@ -327,7 +324,6 @@ fn arrays_of_length_0_are_refused() {
     assert_eq!(TypeCode::array(TypeCode::LONG, 0).err(), Some(TypeCodeError::EmptyArray));
 }
 
-/// Writes an unbounded `sequence<...>`; `element` writes the element's type.
 fn write_sequence(e: &mut Encoder<'_>, element: &dyn Fn(&mut Encoder<'_>)) {
     e.write_u32(Kind::Sequence.number());
     e.write_encapsulation(|e| {
@@ -338,14 +334,12 @@ fn write_sequence(e: &mut Encoder<'_>, element: &dyn Fn(&mut Encoder<'_>)) {
     .unwrap();
 }
 
-/// Writes an indirection to the kind at position `to` of the whole encoding.
 fn write_indirection(e: &mut Encoder<'_>, to: usize) {
     e.write_u32(INDIRECTION);
     let offset = i32::try_from(to).unwrap() - i32::try_from(e.len()).unwrap();
     e.write_i32(offset);
 }
 
-/// Writes a structure; each closure writes the type of a member.
 fn write_structure(e: &mut Encoder<'_>, id: &str, members: &[&dyn Fn(&mut Encoder<'_>)]) {
     e.write_u32(Kind::Struct.number());
     e.write_encapsulation(|e| {
@@ -415,8 +409,6 @@ fn types_that_are_written_again_keep_the_nesting_limit() {
             None => end(e),
         }
     }
-    // The type has a chain of sequences, and a second chain that ends with an indirection to the
-    // first one.
     let twice = |depth: usize| {
         let mut e = Encoder::new();
         let place = std::cell::Cell::new(0);
@@ -429,8 +421,6 @@ fn types_that_are_written_again_keep_the_nesting_limit() {
         read_and_written(&e).map(drop)
     };
     assert_eq!((twice(67), twice(68)), (Ok(()), Err(CdrError::NestingTooDeep)));
-    // The type has an enumeration, or a box with an enumeration, whose second occurrence is nested
-    // deeper than the first.
     let deeper = |boxed: bool, depth: usize| {
         let mut e = Encoder::new();
         let place = std::cell::Cell::new(0);
@@ -446,7 +436,6 @@ fn types_that_are_written_again_keep_the_nesting_limit() {
     };
     assert_eq!((deeper(false, 126), deeper(false, 127)), (Ok(()), Err(CdrError::NestingTooDeep)));
     assert_eq!((deeper(true, 125), deeper(true, 126)), (Ok(()), Err(CdrError::NestingTooDeep)));
-    // The type has a long chain of sequences and many indirections to it.
     let many = |count: usize| {
         let mut e = Encoder::new();
         let place = std::cell::Cell::new(0);
@@ -463,8 +452,7 @@ fn types_that_are_written_again_keep_the_nesting_limit() {
     assert_eq!((many(40), many(41)), (Ok(()), Err(CdrError::LimitExceeded)));
 }
 
-/// omniORB 4.2.5 writes -2 as the default index of a union whose labels cover all values. JacORB
-/// and the specification use -1.
+/// omniORB 4.2.5 writes -2 as the default index of a union whose labels cover all values.
 #[test]
 fn negative_default_index_means_no_default() {
     static COMPLETE: TypeDescription =

@@ -97,7 +97,6 @@ fn wide(d: &mut Decoder<'_>) -> Value {
     json!({"octets": len, "utf16_hex": hex(raw.read_raw(len).unwrap()), "text": text})
 }
 
-/// A TypeCode of a kind that the vectors contain.
 #[derive(Clone)]
 enum Type {
     Plain(&'static str, &'static str),

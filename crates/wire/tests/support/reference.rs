@@ -1,5 +1,3 @@
-//! Conversion of references to the JSON form of the vectors.
-
 use corelane_wire::Limits;
 use corelane_wire::codeset::{CodeSetComponent, CodeSetInfo};
 use corelane_wire::ior::{
@@ -97,7 +95,6 @@ fn endpoint(endpoint: &TaoEndpoint) -> Value {
     }
 }
 
-/// Describes a Real-time CORBA policy.
 fn policy((number, value): (u32, &[u8])) -> Value {
     let mut out = json!({"type": number, "value_octets": value.len()});
     match number {

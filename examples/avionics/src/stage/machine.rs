@@ -1,5 +1,3 @@
-//! The machine of the demo, and its real-time guarantees.
-
 use std::fs;
 
 use corelane_sys::guarantees::{self, GuaranteeReport, GuaranteeStatus};
@@ -11,7 +9,6 @@ pub(super) struct Machine {
     at_start: Option<Ticks>,
 }
 
-/// Times since boot, summed over all cores, in ticks of the kernel.
 #[derive(Clone, Copy)]
 struct Ticks {
     idle: u64,
@@ -31,17 +28,14 @@ impl Machine {
         }
     }
 
-    /// Begins to count idle time.
     pub(super) fn begin(&mut self) {
         self.at_start = ticks();
     }
 
-    /// Returns the guarantees that hold, and the guarantees that do not hold.
     pub(super) fn split(&self) -> (Vec<&GuaranteeReport>, Vec<&GuaranteeReport>) {
         self.guarantees.iter().partition(|guarantee| guarantee.status == GuaranteeStatus::Met)
     }
 
-    /// Returns true if threads may have fixed priorities.
     pub(super) fn is_real_time(&self) -> bool {
         self.guarantees
             .iter()
@@ -49,8 +43,7 @@ impl Machine {
     }
 
     /// Returns the percentages of idle and of stolen time of the cores since
-    /// [`begin`](Self::begin). Stolen time is time that the host gave to other virtual machines.
-    /// All programs of the machine count.
+    /// [`begin`](Self::begin), for all programs of the machine.
     pub(super) fn idle_and_stolen(&self) -> Option<(f64, f64)> {
         let (before, after) = (self.at_start?, ticks()?);
         let all = after.all.saturating_sub(before.all);

@@ -1,7 +1,6 @@
 //! The stage: starts the server and the clients, shows their progress, and prints a summary.
 //!
-//! The stage is also a CORBA server: the clients report to its recorder. Every process that the
-//! stage starts ends together with it.
+//! The stage is also a CORBA server: the clients report to its recorder.
 
 mod machine;
 mod omniorb;
@@ -28,25 +27,19 @@ use process::Process;
 use record::Record;
 use table::Table;
 
-/// Maximum time for a process to start, or to end, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Settings of a demo.
 #[derive(Debug)]
 pub(crate) struct DemoOptions {
-    /// Time in seconds for which the clients call.
     pub(crate) seconds: u32,
-    /// Folder of the report.
     pub(crate) folder: PathBuf,
 }
 
-/// A message that the recorder received.
 enum RecorderMessage {
     Serving { flight: ObjectRef, maps: ObjectRef, scheduling: String },
     Report(Report),
 }
 
-/// The servant of [`Recorder`].
 struct RecorderServant(Arc<Mailbox<RecorderMessage>>);
 
 impl RecorderServant {
@@ -74,7 +67,7 @@ impl Recorder for RecorderServant {
     }
 }
 
-/// Runs the demo. Returns true if every call of every client succeeded.
+/// Returns true if every call of every client succeeded.
 pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     fs::create_dir_all(&options.folder)?;
     let folder = options.folder.canonicalize()?;
@@ -116,7 +109,6 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     for process in processes.iter_mut().chain([&mut server]) {
         trouble.extend(process.finish(PATIENCE).err().map(|error| error.to_string()));
     }
-    // Handles the reports that arrived after the last display.
     while let Some(heard) = heard.receive() {
         note(heard, &mut records);
     }
@@ -124,7 +116,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     sum_up(options, &folder, &machine, &records, &trouble, ground_link.err())
 }
 
-/// Waits for the server. Returns its two objects and its scheduling class.
+/// Returns the server's two objects and its scheduling class.
 fn served(heard: &Mailbox<RecorderMessage>, server: &mut Process) -> Result<(String, String, String)> {
     let end = now() + PATIENCE;
     while !end.is_past() && server.ended()?.is_none() {
@@ -138,7 +130,6 @@ fn served(heard: &Mailbox<RecorderMessage>, server: &mut Process) -> Result<(Str
     Err("the server ended before it was ready".into())
 }
 
-/// Shows the reports until every client has ended, or until the maximum time has passed.
 fn watch(
     seconds: u32,
     heard: &Mailbox<RecorderMessage>,
@@ -175,7 +166,6 @@ fn note(heard: RecorderMessage, records: &mut [Record]) {
     }
 }
 
-/// Returns a sentence for each client that made no call.
 fn silent(records: &[Record]) -> impl Iterator<Item = String> {
     records.iter().filter(|record| record.calls() == 0).map(|record| format!("{} made no call", record.name))
 }
@@ -202,7 +192,6 @@ fn print_clients(records: &[Record]) {
     println!();
 }
 
-/// Describes the run, depending on the machine's permissions.
 fn standing(machine: &Machine) -> &'static str {
     if machine.is_real_time() {
         "          Fixed priorities are permitted and used (SCHED_FIFO). `corelane doctor` says how to correct guarantees that do not hold."

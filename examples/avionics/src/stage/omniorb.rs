@@ -9,7 +9,6 @@ use super::process::Process;
 use super::record::Record;
 use crate::Result;
 
-/// Name of the client in reports.
 pub(super) const NAME: &str = "omniorb";
 
 const IDL: &str = include_str!("../../avionics.idl");
@@ -50,7 +49,6 @@ pub(super) fn build(folder: &Path) -> Result<PathBuf, String> {
     Ok(program)
 }
 
-/// Runs a tool in `folder`, with its output in a file there.
 fn run(folder: &Path, tool: &str, arguments: &[&str]) -> Result<(), String> {
     let log = folder.join(format!("{tool}.log"));
     let shown = |error| format!("{}: {error}", log.display());
@@ -72,7 +70,6 @@ pub(super) fn start(program: &Path, computer: &str, recorder: &str, seconds: u32
     Process::start(NAME, &mut command, folder)
 }
 
-/// Returns the client's empty record.
 pub(super) fn record() -> Record {
     Record::new(NAME, "assess, from C++", 10, None)
 }

@@ -85,14 +85,11 @@ fn section(record: &Record) -> String {
     text + "</p>\n" + &histogram(record)
 }
 
-/// Height of a bucket's row in pixels. `LEFT` is the x coordinate at which the bars begin, and
-/// `WIDTH` is their maximum length, both in pixels.
+/// Height of a bucket's row in pixels.
 const ROW: usize = 20;
 const LEFT: usize = 150;
 const WIDTH: usize = 440;
 
-/// Draws a bar for each bucket from the first to the last non-empty bucket, with the number and the
-/// share of its calls.
 fn histogram(record: &Record) -> String {
     let buckets = record.buckets();
     let filled = |bucket: &usize| buckets[*bucket] > 0;

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// A started program. Its output goes to a file with the program's name.
+/// The output goes to a file with the program's name.
 pub(super) struct Process {
     pub(super) name: String,
     child: Child,
-    /// Standard input of the program. The server ends when its standard input is closed.
+    /// The server ends when this input is closed.
     input: Option<ChildStdin>,
     log: PathBuf,
 }
@@ -31,13 +31,11 @@ impl Process {
         self.child.id()
     }
 
-    /// Returns the exit status if the process has ended.
     pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
-    /// Waits for the end of the process. If the process fails, the error contains the process's
-    /// output.
+    /// If the process fails, the error contains its output.
     pub(super) fn finish(&mut self, patience: Duration) -> Result<()> {
         drop(self.input.take());
         let deadline = Instant::now() + patience;
@@ -58,8 +56,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The process id is valid until `wait` returns. If the child has already ended, the call
-        // has no effect.
+        // Has no effect if the child has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -22,7 +22,6 @@ pub(super) const BOUNDS: [Duration; 14] = [
     Duration::from_millis(500),
 ];
 
-/// Statistics of one client so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Record {
     pub(super) name: String,
@@ -32,9 +31,7 @@ pub(super) struct Record {
     pub(super) deadline: Option<Duration>,
     /// Scheduling class that the kernel granted; empty until the first report.
     pub(super) scheduling: String,
-    /// Calls per second during the latest report.
     pub(super) rate: f64,
-    /// Time in seconds that all reports cover.
     seconds: f64,
     /// Latency of every call, ascending.
     latencies: Vec<Duration>,
@@ -68,19 +65,17 @@ impl Record {
         self.latencies.len()
     }
 
-    /// Returns the calls per second over the whole time.
     pub(super) fn mean_rate(&self) -> f64 {
         if self.seconds > 0.0 { self.calls() as f64 / self.seconds } else { 0.0 }
     }
 
-    /// Returns the latency that the fraction `part` of the calls do not exceed. A fraction of 1
-    /// gives the maximum. Returns `None` if there are no calls.
+    /// Returns the latency that the fraction `part` of the calls do not exceed; `None` without
+    /// calls.
     pub(super) fn percentile(&self, part: f64) -> Option<Duration> {
         let rank = (part * self.calls() as f64).ceil() as usize;
         self.latencies.get(rank.max(1) - 1).copied()
     }
 
-    /// Counts the calls in each bucket of [`BOUNDS`] and in the bucket above.
     pub(super) fn buckets(&self) -> [usize; BOUNDS.len() + 1] {
         let mut buckets = [0; BOUNDS.len() + 1];
         for latency in &self.latencies {
@@ -109,7 +104,6 @@ pub(super) fn format_bound(time: Duration) -> String {
     }
 }
 
-/// Formats a latency that may be missing.
 pub(super) fn format_latency_or_dash(time: Option<Duration>) -> String {
     time.map_or("-".into(), format_latency)
 }

@@ -1,34 +1,28 @@
-//! The table of all clients. On a terminal it is redrawn in place, elsewhere printed at intervals.
+//! The table of all clients, redrawn in place on a terminal, and printed at intervals elsewhere.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use super::record::{Record, format_bound, format_latency_or_dash};
 
-/// Interval of redrawing on a terminal.
 const REDRAW: Duration = Duration::from_millis(500);
-/// Interval of printing if the output is not a terminal. A run shorter than the interval prints
-/// once, in the middle of the run.
+/// A run shorter than the interval prints once, in the middle of the run.
 const REPRINT: Duration = Duration::from_secs(5);
 
-/// Position of the table, and the time of its next display.
 pub(super) struct Table {
     in_place: bool,
     interval: Duration,
-    /// Number of lines to move up.
     drawn: usize,
     next: Instant,
 }
 
 impl Table {
-    /// Creates a table for a run of this length.
     pub(super) fn new(length: Duration) -> Self {
         let in_place = io::stdout().is_terminal();
         let interval = if in_place { REDRAW } else { REPRINT.min(length / 2) };
         Table { in_place, interval, drawn: 0, next: Instant::now() + interval }
     }
 
-    /// Shows the table if the time of its next display has come.
     pub(super) fn show(&mut self, headline: &str, records: &[Record]) -> io::Result<()> {
         if Instant::now() < self.next {
             return Ok(());
@@ -45,7 +39,6 @@ impl Table {
         out.flush()
     }
 
-    /// Removes the live table, so that the summary takes its place.
     pub(super) fn clear(&mut self) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.in_place && self.drawn > 0 {
@@ -56,7 +49,6 @@ impl Table {
     }
 }
 
-/// Formats the table with a line for each client, narrow enough for any terminal.
 pub(super) fn lines(records: &[Record], rate: impl Fn(&Record) -> f64) -> String {
     let mut text = row(["client", "class", "Hz/due", "calls", "p50", "p99", "max", "deadline", "missed", "failed"]);
     for record in records {

@@ -1,5 +1,4 @@
-//! Checks of values of every type in `any`, and in `any` in `any`, of TypeCodes, and of values that
-//! the server itself inserts and extracts.
+//! Checks of `any`, of TypeCodes, and of values that the server inserts and extracts.
 
 use std::fmt::Debug;
 
@@ -10,7 +9,6 @@ use crate::interop::*;
 use crate::suite::values::{Random, Sample};
 
 impl Client {
-    /// Checks values in `any`, and a sequence of such values in `any` in `any`.
     fn in_any<T: Typed + PartialEq + Debug>(
         &self,
         name: &str,
@@ -69,7 +67,6 @@ impl Client {
         self.properties();
     }
 
-    /// Checks that only the properties named in the `context` clause are sent.
     fn properties(&self) {
         self.report.check("properties", || {
             let all = [("user", "ann"), ("site.name", "north"), ("site.zone", ""), ("sitemap", "no"), ("other", "no")];
@@ -217,7 +214,6 @@ impl Client {
     }
 }
 
-/// Types of every kind, including recursive ones.
 static ALL_TYPES: [&corelane::mapping::TypeDescription; 12] = [
     &COLOUR_TYPE,
     &SHORT_NAME_TYPE,

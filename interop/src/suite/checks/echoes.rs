@@ -10,7 +10,6 @@ use crate::suite::values::{Random, Sample};
 
 type Echoed<T> = Result<(T, T, T), SystemException>;
 
-/// Converts strings to the parameter type of a sequence of strings.
 fn words(owned: &[String]) -> Vec<&str> {
     owned.iter().map(String::as_str).collect()
 }
@@ -193,7 +192,6 @@ impl Client {
         self.wide_values();
     }
 
-    /// Echoes sequences of octets and of structures in many sizes, some larger than all buffers.
     pub(super) fn big_messages(&self, size: usize) {
         self.report.check(&format!("big octets {size}"), || {
             let octets = |count: usize, factor: usize| -> Octets {

@@ -10,7 +10,6 @@ use super::{CheckOutcome, Client, differs, plain, same};
 use crate::interop::*;
 use crate::suite::servants::{prescribed_constants, prescribed_details};
 
-/// The names of system exceptions that every server must know.
 const SYSTEM_EXCEPTIONS: [&str; 16] = [
     "UNKNOWN",
     "BAD_PARAM",
@@ -34,14 +33,12 @@ fn nothing() -> CheckOutcome {
     Ok(String::new())
 }
 
-/// Returns the reference, or an exception if it is nil.
 fn some<R>(reference: Option<R>) -> Result<R, SystemException> {
     reference.ok_or_else(|| {
         SystemException::new(SystemExceptionKind::InvObjref, 0, Completion::Yes).because("the reference is nil")
     })
 }
 
-/// The exception that an operation raised.
 #[derive(Debug)]
 enum Raised {
     Plain,
@@ -270,7 +267,6 @@ impl Client {
             + &differs("point", &point, &bench.bench_point(&point)?))
     }
 
-    /// Makes the calls of one of several concurrent callers.
     fn one_caller(&self, theirs: &BouncerRef, number: i32) -> CheckOutcome {
         let s = &self.suite;
         for i in 0..5 {
@@ -312,8 +308,7 @@ impl Client {
             let most = AtomicU32::new(0);
             thread::scope(|scope| {
                 for _ in 0..meet {
-                    // The result of a failed call is ignored: the number of callers is then too
-                    // small, and the check fails.
+                    // A failed call makes the number of callers too small, and the check fails.
                     scope.spawn(|| self.suite.meet(meet, 5000).map(|seen| most.fetch_max(seen, Ordering::SeqCst)));
                 }
             });

@@ -22,18 +22,14 @@ use crate::report::{Report, format_with_bound};
 use crate::sample::Samples;
 use crate::value::SingleValue;
 
-/// Number of calls over which the quantities are counted.
 pub(crate) const COUNTED_CALLS: usize = 1000;
 
-/// Maximum number of attempts to count the calls without an interfering event.
 const TRIES: usize = 20;
 
-/// Dispatch architectures that are counted. A pool has one thread, because each thread counts only
-/// its own work.
+/// A pool has one thread, because each thread counts its own work.
 const ARCHITECTURES: [ServerArchitecture; 3] =
     [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(1), ServerArchitecture::Reactive];
 
-/// Operations that `counts` measures by default.
 const DEFAULT_OPERATIONS: [MeasuredOperation; 9] = [
     MeasuredOperation::Nothing,
     MeasuredOperation::Octet,
@@ -46,10 +42,9 @@ const DEFAULT_OPERATIONS: [MeasuredOperation; 9] = [
     MeasuredOperation::Oneway,
 ];
 
-/// A deadline for which the ORB sets a timer. No call here reaches the deadline.
+/// No call reaches this deadline.
 const PRECISE: Timeout = Timeout::Precise(std::time::Duration::from_secs(60));
 
-/// Reports counts per call of the client's thread and of the server's thread.
 pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = non_polling_client_orb()?;
     let operations = options.operations_or(&DEFAULT_OPERATIONS);
@@ -61,8 +56,7 @@ pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: 
         let precise = CountedTargetRef::from_object(coarse.as_object().with_policies(policies));
         for (target, deadline) in [(&precise, ", precise deadline"), (&coarse, "")] {
             let mut values = Vec::new();
-            // Floods of oneways come last, because they may move the connection to other threads
-            // permanently.
+            // Floods of oneways may move the connection to other threads permanently.
             let operations = two_ways.iter().chain(oneways.iter().filter(|_| deadline.is_empty()));
             for &operation in operations {
                 progress.show(&format!("counts: {architecture} {operation}"));
@@ -77,8 +71,7 @@ pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: 
                 let (client, server) = count_calls(target, operation)?;
                 let bounds = Bounds::of(architecture, operation, !deadline.is_empty());
                 values.extend(told(&label, "client", client, bounds.client));
-                // With a thread for each connection, the thread that answers the question for the
-                // counts may differ from the thread that ran the oneways. Its counts are left out.
+                // The thread that reports the counts may differ from the thread that ran the oneways.
                 if !(operation.is_oneway() && architecture == ServerArchitecture::PerConnection) {
                     values.extend(told(&label, "server", server, bounds.server));
                 }
@@ -101,15 +94,13 @@ pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: 
     if values.is_empty() { Ok(()) } else { report.add_values("locks per call of other ORBs", &values) }
 }
 
-/// Maximum counts of both sides that the design permits for a call.
 #[derive(Clone, Copy)]
 struct Bounds {
     client: Bound,
     server: Bound,
 }
 
-/// Maximum counts of one side. If system calls have a bound, the bound of hand-offs, futex calls
-/// and ORB locks is 0.
+/// If system calls have a bound, the bound of hand-offs, futex calls and ORB locks is 0.
 #[derive(Clone, Copy)]
 struct Bound {
     system_calls: Option<f64>,
@@ -121,15 +112,13 @@ impl Bounds {
         use MeasuredOperation::{
             Long, Longs, Nothing, Octet, Octets, Oneway, Short, String, Struct, Structs, TakeLongs, TakeOctets,
         };
-        // A result of variable size takes one allocation: by the servant in the server, by the stub
-        // in the client.
+        // A result of variable size takes one allocation on each side.
         let allocations = Some(match operation {
             Nothing | Octet | Short | Long | Struct | Oneway | TakeLongs(_) | TakeOctets(_) => 0.0,
             Longs(_) | Structs(_) | Octets(_) | String(_) => 1.0,
         });
         if operation.is_oneway() {
-            // The client of a oneway does not wait. The server's number of system calls depends on
-            // the number of messages that arrive together.
+            // The server's number of system calls depends on the number of oneways that arrive together.
             let client = Bound { system_calls: Some(1.0), allocations };
             return Bounds { client, server: Bound { system_calls: None, allocations: None } };
         }
@@ -144,9 +133,7 @@ impl Bounds {
 
 /// Returns the counts of the client's thread and of the server's thread for [`COUNTED_CALLS`] calls.
 ///
-/// If the kernel stops the client for a while, the hang-up monitor watches the client's connection
-/// again. The next call suspends the monitoring, which takes a lock of the ORB and two system
-/// calls. The function discards counts with such a lock and counts the calls again.
+/// Counts the calls again if the hang-up monitor interfered, which a lock of the ORB shows.
 pub(crate) fn count_calls(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally), Failure> {
     calls(target, operation, COUNTED_CALLS, &mut Samples::with_capacity(COUNTED_CALLS))?;
     target.counted()?;
@@ -160,17 +147,14 @@ pub(crate) fn count_calls(target: &CountedTargetRef, operation: MeasuredOperatio
     count(target, operation).map(|(client, server, _)| (client, server))
 }
 
-/// Makes the counted calls once. Returns the counts of the client's thread, of the server's thread,
-/// and of the client's thread for a run of 0 calls.
+/// Returns the counts of the client's thread, of the server's thread, and of the client's thread for 0 calls.
 fn count(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally, Tally), Failure> {
     let samples = &mut Samples::with_capacity(COUNTED_CALLS);
-    // The creation of the argument takes part in every run, so its counts are measured with a run
-    // of 0 calls and subtracted.
+    // The creation of the argument is in every run, so its counts are subtracted.
     let before = tally();
     calls(target, operation, 0, samples)?;
     let made = difference(&tally(), &before);
-    // Reading the server's counts is itself a call, and a run may begin with a call for the full
-    // comparison. A run of 0 calls measures both.
+    // The reading of the server's counts is a call, and a run may begin with a call for the comparison.
     let first = target.counted()?;
     calls(target, operation, 0, samples)?;
     let asked = difference(&target.counted()?, &first);
@@ -224,7 +208,6 @@ fn difference(after: &Tally, before: &Tally) -> Tally {
     }
 }
 
-/// Names of the counted quantities, in the order of the columns.
 const COUNTED: [&str; 8] = [
     "system calls",
     "heap allocations",
@@ -236,7 +219,6 @@ const COUNTED: [&str; 8] = [
     "locks of the ORB",
 ];
 
-/// Returns counts per call with their bounds, in the order of [`COUNTED`].
 fn told(label: &FigureLabel, side: &str, tally: Tally, bound: Bound) -> Vec<SingleValue> {
     let calls = COUNTED_CALLS as f64;
     let none = bound.system_calls.map(|_| 0.0);
@@ -260,8 +242,7 @@ fn told(label: &FigureLabel, side: &str, tally: Tally, bound: Bound) -> Vec<Sing
     values.collect()
 }
 
-/// Formats one line for each operation and side. A count that exceeds its bound is followed by the
-/// bound.
+/// A count that exceeds its bound is followed by the bound.
 fn table(title: &str, values: &[SingleValue]) -> String {
     let mut text = format!("\n{title}\n  {:<12} {:<7}", "op", "side");
     COUNTED.iter().for_each(|quantity| text.push_str(&format!(" {quantity:>18}")));

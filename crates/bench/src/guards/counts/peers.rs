@@ -1,5 +1,4 @@
-//! Locks per call of other ORBs. A library that is preloaded into their programs counts them
-//! (interop/peers/locks).
+//! Locks per call of other ORBs. A preloaded library counts them (interop/peers/locks).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,14 +13,12 @@ use crate::peer::{BuiltPeer, CountingLibrary, PeerInvocation, PeerKind, PeerThre
 use crate::sample::Samples;
 use crate::value::SingleValue;
 
-/// Numbers of calls of two runs. The result is the difference between the runs, which excludes the
-/// start and the end of a program.
+/// The difference between the two runs excludes the start and the end of a program.
 const RUNS: [usize; 2] = [1000, 3000];
 
-/// Numbers of lock operations and of condition-variable operations.
+/// Lock operations and condition-variable operations.
 type LockCounts = [f64; 2];
 
-/// Counts locks per call of the operation `octet` on both sides.
 pub(super) fn locks(kind: PeerKind, options: &BenchOptions) -> Result<Vec<SingleValue>, Failure> {
     let peer = options.peer(kind)?;
     let library = build(&options.peers_folder)?;
@@ -53,7 +50,6 @@ pub(super) fn locks(kind: PeerKind, options: &BenchOptions) -> Result<Vec<Single
     Ok(values)
 }
 
-/// Returns the counts of client and server for a run of `calls` calls.
 fn run(peer: &BuiltPeer, library: &Path, calls: usize, options: &BenchOptions) -> Result<[LockCounts; 2], Failure> {
     let files = ["client", "server"].map(|side| library.with_file_name(format!("{side}-{}", std::process::id())));
     let counting = |file: &PathBuf| CountingLibrary { library: library.to_path_buf(), file: file.clone() };
@@ -66,7 +62,6 @@ fn run(peer: &BuiltPeer, library: &Path, calls: usize, options: &BenchOptions) -
     let mut client =
         client.client(&reference, MeasuredOperation::Octet, server.pid(), PeerInvocation::Stubs, &options.placement)?;
     client.run(0, calls, &mut Samples::with_capacity(calls))?;
-    // The programs write their counts when they end.
     drop(client);
     drop(server);
     let read = |file: &PathBuf| {

@@ -1,10 +1,8 @@
-//! Atomic operations, instructions and kernel entries of a call, counted by single-stepping the
-//! client or the server (docs/decisions/0009-atomics-are-counted-by-stepping.md).
+//! Atomic operations, instructions and kernel entries of a call, counted by single-stepping
+//! (docs/decisions/0009-atomics-are-counted-by-stepping.md).
 //!
-//! The stepped process handles one request at a time. It has settled when every thread that takes
-//! part in calls waits in the kernel. The counts cover the work of these threads between two
-//! settled states. Time is not measured, so the machine's load and the slowness of stepping do not
-//! matter.
+//! The stepped process has settled when every thread that takes part in calls waits in the kernel. The counts cover the
+//! work between two settled states.
 
 use std::fs;
 use std::io;
@@ -27,30 +25,23 @@ use crate::report::{Report, format_with_bound};
 use crate::service::RunningProgram;
 use crate::value::SingleValue;
 
-/// Number of uncounted calls of each operation before a process is stepped.
 const WARM_UP: usize = 50;
 
-/// Number of calls that are made to find the threads that take part in calls.
+/// Number of calls by which the threads that take part are found.
 const LOOKED_AT: usize = 1000;
 
-/// Number of samples of each count. The minimum is reported.
+/// The minimum of the samples is reported.
 const SAMPLES: usize = 9;
 
-/// Maximum time of one sample.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Interval of the checks for the client's answer while no thread runs.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// Names of the counted quantities, in the order of the columns.
 const COUNTED: [&str; 3] = ["atomic operations", "instructions", "kernel entries"];
 
-/// Counts in the order of [`COUNTED`].
 type Figures = [f64; 3];
 
-/// The reason why counting stopped.
 enum Stop {
-    /// The kernel does not permit tracing, or the processor is not supported.
     Refused(io::Error),
     Failed(Failure),
 }
@@ -61,19 +52,15 @@ impl From<Failure> for Stop {
     }
 }
 
-/// A client, the server that it calls, and the labels of their counts.
 struct SteppedPair {
     client: RunningProgram,
     server: RunningProgram,
     peer: &'static str,
     config: String,
-    /// Maximum number of atomic operations of a call with plain arguments, for client and server.
     most: [Option<f64>; 2],
-    /// True if this client handles only requests for oneways.
     oneways: bool,
 }
 
-/// Counts calls of Corelane with each architecture, and of omniORB.
 pub(super) fn stepped(
     architectures: &[ServerArchitecture],
     operations: &[MeasuredOperation],
@@ -150,13 +137,12 @@ impl SteppedPair {
         Ok(sides.flat_map(|(&operation, (client, server))| self.told(operation, client, server)).collect())
     }
 
-    /// Counts the server's work for one call of each operation.
     fn on_server(&mut self, threads: &[u32], operations: &[MeasuredOperation]) -> Result<Vec<Figures>, Stop> {
         let mut stepped = attach(&self.server, threads)?;
         settle(&mut stepped, &mut self.client)?;
         let mut all = Vec::new();
         for &operation in operations {
-            // If the client compares the first result, this comparison already makes the call.
+            // The comparison of the first result makes the call.
             let asked = usize::from(!operation.has_comparison_call());
             let counts = samples(&mut stepped, &mut self.client, operation, asked)?;
             all.push(figures(counts));
@@ -164,8 +150,7 @@ impl SteppedPair {
         Ok(all)
     }
 
-    /// Returns the client's work for one call: the difference between two requests whose numbers of
-    /// calls differ by one.
+    /// The difference between two requests whose numbers of calls differ by one.
     fn on_client(&mut self, threads: &[u32], operations: &[MeasuredOperation]) -> Result<Vec<Figures>, Stop> {
         let mut stepped = attach(&self.client, threads)?;
         settle(&mut stepped, &mut self.client)?;
@@ -189,8 +174,7 @@ impl SteppedPair {
         };
         let mut values = Vec::new();
         for (side, figures, most) in [("client", client, self.most[0]), ("server", server, self.most[1])] {
-            // Operations with results of variable size have no bound, because the memory allocator
-            // may use atomic operations.
+            // The memory allocator may use atomic operations for results of variable size.
             let bounded = !operation.is_oneway() && !operation.has_comparison_call();
             let bounds = [most.filter(|_| bounded), None, None];
             values.extend(COUNTED.iter().zip(figures.into_iter().zip(bounds)).map(|(quantity, (value, bound))| {
@@ -201,11 +185,7 @@ impl SteppedPair {
     }
 }
 
-/// Returns the threads of a process with their numbers of voluntary and involuntary context
-/// switches.
-///
-/// The sum of both counts, because a thread that is always preempted may never wait: its next
-/// request may always be ready.
+/// The number adds voluntary and involuntary switches, because a thread that is always preempted may never wait.
 fn switches(process: u32) -> Vec<(u32, u64)> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let of_task = |task: fs::DirEntry| {
@@ -218,8 +198,7 @@ fn switches(process: u32) -> Vec<(u32, u64)> {
 
 /// Returns the threads that stopped running in more than a tenth of the calls.
 ///
-/// Threads that wake only occasionally are excluded. On a very slow machine such a thread may be
-/// included. Its minimum over several samples is zero, so it does not change the result.
+/// Threads that wake only occasionally are excluded.
 fn taking_part(before: &[(u32, u64)], after: &[(u32, u64)]) -> Vec<u32> {
     let earlier = |id: u32| before.iter().find(|(known, _)| *known == id).map_or(0, |(_, count)| *count);
     let took_part = after.iter().filter(|&&(id, count)| count.saturating_sub(earlier(id)) > LOOKED_AT as u64 / 10);
@@ -236,13 +215,11 @@ fn attach(service: &RunningProgram, threads: &[u32]) -> Result<PtraceCounter, St
     })
 }
 
-/// Makes one uncounted call. Stepping interrupts system calls of the threads, and the counter does
-/// not see the kernel restart them.
+/// Stepping interrupts system calls, and the counter does not see the kernel restart them.
 fn settle(stepped: &mut PtraceCounter, client: &mut RunningProgram) -> Result<(), Failure> {
     sample(stepped, client, MeasuredOperation::Nothing, 1).map(drop)
 }
 
-/// Returns the work of each thread in each of [`SAMPLES`] requests to the client for `asked` calls.
 fn samples(
     stepped: &mut PtraceCounter,
     client: &mut RunningProgram,
@@ -266,8 +243,7 @@ fn sample(
     while client.answer(LOOK)?.is_none() {
         stepped.step_until_all_wait(deadline).map_err(stuck)?;
     }
-    // After a oneway, the client's answer says only that the message was sent, so the server must
-    // settle too.
+    // After a oneway, the client's answer says that the message was sent, so the server must settle.
     loop {
         stepped.step_until_all_wait(deadline).map_err(stuck)?;
         if stepped.counts().ne(before.iter().copied()) {
@@ -280,10 +256,7 @@ fn sample(
     Ok(stepped.counts().zip(before).map(|(after, before)| after - before).collect())
 }
 
-/// Returns the minimum of each thread's work, summed over all threads.
-///
-/// Each call does equal work. A higher sample contains occasional work of a thread, which on a slow
-/// machine may be in most samples.
+/// Returns the minimum of each thread's work, summed, because each call does equal work.
 fn figures(samples: Vec<Vec<InstructionCounts>>) -> Figures {
     let threads = samples.first().map_or(0, Vec::len);
     let sum = |of: &dyn Fn(&InstructionCounts) -> u64| {
@@ -293,15 +266,13 @@ fn figures(samples: Vec<Vec<InstructionCounts>>) -> Figures {
     [sum(&|counts| counts.atomics), sum(&|counts| counts.instructions), sum(&|counts| counts.system_calls)]
 }
 
-/// Formats one line for each operation and ORB, with the counts of both sides.
 fn table(title: &str, values: &[SingleValue]) -> String {
     let mut text = format!("\n{title}\n  {:<12} {:<9} {:<24}", "op", "", "");
     for side in ["client", "server"] {
         COUNTED.iter().for_each(|quantity| text.push_str(&format!(" {:>25}", format!("{side}: {quantity}"))));
     }
     let mut rows: Vec<&[SingleValue]> = values.chunks(2 * COUNTED.len()).collect();
-    // Sorts by operation in the order of first appearance, so that the ORBs of an operation are
-    // adjacent.
+    // The ORBs of an operation must be adjacent.
     let first = |row: &[SingleValue]| values.iter().position(|value| value.label.op == row[0].label.op);
     rows.sort_by_key(|row| first(row));
     for row in rows {

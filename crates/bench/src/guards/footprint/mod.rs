@@ -23,24 +23,20 @@ use crate::report::Report;
 use crate::value::SingleValue;
 use crate::workload::open_idle_connections;
 
-/// Maximum time in which a server must print its address.
 const START: Duration = Duration::from_secs(10);
 
-/// Time from the start of a server until its memory is measured.
 const IDLE: Duration = Duration::from_millis(300);
 
 const KIB: f64 = 1024.0;
-/// Maximum size in KiB of the hello example's server, stripped.
+/// Size in KiB of the hello example's server, stripped.
 const MOST_PROGRAM_KIB: f64 = 2.0 * 1024.0;
-/// Maximum size in KiB of the server's smallest form.
+/// Size in KiB of the server's smallest form.
 const MOST_MINIMAL_KIB: f64 = 700.0;
-/// Maximum excess in KiB of the smallest form over a networking program without an ORB, both linked
-/// statically.
+/// KiB above a networking program without an ORB, both linked statically.
 const MOST_ABOVE_KIB: f64 = 450.0;
-/// Maximum resident memory in KiB of the hello example's server.
+/// Resident KiB of the hello example's server.
 const MOST_RESIDENT_KIB: f64 = 5.0 * 1024.0;
 
-/// Measures the hello example's server of Corelane, and omniORB's benchmark server.
 pub(crate) fn footprint(
     options: &BenchOptions,
     report: &mut Report<'_>,
@@ -84,7 +80,7 @@ fn hello(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<SingleVa
     values.push(value(&label, "of it private", private, None));
     let orb = client_orb(0)?;
     let address = tcp_address(&object(&orb, &server.line)?)?;
-    // The process may be permitted fewer descriptors than the connections need.
+    // The process may be permitted too few descriptors.
     let limit = process::raise_descriptor_limit(CONNECTIONS as u64 + 200).unwrap_or(0);
     if limit as usize > CONNECTIONS + 100 {
         let opened = open_idle_connections(address, CONNECTIONS, server.child.id())?;
@@ -99,10 +95,8 @@ fn hello(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<SingleVa
     Ok(values)
 }
 
-/// Number of idle connections with which the server's memory is measured a second time.
 const CONNECTIONS: usize = 1000;
 
-/// Measures the smallest form of the server that a stable compiler builds.
 fn minimal(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<SingleValue>, Failure> {
     let program = match &options.minimal_server {
         Some(program) => program.clone(),
@@ -120,12 +114,10 @@ fn minimal(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<Single
     Ok(values)
 }
 
-/// Feature sets whose programs are measured in addition to the smallest form. The smallest form has
-/// no features.
+/// The smallest form has none of these features.
 const FEATURES: [&[&str]; 4] = [&["any"], &["valuetype"], &["any", "valuetype"], &["shared-memory"]];
 
-/// Measures the smallest form with some features. Each form has its own build folder, because the
-/// programs have equal names.
+/// The programs have equal names, so each form has its own build folder.
 fn with_features(features: &[&str]) -> Result<SingleValue, Failure> {
     let folder = format!("minimal-{}", features.join("-"));
     let program = beside(&format!("../{folder}/minimal/hello-server"));
@@ -138,8 +130,6 @@ fn with_features(features: &[&str]) -> Result<SingleValue, Failure> {
     of_program(&label, &program, None, &build)
 }
 
-/// Measures the smallest form, linked statically with the C library, and compares it with a similar
-/// program without an ORB.
 fn linked_statically(report: &mut Report<'_>) -> Result<Vec<SingleValue>, Failure> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let program = beside(&format!("../{target}/minimal/hello-server"));
@@ -153,8 +143,7 @@ fn linked_statically(report: &mut Report<'_>) -> Result<Vec<SingleValue>, Failur
     Ok(values)
 }
 
-/// Compares the server with `hello-bare` in the same folder, a program without an ORB that accepts,
-/// reads and writes.
+/// `hello-bare` accepts, reads and writes without an ORB.
 fn above_bare(
     label: &FigureLabel,
     server: &Path,
@@ -175,7 +164,6 @@ fn above_bare(
     ])
 }
 
-/// Returns the path of a file in the folder of this program.
 fn beside(name: &str) -> PathBuf {
     let own = std::env::current_exe().ok();
     own.and_then(|own| Some(own.parent()?.join(name))).unwrap_or_else(|| PathBuf::from(name))
@@ -188,7 +176,6 @@ fn of_program(label: &FigureLabel, program: &Path, most: Option<f64>, build: &st
     Ok(value(label, "program, stripped", stripped_size(program)? as f64 / KIB, most))
 }
 
-/// Returns the size of the hello server's code and constants by crate, if the program has symbols.
 fn crates(options: &BenchOptions) -> Result<Vec<SingleValue>, Failure> {
     let program = options.hello_server.clone().unwrap_or_else(|| beside("hello-server"));
     let sums = symbols::by_crate(&program)?;
@@ -214,14 +201,13 @@ fn omniorb(options: &BenchOptions) -> Result<Vec<SingleValue>, Failure> {
     ])
 }
 
-/// Returns the size in bytes of the program without symbols.
 fn stripped_size(program: &Path) -> Result<u64, Failure> {
     let copy = std::env::temp_dir().join(format!("corelane-bench-{}.stripped", std::process::id()));
     let mut strip = Command::new("strip");
     strip.arg("-o").arg(&copy).arg(program).stdin(Stdio::null());
     let outcome = strip.output();
     let size = fs::metadata(&copy).map(|metadata| metadata.len());
-    // Ignore errors: `strip` may not have made the copy.
+    // `strip` may not have made the copy.
     let _ = fs::remove_file(&copy);
     match outcome {
         Err(error) => Err(Failure::new(format!("`strip` cannot be run: {error}; install binutils"))),
@@ -234,8 +220,7 @@ fn stripped_size(program: &Path) -> Result<u64, Failure> {
     }
 }
 
-/// A server process that has printed its first line and gets no calls. It is killed when the handle
-/// is dropped.
+/// The process is killed when the handle is dropped.
 struct Idle {
     child: Child,
     line: String,
@@ -263,7 +248,7 @@ impl Idle {
 
 impl Drop for Idle {
     fn drop(&mut self) {
-        // Ignore errors: both calls fail only if the server has already ended.
+        // The server may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

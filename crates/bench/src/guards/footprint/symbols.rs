@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::Failure;
 
-/// Returns the bytes of code and constants of each crate, largest first.
+/// The largest crate comes first.
 pub(super) fn by_crate(program: &Path) -> Result<Vec<(String, u64)>, Failure> {
     let mut nm = Command::new("nm");
     nm.args(["--demangle", "--print-size", "--defined-only"]).arg(program).stdin(Stdio::null());
@@ -17,7 +17,7 @@ pub(super) fn by_crate(program: &Path) -> Result<Vec<(String, u64)>, Failure> {
     Ok(sums)
 }
 
-/// Sums the sizes in lines of the form `ADDRESS SIZE KIND NAME` by crate.
+/// The lines have the form `ADDRESS SIZE KIND NAME`.
 fn sums(lines: &str) -> Vec<(String, u64)> {
     let mut sums: Vec<(String, u64)> = Vec::new();
     for line in lines.lines() {
@@ -27,7 +27,7 @@ fn sums(lines: &str) -> Vec<(String, u64)> {
             continue;
         };
         let Ok(size) = u64::from_str_radix(size, 16) else { continue };
-        // Symbols of zero-initialised data take no space in the file.
+        // Zero-initialised data take no space in the file.
         if !matches!(kind, "t" | "T" | "w" | "W" | "v" | "V" | "r" | "R" | "d" | "D") {
             continue;
         }
@@ -41,8 +41,7 @@ fn sums(lines: &str) -> Vec<(String, u64)> {
     sums
 }
 
-/// Returns the crate that a symbol counts for: the first crate in its path. The code of a trait
-/// implementation counts for the crate of the implementing type.
+/// The code of a trait implementation counts for the crate of the implementing type.
 fn owner(name: &str) -> &str {
     const LIBRARY: [&str; 3] = ["std", "core", "alloc"];
     let name = name.strip_prefix("_<").unwrap_or(name);

@@ -1,4 +1,4 @@
-//! Charts of horizontal bars that start at 0, each with its name above.
+//! Charts of horizontal bars that start at 0.
 
 use std::fmt::Write;
 
@@ -13,20 +13,17 @@ pub(crate) struct Bar {
     pub(crate) style: Style,
 }
 
-/// Height of a bar with its name, in pixels.
+/// Height of a bar and its name, in pixels.
 const ROW: f64 = 34.0;
-/// Space at the right for the number of the longest bar, in pixels.
+/// Space at the right for the longest bar's number, in pixels.
 const RIGHT: f64 = 64.0;
 
-/// Draws horizontal bars, each with its number at its end. Bars of very different lengths have
-/// separate scales.
+/// Bars of very different lengths have separate scales.
 pub(crate) fn bars(unit: &str, bars: &[Bar]) -> String {
     plots(unit, bars).iter().map(Plot::inline).collect()
 }
 
-/// Returns a picture of several panels of bars, each with its title above, as a complete SVG file.
-///
-/// `title` is the title of the picture, and `style` is the style sheet.
+/// Returns a complete SVG file with several panels of bars.
 pub(crate) fn picture(title: &str, unit: &str, panels: &[(String, Vec<Bar>)], style: &str) -> String {
     const WIDTH: f64 = 860.0;
     const MARGIN: f64 = 16.0;
@@ -56,13 +53,12 @@ fn plots(unit: &str, bars: &[Bar]) -> Vec<Plot> {
     bands.filter_map(|band| plot(unit, &band.iter().map(|index| &bars[*index]).collect::<Vec<_>>())).collect()
 }
 
-/// Draws bars on one scale.
 fn plot(unit: &str, bars: &[&Bar]) -> Option<Plot> {
     let most = bars.iter().filter(|bar| bar.value.is_finite()).map(|bar| bar.value).fold(0.0, f64::max);
     if most <= 0.0 {
         return None;
     }
-    // A spread may be very long, so it is cut at the end of the chart and marked as cut.
+    // A spread may be very long, so the chart cuts it.
     let end = bars.iter().filter_map(|bar| bar.spread).filter(|spread| spread.is_finite()).fold(most, f64::max);
     let scale = Scale::linear(end.min(2.0 * most).min(SPAN * most));
     let (smallest, _) = range(bars.iter().map(|bar| bar.value));
@@ -82,7 +78,6 @@ fn plot(unit: &str, bars: &[&Bar]) -> Option<Plot> {
     Some(Plot { margins: (4.0, RIGHT), height: bottom + 34.0, content: svg })
 }
 
-/// Draws a bar from `y` downwards: its name, the bar, its spread, and the number at its end.
 fn one(svg: &mut String, bar: &Bar, y: f64, scale: &Scale, factor: f64, unit: &str) {
     let (x, number) = (100.0 * scale.part(bar.value.max(0.0)), short(bar.value * factor));
     let name = escaped(&bar.name);
@@ -102,7 +97,6 @@ fn one(svg: &mut String, bar: &Bar, y: f64, scale: &Scale, factor: f64, unit: &s
             "<line class=\"spread\" x1=\"{x:.2}%\" y1=\"{line:.1}\" x2=\"{to:.2}%\" y2=\"{line:.1}\"/>\
              <svg x=\"{to:.2}%\" y=\"{line:.1}\" overflow=\"visible\"><path class=\"spread\" d=\"{}\"><title>{name}, p99: {} {}\
              </title></path></svg>",
-            // An arrow if the spread ends outside of the chart, or else an end stop.
             if spread > scale.end() { "M-4 -4L1 0L-4 4" } else { "M0 -3V4" },
             short(spread * factor),
             escaped(unit)
@@ -130,7 +124,6 @@ mod tests {
     #[test]
     fn number_of_a_bar_is_at_its_end() {
         let svg = bars("us", &[bar("a", 5.0, Some(9.0))]);
-        // The scale ends at 10.
         assert!(svg.contains("width=\"50.00%\""), "{svg}");
         assert!(svg.contains("<text class=\"value\" x=\"50.00%\" dx=\"5\" y=\"26.0\">5</text>"), "{svg}");
         assert!(svg.contains("x2=\"90.00%\""), "{svg}");

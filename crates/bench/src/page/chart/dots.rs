@@ -4,16 +4,14 @@ use std::fmt::Write;
 
 use super::{Plot, Scale, Style, bands, escaped, grid, legend, mark, range, readable, short};
 
-/// A row of marks. Each mark has the index of its series and its time in microseconds.
+/// Index of the series and time in microseconds of each mark.
 #[derive(Clone, Debug)]
 pub(crate) struct DotRow {
     pub(crate) name: String,
     pub(crate) marks: Vec<(usize, f64)>,
 }
 
-/// Draws rows of marks along a logarithmic axis of microseconds. The opposite axis shows calls per
-/// second. Rows of very different times have separate axes. A legend beneath names each of
-/// `series`.
+/// The opposite axis shows calls per second. Rows of very different times have separate axes.
 pub(crate) fn dots(unit: &str, series: &[(String, Style)], rows: &[DotRow]) -> String {
     let ranges: Vec<(f64, f64)> = rows.iter().map(|row| range(row.marks.iter().map(|mark| mark.1))).collect();
     let plots = bands(&ranges, 2.0).into_iter().filter_map(|band| {
@@ -32,7 +30,6 @@ pub(crate) fn dots(unit: &str, series: &[(String, Style)], rows: &[DotRow]) -> S
     plots + &legend(samples)
 }
 
-/// Draws rows of marks on one axis.
 fn plot(unit: &str, series: &[(String, Style)], rows: &[&DotRow]) -> Option<Plot> {
     const ROW: f64 = 24.0;
     const TOP: f64 = 34.0;
@@ -90,7 +87,6 @@ mod tests {
         let row = |name: &str, marks| DotRow { name: name.to_owned(), marks };
         let rows = [row("void", vec![(0, 5.0), (8, 50.0)]), row("<long>", vec![(0, f64::NAN)])];
         let svg = dots("us per call", &series, &rows);
-        // The chart has two marks with numbers, and the legend has nine marks.
         assert_eq!(svg.matches("<path").count(), 2 + 9, "{svg}");
         assert!(svg.contains("omniORB 8, void: 50 us per call, 20000 per second"), "{svg}");
         assert!(svg.contains("&lt;long&gt;") && svg.contains("l1 hollow") && !svg.contains("NaN"), "{svg}");
@@ -104,7 +100,6 @@ mod tests {
         let svg = dots("us", &series, &[row("octet", 8.0), row("octets16777216", 3000.0), row("long", 9.0)]);
         assert_eq!(svg.matches("<svg class=\"chart\"").count(), 2, "{svg}");
         assert!(svg.contains("Corelane, octets16777216: 3.6 ms") && svg.contains("omniORB, long: 9 us"), "{svg}");
-        // The second chart repeats the series of the first, and the legend names each series once.
         assert_eq!(svg.matches("<span>").count(), 2, "{svg}");
     }
 }

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use super::{Plot, SPAN, Scale, Style, bands, escaped, grid, legend, mark, range, readable, short};
 
-/// A line through points, which are sorted by x.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) name: String,
@@ -13,7 +12,6 @@ pub(crate) struct Line {
     pub(crate) dashed: bool,
 }
 
-/// An axis with its title and scale.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis<'a> {
     pub(crate) title: &'a str,
@@ -43,10 +41,9 @@ const LONG_LINE_MARKS: usize = 5;
 /// Height of the plotted area in pixels.
 const HEIGHT: f64 = 260.0;
 
-/// Draws lines along x, with a legend beneath. Lines have separate charts if their times differ by
-/// more than a factor of [`SPAN`] and leave a gap. The times may be on either axis.
+/// Lines have separate charts if their times differ by more than a factor of [`SPAN`] and leave a gap.
 pub(crate) fn lines(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[Line]) -> String {
-    // In a chart of a distribution, the x axis shows the times.
+    // The x axis of a distribution shows the times.
     let along_x = y_axis.title.starts_with('%');
     let time = |point: &(f64, f64)| if along_x { point.0 } else { point.1 };
     let ranges: Vec<(f64, f64)> = lines.iter().map(|line| range(line.points.iter().map(time))).collect();
@@ -58,8 +55,7 @@ fn chart(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[&Line]) -> String {
     const TOP: f64 = 24.0;
     let points = || lines.iter().flat_map(|line| &line.points).filter(|(x, y)| x.is_finite() && y.is_finite());
     let (xs, ys) = (points().map(|point| point.0), points().map(|point| point.1));
-    // A logarithmic axis has no position for 0, for example for "no client", so such an axis is
-    // linear.
+    // A logarithmic axis has no position for 0.
     let from_zero = xs.clone().any(|x| x <= 0.0);
     let Some((x_scale, y_scale)) = Scale::of(xs.clone(), !from_zero && x_axis.scale.is_logarithmic(xs.clone()))
         .zip(Scale::of(ys.clone(), y_axis.scale.is_logarithmic(ys.clone())))
@@ -107,7 +103,6 @@ fn chart(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[&Line]) -> String {
     Plot { margins: (52.0, 24.0), height: bottom + 34.0, content: svg }.inline() + &legend(samples)
 }
 
-/// Draws the line as a path that stretches to the width of the chart.
 fn draw(svg: &mut String, line: &Line, x_scale: &Scale, y_scale: &Scale, bottom: f64) {
     let mut path = String::new();
     for &(x, y) in line.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite()) {
@@ -124,7 +119,6 @@ fn draw(svg: &mut String, line: &Line, x_scale: &Scale, y_scale: &Scale, bottom:
     );
 }
 
-/// Draws marks at the points: at every point, or at some points of a line with many points.
 fn marks(
     svg: &mut String,
     line: &Line,
@@ -155,7 +149,6 @@ mod tests {
     fn lines_have_escaped_names_and_tooltips() {
         let svg = lines(LINEAR, LINEAR, &[line("x&y", &[(1.0, 2.0), (10.0, f64::NAN)])]);
         assert!(svg.contains("x&amp;y") && !svg.contains("NaN"), "{svg}");
-        // The line and its sample in the legend have a mark each.
         assert_eq!((svg.matches(" dashed\"").count(), svg.matches("class=\"f0\"").count()), (2, 2), "{svg}");
         assert_eq!(lines(LINEAR, LINEAR, &[]), "");
     }
@@ -166,7 +159,6 @@ mod tests {
         let svg = lines(LINEAR, TIME, &all);
         assert_eq!(svg.matches("<svg class=\"chart\"").count(), 2);
         assert!(svg.contains(">ns</text>") && svg.contains("local: 10 at 1"), "{svg}");
-        // The second line spans the gap, so both lines share a chart.
         let all = [line("small", &[(1.0, 0.01)]), line("grows", &[(1.0, 0.02), (2.0, 20.0)])];
         assert_eq!(lines(LINEAR, TIME, &all).matches("<svg class=\"chart\"").count(), 1);
     }

@@ -1,14 +1,6 @@
 //! Charts as SVG: bars with their spread, lines along an axis, rows of marks.
 //!
-//! All functions are pure functions over text. Horizontal positions are percentages, and texts have
-//! a fixed size, so a chart fills any width with readable texts. It takes the page's colours for
-//! light and dark screens and has tooltips. The chart libraries for Rust draw with a fixed size and
-//! fixed colours, and their texts are tiny on a narrow screen. For this reason the module draws
-//! charts itself.
-//!
-//! An ORB has one colour in all charts. Variants of an ORB differ by the shape of their marks, and
-//! lines also by their dashes. Numbers that differ by more than a factor of [`SPAN`] have separate
-//! scales.
+//! An ORB has one colour in all charts.
 
 mod bars;
 mod dots;
@@ -27,31 +19,24 @@ const SPAN: f64 = 30.0;
 
 /// ORBs with a colour of their own, in the order of the colours in the style sheet.
 const ORBS: [&str; 5] = ["Corelane", "omniORB", "JacORB", "Ice", "TAO"];
-/// Index of the colour of bare sockets and other baselines.
 const BASELINE: usize = 7;
-/// Index of the colour of all other subjects.
 const OTHER: usize = 6;
 
-/// Number of shapes of marks. The hollow shapes repeat the filled ones.
 const SHAPES: usize = 8;
 
-/// Colour and shape of marks and lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Style {
-    /// Index of the colour, by ORB.
     colour: usize,
-    /// Index of the shape, by variant of the ORB.
     shape: usize,
 }
 
 impl Style {
-    /// Returns the style of an ORB, with filled marks.
     pub(crate) fn of(peer: &str) -> Style {
         let known = ORBS.iter().position(|orb| *orb == peer);
         Style { colour: known.unwrap_or(if peer == "floor" { BASELINE } else { OTHER }), shape: 0 }
     }
 
-    /// Returns one style for each name in a chart. The first word of a name is the ORB.
+    /// The first word of a name is the ORB.
     pub(crate) fn of_all<'n>(peers: impl Iterator<Item = &'n str>) -> Vec<Style> {
         let mut used = [0; BASELINE + 1];
         let styles = peers.map(|peer| {
@@ -67,7 +52,6 @@ pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Formats a number with three or four significant digits.
 pub(crate) fn short(value: f64) -> String {
     match value.abs() {
         _ if !value.is_finite() => "-".to_owned(),
@@ -85,8 +69,7 @@ fn trimmed(text: &str) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Returns the unit for times in this range, and the factor from microseconds to this unit. A unit
-/// other than microseconds stays unchanged, with the factor 1.
+/// Converts microseconds to a readable unit, and returns the factor; other units are unchanged.
 fn readable(unit: &str, smallest: f64, largest: f64) -> (String, f64) {
     let Some(rest) = unit.strip_prefix("us").filter(|rest| !rest.starts_with(char::is_alphabetic)) else {
         return (unit.to_owned(), 1.0);
@@ -100,11 +83,9 @@ fn readable(unit: &str, smallest: f64, largest: f64) -> (String, f64) {
     }
 }
 
-/// Splits ranges of numbers into bands, each of which gets its own scale.
+/// Splits ranges of numbers into bands, one for each scale.
 ///
-/// A band spans at most a factor of [`SPAN`], unless its numbers leave no gap of at least the
-/// factor `gap`. The bands are in the order of their first range. Ranges without a positive number
-/// belong to the lowest band.
+/// A band spans at most a factor of [`SPAN`], unless its numbers leave no gap of at least the factor `gap`.
 fn bands(ranges: &[(f64, f64)], gap: f64) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..ranges.len()).collect();
     order.sort_by(|a, b| ranges[*a].0.total_cmp(&ranges[*b].0));
@@ -126,7 +107,6 @@ fn bands(ranges: &[(f64, f64)], gap: f64) -> Vec<Vec<usize>> {
     done
 }
 
-/// Returns the index at which to split a band: the end of its widest gap.
 fn widest_gap(band: &[usize], ranges: &[(f64, f64)], gap: f64) -> Option<usize> {
     let positive = |index: &&usize| ranges[**index].0 > 0.0 && ranges[**index].1.is_finite();
     let lowest = band.iter().find(positive).map(|index| ranges[*index].0)?;
@@ -149,16 +129,13 @@ fn widest_gap(band: &[usize], ranges: &[(f64, f64)], gap: f64) -> Option<usize> 
     best.map(|(at, _)| at)
 }
 
-/// Content of a chart without its frame.
 struct Plot {
-    /// Space to the left and to the right of the content, in pixels.
     margins: (f64, f64),
     height: f64,
     content: String,
 }
 
 impl Plot {
-    /// Returns the chart for a page, as wide as the surrounding element.
     fn inline(&self) -> String {
         let Plot { margins: (left, right), height, content } = self;
         format!(
@@ -167,13 +144,11 @@ impl Plot {
     }
 }
 
-/// Returns the smallest and the largest positive number.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let positive = values.filter(|value| value.is_finite() && *value > 0.0);
     positive.fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)))
 }
 
-/// Appends a mark at `x` percent of the width.
 fn mark(svg: &mut String, style: Style, x: f64, y: f64, title: &str) {
     let path = match style.shape % 4 {
         0 => "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z",
@@ -189,7 +164,6 @@ fn mark(svg: &mut String, style: Style, x: f64, y: f64, title: &str) {
     );
 }
 
-/// Appends vertical grid lines with their numbers, from `top` to `bottom`.
 fn grid(svg: &mut String, scale: &Scale, factor: f64, top: f64, bottom: f64) {
     for tick in scale.ticks() {
         let x = 100.0 * scale.part(tick);
@@ -203,7 +177,6 @@ fn grid(svg: &mut String, scale: &Scale, factor: f64, top: f64, bottom: f64) {
     }
 }
 
-/// Returns a legend of samples with their names, which wraps like text.
 fn legend(entries: impl Iterator<Item = (String, String)>) -> String {
     let mut text = String::from("<div class=\"legend\">");
     for (sample, name) in entries {
@@ -251,11 +224,9 @@ mod tests {
         assert_eq!(of(&[10.0, 0.01, 12.0, 0.02]), [vec![0, 2], vec![1, 3]]);
         assert_eq!(of(&[10.0, 200.0]), [[0, 1]]);
         assert_eq!(of(&[0.01, 10.0, 10_000.0]), [[0], [1], [2]]);
-        // Without a gap the ranges are not split.
         assert_eq!(of(&[1.0, 3.0, 9.0, 27.0, 81.0]), [[0, 1, 2, 3, 4]]);
         assert_eq!(of(&[0.0, f64::NAN, 5.0]), [[0, 1, 2]]);
         assert_eq!(of(&[]), Vec::<Vec<usize>>::new());
-        // The second range spans the gap, so no split remains there.
         assert_eq!(bands(&[(1.0, 50.0), (40.0, 60.0), (1000.0, 1100.0)], 4.0), [vec![0, 1], vec![2]]);
     }
 

@@ -1,6 +1,5 @@
 //! Axes: the positions of numbers, and round numbers along an axis.
 
-/// Mapping of numbers to positions on an axis.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     low: f64,
@@ -14,9 +13,8 @@ impl Scale {
         Scale { low: 0.0, high: nice_end(high), logarithmic: false }
     }
 
-    /// Returns a scale for these numbers, or `None` if none of them can be drawn.
     pub(super) fn of(values: impl Iterator<Item = f64> + Clone, logarithmic: bool) -> Option<Scale> {
-        // Only positive numbers have a logarithm. A logarithmic scale draws 0 at its low end.
+        // A logarithmic scale draws 0 at its low end, because 0 has no logarithm.
         let positive = values.clone().filter(|value| *value > 0.0);
         let low = if logarithmic { positive.fold(f64::INFINITY, f64::min) } else { 0.0 };
         let high = values.fold(f64::NEG_INFINITY, f64::max);
@@ -31,7 +29,7 @@ impl Scale {
         Some(Scale::linear(high))
     }
 
-    /// Returns the position of a number as a fraction of the axis, from 0 to 1.
+    /// Returns a position from 0 to 1.
     pub(super) fn part(&self, value: f64) -> f64 {
         let part = if self.logarithmic {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
@@ -41,12 +39,10 @@ impl Scale {
         part.clamp(0.0, 1.0)
     }
 
-    /// Returns the largest number on the axis.
     pub(super) fn end(&self) -> f64 {
         self.high
     }
 
-    /// Returns round numbers along the axis.
     pub(super) fn ticks(&self) -> Vec<f64> {
         if !self.logarithmic {
             return ticks(self.low, self.high, 5);
@@ -71,8 +67,7 @@ impl Scale {
     }
 }
 
-/// Returns the smallest round number that is not below `value`. Round numbers are a factor of a
-/// fixed list times a power of ten.
+/// Round numbers are a factor of a fixed list times a power of ten.
 fn nice_end(value: f64) -> f64 {
     if value <= 0.0 || !value.is_finite() {
         return 1.0;
@@ -85,7 +80,6 @@ fn nice_end(value: f64) -> f64 {
         .unwrap_or(value)
 }
 
-/// Returns about `about` round numbers from `low` to `high`.
 fn ticks(low: f64, high: f64, about: usize) -> Vec<f64> {
     let rough = (high - low) / about as f64;
     if rough <= 0.0 || !rough.is_finite() {

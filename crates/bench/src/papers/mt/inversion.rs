@@ -1,8 +1,4 @@
-//! The benchmark `inversion`: a high-priority client beside floods of ordinary priority on the same
-//! server.
-//!
-//! It compares dispatch architectures, ways to share connections, lanes, and omniORB. All clients
-//! are in one process, and all variants take turns in each repetition.
+//! The benchmark `inversion`: a high-priority client beside floods of ordinary priority on the same server.
 
 use corelane_sys::thread::Scheduling;
 
@@ -20,23 +16,19 @@ use crate::report::Report;
 use crate::testbed::require_fixed_priorities;
 use crate::value::SingleValue;
 
-/// Native priority of the lanes that serve floods.
 const LOWEST: u8 = 1;
 
-/// Number of floods in the loads with floods.
 const FLOODS: usize = 4;
 
-/// Maximum ratio of two medians of the high-priority client of a server with lanes: beside floods
-/// at the first server, to beside floods at the second server. The other figures have no bound.
+/// Maximum ratio of the high-priority client's median beside floods at the first server to its median beside floods at
+/// the second.
 const MOST: f64 = 1.5;
 
-/// The other clients beside the high-priority client.
 struct BackgroundLoad {
     name: &'static str,
-    /// Operation of the floods, and true if they call the high-priority client's server. `None`
-    /// means no floods.
+    /// The operation, and true if the floods call the high-priority client's server.
     floods: Option<(MeasuredOperation, bool)>,
-    /// Indices of the loads with which this load is compared.
+    /// Indices of the loads with which the report compares this load.
     against: &'static [usize],
 }
 
@@ -54,16 +46,11 @@ const LOADS: [BackgroundLoad; 5] = [
     BackgroundLoad { name: "4 floods of 64 KiB", floods: Some((LARGE, true)), against: &[0, 3] },
 ];
 
-/// Two equal servers. The high-priority client calls the first server. In some loads the floods
-/// call the first server, in others the second.
 struct ServerPair {
     one: ServerUnderTest,
     other: ServerUnderTest,
-    /// For a pair that shares connections, the index of the pair whose calls have a connection
-    /// each.
+    /// Index of the pair without shared connections, for a pair that shares them.
     each: Option<usize>,
-    /// Maximum ratio of the median beside floods at the first server to the median beside floods at
-    /// the second server.
     most: Option<f64>,
     seen: [Observations; LOADS.len()],
 }
@@ -112,8 +99,7 @@ pub(crate) fn inversion(
     report.add_values("inversion: beside floods at the same server", &values)
 }
 
-/// Starts a pair of servers for each dispatch architecture and sharing of connections, for lanes,
-/// and for omniORB. In omniORB each call in progress has its own connection.
+/// In omniORB each call in progress has its own connection.
 fn pairs(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<ServerPair>, Failure> {
     let mut pairs = Vec::new();
     for architecture in [
@@ -127,8 +113,7 @@ fn pairs(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<ServerPa
             pairs.push(ServerPair::start(|| single(architecture, connections, options), Some(each))?);
         }
     }
-    // In this architecture one thread serves all requests, so the sharing of connections makes no
-    // difference.
+    // One thread serves all requests, so the sharing of connections makes no difference.
     pairs.push(ServerPair::start(|| single(ServerArchitecture::Reactive, Connections::Each, options), None)?);
     let lanes = ServerPair::start(
         || laned(&[TOP_PRIORITY, LOWEST, LOWEST, LOWEST, LOWEST], BaselineTransport::Tcp, options),
@@ -170,9 +155,6 @@ fn label(one: &ServerUnderTest, beside: &BackgroundLoad) -> FigureLabel {
     }
 }
 
-/// Returns the figures of a pair. Each figure is compared with the figures of other loads. If the
-/// pair shares connections, the figure is also compared with the figure of an equal load whose
-/// calls have a connection each.
 fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
     let each = pair.each.and_then(|each| all.get(each));
     let figures = LOADS.iter().enumerate().filter_map(|(at, beside)| {
@@ -186,10 +168,8 @@ fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
     figures.collect()
 }
 
-/// Returns the high-priority client's delays by floods at its server and by shared connections.
-///
-/// Floods at the second server need as much processor time as floods at the first. The ratio of the
-/// times beside both therefore excludes the effect of the processor time.
+/// Floods at the second server need as much processor time as floods at the first. The ratio of the two times therefore
+/// excludes the effect of the processor time.
 fn inversions(pair: &ServerPair, all: &[ServerPair]) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let each = pair.each.and_then(|each| all.get(each));

@@ -1,4 +1,4 @@
-//! One high-priority client beside other clients: the pace of their calls, and their results.
+//! One high-priority client beside other clients.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
@@ -14,43 +14,35 @@ use crate::harness::{Figure, FigureLabel, Ratio};
 use crate::placement::{Placement, Side};
 use crate::sample::{Samples, Summary, cdf_us, median_us};
 
-/// Pace of a client's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallPace {
     /// The client calls at fixed times, counted from the common start.
     Every(Duration),
-    /// The client pauses for a ninth of the time of each call. At any priority, the pauses leave 10
-    /// % of a core to other threads.
+    /// The client pauses for a ninth of the time of each call.
     NineTenths,
-    /// The client does not pause. It runs in the ordinary scheduling class.
+    /// No pauses, in the ordinary scheduling class.
     Flood,
-    /// The client does not pause and has a fixed priority. The kernel then stops all fixed-priority
-    /// threads at times.
+    /// No pauses, at a fixed priority; at times the kernel stops all fixed-priority threads.
     Whole,
 }
 
-/// A client beside the high-priority client.
 pub(super) struct BackgroundClient {
     pub(super) member: Box<dyn GroupClient>,
     pub(super) scheduling: Scheduling,
     pub(super) pace: CallPace,
 }
 
-/// The high-priority client with its number of calls, and its conditions.
 pub(super) struct LoadMix {
     pub(super) high: Box<dyn GroupClient>,
     pub(super) scheduling: Scheduling,
     pub(super) period: Duration,
-    /// Number of calls of the high-priority client. The other clients end with the last of these
-    /// calls.
+    /// The other clients end with the last of these calls of the high-priority client.
     pub(super) calls: usize,
     pub(super) placement: Placement,
-    /// Process id of the high-priority client's server, whose cost is measured.
     pub(super) server: u32,
 }
 
 impl LoadMix {
-    /// Starts all clients together and adds the results to `seen`.
     pub(super) fn run(self, others: Vec<BackgroundClient>, seen: &mut Observations) -> Result<(), Failure> {
         let entered = Placement { scheduling: None, ..self.placement }.enter(Side::Client);
         let _entered = entered.map_err(|error| Failure::new(error.to_string()))?;
@@ -101,34 +93,27 @@ fn thread<T: Send + 'static>(
     builder.spawn(body).map_err(|error| Failure::new(format!("a client thread cannot be started: {error}")))
 }
 
-/// Returns the number of call times to record for a client that calls for this time.
 fn room(pace: CallPace, time: Duration) -> usize {
     match pace {
-        // Reserves room for twice the expected number of calls.
+        // Twice the expected number of calls.
         CallPace::Every(period) => 2 * (time.as_nanos() / period.as_nanos().max(1)) as usize + 16,
         CallPace::NineTenths | CallPace::Whole => 10_000,
         CallPace::Flood => 0,
     }
 }
 
-/// Result of one client.
 struct PacedClient {
     outcome: Result<Samples, Failure>,
-    /// Nanoseconds from the due time of each call to its reply, for clients that call at fixed
-    /// times.
+    /// Nanoseconds from the due time of each call to its reply.
     responses: Vec<u64>,
-    /// Number of calls that began more than half a period late.
     late: usize,
-    /// Number of calls, including those before the start.
     made: usize,
     whole: Duration,
 }
 
-/// Number of calls of each client before the start.
 const FIRST: usize = 5;
 
-/// Makes calls at the client's pace while `more` returns true for the number of calls made. Records
-/// the times of the first `room` calls.
+/// Calls while `more` returns true, and records the times of the first `room` calls.
 fn paced(
     mut member: impl GroupClient,
     pace: CallPace,
@@ -137,7 +122,7 @@ fn paced(
     mut more: impl FnMut(usize) -> bool,
 ) -> PacedClient {
     let (mut samples, mut one) = (Samples::with_capacity(room), Samples::with_capacity(1));
-    // These calls connect and touch all memory before the start.
+    // The first calls connect and touch all memory.
     let mut outcome = member.calls(FIRST, &mut Samples::with_capacity(FIRST));
     barrier.wait();
     let began = clock::now();
@@ -169,13 +154,11 @@ fn paced(
     PacedClient { outcome: outcome.map(|()| samples), responses, late, made: made + FIRST, whole: began.elapsed() }
 }
 
-/// Results of one variant over all repetitions.
 #[derive(Default)]
 pub(super) struct Observations {
     pub(super) high: ResponseTimes,
     pub(super) low: ResponseTimes,
-    /// Nanoseconds from the due time of each call of the high-priority client to its reply. Unlike
-    /// call times, they include the time for which the client waits for the core before its call.
+    /// Nanoseconds from due time to reply, which include the client's wait for the core.
     responses: Vec<u64>,
     pub(super) cost: Cost,
     calls: usize,
@@ -183,7 +166,6 @@ pub(super) struct Observations {
 }
 
 impl Observations {
-    /// Adds other results of the same variant.
     pub(super) fn add(&mut self, other: &Observations) {
         self.high.extend(&other.high);
         self.low.extend(&other.low);
@@ -193,20 +175,15 @@ impl Observations {
         self.late += other.late;
     }
 
-    /// Returns the number of the high-priority client's calls whose reply came more than `time`
-    /// after the due time.
     pub(super) fn stalled(&self, time: Duration) -> usize {
         self.responses.iter().filter(|&&response| u128::from(response) > time.as_nanos()).count()
     }
 
-    /// Returns statistics of the times from the due time to the reply, or `None` without calls.
     pub(super) fn responses(&self) -> Option<Summary> {
         Summary::of(&self.responses, Duration::ZERO)
     }
 }
 
-/// Response times of the high-priority or the low-priority clients, and their statistics in each
-/// repetition.
 #[derive(Default)]
 pub(super) struct ResponseTimes {
     all: Vec<u64>,
@@ -233,13 +210,11 @@ impl ResponseTimes {
         self.whole += other.whole;
     }
 
-    /// Returns statistics over all repetitions, or `None` without times.
     pub(super) fn summary(&self) -> Option<Summary> {
         Summary::of(&self.all, self.whole)
     }
 
-    /// Returns the figure with a ratio to each of `against`. Its cost covers all calls in `seen`,
-    /// because processor time is known only for the whole process.
+    /// The cost covers all calls in `seen`, because processor time is known for the whole process.
     pub(super) fn figure(
         &self,
         label: FigureLabel,
@@ -264,7 +239,6 @@ impl ResponseTimes {
     }
 }
 
-/// Returns the lowest and the highest ratio of a repetition.
 pub(super) fn range(ours: &[f64], theirs: &[f64]) -> (f64, f64) {
     let parts = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs);
     parts.fold((f64::INFINITY, 0.0), |(low, high), part| (low.min(part), high.max(part)))
@@ -328,9 +302,6 @@ mod tests {
             axis_point: None,
         };
         let figure = seen.high.figure(label.clone(), &seen, &[(&label, &seen.low)]).unwrap();
-        // The high-priority client makes 20 calls in two runs. Each of the four clients makes some
-        // calls before the start of each run. The calls of the other clients after the start come
-        // in addition.
         assert!(figure.calls >= 20 + 2 * 4 * FIRST, "{}", figure.calls);
         assert_eq!((figure.summary.n, figure.ratios[0].ratio, figure.ratios[0].range), (20, 1.0, (1.0, 1.0)));
     }

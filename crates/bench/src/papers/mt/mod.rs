@@ -1,14 +1,10 @@
-//! The benchmarks `mt`, `inversion` and `saturation`: the effect of low-priority clients on a
-//! high-priority client of the same server.
+//! The benchmarks `mt`, `inversion` and `saturation`: the effect of low-priority clients on a high-priority client of
+//! the same server.
 //!
-//! `mt` is the papers' MT_Cubit. One client at the top priority calls at 20 Hz, and n clients at
-//! lower priorities call at 10 Hz. Each client has its own thread, connection and object. All start
-//! together and verify the replies. The low priorities are all different (papers 1 and 2) or all
-//! equal (paper 4, `mt-equal`).
+//! `mt` is the papers' MT_Cubit. One client at the top priority calls at 20 Hz, and n clients at lower priorities call
+//! at 10 Hz. The low priorities are all different (papers 1 and 2) or all equal (paper 4, `mt-equal`).
 //!
-//! Threads have fixed priorities if they are permitted. No load keeps a core busy with such threads
-//! all the time. The kernel would then stop all of them, even the highest, for tens of
-//! milliseconds.
+//! No load keeps a core busy with fixed-priority threads all the time, because the kernel would then stop all of them.
 
 mod inversion;
 mod load_mix;
@@ -37,23 +33,18 @@ use crate::value::SingleValue;
 use load_mix::{BackgroundClient, CallPace, LoadMix, Observations, range};
 use server_under_test::{ServerUnderTest, TOP_PRIORITY, banded, floor, omniorb, pool};
 
-/// Time between two calls of the high-priority client.
 const HIGH_PERIOD: Duration = Duration::from_millis(50);
-/// Time between two calls of a low-priority client.
 const LOW_PERIOD: Duration = Duration::from_millis(100);
 
-/// Native priority of all low-priority clients if their priorities are equal.
 const EQUAL: u8 = 10;
 
-/// Number of turns of each variant if the user gives no number.
 const REPETITIONS: usize = 5;
 
 fn repetitions(options: &BenchOptions) -> usize {
     options.requested.repetitions.unwrap_or(REPETITIONS)
 }
 
-/// Returns the number of calls of the high-priority client in each repetition: the user's number,
-/// or the number for the depth if the user gives none.
+/// Returns the number of calls of the high-priority client in each repetition.
 fn calls(options: &BenchOptions, [quick, usual, full]: [usize; 3]) -> usize {
     options.requested.count.unwrap_or(match options.depth {
         Depth::Quick => quick,
@@ -62,11 +53,9 @@ fn calls(options: &BenchOptions, [quick, usual, full]: [usize; 3]) -> usize {
     })
 }
 
-/// Time between the high-priority client's calls in benchmarks other than MT_Cubit: a fifth of
-/// MT_Cubit's time, so that the 99th percentile covers five times as many calls.
+/// A fifth of MT_Cubit's time, so that the 99th percentile covers five times as many calls.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// Runs one load: a high-priority client at 100 Hz beside other clients.
 fn beside(
     one: &ServerUnderTest,
     others: Vec<BackgroundClient>,
@@ -85,15 +74,12 @@ fn beside(
     game.run(others, seen)
 }
 
-/// Numbers of low-priority clients, and the number of the high-priority client's calls in a
-/// repetition.
 struct LoadPlan {
     clients: &'static [usize],
     calls: usize,
 }
 
-/// Number of calls of each low-priority client at the full depth, over all repetitions. The
-/// high-priority client calls for an equal time.
+/// Number of calls of each low-priority client at the full depth, over all repetitions.
 const PAPERS_CALLS: usize = 4000;
 
 impl LoadPlan {
@@ -111,7 +97,6 @@ impl LoadPlan {
     }
 }
 
-/// Relation between the priorities of the low-priority clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ranks {
     Different,
@@ -133,8 +118,7 @@ impl Ranks {
         }
     }
 
-    /// Returns the native priority of a low-priority client. Clients take the 97 priorities below
-    /// the highest in turn.
+    /// Clients take the 97 priorities below the highest in turn.
     fn priority(self, client: usize) -> u8 {
         match self {
             Ranks::Equal => EQUAL,
@@ -142,8 +126,7 @@ impl Ranks {
         }
     }
 
-    /// Returns the CORBA priority of a client, within the band of its level. If priorities are
-    /// different, each client of a level has its own.
+    /// Clients of one level have different CORBA priorities if the ranks are different.
     fn corba(self, client: usize) -> i16 {
         let (low, high) = levels::band(self.priority(client)).unwrap_or_default();
         match self {
@@ -258,8 +241,7 @@ fn cubit(
     report.add_json_values(&title, &values)
 }
 
-/// Returns true if a server gets further turns. Another ORB that failed gets none and is reported
-/// as missing.
+/// Another ORB that failed gets no further turns and is reported as missing.
 fn goes_on(
     bench: &str,
     one: &ServerUnderTest,
@@ -272,14 +254,12 @@ fn goes_on(
     Ok(report.or_report_missing(bench, one.peer, played)?.is_some())
 }
 
-/// Removes the servers at the indices in `gone`, with their results.
 fn without<S, T>(gone: &[usize], served: Vec<S>, all: Vec<T>) -> (Vec<S>, Vec<T>) {
     let left = served.into_iter().zip(all).enumerate().filter(|(index, _)| !gone.contains(index));
     left.map(|(_, both)| both).unzip()
 }
 
-/// Returns the growth of the low-priority clients' median from each number of clients to the next.
-/// The bound is the ratio of the two numbers.
+/// The bound of the growth is the ratio of the two numbers of clients.
 fn growth(one: &ServerUnderTest, ranks: Ranks, clients: &[usize], points: &[MeasuredPoint]) -> Vec<SingleValue> {
     let points =
         clients.iter().zip(points).filter_map(|(&clients, point)| Some((clients, point.seen.low.summary()?.p50_us)));
@@ -297,7 +277,6 @@ fn growth(one: &ServerUnderTest, ranks: Ranks, clients: &[usize], points: &[Meas
     steps.collect()
 }
 
-/// Starts the servers of the variants: baseline, Corelane, omniORB.
 fn servers(
     ranks: Ranks,
     most: usize,
@@ -354,7 +333,6 @@ fn once(
     game.run(others, seen)
 }
 
-/// The clients whose call times a figure shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MeasuredClient {
     High,
@@ -388,8 +366,6 @@ fn label(one: &ServerUnderTest, ranks: Ranks, side: MeasuredClient, clients: usi
     }
 }
 
-/// Returns one figure for each number of clients, compared with the smallest number that has a
-/// figure.
 fn figures(
     one: &ServerUnderTest,
     ranks: Ranks,
@@ -409,20 +385,15 @@ fn figures(
     figures.collect()
 }
 
-/// Results of one server with one number of low-priority clients.
 #[derive(Default)]
 struct MeasuredPoint {
     seen: Observations,
-    /// Results of the same server without low-priority clients. They are measured just before,
-    /// because the machine's speed changes over minutes.
+    /// The results without low-priority clients come just before, because the machine's speed changes over minutes.
     alone: Observations,
 }
 
-/// Statistics of the high-priority client, and their ratios to the statistics without other
-/// clients.
 struct LatencyGrowth {
     summary: Summary,
-    /// Times from the due time of a call to its reply.
     response: Summary,
     mean: f64,
     means: (f64, f64),
@@ -469,7 +440,6 @@ impl LatencyGrowth {
         );
     }
 
-    /// Returns the growth divided by the baseline's growth, and appends it to `text`.
     fn beside(
         &self,
         floor: &LatencyGrowth,
@@ -499,7 +469,6 @@ impl LatencyGrowth {
         })
     }
 
-    /// Returns the ratios with the design's bounds, which apply to all Corelane servers.
     fn values(&self, one: &ServerUnderTest, ranks: Ranks, clients: usize, own: &Observations) -> Vec<SingleValue> {
         let bounds = match clients {
             _ if one.peer != "Corelane" => [None; 3],
@@ -540,7 +509,6 @@ mod tests {
         assert_eq!((Ranks::Equal.priority(0), Ranks::Equal.priority(400)), (EQUAL, EQUAL));
         different.sort_unstable();
         different.dedup();
-        // The high-priority client has the remaining level.
         assert_eq!(different.len() + 1, 98);
     }
 
@@ -571,8 +539,6 @@ mod tests {
             assert!(plan.clients[0] == 0 && plan.clients.is_sorted() && plan.clients.last() == Some(&500));
         }
         assert_eq!((LoadPlan::of(Depth::Quick, 1).calls, LoadPlan::of(Depth::Usual, 1).calls), (40, 100));
-        // For any division into repetitions, each low-priority client makes at least as many calls
-        // as in the papers.
         for repetitions in [1, 3, REPETITIONS, 7] {
             let time = HIGH_PERIOD * (LoadPlan::of(Depth::Full, repetitions).calls * repetitions) as u32;
             assert!(time >= LOW_PERIOD * PAPERS_CALLS as u32, "{repetitions}: {time:?}");

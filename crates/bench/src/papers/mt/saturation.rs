@@ -1,7 +1,5 @@
-//! The benchmark `saturation`: a high-priority client beside a client of lower fixed priority that
-//! keeps nine tenths of the core busy.
-//!
-//! The low-priority client calls servants that compute for 20 ms, or sends sequences of 1 MiB.
+//! The benchmark `saturation`: a high-priority client beside a client of lower fixed priority that keeps nine tenths of
+//! the core busy.
 
 use std::time::Duration;
 
@@ -24,13 +22,11 @@ use crate::value::SingleValue;
 
 const LOW: u8 = 10;
 
-/// Response time above which a reply is late. The kernel's fair server takes up to 50 ms of each
-/// second.
+/// The kernel's fair server takes up to 50 ms of each second.
 const STALL: Duration = Duration::from_millis(5);
 
 const WORK: Duration = Duration::from_millis(20);
 
-/// Calls of the low-priority clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BackgroundCalls {
     None,
@@ -49,8 +45,7 @@ impl BackgroundCalls {
         }
     }
 
-    /// Returns the design's bounds of the mean and of the 99th percentile, as ratios to the values
-    /// without load.
+    /// Returns the bounds of the mean and of the 99th percentile, as ratios to the values without load.
     fn bounds(self, transport: BaselineTransport) -> [Option<f64>; 2] {
         match (self, transport) {
             (BackgroundCalls::None, _) => [None, None],
@@ -72,15 +67,13 @@ pub(crate) fn saturation(
         return Ok(());
     }
     let (calls, repetitions) = (calls(options, [100, 400, 4000]), repetitions(options));
-    // One client saturates the server's core. If the kernel chooses the cores, the load has two
-    // clients.
+    // Two clients saturate the server's core if the kernel chooses the cores.
     let loads = if options.placement.cores == CoreChoice::Any { 2 } else { 1 };
     let priorities: Vec<u8> = std::iter::once(TOP_PRIORITY).chain(std::iter::repeat_n(LOW, loads)).collect();
     let rounds = rounds_for(WORK);
     for transport in [BaselineTransport::Tcp, BaselineTransport::Unix] {
         let mut served = vec![laned(&priorities, transport, options)?];
-        // omniORB's threads have one priority for all clients: the highest priority, or the
-        // priority of the load.
+        // All threads of omniORB have one priority.
         for priority in [TOP_PRIORITY, LOW] {
             served.extend(report.or_report_missing(
                 "saturation",
@@ -133,8 +126,7 @@ pub(crate) fn saturation(
     Ok(())
 }
 
-/// Measures the load at 100 % of the core, separately from the other results. The kernel's fair
-/// server then stops all fixed priorities, so an ORB cannot meet any bound.
+/// At 100 % of the core, the kernel's fair server stops all fixed priorities, so no ORB can meet a bound.
 fn apart(
     one: &ServerUnderTest,
     (loads, rounds, calls): (usize, u32, usize),
@@ -237,8 +229,7 @@ fn ratios(one: &ServerUnderTest, seen: &[Observations; 3], transport: BaselineTr
             });
         }
     }
-    // A client that waits for the core starts its call late. Only the times from the due time
-    // include this wait.
+    // The times from the due time include the client's wait for the core.
     for (load, own) in BackgroundCalls::ALL.into_iter().zip(seen) {
         let Some(response) = own.responses() else { continue };
         for (quantity, value, unit) in [

@@ -1,4 +1,4 @@
-//! A server that clients of several priorities call, and the creation of its clients.
+//! A server that clients of several priorities call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,13 +25,11 @@ use crate::sample::Samples;
 use crate::service::RunningProgram;
 use crate::workload::message_sizes;
 
-/// Native priority of the high-priority client. All other clients are below it. There are 98
-/// levels, so a server has at most 98 lanes.
+/// There are 98 levels, so a server has at most 98 lanes.
 pub(super) const TOP_PRIORITY: u8 = levels::LEVELS;
-/// Maximum time in which a server must list references.
+/// Maximum time until a server sends its references.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running server, which ends on drop.
 pub(super) struct ServerUnderTest {
     pub(super) peer: &'static str,
     pub(super) transport: &'static str,
@@ -41,11 +39,9 @@ pub(super) struct ServerUnderTest {
 }
 
 enum ClientSource {
-    /// References of an ORB's server: one for each client, or one for all clients.
     Orb(Orb, Vec<String>, Connections),
     /// One reference for each client, and the CORBA priority of the client's thread.
     Banded(Orb, Vec<String>, Vec<i16>),
-    /// Address of a baseline server, and the message sizes.
     Floor(String, MessageSizes),
 }
 
@@ -54,7 +50,6 @@ impl ServerUnderTest {
         self.server.pid()
     }
 
-    /// Creates a client that calls the object with this number.
     pub(super) fn client(&self, number: usize, operation: MeasuredOperation) -> Result<Box<dyn GroupClient>, Failure> {
         match &self.made {
             ClientSource::Floor(address, sizes) => {
@@ -71,8 +66,7 @@ impl ServerUnderTest {
             ClientSource::Orb(orb, references, connections) => {
                 let mut object = object(orb, &references[number % references.len()])?;
                 if *connections != Connections::Each {
-                    // One band covers all priorities; otherwise no connection would carry requests
-                    // of two native priorities.
+                    // One band covers all priorities, because a connection carries the requests of one band.
                     object = object.with_rt_policies(&RtClientPolicies {
                         priority_bands: Some(vec![(0, i16::MAX)]),
                         private_connection: number == 0 && *connections == Connections::SharedByOthers,
@@ -84,8 +78,6 @@ impl ServerUnderTest {
         }
     }
 
-    /// Creates a client for which the object with this number computes. Bare sockets cannot
-    /// compute.
     pub(super) fn worker(&self, number: usize, rounds: u32) -> Result<Box<dyn GroupClient>, Failure> {
         match &self.made {
             ClientSource::Floor(..) | ClientSource::Banded(..) => {
@@ -105,8 +97,7 @@ impl GroupClient for Box<dyn GroupClient> {
     }
 }
 
-/// Returns a placement at the top priority for servers without lanes, so that no request waits
-/// until the server gets a core.
+/// The top priority, so that no request waits until a server without lanes gets a core.
 fn at_the_top(options: &BenchOptions) -> Placement {
     all_at(TOP_PRIORITY, options)
 }
@@ -115,7 +106,6 @@ fn all_at(priority: u8, options: &BenchOptions) -> Placement {
     Placement { scheduling: permits_fixed_priorities().then_some(Scheduling::Fifo(priority)), ..options.placement }
 }
 
-/// Starts a baseline server with bare sockets and a blocking thread for each client.
 pub(super) fn floor(operation: MeasuredOperation, options: &BenchOptions) -> Result<ServerUnderTest, Failure> {
     let (server, address) = start_baseline(BaselineTransport::Tcp, WaitStrategy::Blocking, &at_the_top(options))?;
     let sizes = message_sizes(&client_orb(0)?, operation, options)?;
@@ -123,7 +113,6 @@ pub(super) fn floor(operation: MeasuredOperation, options: &BenchOptions) -> Res
     Ok(ServerUnderTest { peer: "floor", transport: "tcp", config: "blocking".to_owned(), server, made })
 }
 
-/// Starts a Corelane server without lanes, with one object for each client.
 pub(super) fn pool(
     architecture: ServerArchitecture,
     objects: usize,
@@ -134,20 +123,17 @@ pub(super) fn pool(
     corelane(architecture.config(), BaselineTransport::Tcp, server, references, objects)
 }
 
-/// Sharing of connections among the clients of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Connections {
     /// Each call in progress has its own connection.
     Each,
     /// All priorities share one connection for concurrent calls.
     Shared,
-    /// All other clients share one connection. The high-priority client has its own (Real-time
-    /// CORBA's private connection).
+    /// The high-priority client has a private connection, and all other clients share one.
     SharedByOthers,
 }
 
 impl Connections {
-    /// Returns the suffix of configurations in labels.
     pub(super) fn name(self) -> &'static str {
         match self {
             Connections::Each => "",
@@ -157,8 +143,6 @@ impl Connections {
     }
 }
 
-/// Starts a Corelane server without lanes, with one object that declares one priority for all
-/// calls.
 pub(super) fn single(
     architecture: ServerArchitecture,
     connections: Connections,
@@ -180,31 +164,27 @@ pub(super) fn single(
     Ok(ServerUnderTest { peer: "Corelane", transport: BaselineTransport::Tcp.name(), config, server, made })
 }
 
-/// Starts a Corelane server with an object and a lane for each priority (SERVER_DECLARED). The
-/// high-priority client has the first priority.
+/// Starts a Corelane server with an object and a lane for each priority (SERVER_DECLARED).
 pub(super) fn laned(
     priorities: &[u8],
     transport: BaselineTransport,
     options: &BenchOptions,
 ) -> Result<ServerUnderTest, Failure> {
-    // Lanes set the priorities of their threads. The server's other threads have the ordinary
-    // class.
+    // Lanes set the priorities of their threads.
     let placement = Placement { scheduling: None, ..options.placement };
     let mut server = start_server_with_lanes(priorities, transport, &placement)?;
     let references = listed(&mut server, "references")?;
     corelane("a lane for each priority".to_owned(), transport, server, references, priorities.len())
 }
 
-/// Starts a Corelane server with an object for each client and a lane for each native level. The
-/// clients' threads have the given CORBA priorities (CLIENT_PROPAGATED).
+/// The clients' threads have the given CORBA priorities (CLIENT_PROPAGATED).
 pub(super) fn banded(priorities: Vec<i16>, options: &BenchOptions) -> Result<ServerUnderTest, Failure> {
-    // Lanes set the priorities of their threads. The server's other threads have the ordinary
-    // class.
+    // Lanes set the priorities of their threads.
     let placement = Placement { scheduling: None, ..options.placement };
     let mut server = start_server_with_bands(&priorities, &placement)?;
     let references = listed(&mut server, "references")?;
     let rt = RtConfig::default().priority_mapping(Arc::new(levels::MAPPING));
-    // Permits a connection for each client, even if all of them are in one band.
+    // Permits a connection for each client, even if all clients are in one band.
     let orb = Orb::builder().real_time(rt).limits(limits()).max_connections_per_server(priorities.len().max(1)).build();
     let orb = orb.map_err(|error| Failure::new(error.to_string()))?;
     let config = "a lane for each level".to_owned();
@@ -212,8 +192,6 @@ pub(super) fn banded(priorities: Vec<i16>, options: &BenchOptions) -> Result<Ser
     Ok(ServerUnderTest { peer: "Corelane", transport: BaselineTransport::Tcp.name(), config, server, made })
 }
 
-/// Starts omniORB's server with a thread for each connection. Corelane's clients call the server.
-/// All its threads have the given fixed priority if that is permitted.
 pub(super) fn omniorb(
     clients: usize,
     transport: BaselineTransport,

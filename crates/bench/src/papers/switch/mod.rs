@@ -1,20 +1,15 @@
-//! The benchmark `switch`: the time that the operating system needs to switch a core between
-//! threads.
+//! The benchmark `switch`: the time that the operating system needs to switch a core between threads.
 //!
-//! The tests repeat the tests of the papers. Each has a variant with a second thread, and a variant
-//! in which one thread does equal work alone. The difference is the time of the switch:
+//! The tests are those of the papers. Each test has a variant with a second thread, and a variant in which one thread
+//! does equal work alone. The difference is the time of the switch:
 //!
-//! * *yield*: two threads of equal priority yield to each other. Alone, one thread yields while no
-//!   other thread is ready.
-//! * *suspend-resume*: a thread of lower priority wakes one of higher priority, which only waits
-//!   again. This takes two switches. POSIX threads cannot be suspended from outside, so the second
-//!   thread waits for a futex or a semaphore. Alone, a thread wakes itself before it waits.
-//! * *synchronized suspend-resume*: the thread of higher priority waits for a lock that the other
-//!   thread holds. The time is from just before the release to just after the acquisition, which
-//!   is one switch. Alone, a thread takes and releases the lock.
-//! * *across cores*: neither thread preempts the other, so the suspend-resume tests differ. The two
-//!   threads wake each other in turn, which takes two switches. Without permission for fixed
-//!   priorities, the tests on one core do so, too.
+//! * *yield*: two threads of equal priority yield to each other.
+//! * *suspend-resume*: a thread wakes a thread of higher priority, which waits again. This takes two
+//!   switches.
+//! * *synchronized suspend-resume*: a thread of higher priority waits for a lock. The time is from
+//!   just before the release to just after the acquisition, which is one switch.
+//! * *across cores*, and without permission for fixed priorities: the two threads of the
+//!   suspend-resume tests wake each other in turn, which takes two switches.
 
 mod partner;
 mod stage;
@@ -31,22 +26,18 @@ use crate::value::SingleValue;
 use partner::{LockHandover, SingleThread, WakingPair, Yielders};
 use stage::{SwitchSetting, WakeMechanism};
 
-/// Name of the first test.
 const YIELD: &str = "yield";
 
-/// A pair of variants: one with a switch and one without.
 struct SwitchTest {
     name: &'static str,
-    /// Index of the variant with a second thread. The variant without one follows.
+    /// Index of the variant with a second thread; the variant without one follows.
     at: usize,
-    /// Number of switches in one turn of the variant with a second thread.
     switches: f64,
     /// Number of times that the variant with a second thread does the work of the variant without
     /// one.
     works: f64,
 }
 
-/// Measures switches on one core, and across cores if the process may use two.
 pub(crate) fn switch(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
     let (first, second) = match options.placement.cores {
@@ -57,7 +48,7 @@ pub(crate) fn switch(options: &BenchOptions, report: &mut Report<'_>, progress: 
     let priority = match options.placement.scheduling {
         Some(Scheduling::Fifo(priority)) => Some(priority.min(98)),
         Some(_) => None,
-        // The papers' threads have fixed priorities, so these threads have one if it is permitted.
+        // The papers' threads have fixed priorities.
         None => ThreadBuilder::new().scheduling(Scheduling::Fifo(10)).spawn(|| ()).is_ok().then_some(10),
     };
     if priority.is_none() {
@@ -141,7 +132,6 @@ fn one_stage(
 }
 
 impl SwitchTest {
-    /// Returns the time of one switch, from the medians and from the means, and its jitter.
     fn values(&self, figures: &[Figure]) -> Vec<SingleValue> {
         let (Some(with), Some(alone)) = (figures.get(self.at), figures.get(self.at + 1)) else { return Vec::new() };
         let one = |with: f64, alone: f64| (with - self.works * alone) / self.switches;
@@ -155,12 +145,10 @@ impl SwitchTest {
         let mut values = vec![
             value("switch, from medians", one(with.summary.p50_us, alone.summary.p50_us)),
             value("switch, from means", one(with.summary.mean_us, alone.summary.mean_us)),
-            // The errors are independent, so the result is the square root of the sum of squares.
             value("jitter", with.summary.sd_us.hypot(self.works * alone.summary.sd_us) / self.switches),
         ];
         if self.name == YIELD {
-            // The papers' table of yields has the whole time of a yield, without subtraction of the
-            // single thread's work.
+            // The papers' table of yields does not subtract the single thread's work.
             values.push(value("a yield that switches", with.summary.p50_us / self.switches));
         }
         values
@@ -198,7 +186,6 @@ mod tests {
         assert!(test.values(&[]).is_empty());
     }
 
-    /// In the ordinary class and without pinning, every test ends on any machine.
     #[test]
     fn every_switch_test_records_the_requested_number_of_times() {
         let stage = SwitchSetting { partner: None, priority: None, same_core: false };

@@ -15,7 +15,7 @@ use crate::Failure;
 use crate::harness::MeasuredSubject;
 use crate::sample::{Samples, time_calls};
 
-/// Time after which the second thread, which has no other work, must be blocked.
+/// Time after which the second thread must be blocked.
 const BLOCKED: Duration = Duration::from_micros(50);
 
 /// Pause of a thread of fixed priority after a turn, so that other threads get the core.
@@ -35,7 +35,6 @@ fn ended<T: 'static>(thread: JoinHandle<T>) -> Result<T, Failure> {
     thread.join().map_err(|_| Failure::new("the second thread panicked"))
 }
 
-/// Two threads that yield to each other.
 pub(crate) struct Yielders {
     pub(crate) stage: SwitchSetting,
 }
@@ -77,7 +76,6 @@ impl MeasuredSubject for Yielders {
     }
 }
 
-/// An object at which one thread waits until another thread wakes it.
 struct End {
     waker: WakeMechanism,
     semaphore: Semaphore,
@@ -89,7 +87,6 @@ impl End {
         End { waker, semaphore: Semaphore::new(), token: AtomicU32::new(0) }
     }
 
-    /// Wakes `thread`, which waits at this end.
     #[inline]
     fn wake(&self, thread: &Thread) {
         match self.waker {
@@ -114,8 +111,7 @@ impl End {
     }
 }
 
-/// A thread that wakes a second thread. If the second thread does not preempt the first one, it
-/// wakes the first one in turn.
+/// Wakes a second thread, which wakes this thread in turn if it cannot preempt it.
 pub(crate) struct WakingPair {
     pub(crate) stage: SwitchSetting,
     pub(crate) waker: WakeMechanism,
@@ -174,9 +170,7 @@ impl MeasuredSubject for WakingPair {
     }
 }
 
-/// A lock that one thread at a time can hold.
 pub(crate) trait Lock: Send + Sync + 'static {
-    /// Guard that releases the lock on drop.
     type Guard<'a>;
     fn take(&self) -> Self::Guard<'_>;
 }
@@ -195,7 +189,6 @@ impl Lock for PiMutex<()> {
     }
 }
 
-/// A thread that releases a lock for which a second thread waits.
 pub(crate) struct LockHandover<L> {
     stage: SwitchSetting,
     shared: Arc<Locked<L>>,
@@ -203,15 +196,12 @@ pub(crate) struct LockHandover<L> {
 
 struct Locked<L> {
     lock: L,
-    /// Permits the second thread to take the lock.
     begin: Semaphore,
     /// Posted after the second thread has held the lock.
     done: Semaphore,
-    /// True when the second thread is about to take the lock. The second thread stores it with
-    /// release, and the first thread loads it with acquire.
+    /// The second thread stores true with release before it takes the lock, and the first thread loads it with acquire.
     asks: AtomicBool,
-    /// Time in nanoseconds at which the second thread got the lock. The second thread stores it
-    /// with release, and the first thread loads it with acquire.
+    /// Time in nanoseconds at which the second thread got the lock; stored with release and loaded with acquire.
     had: AtomicU64,
     stop: AtomicBool,
 }
@@ -284,11 +274,8 @@ impl<L: Lock> MeasuredSubject for LockHandover<L> {
     }
 }
 
-/// A function that does work a number of times, adds the time of each to the samples, and returns
-/// the total time.
 type Work = dyn FnMut(usize, &mut Samples) -> Result<Duration, Failure> + Send;
 
-/// The work of a test without a second thread.
 pub(crate) struct SingleThread {
     stage: SwitchSetting,
     work: Box<Work>,

@@ -2,7 +2,6 @@
 
 use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder};
 
-/// Mechanism with which one thread waits and another wakes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeMechanism {
     /// `park` and `unpark` of the standard library.
@@ -11,26 +10,23 @@ pub(crate) enum WakeMechanism {
     Semaphore,
 }
 
-/// The core of the second thread, and the priorities of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SwitchSetting {
-    /// Core of the second thread. The first thread runs on the client's core.
+    /// Core of the second thread; the first thread runs on the client's core.
     pub(crate) partner: Option<usize>,
-    /// Priority of the first thread. `None` means the ordinary class. The second thread's priority
-    /// is higher by one, or equal in the test of yielding.
+    /// Priority of the first thread; `None` means the ordinary class. The second thread's priority is higher by one, or
+    /// equal in the test of yielding.
     pub(crate) priority: Option<u8>,
     /// True if both threads share a core.
     pub(crate) same_core: bool,
 }
 
 impl SwitchSetting {
-    /// Returns true if the second thread preempts the first one when it is woken.
     pub(crate) fn preempts(&self) -> bool {
         self.same_core && self.priority.is_some()
     }
 
-    /// Returns a builder for the second thread. If `equal`, its priority is the first thread's
-    /// priority, else the priority above.
+    /// The second thread's priority is the first thread's if `equal`, and otherwise one above.
     pub(crate) fn builder(&self, equal: bool) -> ThreadBuilder {
         let mut builder = ThreadBuilder::new().name("bench/partner");
         if let Some(core) = self.partner {

@@ -3,11 +3,9 @@
 use super::Place;
 use super::Refusal::{self, Malformed, NoCounterpart};
 
-/// An address at which a server listens, in Corelane's form.
 #[derive(Debug)]
 pub(super) struct ListeningAddress {
     pub(super) place: Place,
-    /// The option as it is written.
     pub(super) shown: String,
     pub(super) address: String,
     /// The address that references carry, if it is not `address`.
@@ -20,7 +18,6 @@ const NO_TLS: &str = "Corelane has no TLS";
 const NO_TRANSPORT: &str = "Corelane has no such transport";
 const NO_PATH: &str = "the path of a socket has to be given";
 
-/// Converts an endpoint of omniORB.
 pub(super) fn omniorb(endpoint: &str) -> Result<String, Refusal> {
     let rest = endpoint.strip_prefix("giop:").ok_or(Malformed(OMNIORB_FORM))?;
     let (transport, address) = rest.split_once(':').ok_or(Malformed(OMNIORB_FORM))?;
@@ -39,21 +36,18 @@ pub(super) fn omniorb(endpoint: &str) -> Result<String, Refusal> {
     }
 }
 
-/// An endpoint of TAO in Corelane's form.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ConvertedEndpoint {
     pub(super) address: String,
-    /// The address that references carry, with the host of the option `hostname_in_ior`.
+    /// The address with the host of the option `hostname_in_ior`.
     pub(super) published: Option<String>,
-    /// True if the endpoint has a version or further options, which are not carried over.
+    /// A version and further options are not carried over.
     pub(super) has_more: bool,
 }
 
-/// Converts an endpoint of TAO, which may have several addresses.
 pub(super) fn tao(endpoint: &str) -> Result<Vec<ConvertedEndpoint>, Refusal> {
     let (protocol, rest) = endpoint.split_once("://").ok_or(Malformed(TAO_FORM))?;
-    // Paths contain `/`, which separates address and options in other protocols. Options after a
-    // path follow a `|`.
+    // Options after a path, which contains `/`, follow a `|`.
     let separator = if protocol == "uiop" { '|' } else { '/' };
     let (addresses, options) = rest.split_once(separator).unwrap_or((rest, ""));
     let mut has_more = false;
@@ -95,7 +89,7 @@ pub(super) fn tao(endpoint: &str) -> Result<Vec<ConvertedEndpoint>, Refusal> {
     addresses.split(',').map(convert).collect()
 }
 
-/// Splits `1.2@ADDRESS` into version and address. An address without `@` has no version.
+/// An address without `@` has no version.
 fn without_version(address: &str) -> (Option<&str>, &str) {
     match address.split_once('@') {
         Some((version, address)) => (Some(version), address),
@@ -103,7 +97,7 @@ fn without_version(address: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Returns `tcp:HOST:PORT`, or `None` if host or port are not valid. Port 0 is any port.
+/// Returns `None` if host or port are not valid; port 0 is any port.
 fn tcp(host: &str, port: Option<&str>) -> Option<String> {
     let port: u16 = port.map_or(Ok(0), str::parse).ok()?;
     let is_valid = match host.strip_prefix('[') {

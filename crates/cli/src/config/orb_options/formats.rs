@@ -5,39 +5,34 @@ use std::vec;
 
 use super::{ForeignOrb, Malformed};
 
-/// Maximum number of characters of an option in messages.
 const MAX_SHOWN: usize = 60;
-/// Options of `-ORB` lists without a value, in small letters.
+/// Names in small letters.
 const WITHOUT_VALUE: &[&str] =
     &["daemon", "debug", "gioplite", "help", "ignoredefaultsvcconffile", "skipserviceconfigopen", "version"];
-/// The words with which a directive of `svc.conf` begins.
+/// First words of directives.
 const DIRECTIVES: &[&str] = &["dynamic", "static", "suspend", "resume", "remove", "stream"];
 
-/// An option as written in the configuration, before its counterpart is known.
 #[derive(Debug)]
 pub(super) struct OrbOption {
     pub(super) line: usize,
-    /// Name of the service in `svc.conf` to which the option belongs.
+    /// The service in `svc.conf`.
     pub(super) service: Option<String>,
-    /// The option as it is written, shortened.
     pub(super) shown: String,
     pub(super) content: OptionContent,
 }
 
-/// The content of an option.
 #[derive(Debug)]
 pub(super) enum OptionContent {
-    /// An option of an ORB, without `-ORB`.
-    Option { name: String, value: Option<String> },
-    /// A word or directive that is no option of an ORB, with the reason why it is not carried over.
+    Option {
+        name: String,
+        value: Option<String>,
+    },
+    /// The text is the reason why the word is not carried over.
     Other(&'static str),
 }
 
 impl OrbOption {
-    /// Makes an option.
-    ///
-    /// # Errors
-    /// [`Malformed`], if the option has bytes that were not UTF-8. Comments may have such bytes.
+    /// Comments may have bytes that were not UTF-8, options may not.
     fn new(line: usize, service: Option<&str>, shown: &str, content: OptionContent) -> Result<Self, Malformed> {
         if shown.contains(char::REPLACEMENT_CHARACTER) {
             return Err(Malformed::new(line, shortened(shown), "not UTF-8"));
@@ -50,7 +45,6 @@ impl OrbOption {
     }
 }
 
-/// Returns the beginning of a text.
 pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}...", &text[..end]),
@@ -58,8 +52,8 @@ pub(super) fn shortened(text: &str) -> String {
     }
 }
 
-/// Parses the text of a file. Without `orb`, the first line that is no comment determines the
-/// format. Returns the ORB to which the options belong if it is known.
+/// Without `orb`, the first line that is no comment determines the format. Returns the ORB of the options if it is
+/// known.
 pub(super) fn parse(text: &str, orb: Option<ForeignOrb>) -> Result<(Option<ForeignOrb>, Vec<OrbOption>), Malformed> {
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     let Some((number, first)) = lines.find(|(_, line)| !line.is_empty() && !line.starts_with('#')) else {
@@ -79,8 +73,7 @@ pub(super) fn parse(text: &str, orb: Option<ForeignOrb>) -> Result<(Option<Forei
     }
 }
 
-/// Parses omniORB's configuration file: lines `NAME = VALUE`. A line `= VALUE` has the name of the
-/// line before, and a `\` at the end of a line continues the value.
+/// A line `= VALUE` has the name of the line before, and a `\` at the end of a line continues the value.
 fn omniorb(text: &str) -> Result<Vec<OrbOption>, Malformed> {
     let mut found = Vec::new();
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
@@ -91,7 +84,7 @@ fn omniorb(text: &str) -> Result<Vec<OrbOption>, Malformed> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        // The reference in a line of the old form has an equals sign, too.
+        // A reference in a line of the old form has an equals sign.
         let is_old_reference = line.strip_prefix("ORBInitRef").is_some_and(|rest| rest.starts_with([' ', '\t']));
         let pair = line.split_once('=').filter(|_| !is_old_reference);
         let Some((name, value)) = pair else {
@@ -121,7 +114,7 @@ fn omniorb(text: &str) -> Result<Vec<OrbOption>, Malformed> {
     Ok(found)
 }
 
-/// Returns the option in a line of the form before omniORB 4: `NAME VALUE`.
+/// The form before omniORB 4 is `NAME VALUE`.
 fn old_form(line: &str) -> Option<(String, String)> {
     let (name, value) = line.split_once([' ', '\t'])?;
     let value = value.trim_start().to_owned();
@@ -137,7 +130,6 @@ fn old_form(line: &str) -> Option<(String, String)> {
     Some((name.to_owned(), value))
 }
 
-/// Parses a file with a list of `-ORB` options.
 fn option_list(text: &str) -> Result<Vec<OrbOption>, Malformed> {
     let mut words = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -150,13 +142,12 @@ fn option_list(text: &str) -> Result<Vec<OrbOption>, Malformed> {
     options_of_words(words)
 }
 
-/// Returns true if a word is an option of an ORB whose value is the next word.
 pub(crate) fn takes_value(word: &str) -> bool {
     let name = word.strip_prefix("-ORB").unwrap_or_default();
     !name.is_empty() && !WITHOUT_VALUE.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Parses words with `-ORB` options, each with its line or position.
+/// Each option has its line or position.
 pub(super) fn options_of_words(words: Vec<(usize, String)>) -> Result<Vec<OrbOption>, Malformed> {
     let mut found = Vec::new();
     let mut words = words.into_iter();
@@ -178,7 +169,7 @@ pub(super) fn options_of_words(words: Vec<(usize, String)>) -> Result<Vec<OrbOpt
     Ok(found)
 }
 
-/// Splits a text into words. Quotation marks of either kind keep spaces in a word.
+/// Quotation marks of either kind keep spaces in a word.
 fn split_words(text: &str) -> Result<Vec<String>, &'static str> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for character in text.chars() {
@@ -200,16 +191,13 @@ fn split_words(text: &str) -> Result<Vec<String>, &'static str> {
     Ok(words)
 }
 
-/// A token of `svc.conf`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DirectiveToken<'t> {
     Word(&'t str),
-    /// A text between quotation marks.
     Text(&'t str),
     Separator(char),
 }
 
-/// Splits `svc.conf` into tokens with their lines.
 fn tokens(text: &str) -> Result<Vec<(usize, DirectiveToken<'_>)>, Malformed> {
     const SEPARATORS: &[char] = &[':', '*', '(', ')', '{', '}'];
     let mut found = Vec::new();
@@ -221,8 +209,6 @@ fn tokens(text: &str) -> Result<Vec<(usize, DirectiveToken<'_>)>, Malformed> {
             match first {
                 '#' => break,
                 '"' | '\'' => {
-                    // TAO's reader takes the last quotation mark before the next character that is
-                    // not printable ASCII.
                     let end = after.find(|one: char| !matches!(one, ' '..='~')).unwrap_or(after.len());
                     let Some(end) = after[..end].rfind(first) else {
                         return Err(Malformed::new(number, shortened(rest), "a quotation mark is missing"));
@@ -247,7 +233,6 @@ fn tokens(text: &str) -> Result<Vec<(usize, DirectiveToken<'_>)>, Malformed> {
     Ok(found)
 }
 
-/// Parses TAO's `svc.conf`, the configuration file of ACE's services.
 fn svc_conf(text: &str) -> Result<Vec<OrbOption>, Malformed> {
     let mut reader = Directives { tokens: tokens(text)?.into_iter().peekable(), line: 1, found: Vec::new() };
     let mut is_in_stream = false;
@@ -275,10 +260,8 @@ fn svc_conf(text: &str) -> Result<Vec<OrbOption>, Malformed> {
     }
 }
 
-/// Reads the directives of `svc.conf`.
 struct Directives<'t> {
     tokens: Peekable<vec::IntoIter<(usize, DirectiveToken<'t>)>>,
-    /// Line of the last token.
     line: usize,
     found: Vec<OrbOption>,
 }
@@ -322,7 +305,7 @@ impl<'t> Directives<'t> {
         Malformed::new(self.line, text, reason)
     }
 
-    /// Records that a directive that loads or changes a service is not carried over.
+    /// The directive loads or changes a service.
     fn directive(&mut self, keyword: &str, name: &str) -> Result<(), Malformed> {
         let content = OptionContent::Other(match name {
             "Naming_Loader" => "the counterpart is `corelane naming serve`",
@@ -332,7 +315,6 @@ impl<'t> Directives<'t> {
         Ok(())
     }
 
-    /// Reads the rest of a directive after its first word, `dynamic` or `static`.
     fn service(&mut self, keyword: &str) -> Result<(), Malformed> {
         let name = self.word()?;
         if keyword == "dynamic" {
@@ -341,7 +323,6 @@ impl<'t> Directives<'t> {
             }
             self.expect('*')?;
             if !self.takes(':') {
-                // The name of the library may be in quotation marks.
                 self.next();
                 self.expect(':')?;
             }
@@ -365,11 +346,10 @@ impl<'t> Directives<'t> {
         }
     }
 
-    /// Adds the options of a service to `found`.
     fn parameters(&mut self, service: &str, parameters: &str) -> Result<(), Malformed> {
         let words =
             split_words(parameters).map_err(|reason| Malformed::new(self.line, shortened(parameters), reason))?;
-        // Each option keeps the name of its service, so a long name would make the work quadratic.
+        // A long service name in each option would make the work quadratic.
         let service = shortened(service);
         let mut words = words.into_iter().peekable();
         while let Some(word) = words.next() {

@@ -6,12 +6,11 @@ use corelane_wire::limits::Limits;
 use super::endpoints::{self, ListeningAddress};
 use super::{ForeignOrb, Imported, Malformed, Place, Refusal, Sourced, programs};
 
-/// The counterpart of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counterpart {
     /// `naming.at`, for the initial reference with the name `NameService`.
     InitialReference,
-    /// `naming.at`, if `NameService` has no initial reference of its own.
+    /// `naming.at`, if there is no initial reference `NameService`.
     DefaultInitialReference,
     /// `naming.serve.listen`.
     Endpoints,
@@ -19,9 +18,8 @@ pub(super) enum Counterpart {
     PublishedEndpoints,
     /// `call.timeout` and `naming.timeout`, from milliseconds.
     CallTimeout,
-    /// A setting that programs can make in their code, and that the commands lack.
+    /// A setting of programs that the commands lack.
     Setting(&'static str),
-    /// None, for this reason.
     None(&'static str),
 }
 
@@ -38,12 +36,9 @@ const UNKNOWN: &str = "no counterpart is known";
 const LISTS_ALL: &str = "`publish` has to list all addresses of the server";
 const NO_RIR: &str = "the reference depends on another initial reference";
 const WIDE_TEXT: &str = "wide text is always UTF-16";
-/// Longest time-out of the commands, in milliseconds.
 const MAX_TIMEOUT_MS: u64 = 1_000_000_000;
-/// TAO's service whose options configure a name server.
 const NAMING_LOADER: &str = "Naming_Loader";
 
-/// Options of omniORB.
 const OMNIORB: &[(&str, Counterpart)] = &[
     ("InitRef", InitialReference),
     ("DefaultInitRef", DefaultInitialReference),
@@ -83,7 +78,6 @@ const OMNIORB: &[(&str, Counterpart)] = &[
     ("id", Without(NO_EFFECT)),
 ];
 
-/// Options of TAO.
 const TAO: &[(&str, Counterpart)] = &[
     ("InitRef", InitialReference),
     ("DefaultInitRef", DefaultInitialReference),
@@ -115,7 +109,7 @@ const TAO: &[(&str, Counterpart)] = &[
     ("Id", Without(NO_EFFECT)),
 ];
 
-/// Returns the counterpart of an option. `service` is the service of TAO to which it belongs.
+/// `service` is the service of TAO to which the option belongs.
 pub(super) fn find(name: &str, orb: Option<ForeignOrb>, service: Option<&str>) -> Counterpart {
     let omniorb = || match OMNIORB.iter().find(|(known, _)| *known == name) {
         Some((_, counterpart)) => Some(*counterpart),
@@ -131,7 +125,7 @@ pub(super) fn find(name: &str, orb: Option<ForeignOrb>, service: Option<&str>) -
         None => omniorb().or_else(tao),
     };
     match (found.unwrap_or(Without(UNKNOWN)), service) {
-        // In another service of TAO, these options apply to this service alone.
+        // In another service of TAO, an option applies to this service alone.
         (InitialReference | DefaultInitialReference | Endpoints, Some(service)) if service != NAMING_LOADER => {
             Without("the commands do not have this service")
         }
@@ -140,8 +134,6 @@ pub(super) fn find(name: &str, orb: Option<ForeignOrb>, service: Option<&str>) -
 }
 
 impl Imported {
-    /// Adds the counterpart of an option to the configuration, or records that the option is not
-    /// carried over.
     pub(super) fn apply(
         &mut self,
         place: Place,
@@ -192,8 +184,7 @@ impl Imported {
             PublishedEndpoints => {
                 for part in value.split(',').map(str::trim) {
                     match part.starts_with("giop:").then(|| endpoints::omniorb(part)) {
-                        // For an empty host, omniORB publishes an address of the machine, which
-                        // this command does not know.
+                        // For an empty host, omniORB publishes an address of the machine.
                         Some(Ok(address)) if !address.starts_with("tcp::") => self.publish.push(address),
                         Some(Err(refusal)) => self.refuse(place, shown, refusal)?,
                         Some(Ok(_)) | None => self.leave_out(place, shown, LISTS_ALL),
@@ -204,8 +195,6 @@ impl Imported {
         Ok(())
     }
 
-    /// Carries an option over to a program's configuration, or lists it among those that are not
-    /// carried over.
     pub(super) fn apply_to_program(
         &mut self,
         place: Place,
@@ -245,7 +234,6 @@ impl Imported {
         Ok(())
     }
 
-    /// Adds the addresses of one of TAO's endpoints.
     fn take_tao_endpoint(&mut self, place: Place, shown: &str, endpoint: &str) -> Result<(), Malformed> {
         let addresses = match endpoints::tao(endpoint) {
             Ok(addresses) => addresses,
@@ -264,8 +252,7 @@ impl Imported {
         Ok(())
     }
 
-    /// Sets the time-out of calls, in milliseconds. Text after `#` is a comment, because omniORB
-    /// reads only the number.
+    /// omniORB reads the number and ignores text after it.
     fn set_call_timeout(&mut self, place: Place, shown: &str, value: &str) -> Result<(), Malformed> {
         let number = value.split('#').next().unwrap_or_default().trim();
         let Ok(milliseconds) = number.parse::<u64>() else {
@@ -298,19 +285,16 @@ impl Imported {
     }
 }
 
-/// Checks a reference of a program's configuration.
 fn program_reference(text: &str) -> Result<(), Refusal> {
     if text.starts_with("file:") {
         return Err(Refusal::NoCounterpart("a reference is IOR:, corbaloc: or corbaname:, and not a file with one"));
     }
     match reference(text) {
-        // A program's initial references may refer to each other.
         Ok(_) | Err(Refusal::NoCounterpart(NO_RIR)) => Ok(()),
         Err(refusal) => Err(refusal),
     }
 }
 
-/// Checks a reference and converts it to the form that the commands take.
 fn reference(text: &str) -> Result<String, Refusal> {
     if let Some(path) = text.strip_prefix("file://") {
         return if path.is_empty() { Err(Refusal::Malformed("the path is missing")) } else { Ok(format!("@{path}")) };
@@ -320,7 +304,7 @@ fn reference(text: &str) -> Result<String, Refusal> {
         Ok(ObjectUrl::Corbaloc(corbaloc)) if is_rir(&corbaloc) => Err(Refusal::NoCounterpart(NO_RIR)),
         Ok(ObjectUrl::Corbaname(corbaname)) if is_rir(&corbaname.context) => Err(Refusal::NoCounterpart(NO_RIR)),
         Ok(_) => Ok(text.to_owned()),
-        // The parser reports an unknown protocol in an address as an unknown scheme.
+        // The parser reports an unknown protocol as an unknown scheme.
         Err(UrlError::Scheme) if text.starts_with("corba") => {
             Err(Refusal::NoCounterpart("Corelane has no such protocol in a corbaloc"))
         }

@@ -1,8 +1,7 @@
 //! Options of other ORBs, converted to settings of programs or to options of the commands.
 //!
-//! The options come from omniORB's configuration file, TAO's `svc.conf`, or a list of `-ORB`
-//! options. This module reads no files and uses no other module of the program, so that a fuzz
-//! target can include it. Its work and its memory are linear in the size of the text.
+//! This module reads no files and uses no other module of the program, so that a fuzz target can include it. Its work
+//! and memory are linear in the size of the text.
 
 mod endpoints;
 mod formats;
@@ -16,53 +15,42 @@ pub(crate) use self::formats::takes_value;
 use self::formats::{OptionContent, OrbOption};
 use self::programs::ProgramSettings;
 
-/// The reader of the file that an import prints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ImportTarget {
-    /// A program with a configuration.
     #[default]
     Programs,
-    /// The commands.
     Commands,
 }
 
-/// An ORB with a configuration of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ForeignOrb {
-    /// omniORB. The names of its options are case-sensitive.
+    /// The names of omniORB's options are case-sensitive.
     OmniOrb,
-    /// TAO. The names of its options are not case-sensitive.
+    /// The names of TAO's options are not case-sensitive.
     Tao,
 }
 
-/// The place of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
-    /// Number of the source, in the order in which sources are read.
     pub(crate) source: usize,
-    /// Number of the line in a file, or of the word in a list of words, starting at 1.
+    /// Number of the line or word, starting at 1.
     pub(crate) line: usize,
 }
 
-/// An option that is not carried over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LeftOut {
-    /// Where the option is.
     pub(crate) place: Place,
-    /// The beginning of the option as it is written. Untrusted text.
+    /// The beginning of the option, which is untrusted text.
     pub(crate) option: String,
-    /// Why the option is not carried over.
     pub(crate) reason: String,
 }
 
-/// The reason why a text is not a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed {
     /// Number of the line or word, starting at 1.
     pub(crate) line: usize,
-    /// The malformed text. Untrusted.
+    /// Untrusted text.
     pub(crate) text: String,
-    /// The reason why the text is malformed.
     pub(crate) reason: &'static str,
 }
 
@@ -72,34 +60,27 @@ impl Malformed {
     }
 }
 
-/// The reason why a value is not carried over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
-    /// The value has no valid form.
     Malformed(&'static str),
-    /// The form is valid, and Corelane has nothing like it.
+    /// Corelane has nothing like the valid value.
     NoCounterpart(&'static str),
 }
 
-/// A value that is carried over, and the option that has it.
 #[derive(Debug)]
 struct Sourced<T = String> {
     place: Place,
-    /// The option as it is written.
     shown: String,
     value: T,
 }
 
-/// The settings and options that correspond to the options read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Imported {
     target: ImportTarget,
     program: ProgramSettings,
-    /// Reference of the name server.
     name_server: Option<Sourced>,
-    /// Reference of the name server, used only if no initial reference `NameService` is set.
+    /// Used if no initial reference `NameService` is set.
     default_reference: Option<Sourced>,
-    /// Time-out of a call in milliseconds.
     call_timeout_ms: Option<Sourced<u64>>,
     listen: Vec<ListeningAddress>,
     publish: Vec<String>,
@@ -107,26 +88,19 @@ pub(crate) struct Imported {
 }
 
 impl Imported {
-    /// Makes an import without options.
     pub(crate) fn new(target: ImportTarget) -> Self {
         Imported { target, ..Imported::default() }
     }
 
-    /// Adds the options in the text of a file. Without `orb`, the first line that is no comment
-    /// determines the format.
+    /// Without `orb`, the first line that is no comment determines the format.
     ///
     /// # Errors
-    /// [`Malformed`], if the text is not a configuration, or a value that would be carried over is
-    /// not valid.
+    /// [`Malformed`], if the text is not a configuration or has an invalid value.
     pub(crate) fn take_text(&mut self, source: usize, text: &str, orb: Option<ForeignOrb>) -> Result<(), Malformed> {
         let (orb, options) = formats::parse(text, orb)?;
         self.take(source, options, orb)
     }
 
-    /// Adds the options in the words of a command line.
-    ///
-    /// # Errors
-    /// As for [`take_text`](Self::take_text).
     pub(crate) fn take_words(
         &mut self,
         source: usize,
@@ -160,7 +134,6 @@ impl Imported {
         self.left_out.push(LeftOut { place, option: option.to_owned(), reason: reason.into() });
     }
 
-    /// Completes the import after all sources have been read.
     pub(crate) fn finish(&mut self) {
         self.finish_program();
         match self.default_reference.take() {
@@ -169,8 +142,7 @@ impl Imported {
             }
             default => self.name_server = self.name_server.take().or(default),
         }
-        // `publish` replaces the addresses of all listeners, so it is set only if each listener has
-        // an address to publish.
+        // `publish` replaces the addresses of all listeners, so each listener must have an address to publish.
         let mut published: Vec<String> = self.listen.iter().filter_map(|one| one.published.clone()).collect();
         if published.len() == self.listen.len() {
             self.publish.append(&mut published);
@@ -185,12 +157,10 @@ impl Imported {
         self.left_out.sort_by_key(|one| one.place);
     }
 
-    /// Returns the options that are not carried over, in their order.
     pub(crate) fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }
 
-    /// Returns the content of the configuration file.
     pub(crate) fn to_toml(&self) -> String {
         if self.target == ImportTarget::Programs {
             return self.program_toml();
@@ -225,7 +195,6 @@ impl Imported {
     }
 }
 
-/// Formats milliseconds as a number of seconds.
 fn seconds(milliseconds: u64) -> String {
     match (milliseconds / 1000, milliseconds % 1000) {
         (whole, 0) => whole.to_string(),
@@ -233,7 +202,6 @@ fn seconds(milliseconds: u64) -> String {
     }
 }
 
-/// Formats a text as a string of TOML.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

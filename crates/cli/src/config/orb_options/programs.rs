@@ -7,21 +7,18 @@ use std::collections::BTreeMap;
 use super::Refusal::{self, Malformed, NoCounterpart};
 use super::{Imported, Place, Sourced, quoted};
 
-/// Maximum time in seconds that a setting has.
 const MAX_SECONDS: u64 = 100_000_000;
 
-/// A setting: its key, and its value as TOML.
 type Converted = (&'static str, String);
 
 const BOOLEAN: Refusal = Malformed("the value is 0 or 1");
 const NUMBER: Refusal = Malformed("the value is a number");
-/// No reason: the caller names the setting of the program.
+/// The caller names the setting of the program.
 const NO_SETTING: Refusal = NoCounterpart("");
 
-/// Converts an option to a setting. `name` is the option without `-ORB`; capital letters do not
-/// count.
+/// `name` is the option without `-ORB`; capital letters do not count.
 pub(super) fn convert(name: &str, value: &str) -> Result<Converted, Refusal> {
-    // omniORB reads only the number, and text after `#` is a comment.
+    // omniORB reads the number and ignores text after it.
     let value = value.split('#').next().unwrap_or_default().trim();
     match name.to_ascii_lowercase().as_str() {
         "clientconnecttimeoutperiod" => match milliseconds(value)? {
@@ -104,7 +101,7 @@ pub(super) fn convert(name: &str, value: &str) -> Result<Converted, Refusal> {
     }
 }
 
-/// Converts omniORB's time-out of calls. 0 is no time-out.
+/// The time-out 0 is no time-out.
 pub(super) fn call_timeout(value: &str) -> Result<Converted, Refusal> {
     let value = value.split('#').next().unwrap_or_default().trim();
     Ok(("call-timeout", milliseconds(value)?.unwrap_or_else(|| quoted("none"))))
@@ -126,7 +123,7 @@ fn boolean(text: &str) -> Result<bool, Refusal> {
     }
 }
 
-/// Converts milliseconds to a duration. 0 is no duration.
+/// The number 0 is no duration.
 fn milliseconds(text: &str) -> Result<Option<String>, Refusal> {
     match text.parse::<u64>() {
         Ok(0) => Ok(None),
@@ -143,7 +140,6 @@ fn threads(text: &str) -> Result<String, Refusal> {
     }
 }
 
-/// Returns the name of a code set that omniORB names or that TAO gives as a number.
 fn char_set(value: &str) -> Result<&'static str, Refusal> {
     let number = value.strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
     match (value.to_ascii_lowercase().as_str(), number) {
@@ -153,30 +149,25 @@ fn char_set(value: &str) -> Result<&'static str, Refusal> {
     }
 }
 
-/// The settings of a program that correspond to the options read so far.
 #[derive(Debug, Default)]
 pub(super) struct ProgramSettings {
-    /// Values as TOML, by their keys.
     set: BTreeMap<&'static str, Sourced>,
-    /// References by their names.
     references: BTreeMap<String, Sourced>,
 }
 
 impl Imported {
-    /// Sets a setting, or lists the option among those that are not carried over.
     pub(super) fn set_program(&mut self, place: Place, shown: &str, (key, value): Converted) {
         let before = self.program.set.insert(key, Sourced { place, shown: shown.to_owned(), value });
         self.leave_out_replaced(before);
     }
 
-    /// Sets an initial reference.
     pub(super) fn set_program_reference(&mut self, place: Place, shown: &str, name: &str, text: &str) {
         let reference = Sourced { place, shown: shown.to_owned(), value: text.to_owned() };
         let before = self.program.references.insert(name.to_owned(), reference);
         self.leave_out_replaced(before);
     }
 
-    /// Leaves out the numbers of threads that the dispatch architecture does not have.
+    /// The dispatch architecture does not have these numbers of threads.
     pub(super) fn finish_program(&mut self) {
         let dispatch = self.program.set.get("pool.main.dispatch").map(|setting| setting.value.as_str());
         let unused: &[&str] = match dispatch {
@@ -191,7 +182,6 @@ impl Imported {
         }
     }
 
-    /// Returns the text of a program's configuration.
     pub(super) fn program_toml(&self) -> String {
         let mut sections: BTreeMap<&str, String> = BTreeMap::new();
         let lists = [

@@ -13,7 +13,6 @@ fn import_from(text: &str, orb: Option<ForeignOrb>) -> Result<Imported, Malforme
     Ok(imported)
 }
 
-/// Returns the line, the option and the reason of each option that is not carried over.
 fn left_out(imported: &Imported) -> Vec<(usize, &str, &str)> {
     imported.left_out().iter().map(|one| (one.place.line, one.option.as_str(), one.reason.as_str())).collect()
 }
@@ -81,7 +80,6 @@ fn later_values_and_names_precede_earlier_ones_and_defaults() {
     assert_eq!(imported.to_toml(), "\n[naming]\nat = \"corbaname::c\"\n");
     let lines: Vec<usize> = left_out(&imported).iter().map(|(line, _, _)| *line).collect();
     assert_eq!(lines, [1, 2]);
-    // Options of a command line are imported like options of a file.
     let mut imported = Imported::new(ImportTarget::Commands);
     let words = vec![(1, "-ORBInitRef".to_owned()), (2, "NameService=corbaname::words".to_owned())];
     imported.take_words(1, words, None).unwrap();
@@ -189,7 +187,6 @@ fn references_and_times_that_the_commands_cannot_have_are_left_out() {
         let imported = import(text);
         assert_eq!((imported.to_toml().as_str(), left_out(&imported)), ("", vec![(1, text, reason)]));
     }
-    // Capital letters in omniORB's names count, and in TAO's they do not.
     assert_eq!(left_out(&import("initref = NameService=corbaname::h")).len(), 1);
     assert_eq!(left_out(&import("-ORBinitref NameService=corbaname::h")).len(), 0);
     let words = import_from("-ORBinitref NameService=corbaname::h", Some(ForeignOrb::OmniOrb)).unwrap();
@@ -235,8 +232,7 @@ fn strings_of_toml_are_quoted() {
     assert_eq!([1, 1000, 1500, 30_010].map(seconds), ["0.001", "1", "1.5", "30.01"]);
 }
 
-/// One option has 100,001 addresses, and each of them is carried over. The memory would grow with
-/// the square of the text if each address kept the whole option.
+/// The memory would grow with the square of the text if each address kept the whole option.
 #[test]
 fn memory_does_not_grow_faster_than_the_text() {
     let text = format!("-ORBEndpoint iiop://{}", "1.1@,".repeat(100_000));

@@ -85,7 +85,6 @@ impl Preprocessor<'_> {
         Some(Macro::function(parameters, variadic, &rest[at.min(rest.len())..]))
     }
 
-    /// Expands a token that names a macro. Returns false if the token remains unchanged.
     pub(super) fn expand(&mut self, token: &Token) -> bool {
         if token.kind != TokenKind::Identifier || token.painted {
             return false;
@@ -94,8 +93,7 @@ impl Preprocessor<'_> {
             return self.expand_position(token);
         };
         if self.active.contains(&token.text) {
-            // The macro is inside its own expansion. The token stays painted even after that
-            // expansion ends.
+            // The name of a macro inside its own expansion stays painted after the expansion.
             let tokens: Arc<[Token]> = [Token { painted: true, ..*token }].into();
             self.expansions.push(Expansion { tokens, next: 0, of: None, barrier: false });
             return true;
@@ -114,8 +112,7 @@ impl Preprocessor<'_> {
             self.pragma_operator(token, &arguments);
             return true;
         }
-        // The limit also counts tokens that are examined and produce nothing, such as nested
-        // arguments and the bodies of macros with empty arguments.
+        // The limit includes tokens that are examined and produce nothing.
         let looked_at = arguments.iter().map(Vec::len).fold(definition.body.len(), usize::saturating_add);
         if !self.spend(looked_at, token.span) {
             return true;
@@ -167,8 +164,6 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Counts tokens that macros produce or examine. Reports an error and returns false if the
-    /// limit is exceeded.
     fn spend(&mut self, tokens: usize, span: Span) -> bool {
         let limit = self.environment.limits.max_expanded_tokens;
         let reached = self.expanded > limit;
@@ -188,7 +183,6 @@ impl Preprocessor<'_> {
         Some(expansion)
     }
 
-    /// Expands `__FILE__` and `__LINE__`.
     fn expand_position(&mut self, token: &Token) -> bool {
         if token.text != self.names.file && token.text != self.names.line {
             return false;
@@ -206,7 +200,6 @@ impl Preprocessor<'_> {
         true
     }
 
-    /// Returns true if the next token is `(`, without consuming it.
     fn next_is_parenthesis(&mut self) -> bool {
         for expansion in self.expansions.iter().rev() {
             if let Some(token) = expansion.tokens.get(expansion.next) {
@@ -222,7 +215,6 @@ impl Preprocessor<'_> {
         scanner.next(self.environment.symbols, &mut found).is(Punctuation::OpenParenthesis)
     }
 
-    /// Reads the arguments of a macro use, from its `(`. Returns `None` after a reported error.
     fn arguments(&mut self, name: &Token, wanted: usize, variadic: bool) -> Option<Vec<Vec<Token>>> {
         let mut arguments = vec![Vec::new()];
         let mut depth = 0_usize;
@@ -270,7 +262,6 @@ impl Preprocessor<'_> {
         Some(arguments)
     }
 
-    /// Expands all macros in a list, without reading past its end.
     pub(super) fn expand_list(&mut self, tokens: Vec<Token>) -> Vec<Token> {
         if !tokens.iter().any(|token| token.kind == TokenKind::Identifier) {
             return tokens;
@@ -278,16 +269,14 @@ impl Preprocessor<'_> {
         self.expand_all(tokens, false).unwrap_or_default()
     }
 
-    /// Expands all macros in a list. In a condition, also replaces `defined`, even if a macro made
-    /// it. Returns `None` if an operand of `defined` is wrong.
+    /// In a condition, also replaces `defined`, even if a macro made it.
     pub(super) fn expand_all(&mut self, tokens: Vec<Token>, condition: bool) -> Option<Vec<Token>> {
         if self.nesting >= self.environment.limits.max_argument_nesting {
             let span = tokens.first().map_or(Span::default(), |token| token.span);
             if self.expanded <= self.environment.limits.max_expanded_tokens {
                 self.report(Diagnostic::error(span, "macro arguments are nested too deeply"));
             }
-            // Each further level would copy the remaining tokens, so the expansion of all macros
-            // ends here.
+            // Each further level would copy the remaining tokens.
             self.expanded = usize::MAX;
             return Some(Vec::new());
         }
@@ -318,8 +307,6 @@ impl Preprocessor<'_> {
         result
     }
 
-    /// Evaluates `defined NAME` or `defined (NAME)` after the word `defined` was read. Returns
-    /// `None` after a reported error.
     fn defined(&mut self, word: Token) -> Option<Token> {
         let (mut name, _) = self.next_token();
         let parenthesised = name.is(Punctuation::OpenParenthesis);

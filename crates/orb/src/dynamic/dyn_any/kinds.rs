@@ -9,8 +9,6 @@ use super::{Component, DynAny, DynAnyError};
 use crate::any::{Kind, TypeCode, Value};
 
 impl DynAny {
-    // ---- enumerations and fixed
-
     /// Returns the name of an enumeration's value (`DynEnum::get_as_string`).
     ///
     /// # Errors
@@ -99,12 +97,12 @@ impl DynAny {
         number.map_err(|_| DynAnyError::InvalidValue)
     }
 
-    /// Sets the value of a `fixed` (`DynFixed::set_value`). Digits after the point that the type
-    /// cannot represent are dropped, and the result is then false.
+    /// Sets the value of a `fixed` (`DynFixed::set_value`), and returns false if the type cannot represent all digits
+    /// after the point.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] for
-    /// more digits before the point than the type has.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] for more digits before
+    /// the point than the type has.
     pub fn set_decimal(&mut self, value: Decimal) -> Result<bool, DynAnyError> {
         let scale = self.type_code().unaliased().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.1;
         let shift = i32::from(scale) - i32::from(value.scale());
@@ -114,10 +112,6 @@ impl DynAny {
         Ok(shift >= 0 || value.unscaled() % unit == 0)
     }
 
-    // ---- structures and values
-
-    /// Returns the names and types of the members of a structure, an exception, or an IDL
-    /// `valuetype`.
     fn described_members(&self) -> Result<Vec<(String, TypeCode)>, DynAnyError> {
         self.check_kind(&[Kind::Struct, Kind::Except, Kind::Value, Kind::Event])?;
         let resolved = self.type_code().unaliased();
@@ -189,8 +183,6 @@ impl DynAny {
         self.set_parts(members.iter().map(|(_, value)| value))
     }
 
-    // ---- sequences and arrays
-
     /// Sets the length of a sequence. New elements have initial values.
     ///
     /// # Errors
@@ -213,8 +205,7 @@ impl DynAny {
         }
         let part = table.get_mut(top)?;
         part.content = PartContent::Parts(places);
-        // The specification requires: if no element was current, the first new element becomes
-        // current. If the current element is removed, no element is current.
+        // The specification requires: if no element was current, the first new element becomes current.
         part.position = match part.position {
             position if length > before => position.or(Some(before)),
             position => position.filter(|position| *position < length),
@@ -254,8 +245,6 @@ impl DynAny {
         }
         self.set_parts(elements.iter())
     }
-
-    // ---- unions
 
     fn label(&self) -> Result<i128, DynAnyError> {
         self.check_kind(&[Kind::Union])?;
@@ -322,7 +311,6 @@ impl DynAny {
         self.set_to_unlabelled()
     }
 
-    /// Sets the discriminator to the smallest non-negative value without a label.
     fn set_to_unlabelled(&mut self) -> Result<(), DynAnyError> {
         let resolved = self.type_code().unaliased();
         let discriminator = resolved.discriminator_type().ok_or(DynAnyError::TypeMismatch)?;
@@ -335,9 +323,6 @@ impl DynAny {
     }
 
     /// Returns true if a union has no active member.
-    ///
-    /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for a value of another type.
     pub fn has_no_active_member(&self) -> Result<bool, DynAnyError> {
         self.check_kind(&[Kind::Union])?;
         Ok(self.component_count() < 2)
@@ -366,13 +351,11 @@ impl DynAny {
     }
 }
 
-/// Returns the index of the union's member that a discriminator selects.
 pub(super) fn chosen(union: &TypeCode, discriminator: i128) -> Option<usize> {
     let labelled = (0..union.member_count()).find(|arm| union.member_label(*arm) == Some(discriminator));
     labelled.or(union.default_index())
 }
 
-/// Converts a number to a value of a discriminator's type.
 pub(super) fn label_value(discriminator: &TypeCode, number: i128) -> Result<Value, DynAnyError> {
     let wrong = |_| DynAnyError::InvalidValue;
     let character = || u32::try_from(number).ok().and_then(char::from_u32).ok_or(DynAnyError::InvalidValue);
@@ -394,7 +377,6 @@ pub(super) fn label_value(discriminator: &TypeCode, number: i128) -> Result<Valu
     })
 }
 
-/// Converts a discriminator's value to a number.
 pub(super) fn label_number(value: &Value) -> Option<i128> {
     Some(match value {
         Value::Boolean(value) => (*value).into(),

@@ -19,15 +19,10 @@ use parts::{DynPart, PartContent, PartTable};
 
 /// A value of any type whose parts can be read and changed at run time.
 ///
-/// The type combines all interfaces of the module `DynamicAny`. An operation that the value's type
-/// does not have fails with [`TypeMismatch`](DynAnyError::TypeMismatch).
-/// [`current_component`](DynAny::current_component) borrows a component, and a change of the
-/// component changes the whole value. The operations `copy`, `equal` and `destroy` are `clone`,
-/// `==` and drop.
+/// An operation that the value's type does not have fails with [`TypeMismatch`](DynAnyError::TypeMismatch). The
+/// operations `copy`, `equal` and `destroy` are `clone`, `==` and drop.
 ///
-/// A value of an IDL `valuetype` may occur several times in the whole value and form cycles. All
-/// occurrences are one shared component, so a change of one changes all. Shared components that are
-/// taken out of the value and inserted again remain shared.
+/// All occurrences of a value of an IDL `valuetype` in the whole value are one shared component.
 ///
 /// ```
 /// use corelane::dynamic::DynAny;
@@ -42,14 +37,11 @@ use parts::{DynPart, PartContent, PartTable};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct DynAny {
-    /// The table of parts. A change copies the table if another `DynAny` shares it.
+    /// A change copies the table if another `DynAny` shares it.
     parts: Arc<PartTable>,
-    /// Slot of the part that represents the whole value. While a component is borrowed, slot of the
-    /// component.
+    /// Slot of the whole value, or of the component that is borrowed.
     top: u32,
-    /// Number of borrowed components, nested in each other.
     borrow_depth: u32,
-    /// The ORB of the references in the value.
     client: Option<Arc<ClientContext>>,
 }
 
@@ -96,15 +88,13 @@ impl From<corelane_wire::CdrError> for DynAnyError {
     }
 }
 
-/// Compares types and values. The comparison ignores the current components, and ignores which
-/// equal values are shared.
+/// The comparison ignores the current components, and ignores which equal values are shared.
 impl PartialEq for DynAny {
     fn eq(&self, other: &DynAny) -> bool {
         self.parts.is_equal(self.top, &other.parts, other.top)
     }
 }
 
-/// Copies the value (`copy`).
 impl Clone for DynAny {
     fn clone(&self) -> Self {
         self.part_at(self.top)
@@ -122,15 +112,10 @@ impl fmt::Debug for DynAny {
     }
 }
 
-/// A component of a [`DynAny`], borrowed for reading and changing.
-///
-/// Programs change a component with its operations, such as [`assign`](DynAny::assign). Storing a
-/// `DynAny` through `DerefMut` would replace the whole value, not only the component.
+/// A component of a [`DynAny`], borrowed for reading and changing with operations such as [`assign`](DynAny::assign).
 pub struct Component<'d> {
     whole: &'d mut DynAny,
-    /// Slot of the outer value, restored when the borrow ends.
     outer: u32,
-    /// Identity of the component's table.
     identity: Arc<u8>,
 }
 
@@ -223,7 +208,6 @@ impl DynAny {
         Arc::make_mut(&mut self.parts)
     }
 
-    /// Returns a copy of a part as a separate value.
     fn part_at(&self, top: u32) -> DynAny {
         DynAny { parts: Arc::clone(&self.parts), top, borrow_depth: 0, client: self.client.clone() }
     }
@@ -232,7 +216,6 @@ impl DynAny {
         self.part().parts().iter().map(|place| self.part_at(*place))
     }
 
-    /// Borrows a component.
     fn borrow_component(&mut self, place: u32) -> Component<'_> {
         self.compact();
         let outer = std::mem::replace(&mut self.top, place);
@@ -241,7 +224,6 @@ impl DynAny {
         Component { whole: self, outer, identity }
     }
 
-    /// Compacts the table if many parts are detached: copies it without the detached parts.
     fn compact(&mut self) {
         if self.borrow_depth == 0 && self.parts.needs_compaction() {
             let (parts, top) = self.parts.extract(self.top);
@@ -293,8 +275,6 @@ impl DynAny {
     fn value(&self) -> Result<Value, DynAnyError> {
         self.parts.value(self.top, &mut HashMap::new(), 0)
     }
-
-    // ---- components
 
     /// Returns the number of components: members or elements. A union has 2, or 1 without an active
     /// member; a value box has 1. All other types, and null, have 0.
@@ -369,10 +349,8 @@ impl DynAny {
         }
     }
 
-    /// Replaces all components.
     fn set_parts<'i>(&mut self, items: impl Iterator<Item = &'i DynAny> + Clone) -> Result<(), DynAnyError> {
-        // Items in the table of this value keep their identity. Items in another table are copied;
-        // a value that several parts share there is one shared value in the copy.
+        // Items in the table of this value keep their identity.
         let own: Vec<bool> = items.clone().map(|item| Arc::ptr_eq(&item.parts, &self.parts)).collect();
         let mut copied: HashMap<*const PartTable, HashMap<u32, u32>> = HashMap::new();
         let top = self.top;

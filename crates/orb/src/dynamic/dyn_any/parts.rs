@@ -1,5 +1,4 @@
-//! The table of the parts of a value, which has a slot for each part. Parts that are values of an
-//! IDL `valuetype` can be shared and form cycles.
+//! The table of the parts of a value, which has a slot for each part.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,36 +10,30 @@ use super::DynAnyError;
 use super::kinds::{chosen, label_number, label_value};
 use crate::any::{Kind, TypeCode, Value};
 
-/// Maximum depth of nested parts of a value that is assembled.
 const MAX_DEPTH: u32 = 512;
-/// Number of parts up to which a table is never compacted.
 const COMPACT_AT: usize = 256;
 
-/// The table of parts. Detached parts stay in the table until it is compacted.
+/// Detached parts stay in the table until it is compacted.
 #[derive(Clone, Debug)]
 pub(super) struct PartTable {
     list: Vec<DynPart>,
-    /// Number of parts above which the table is compacted.
     compact_at: usize,
     /// Identity that only a table and its copies share.
     pub(super) identity: Arc<u8>,
 }
 
-/// A part: its type, and its value or the slots of its components.
 #[derive(Clone, Debug)]
 pub(super) struct DynPart {
     pub(super) type_code: TypeCode,
     pub(super) content: PartContent,
-    /// Index of the current component; `None` if no component is current (the specification's -1).
+    /// Index of the current component; `None` is the specification's -1.
     pub(super) position: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum PartContent {
-    /// A value without components, or null.
     Leaf(Value),
-    /// Slots of the members or elements. For a union, the slots of the discriminator and, if there
-    /// is one, of the active member.
+    /// For a union, the slots of the discriminator and, if there is one, of the active member.
     Parts(Vec<u32>),
 }
 
@@ -67,14 +60,12 @@ impl DynPart {
         }
     }
 
-    /// Replaces the content; the first component becomes current.
     pub(super) fn set(&mut self, content: PartContent) {
         self.position = (!content.is_empty()).then_some(0);
         self.content = content;
     }
 
-    /// Returns true for a value of an IDL `valuetype`, and for null in place of such a value. Only
-    /// these parts can be shared.
+    /// Parts of these kinds can be shared.
     pub(super) fn is_value(&self) -> bool {
         matches!(self.type_code.unaliased().kind(), Kind::Value | Kind::ValueBox | Kind::Event)
     }
@@ -85,7 +76,6 @@ impl PartTable {
         PartTable { list: Vec::new(), compact_at: COMPACT_AT, identity: Arc::default() }
     }
 
-    /// Copies a part with its components into a new table.
     pub(super) fn extract(&self, top: u32) -> (PartTable, u32) {
         let mut parts = PartTable::new();
         let top = parts.copy_part(Some(self), top, &mut HashMap::new());
@@ -116,9 +106,7 @@ impl PartTable {
         self.add(type_code.clone(), PartContent::Leaf(value))
     }
 
-    // ---- from and to trees
-
-    /// Adds the parts of a value. `met` maps the numbers of shared values to their slots.
+    /// `met` maps the numbers of shared values to their slots.
     pub(super) fn add_value(
         &mut self,
         type_code: &TypeCode,
@@ -173,8 +161,6 @@ impl PartTable {
         Ok(place)
     }
 
-    /// Assembles a value from its parts. `met` maps the slots of its shared values to their
-    /// numbers.
     pub(super) fn value(&self, at: u32, met: &mut HashMap<u32, u32>, depth: u32) -> Result<Value, DynAnyError> {
         if depth > MAX_DEPTH {
             return Err(CdrError::NestingTooDeep.into());
@@ -215,7 +201,6 @@ impl PartTable {
         })
     }
 
-    /// Returns the discriminator of a union as a number.
     pub(super) fn label(&self, at: u32) -> Result<i128, DynAnyError> {
         match self.get(at).parts().first().map(|place| &self.get(*place).content) {
             Some(PartContent::Leaf(value)) => label_number(value).ok_or(DynAnyError::TypeMismatch),
@@ -223,12 +208,7 @@ impl PartTable {
         }
     }
 
-    // ---- copies and comparison
-
-    /// Copies a part with its components from the table `from`, or within this table if `from` is
-    /// `None`. A copy from another table preserves which values are shared: `copied` maps the slots
-    /// of shared values that were already copied to their new slots. Within this table, values of
-    /// an IDL `valuetype` are shared instead of copied.
+    /// `copied` maps the slots of shared values to the slots of their copies.
     pub(super) fn copy_part(&mut self, from: Option<&PartTable>, top: u32, copied: &mut HashMap<u32, u32>) -> u32 {
         let mut open = Vec::new();
         let first = self.reserve_copy(from, top, copied, &mut open);
@@ -236,7 +216,6 @@ impl PartTable {
         first
     }
 
-    /// Copies a part of another table, with its components, into an existing slot.
     pub(super) fn copy_part_to(&mut self, place: u32, from: &PartTable, top: u32) {
         let mut copied = HashMap::new();
         if from.get(top).is_value() {
@@ -257,7 +236,7 @@ impl PartTable {
         }
     }
 
-    /// Returns the slot for a copy of a part. If the part is not copied yet, adds it to `open`.
+    /// If the part is not copied yet, adds it to `open`.
     fn reserve_copy(
         &mut self,
         from: Option<&PartTable>,
@@ -282,7 +261,6 @@ impl PartTable {
         place
     }
 
-    /// Returns true if two parts are of equivalent types and all their components are equal.
     pub(super) fn is_equal(&self, at: u32, other: &PartTable, there: u32) -> bool {
         if !self.get(at).type_code.equivalent(&other.get(there).type_code) {
             return false;
@@ -308,8 +286,7 @@ impl PartTable {
     }
 }
 
-/// Returns the names and types of the members of an IDL `valuetype`. The name of a value box's
-/// content is empty.
+/// The name of a value box's content is empty.
 pub(super) fn state_of(type_code: &TypeCode) -> Vec<(String, TypeCode)> {
     let resolved = type_code.unaliased();
     match resolved.content_type() {
@@ -336,8 +313,7 @@ mod tests {
             value.set_to_null().unwrap();
             value.set_to_value().unwrap();
             value.current_component().unwrap().unwrap().set_length(5).unwrap();
-            // Each iteration makes a separate cycle, which becomes unreachable in the next
-            // iteration.
+            // Each iteration makes a cycle, which becomes unreachable in the next iteration.
             let mut members = value.members().unwrap();
             members[1].1 = value.clone();
             value

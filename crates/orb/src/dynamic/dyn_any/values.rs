@@ -1,6 +1,4 @@
-//! Operations of [`DynAny`] on values of IDL `valuetype`s, and on null (`DynValueCommon`,
-//! `DynValue`, `DynValueBox`). The operations on structures in the module `kinds` access the
-//! members of values, too.
+//! Operations of [`DynAny`] on values of IDL `valuetype`s, and on null (`DynValueCommon`, `DynValue`, `DynValueBox`).
 
 use std::collections::HashMap;
 
@@ -84,8 +82,7 @@ impl DynAny {
         self.set_parts(std::iter::once(value))
     }
 
-    /// Checks that values of the type can be built from its TypeCode. Fails for an abstract or
-    /// custom value type, and for `ValueBase`. Types that are not `valuetype`s pass the check.
+    /// Fails for an abstract or custom value type, and for `ValueBase`.
     pub(super) fn check_concrete(&self) -> Result<(), DynAnyError> {
         let resolved = self.type_code().unaliased();
         match resolved.type_modifier() {

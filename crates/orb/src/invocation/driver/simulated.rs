@@ -1,5 +1,5 @@
-//! A call in the simulation. It makes the steps of the driver. Where the driver would block, it
-//! returns the event for which it waits.
+//! A call in the simulation, which makes the steps of the driver. Where the driver would block, it returns the event
+//! for which it waits.
 
 use corelane_wire::giop::ResponseExpected;
 
@@ -9,41 +9,25 @@ use crate::invocation::Operation;
 use crate::invocation::call::{ArgumentWriter, AttemptResult, RequestSpec};
 use crate::invocation::callee::Callee;
 
-/// The event for which a simulated call waits.
 pub(crate) enum BlockedOn<'c> {
-    /// The end of the time that connecting takes in the simulation.
     Connection,
-    /// The time in the field, at which a request is sent again after TRANSIENT.
     Pause(Monotonic),
-    /// The connect time-out, because the server does not answer the attempt to connect.
     ConnectTimeout,
-    /// The return of a connection to the pool, or the call's deadline.
     FreeConnection,
-    /// The arrival of bytes, or the call's deadline.
     Reply,
-    /// The call's deadline.
     Deadline,
-    /// No event, because the call has ended. The field is its outcome.
     Finished(Result<Option<Reply<'c>>, SystemException>),
 }
 
-/// A simulated call that has not ended.
 pub(crate) struct SimulatedCall<'c, 'a> {
     driver: Driver<'c, 'c, 'a>,
-    /// Time at which connecting began.
     start: Monotonic,
-    /// The call's deadline.
     deadline: Option<Monotonic>,
-    /// The deadline for connecting.
     until: Option<Monotonic>,
-    /// True if the call waits for a connection to be returned to the pool.
     queued: bool,
-    /// The connection on which the call waits for its reply, and the request id.
     waiting: Option<(Checkout<'c>, u32)>,
-    /// The input that the machine gets at the call's deadline, after a write that a real transport
-    /// would block.
+    /// The machine's input at the call's deadline, after a write that would block.
     later: Option<MachineInput>,
-    /// Number of forwards that the call has followed.
     pub(crate) follows: u32,
 }
 
@@ -110,9 +94,7 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
     fn step(&mut self, input: MachineInput) -> BlockedOn<'c> {
         let early = self.driver.call.due.latest().is_some_and(|deadline| clock::now() < deadline);
         if matches!(input, MachineInput::DeadlinePassed(_)) && early {
-            // In the simulation, a write to a peer that does not read fails at once with a
-            // time-out. A real write would block until the call's deadline, so the machine gets the
-            // time-out then.
+            // A real write to a peer that does not read would block until the call's deadline.
             self.later = Some(input);
             return BlockedOn::Deadline;
         }
@@ -151,7 +133,6 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         }
     }
 
-    /// Continues the call after a failure to receive its reply.
     fn on_no_reply(&mut self, mut connection: Checkout<'_>, id: u32, broken: ExchangeError) -> BlockedOn<'c> {
         let target = Arc::clone(&self.driver.target);
         let Some(profile) = target.profiles.get(self.driver.profile) else {
@@ -163,8 +144,6 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         self.on_result(Err(error))
     }
 
-    /// Continues the call at the end of the time that connecting takes, or when a connection may
-    /// have been returned to the pool.
     pub(crate) fn connect(&mut self) -> BlockedOn<'c> {
         let Some(pool) = self.driver.pool.clone() else { return self.step(MachineInput::ConnectFailed) };
         let outcome = match pool.take_free(self.driver.min_connection_id) {
@@ -177,7 +156,6 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
             }
             None if self.deadline.is_some_and(|deadline| clock::now() >= deadline) => Err(AcquireError::AllBusy),
             None => {
-                // The connect time-out begins when the pool has a free slot.
                 self.queued = true;
                 return BlockedOn::FreeConnection;
             }
@@ -192,14 +170,12 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         self.step(input)
     }
 
-    /// Continues the call at its connect time-out.
     pub(crate) fn connect_timed_out(&mut self) -> BlockedOn<'c> {
         let input = self.driver.connect_result(Err(AcquireError::TimedOut), self.start, clock::now());
         self.step(input)
     }
 
-    /// Reads messages until the reply is complete. `more` returns true if bytes, or the end of the
-    /// stream, have arrived. If it returns false, the call waits again.
+    /// `more` returns true if bytes, or the end of the stream, have arrived.
     pub(crate) fn read(&mut self, more: impl Fn() -> bool) -> BlockedOn<'c> {
         let Some((mut connection, id)) = self.waiting.take() else { return BlockedOn::Reply };
         let target = Arc::clone(&self.driver.target);
@@ -233,7 +209,6 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         }
     }
 
-    /// Continues the call at its deadline.
     pub(crate) fn time_out(&mut self) -> BlockedOn<'c> {
         if let Some(input) = self.later.take() {
             return self.step(input);
@@ -244,7 +219,7 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         }
     }
 
-    /// Cancels the call. Returns `None`, and does nothing, if the call does not wait for a reply.
+    /// Returns `None` if the call does not wait for a reply.
     pub(crate) fn cancel(&mut self) -> Option<BlockedOn<'c>> {
         let (connection, id) = self.waiting.take()?;
         Some(self.on_no_reply(connection, id, ExchangeError::Cancelled))

@@ -1,24 +1,17 @@
-//! The order in which a lane evicts connections. The function is pure: it gets times as arguments.
+//! The order in which a lane evicts connections.
 
 /// Value of `last_message_at` for a connection on which no complete message has arrived.
 pub(crate) const NO_MESSAGE: u32 = 0;
-/// Number of seconds without a message after which a connection that has sent messages may be
-/// evicted.
+/// Idle time after which a connection that has sent messages may be evicted.
 const MIN_IDLE_SECONDS: u32 = 10;
-/// The class of a connection by what its peer has sent. Classes that are declared first are evicted
-/// first.
+/// Classes that are declared first are evicted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum IdleClass {
-    /// No complete message has arrived, and none has begun.
     NeverSent,
-    /// A part of the first message has arrived.
     FirstMessagePartial,
-    /// At least one complete message has arrived, but none in the last [`MIN_IDLE_SECONDS`].
     Idle,
 }
 
-/// The place of a connection in the order of eviction. The connection with the lowest rank is
-/// evicted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EvictionRank {
     class: IdleClass,
@@ -26,10 +19,8 @@ pub(crate) struct EvictionRank {
     connection_number: u64,
 }
 
-/// Returns the rank of a connection for eviction, or `None` if the connection must not be evicted.
-/// `last_message_at` and the present time `now` are in seconds of the lane's coarse clock.
-/// `connection_number` is the number of the connection in the ORB: an older connection has a lower
-/// number.
+/// `last_message_at` and `now` are in seconds of the lane's coarse clock. An older connection has a lower
+/// `connection_number`.
 #[must_use]
 pub(crate) fn eviction_rank(
     last_message_at: u32,

@@ -1,108 +1,75 @@
-//! The graceful close of a connection. The lane sends the waiting replies and the last message,
-//! shuts the stream down for writing, and reads the peer's input until the peer closes. If the lane
-//! closed a TCP connection with unread input, the kernel would reset it, and the peer could lose
-//! the last message.
+//! The graceful close of a connection: if a TCP connection were closed with unread input, its peer could lose the last
+//! message.
 //!
-//! [`GracefulClose`] and [`retired_stage`] decide the steps, and the connection performs them. Both
-//! are pure: they get times as arguments.
+//! [`GracefulClose`] and [`retired_stage`] are pure: they get times as arguments.
 
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-/// Maximum number of bytes that a close reads and discards. The kernels of both machines buffer
-/// fewer bytes, so this number includes all that the peer sent before it could notice the close.
+/// Maximum number of bytes that a close discards; more than the kernels of both machines buffer.
 pub(crate) const MAX_DISCARDED: usize = 4 << 20;
 
-/// Maximum size in bytes of the rest of a message that is too large, which a close reads and
-/// discards. A peer that reads nothing before it has sent its whole message can then read the last
+/// Maximum rest of a peer's message that a close discards, because the peer may read nothing before it has sent the
 /// message.
 pub(crate) const MAX_MESSAGE_REST: usize = 256 << 20;
 
-/// The stage of a retired connection that no thread uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetiredStage {
-    /// Requests of the connection wait or run, and the peer will get their replies.
     AwaitingReplies,
-    /// All replies that the peer will get have been sent or queued. Nothing but the last message
-    /// may follow.
+    /// Nothing but the last message may follow.
     Closing,
-    /// The stream is shut down.
     Closed,
 }
 
-/// Returns the stage of a retired connection. `answers` is true if the peer may read and requests
-/// must be answered. `finished` is true if the last message has been queued, `closed` if the stream
-/// is shut down.
+/// `answers` is true if the peer may read and requests must be answered. `finished` is true if the last message has
+/// been queued, `closed` if the stream is shut down.
 #[must_use]
 pub(crate) fn retired_stage(answers: bool, finished: bool, closed: bool) -> RetiredStage {
     match (closed, finished, answers) {
         (true, ..) => RetiredStage::Closed,
         (false, false, true) => RetiredStage::AwaitingReplies,
-        // After the last message nothing may be sent, even if requests run.
         (false, true, _) | (false, false, false) => RetiredStage::Closing,
     }
 }
 
-/// The next step in the close of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseAction {
-    /// Send the queue, which ends with the last message.
     Send,
-    /// Shut the stream down for writing, so that the peer sees the end of the stream after the last
-    /// message.
     EndWriting,
-    /// Read input and discard it.
     Read,
-    /// Wait until the peer reads, sends or closes, or until the deadline passes.
     Wait,
-    /// Shut the stream down in both directions, because the deadline has passed, the peer has sent
-    /// too much, or the transport has failed.
+    /// Shut the stream down in both directions.
     Abort,
-    /// End the close: both sides have closed their sending directions.
     Done,
 }
 
-/// The outcome of a [`CloseAction`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseOutcome {
-    /// The whole queue has been sent.
     Sent,
-    /// The transport accepts no more bytes now.
     Full,
-    /// The transport has accepted a part of the queue, at the time in the field, because the peer
-    /// has read. It accepts no more bytes now.
+    /// The peer has read a part of the queue, at the time in the field.
     PeerRead(Monotonic),
-    /// The stream is shut down for writing.
     WritingEnded,
-    /// The number of bytes in the field has been read.
     Read(usize),
-    /// No input has arrived.
     NothingToRead,
-    /// The peer has closed its sending direction.
     PeerEnded,
-    /// The transport has failed.
     Failed,
 }
 
-/// The state of the graceful close of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct GracefulClose {
     deadline: Monotonic,
-    /// If this is set, the deadline moves whenever the peer reads bytes of the queue: to this time
-    /// after the reading.
+    /// Time by which the deadline moves when the peer reads bytes of the queue.
     renewed_timeout: Option<Duration>,
-    /// True after the whole queue has been sent.
     sent: bool,
     peer_half_closed: bool,
     discarded_bytes: usize,
-    /// Maximum number of bytes to read and discard.
     max_discarded: usize,
 }
 
 impl GracefulClose {
-    /// Begins a close at `now`. The peer must have read the output and closed its side within
-    /// `time`.
+    /// The peer must have read the output and closed its side within `time`.
     #[must_use]
     pub(crate) fn new(now: Monotonic, time: Duration) -> Self {
         GracefulClose {
@@ -115,15 +82,12 @@ impl GracefulClose {
         }
     }
 
-    /// Begins a close at `now` whose deadline moves whenever the peer reads bytes of the queue: to
-    /// `time` after the reading.
+    /// Begins a close whose deadline moves to `time` after each reading of the peer.
     #[must_use]
     pub(crate) fn while_peer_reads(now: Monotonic, time: Duration) -> Self {
         GracefulClose { renewed_timeout: Some(time), ..Self::new(now, time) }
     }
 
-    /// Permits the close to discard the remaining `octets` bytes of a message, if they are at most
-    /// [`MAX_MESSAGE_REST`].
     #[must_use]
     pub(crate) fn with_message_rest(self, octets: usize) -> Self {
         GracefulClose {
@@ -132,14 +96,11 @@ impl GracefulClose {
         }
     }
 
-    /// Makes the close end at the latest `time` after `now`, even if the peer reads.
     pub(crate) fn limit_close_time(&mut self, now: Monotonic, time: Duration) {
         self.renewed_timeout = None;
         self.deadline = self.deadline.min(now + time);
     }
 
-    /// Returns the step with which to continue at `now`, after an event on the stream or after a
-    /// wait.
     #[must_use]
     pub(crate) fn next_action(&self, now: Monotonic) -> CloseAction {
         if now > self.deadline {
@@ -151,7 +112,6 @@ impl GracefulClose {
         }
     }
 
-    /// Returns the step that follows a step with the outcome `outcome`.
     #[must_use]
     pub(crate) fn after(&mut self, outcome: CloseOutcome) -> CloseAction {
         match outcome {
@@ -166,9 +126,7 @@ impl GracefulClose {
                 }
                 self.after(CloseOutcome::Full)
             }
-            // The peer may block in sending because this side does not read, and may not read
-            // before its sending ends. The close therefore reads the peer's input before the queue
-            // is empty.
+            // The peer may block in sending, and may not read before its sending ends.
             CloseOutcome::Full if !self.peer_half_closed => CloseAction::Read,
             CloseOutcome::WritingEnded => CloseAction::Read,
             CloseOutcome::Read(octets) => {
@@ -178,8 +136,6 @@ impl GracefulClose {
             CloseOutcome::Full | CloseOutcome::NothingToRead => CloseAction::Wait,
             CloseOutcome::PeerEnded => {
                 self.peer_half_closed = true;
-                // A peer that has closed its sending direction may read until all output has been
-                // sent.
                 if self.sent { CloseAction::Done } else { CloseAction::Wait }
             }
             CloseOutcome::Failed => CloseAction::Abort,

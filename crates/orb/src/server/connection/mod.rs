@@ -1,11 +1,6 @@
-//! The server's side of a connection: state, input, output and close.
-//!
-//! Reading and writing have separate locks. One thread at a time reads ([`PendingLock`]), until one
-//! request is complete. Another thread may then read the next request while the first one runs.
-//! Replies are written under the output lock. Bytes that the transport does not accept at once wait
-//! in the send queue. While replies wait, the lane reads nothing from the connection and begins
-//! none of its waiting requests. [`GracefulClose`](graceful_close::GracefulClose) decides the steps
-//! of the close.
+//! Reading and writing have separate locks. One thread at a time reads ([`PendingLock`]), until one request is
+//! complete. Replies are written under the output lock. While replies wait, the lane reads nothing from the connection
+//! and begins none of its waiting requests.
 
 mod drain;
 pub(crate) mod eviction_rank;
@@ -45,78 +40,55 @@ use stall::StallDetector;
 use state::{Flag, StateWord, Transition};
 pub(crate) use waiting::{RequestBounds, WaitingRequest};
 
-/// Value of [`Connection::owner_list`] while no request of the connection is in the lane's queue.
 #[cfg(feature = "half-sync")]
 pub(in crate::server) const NO_LIST: u32 = u32::MAX;
 
-/// A connection that a lane has accepted.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) read_state: PendingLock<ReadState>,
     output: OutputLock,
     listing: Listing,
-    /// The state of the connection, and flags that do not depend on the state.
     state: StateWord,
-    /// Number of requests that have been read and wait to run: for a thread, for an event while
-    /// they are parked, or for the peer to read replies. Late requests are included.
+    /// Number of requests that have been read and wait to run, including late requests.
     waiting_requests: AtomicU32,
-    /// Number of late requests: running requests that started after the connection was retired.
+    /// Number of running requests that started after the connection was retired.
     late_requests: AtomicU32,
-    /// Number of requests of this connection in the lane's queue.
     queued_requests: AtomicUsize,
-    /// Total size in bytes of the requests of this connection in the lane's queue.
     queued_bytes: AtomicUsize,
-    /// Number of the connection's list in the lane's queue, or [`NO_LIST`]. The queue stores it.
+    /// Number of the connection's list in the lane's queue, which stores this field, or [`NO_LIST`].
     #[cfg(feature = "half-sync")]
     pub(super) owner_list: AtomicU32,
-    /// The code sets that the client announced, as bits. 0 before the announcement.
+    /// The announced code sets as bits; 0 before the announcement.
     code_sets: AtomicU64,
-    /// The lane that serves the connection.
     pub(crate) lane: Weak<dyn ConnectionLane>,
-    /// Slot and generation of the connection in the lane's slab of connections.
     pub(crate) handle: (u32, u32),
-    /// Time of the last complete message, in seconds of the lane's coarse clock.
-    /// [`eviction_rank::NO_MESSAGE`] before the first message.
+    /// In seconds of the lane's coarse clock; [`eviction_rank::NO_MESSAGE`] before the first message.
     last_message_at: AtomicU32,
-    /// Time at which the connection was accepted.
     accepted_at: Monotonic,
-    /// True while a message has arrived in part. The reading thread stores the flag `Relaxed` under
-    /// the lock of `stall_detector`. The flag is not a bit of `state`, where each change would be
-    /// an atomic read-modify-write operation.
+    /// The reading thread stores the flag `Relaxed` under the lock of `stall_detector`. A bit of `state` would need an
+    /// atomic read-modify-write operation for each change.
     has_partial_message: AtomicBool,
     stall_detector: PiMutex<StallDetector>,
     memory_use: MemoryUse,
-    /// The priority band to which the client has bound the connection, or [`NO_BAND`].
     bound_band: AtomicU32,
-    /// The CORBA priority whose DSCP code point the packets carry. Negative before the first
-    /// priority is set.
+    /// Negative before the first priority is set.
     dscp_priority: AtomicI16,
     request_bounds: RequestBounds,
     pub(crate) origin: ConnectionOrigin,
 }
 
-/// Value of `bound_band` if the client has not bound the connection to a band.
 const NO_BAND: u32 = u32::MAX;
 
-/// The facts about a connection that are decided when a lane accepts it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionOrigin {
-    /// Number of the connection, which no other connection of the ORB has.
     pub(crate) id: u64,
-    /// Time at which the connection was accepted.
     pub(crate) accepted_at: Monotonic,
-    /// Numbers of the pool and the lane that accepted the connection.
     pub(crate) lane_numbers: (u32, u32),
-    /// The highest CORBA priority that requests of the connection may ask for.
     pub(crate) ceiling: Ceiling,
-    /// True if replies above 64 KiB are sent in slices of this size, so that the kernel can send
-    /// replies with a higher priority on other connections between two slices.
+    /// True if large replies are sent in slices of 64 KiB, between which the kernel can send more urgent replies.
     pub(crate) sends_in_slices: bool,
-    /// True if packets carry the DSCP code point of the last request's priority. This is possible
-    /// in pools without lanes.
     pub(crate) sets_dscp: bool,
-    /// True if threads of different priorities may send replies on the connection.
     pub(crate) has_mixed_priorities: bool,
 }
 
@@ -161,23 +133,19 @@ impl Connection {
         }
     }
 
-    /// Binds the connection to a priority band. Called for a request `_bind_priority_band` of the
-    /// client.
     #[cold]
     pub(crate) fn set_band(&self, band: PriorityBand) {
         let number = |priority: Priority| u32::from(priority.get().unsigned_abs());
         self.bound_band.store(number(band.low) << 16 | number(band.high), Ordering::Relaxed);
     }
 
-    /// Returns the priority band to which the client has bound the connection.
     pub(crate) fn bound_band(&self) -> Option<PriorityBand> {
         let bound = self.bound_band.load(Ordering::Relaxed);
         let end = |bits: u32| i16::try_from(bits & 0xffff).ok();
         if bound == NO_BAND { None } else { PriorityBand::new(end(bound >> 16)?, end(bound)?).ok() }
     }
 
-    /// Makes packets that are sent from now on carry the DSCP code point of `priority`. Makes no
-    /// system call if `priority` was set last.
+    /// Makes no system call if `priority` was set last.
     #[cold]
     pub(crate) fn set_dscp(&self, context: &OrbContext, priority: Priority) {
         if self.dscp_priority.swap(priority.get(), Ordering::Relaxed) != priority.get() {
@@ -185,8 +153,6 @@ impl Connection {
         }
     }
 
-    /// Returns the transmission code sets that the client announced, or the default code sets of
-    /// the GIOP version `version` if the client announced none.
     #[inline]
     pub(crate) fn code_sets(&self, version: Version) -> CodeSets {
         match self.code_sets.load(Ordering::Relaxed) {
@@ -200,7 +166,6 @@ impl Connection {
         }
     }
 
-    /// Records the code sets that the client announced.
     #[cold]
     pub(crate) fn set_code_sets(&self, announced: CodeSets) {
         let char = if announced.char == CharSet::Utf8 { 2 } else { 0 };
@@ -208,70 +173,59 @@ impl Connection {
         self.code_sets.store(1 | char | wchar, Ordering::Relaxed);
     }
 
-    /// Returns true while replies wait for the peer to read. The lane reads nothing from the
-    /// connection during this time.
+    /// The lane reads nothing from a congested connection.
     #[inline]
     pub(crate) fn is_congested(&self) -> bool {
         self.state.has(Flag::Congested, Ordering::Acquire)
     }
 
-    /// Records that a request is handed over to another lane, whose thread will send the reply.
     /// Called by the thread that has read the request.
     pub(crate) fn record_hand_over(&self) {
         self.state.set_relaxed(Flag::HandedOver);
     }
 
-    /// Returns true if threads of other lanes may send replies on this connection. Called by the
-    /// thread that reads.
+    /// Called by the thread that reads.
     #[inline]
     pub(crate) fn has_handed_over(&self) -> bool {
         self.state.has(Flag::HandedOver, Ordering::Relaxed)
     }
 
-    /// Returns true if the stream is shut down for reading and writing.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.state.is_shut_down()
     }
 
-    /// Shuts the stream down in both directions, so that a reading thread sees its end. Returns
-    /// true if the stream was not shut down before.
+    /// Returns true if the stream was not shut down before.
     pub(crate) fn close(&self) -> bool {
         let first = self.state.apply(Transition::ShutDown);
         self.stream.shutdown(ShutdownMode::Both);
         first
     }
 
-    /// Returns true if the peer has closed its sending direction.
     pub(crate) fn is_peer_half_closed(&self) -> bool {
         self.state.has(Flag::PeerHalfClosed, Ordering::SeqCst)
     }
 
-    /// Records that epoll has reported the end of the stream. Unread bytes may be in the stream
-    /// before its end.
+    /// Unread bytes may be in the stream before its end.
     pub(crate) fn record_hang_up(&self) {
         self.state.set(Flag::HungUp);
     }
 
-    /// Returns true if epoll has reported the end of the stream. A thread must then read the stream
-    /// to its end, even if a read does not fill the buffer.
+    /// If true, a thread must read the stream to its end, even if a read does not fill the buffer.
     #[inline]
     pub(crate) fn is_hung_up(&self) -> bool {
         self.state.has(Flag::HungUp, Ordering::Acquire)
     }
 
-    /// Records that a stream without a descriptor has called its readiness callback. Returns true
-    /// if no thread has yet to handle an earlier call.
+    /// Returns false if a thread has yet to handle an earlier call of the readiness callback.
     pub(crate) fn raise_report(&self) -> bool {
         self.state.set(Flag::ReportPending)
     }
 
-    /// Records that the calling thread handles the call of the stream's readiness callback.
     pub(crate) fn clear_report(&self) {
         self.state.clear(Flag::ReportPending);
     }
 
-    /// Records that a complete message has arrived at the time `now` of the lane's coarse clock.
     #[inline]
     pub(crate) fn record_message(&self, now: u32) {
         if self.last_message_at.load(Ordering::Relaxed) != now {
@@ -279,8 +233,7 @@ impl Connection {
         }
     }
 
-    /// Returns the rank of the connection for eviction at the time `now` of the lane's coarse
-    /// clock. Returns `None` if the connection must not be evicted.
+    /// Returns `None` if the connection must not be evicted.
     #[cold]
     pub(crate) fn eviction_rank(&self, now: u32) -> Option<EvictionRank> {
         if self.waiting_requests.load(Ordering::SeqCst) > 0 || self.is_congested() {
@@ -294,9 +247,7 @@ impl Connection {
         )
     }
 
-    /// Returns the time since the last complete message, by the present value `tick` of the lane's
-    /// coarse clock. If no complete message has arrived, returns the time from the accepting of the
-    /// connection to `now`, which is more precise.
+    /// If no complete message has arrived, returns the exact time since the connection was accepted.
     #[cold]
     pub(crate) fn idle_for(&self, tick: u32, now: Monotonic) -> Duration {
         match self.last_message_at.load(Ordering::Relaxed) {
@@ -305,34 +256,28 @@ impl Connection {
         }
     }
 
-    /// Returns true if no complete message has arrived on the connection.
     pub(crate) fn has_sent_nothing(&self) -> bool {
         self.last_message_at.load(Ordering::Relaxed) == eviction_rank::NO_MESSAGE
     }
 
-    /// Begins to retire the connection because its peer is idle. Returns false if another thread
-    /// has begun before, or if the connection is retired.
+    /// Returns false if another thread retires the connection.
     pub(crate) fn begin_idle_close(&self) -> bool {
         self.state.apply(Transition::BeginIdleClose)
     }
 
-    /// Undoes [`begin_idle_close`](Self::begin_idle_close), because a thread uses the connection.
     pub(crate) fn cancel_idle_close(&self) {
         self.state.apply(Transition::CancelIdleClose);
     }
 
-    /// Returns true if the connection is retired, or is being retired, because its peer is idle.
     pub(crate) fn is_closed_idle(&self) -> bool {
         self.state.is_closed_idle()
     }
 
-    /// Returns the account of the memory that the connection uses in its lane's budget.
     pub(crate) fn memory_use(&self) -> &MemoryUse {
         &self.memory_use
     }
 
-    /// If the connections of the lane hold more memory than its budget, makes a thread of the lane
-    /// close connections.
+    /// Makes a thread of the lane close connections if they hold more memory than the budget.
     fn shed_if_over_budget(&self) {
         if self.memory_use.memory_budget().request_shedding()
             && let Some(lane) = self.lane.upgrade()
@@ -341,21 +286,18 @@ impl Connection {
         }
     }
 
-    /// Records that the connection must be read for `cause`. Returns true if the connection is not
-    /// on the lane's ready list, so that the caller must put it there.
+    /// Returns true if the caller must put the connection on the lane's ready list.
     #[cold]
     pub(in crate::server) fn begin_listing(&self, cause: ReadCause) -> bool {
         self.listing.begin(cause)
     }
 
-    /// Records that the calling thread has taken the connection from the lane's ready list. Returns
-    /// the cause of reading, or `None` if the connection was not on the list.
+    /// Returns the cause of reading, or `None` if the connection was not on the list.
     #[cold]
     pub(in crate::server) fn take_listing(&self) -> Option<ReadCause> {
         self.listing.take()
     }
 
-    /// Puts the connection on the lane's ready list, so that a thread of the lane reads it.
     #[cold]
     fn list_for_reading(&self) {
         if let Some(lane) = self.lane.upgrade() {
@@ -363,15 +305,12 @@ impl Connection {
         }
     }
 
-    /// Calls `work` with the output lock held. While `work` runs, no other thread sends on the
-    /// connection or changes if it is congested.
+    /// While `work` runs, no other thread sends on the connection or changes the flag for congestion.
     #[cold]
     pub(in crate::server) fn with_output_locked<R>(&self, work: impl FnOnce() -> R) -> R {
         self.output.with(|_| work())
     }
 
-    /// Makes epoll report room to write on the connection if `congested` is true, else stop
-    /// reporting it.
     #[cold]
     pub(crate) fn watch_writability(&self, congested: bool) {
         if let Some(readiness) = self.stream.readiness()
@@ -389,9 +328,8 @@ pub(super) mod tests {
     use super::*;
     use crate::clock;
 
-    /// Creates a connection that belongs to no lane, and whose peer sends nothing and stays open.
     pub(in crate::server) fn detached_connection(memory_budget: &Arc<MemoryBudget>, mixed: bool) -> Arc<Connection> {
-        // The listener is leaked. Its drop would close the peer's end, which waits in its backlog.
+        // A drop of the listener would close the peer's end, which waits in its backlog.
         let listener = Box::leak(Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap());
         Arc::new(Connection::new(
             Tcp::new().connect(listener.local_endpoint(), None).unwrap(),
@@ -415,8 +353,6 @@ pub(super) mod tests {
     fn idle_time_before_the_first_message_is_exact() {
         let connection = detached_connection(&MemoryBudget::new(usize::MAX), true);
         let short = Duration::from_millis(10);
-        // By the coarse clock the connection would be idle for at least a second, by the exact time
-        // for 10 ms.
         assert_eq!(connection.idle_for(2, Monotonic::from_nanos(0) + short), short);
         connection.record_message(3);
         assert_eq!(connection.idle_for(5, clock::now()), Duration::from_secs(2));

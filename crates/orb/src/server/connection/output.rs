@@ -1,5 +1,4 @@
-//! The output of a connection. Threads send replies one at a time, under a lock. Bytes that the
-//! transport does not accept, because the peer reads slowly, wait in a queue.
+//! The output of a connection.
 
 use std::io::{self, IoSlice};
 use std::time::Duration;
@@ -17,20 +16,13 @@ use super::state::Flag;
 use crate::clock;
 use crate::server::message::Message;
 
-/// Maximum number of bytes that one system call sends from the queue, or of a reply that is sent in
-/// slices. Between two calls, the kernel can send replies with a higher priority on other
-/// connections.
+/// Between two system calls of this size, the kernel can send more urgent replies on other connections.
 const SLICE: usize = 64 * 1024;
 
-/// The lock under which threads send replies on a connection, one at a time.
 #[derive(Debug)]
 pub(super) enum OutputLock {
-    /// A lock without priority inheritance, for connections on which all sending threads have one
-    /// priority.
     Plain(Mutex<WriteState>),
-    /// A lock with priority inheritance, for connections on which threads of several priorities
-    /// send. The sending thread inherits the highest priority of the threads that wait for the
-    /// lock.
+    /// The sending thread inherits the highest priority of the threads that wait.
     Inheriting(PiMutex<WriteState>),
 }
 
@@ -46,7 +38,6 @@ impl OutputLock {
         }
     }
 
-    /// Calls `work` with the lock held.
     #[cold]
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut WriteState) -> R) -> R {
         match self {
@@ -55,8 +46,7 @@ impl OutputLock {
         }
     }
 
-    /// Calls `work` with the lock held. Returns `None` without calling `work` if another thread
-    /// holds the lock.
+    /// Returns `None` without calling `work` if another thread holds the lock.
     #[cold]
     pub(super) fn try_with<R>(&self, work: impl FnOnce(&mut WriteState) -> R) -> Option<R> {
         match self {
@@ -66,54 +56,41 @@ impl OutputLock {
     }
 }
 
-/// The state that the output lock protects.
 #[derive(Debug)]
 pub(super) struct WriteState {
     pub(super) queue: SendQueue,
-    /// The time at which the peer last read bytes of the queue. If it has read none, the time at
-    /// which the first bytes were queued.
+    /// The time at which the peer last read, or at which the first bytes of the queue were queued.
     pub(super) progress_at: Monotonic,
-    /// Deferred requests: they were ready to run, but replies of the connection waited for the
-    /// peer. They run when the queue is empty.
+    /// Requests that run when the queue is empty.
     pub(super) deferred: Vec<UnsentRequest>,
-    /// The state of the graceful close. `None` until the close has begun by queueing the last
-    /// message, or by draining output to the peer.
+    /// `None` until the last message is queued or output is drained to the peer.
     pub(super) closing: Option<GracefulClose>,
 }
 
-/// A deferred request, which waits until the peer has read the replies of its connection.
 #[derive(Debug)]
 pub(super) struct UnsentRequest {
     pub(super) message: Message,
-    /// Time at which the request was read.
     pub(super) read_at: Monotonic,
 }
 
-/// The outcome of sending a message on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendResult {
-    /// The transport has accepted all bytes.
     Complete,
-    /// At least a part of the message waits in the send queue until the peer reads.
     Queued,
-    /// The message was not sent completely, for the reason in the field, and will not be.
     Failed(SendError),
 }
 
-/// The reason why a message was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendError {
-    /// The transport has failed, or the stream is shut down.
     ConnectionLost,
-    /// The last message of the connection has been queued or sent, and nothing may follow it.
+    /// Nothing may follow the last message.
     Closing,
-    /// The thread waited to send until its deadline, and the peer did not read.
     WriteTimedOut,
 }
 
 impl Connection {
-    /// Sends a complete message. Blocks until the peer reads if `wait` permits it. Otherwise queues
-    /// the bytes that the transport does not accept at once.
+    /// Blocks until the peer reads if `wait` permits it, or otherwise queues the bytes that the transport does not
+    /// accept.
     #[inline]
     pub(crate) fn send(&self, message: &[u8], wait: Wait) -> SendResult {
         match &self.output {
@@ -139,15 +116,12 @@ impl Connection {
         }
     }
 
-    /// Returns true if a message of `octets` bytes must be sent in slices.
     #[inline]
     fn is_sent_in_slices(&self, octets: usize) -> bool {
         self.origin.sends_in_slices && octets > SLICE
     }
 
-    /// Sends a message that consists of several slices, as [`send`](Self::send) does. For bytes of
-    /// large slices that must be queued, `share` returns handles that share the memory of the
-    /// slices.
+    /// For bytes that must be queued, `share` returns handles that share the memory of the slices.
     #[inline(never)]
     pub(crate) fn send_slices(&self, message: &[&[u8]], share: ShareBytes<'_>, wait: Wait) -> SendResult {
         match &self.output {
@@ -188,8 +162,7 @@ impl Connection {
         }
     }
 
-    /// Handles an error of the first attempt to send a message. If the transport has no room, sends
-    /// or queues the message as a remainder.
+    /// If the transport has no room, sends or queues the message as a remainder.
     #[cold]
     fn send_failed(
         &self,
@@ -206,12 +179,9 @@ impl Connection {
         }
     }
 
-    /// Sends the bytes of a message behind the first `sent` bytes, which the transport has
-    /// accepted. When the transport accepts no more, queues the rest.
+    /// Sends the bytes of a message behind the first `sent` bytes, which the transport has accepted.
     ///
-    /// [`Flag::Congested`] is set before the last attempt to send. If this attempt fails, epoll may
-    /// report room to write at any moment, and the thread that handles the report must find the
-    /// flag. This thread then waits for the output lock, and sends the queue.
+    /// [`Flag::Congested`] is set before the last attempt, because epoll may report room to write directly after it.
     #[cold]
     fn send_remainder(
         &self,
@@ -242,8 +212,7 @@ impl Connection {
                 }
             }
         }
-        // A reading thread may have stopped because of the flag. Epoll does not report the input
-        // again, so the connection is put on the lane's ready list.
+        // A reading thread may have stopped because of the flag, and epoll does not report the input again.
         if announced && self.state.clear(Flag::Congested) {
             self.watch_writability(false);
             self.list_for_reading();
@@ -251,12 +220,10 @@ impl Connection {
         SendResult::Complete
     }
 
-    /// Queues the bytes of a message behind the first `sent` bytes.
     #[cold]
     fn enqueue(&self, writing: &mut WriteState, message: &[&[u8]], share: ShareBytes<'_>, sent: usize) -> SendResult {
         if self.is_closed() {
-            // The stream is shut down, and the bytes of the queue have been subtracted from the
-            // lane's memory use. Bytes that were added now would never be subtracted.
+            // The memory of this queue has been subtracted from the lane's memory use.
             return SendResult::Failed(SendError::ConnectionLost);
         }
         if writing.queue.is_empty() {
@@ -270,9 +237,8 @@ impl Connection {
         SendResult::Queued
     }
 
-    /// Sends the queue. Called when epoll reports room to write. Returns true if the queue is empty
-    /// and the connection is no longer congested, so that it may be read. Does nothing after the
-    /// graceful close has begun: [`advance_drain`](Self::advance_drain) then sends the queue.
+    /// Returns true if the queue is empty and the connection may be read. Does nothing after the graceful close has
+    /// begun: [`advance_drain`](Self::advance_drain) then sends the queue.
     #[cold]
     pub(crate) fn flush(&self) -> io::Result<bool> {
         self.output.with(|writing| {
@@ -286,8 +252,7 @@ impl Connection {
                 self.memory_use.set_output(writing.queue.held_bytes());
             }
             let flushed = sent? && self.state.clear(Flag::Congested);
-            // The watching for room to write ends under the output lock. If it ended later, it
-            // could undo a start of watching by the next holder of the lock.
+            // Watching stops under the output lock, because the next holder of the lock may start it.
             if flushed {
                 self.watch_writability(false);
             }
@@ -295,8 +260,7 @@ impl Connection {
         })
     }
 
-    /// Sends bytes of the queue until the transport accepts no more. Returns true if the queue is
-    /// empty.
+    /// Returns true if the queue is empty.
     pub(super) fn flush_queue(&self, writing: &mut WriteState) -> io::Result<bool> {
         while !writing.queue.is_empty() {
             match writing.queue.send(SLICE, |slices| self.stream.send_vectored(slices, Wait::Now)) {
@@ -308,19 +272,17 @@ impl Connection {
         Ok(true)
     }
 
-    /// Returns the time, at `now`, for which the peer has read nothing of the replies that wait.
-    /// Returns 0 if none wait, or if the graceful close has begun.
+    /// Returns 0 if no replies wait, or if the graceful close has begun.
     pub(crate) fn write_stalled_for(&self, now: Monotonic) -> Duration {
         let waits = |writing: &mut WriteState| {
             let waits = !writing.queue.is_empty() && writing.closing.is_none();
             waits.then(|| now.since(writing.progress_at))
         };
-        // If another thread holds the lock, it is sending, so the peer counts as reading.
+        // The holder of the lock is sending, so the peer counts as reading.
         self.is_congested().then(|| self.output.try_with(waits)).flatten().flatten().unwrap_or_default()
     }
 }
 
-/// Returns the slices with the bytes of `message` behind the first `sent` bytes.
 fn after<'m>(message: &[&'m [u8]], sent: usize) -> impl Iterator<Item = &'m [u8]> {
     let mut skip = sent;
     message.iter().filter_map(move |slice| {

@@ -11,33 +11,27 @@ use super::Connection;
 use crate::clock;
 use crate::receive::ReceiveBuffer;
 
-/// The state of reading. The thread that holds the read lock uses it.
+/// The thread that holds the read lock uses this state.
 #[derive(Debug)]
 pub(crate) struct ReadState {
     pub(crate) framer: Framer,
-    /// The bytes of an incomplete message. `None` if there is no incomplete message. The reading
-    /// thread then reads into its worker's buffer.
+    /// `None` while the reading thread reads into its worker's buffer.
     pub(crate) partial: Option<ReceiveBuffer>,
-    /// True if the last read took all input, so that epoll will report new input. A read that does
-    /// not fill the buffer counts as taking all input. Urgent data over TCP, and descriptors over a
-    /// Unix socket, end a read early, too, but ORBs do not send them. A peer that sends them delays
-    /// its own messages.
+    /// True if the last read took all input, so that epoll will report new input. A read that does not fill the buffer
+    /// counts as taking all input; urgent data and descriptors, which ORBs do not send, end a read early.
     pub(crate) is_drained: bool,
-    /// True if reading has ended: the peer has closed its sending direction, or has violated the
-    /// protocol.
     pub(crate) is_over: bool,
 }
 
 impl Connection {
-    /// Returns true while a message has arrived in part.
     #[inline]
     pub(crate) fn has_partial_message(&self) -> bool {
         self.has_partial_message.load(Ordering::Relaxed)
     }
 
-    /// Records the incomplete messages. `message` is the number of bytes that have arrived of the
-    /// current message. `oldest` is the number and the size in bytes of the oldest message whose
-    /// fragments are incomplete. `held` is the memory in bytes that all incomplete messages hold.
+    /// `message` is the number of bytes that have arrived of the current message. `oldest` is the number and the size
+    /// in bytes of the oldest message whose fragments are incomplete. `held` is the memory in bytes that all incomplete
+    /// messages hold.
     #[cold]
     pub(crate) fn record_partial_messages(&self, message: usize, oldest: Option<(u64, usize)>, held: usize) {
         let mut stall_detector = self.stall_detector.lock();
@@ -48,9 +42,8 @@ impl Connection {
         self.shed_if_over_budget();
     }
 
-    /// Returns the time, at `now`, for which an incomplete message has made no progress. Unread
-    /// input counts as progress if no thread has read since the last call: the delay is then not
-    /// the peer's, because reading is paused or all threads are busy.
+    /// Unread input counts as progress if no thread has read since the last call, because the peer is not the cause of
+    /// the delay.
     pub(crate) fn stalled_for(&self, now: Monotonic) -> Duration {
         if !self.has_partial_message() {
             return Duration::ZERO;
@@ -60,8 +53,7 @@ impl Connection {
         stall_detector.stalled_for(now)
     }
 
-    /// Returns true if bytes have arrived that no thread has read. Their peer does not count as
-    /// idle.
+    /// A peer whose bytes no thread has read does not count as idle.
     #[cold]
     pub(crate) fn has_unread_input(&self) -> bool {
         let at_once = Some(Monotonic::from_nanos(0));

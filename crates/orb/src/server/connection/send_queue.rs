@@ -1,8 +1,6 @@
-//! The send queue of a connection: the bytes of replies that the transport has not accepted. Each
-//! piece of the queue is a copy, or shares the memory of its reply.
+//! The send queue of a connection: the bytes of replies that the transport has not accepted.
 //!
-//! Small pieces are merged. A large piece shares the memory of its reply if the reply supports it,
-//! so that a large reply to a slow peer is not copied. The queue itself has no size limit: the
+//! A large piece shares the memory of its reply if the reply supports it. The queue itself has no size limit: the
 //! lane's memory budget limits it.
 
 use std::collections::hash_map::Entry;
@@ -12,42 +10,31 @@ use std::io::IoSlice;
 use corelane_wire::Octets;
 use corelane_wire::cdr::BORROW_THRESHOLD;
 
-/// The function that makes a handle to a part of a message. The handle may outlive the message: it
-/// shares the memory of the part, or is a copy.
+/// The handle may outlive the message.
 pub(crate) type ShareBytes<'k> = &'k dyn Fn(&[u8]) -> Octets;
 
-/// Maximum number of pieces that one send operation of the transport gets.
 const MAX_CHUNKS: usize = 8;
-/// Maximum size in bytes up to which small pieces are merged.
 const MAX_COPIED_CHUNK: usize = 64 * 1024;
 
-/// The send queue of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     chunks: VecDeque<Chunk>,
-    /// Number of bytes of the first piece that have been sent.
     sent: usize,
-    /// Number of bytes in the queue that have not been sent.
     unsent_bytes: usize,
-    /// Number of bytes of memory that the pieces of the queue hold.
     held_bytes: usize,
-    /// The memory blocks of shared pieces, by address. Several pieces may be parts of one block.
+    /// The memory blocks of shared pieces, by address.
     shared: HashMap<usize, SharedAllocation>,
 }
 
-/// A piece of the queue.
 #[derive(Debug)]
 enum Chunk {
     Copied(Vec<u8>),
     Shared(Octets),
 }
 
-/// A memory block of which shared pieces are parts.
 #[derive(Debug)]
 struct SharedAllocation {
-    /// Size of the whole block in bytes.
     bytes: usize,
-    /// Number of pieces of the queue that are parts of the block.
     chunks: usize,
 }
 
@@ -61,7 +48,6 @@ impl Chunk {
 }
 
 impl SendQueue {
-    /// Returns the number of bytes in the queue that have not been sent.
     pub(crate) fn len(&self) -> usize {
         self.unsent_bytes
     }
@@ -70,15 +56,12 @@ impl SendQueue {
         self.unsent_bytes == 0
     }
 
-    /// Returns the number of bytes of memory that the pieces hold. A copied piece counts in full
-    /// until all of it has been sent. A memory block of shared pieces counts once and in full,
-    /// until all its pieces have been sent.
+    /// A copied piece counts in full until all of it has been sent. A memory block of shared pieces counts once and in
+    /// full.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// Appends `bytes` to the queue: a copy, or, from [`BORROW_THRESHOLD`] bytes on, the handle
-    /// that `share` makes.
     pub(crate) fn push(&mut self, bytes: &[u8], share: ShareBytes<'_>) {
         if bytes.is_empty() {
             return;
@@ -111,7 +94,6 @@ impl SendQueue {
         self.chunks.push_back(Chunk::Shared(bytes));
     }
 
-    /// Subtracts the memory of a piece that has been sent completely.
     fn release(&mut self, chunk: &Chunk) {
         self.held_bytes -= match chunk {
             Chunk::Copied(bytes) => bytes.capacity(),
@@ -126,11 +108,7 @@ impl SendQueue {
         };
     }
 
-    /// Calls `send` with at most `max_bytes` bytes from the front of the queue. `send` returns how
-    /// many of them it has sent, and these are removed.
-    ///
-    /// # Errors
-    /// The error that `send` returns.
+    /// Calls `send` with at most `max_bytes` bytes from the front of the queue, and removes the bytes that it has sent.
     pub(crate) fn send<E>(
         &mut self,
         max_bytes: usize,
@@ -154,7 +132,6 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Removes the first `bytes` bytes, which have been sent.
     fn take(&mut self, bytes: usize) {
         self.unsent_bytes -= bytes.min(self.unsent_bytes);
         self.sent += bytes;
@@ -167,8 +144,7 @@ impl SendQueue {
             }
         }
         if self.chunks.is_empty() {
-            // A new queue frees the memory of `chunks` and `shared`, which may have grown because
-            // of a slow peer.
+            // The memory of the fields may have grown because of a slow peer.
             *self = Self::default();
         }
     }
@@ -178,8 +154,7 @@ impl SendQueue {
 mod tests {
     use super::*;
 
-    /// Removes and returns all bytes of the queue. Each call of `send` offers at most `max_bytes`
-    /// and sends at most `each` bytes.
+    /// Each call of `send` offers at most `max_bytes` and sends at most `each` bytes.
     fn drain(queue: &mut SendQueue, max_bytes: usize, each: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while !queue.is_empty() {
@@ -208,7 +183,6 @@ mod tests {
                     queue.push(&bytes, &Octets::copy_from);
                     expected.extend(bytes);
                 }
-                // After the additions of a round, the test sends at most three bytes.
                 let three = |slices: &[IoSlice<'_>]| {
                     let bytes = &slices[0][..slices[0].len().min(3)];
                     taken.extend_from_slice(bytes);
@@ -252,8 +226,6 @@ mod tests {
         let large = Octets::from(vec![7; size]);
         let taken = |queue: &mut SendQueue, bytes: usize| queue.send(bytes, |_| Ok::<_, ()>(bytes)).unwrap();
         let mut queue = SendQueue::default();
-        // Two parts of one memory block with a small copied piece between them, then a separate
-        // block.
         queue.push(&large[..size / 2], &|_| large.part(0..size / 2).unwrap());
         queue.push(b"between", &Octets::copy_from);
         queue.push(&large[size / 2..], &|_| large.part(size / 2..size).unwrap());

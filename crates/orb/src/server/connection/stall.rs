@@ -1,49 +1,38 @@
-//! Detection of stalled messages: messages, in one piece or in fragments, that have arrived in part
-//! and do not continue. The functions are pure: they get times as arguments.
+//! Detection of messages that have arrived in part and do not continue.
 
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-/// Minimum number of bytes by which a message must grow to count as progress. A message that
-/// arrives byte by byte stalls, if it does not grow by this number within the time-out.
+/// A message that arrives byte by byte stalls, if it does not grow by this number within the time-out.
 const MIN_PROGRESS: usize = 1024;
 
-/// The progress of the incomplete messages of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct StallDetector {
-    /// Progress of the message that is arriving.
     message: ReceiveProgress,
-    /// Progress of the oldest message whose fragments are incomplete. Complete messages between its
-    /// fragments do not count as its progress.
+    /// Progress of the oldest incomplete fragmented message, without the messages between its fragments.
     fragments: ReceiveProgress,
-    /// True if a thread has read input since the last [`check`](Self::check).
     was_read: bool,
 }
 
-/// The progress of one incomplete message.
 #[derive(Debug, Default)]
 struct ReceiveProgress {
-    /// Number that distinguishes fragmented messages.
     number: u64,
-    /// Number of bytes that had arrived at the last progress.
     bytes: usize,
-    /// Time of the last progress. `None` if no message is incomplete.
+    /// `None` if no message is incomplete.
     progressed_at: Option<Monotonic>,
 }
 
 impl StallDetector {
-    /// Records the incomplete messages at the time `now`. `message` is the number of bytes that
-    /// have arrived of the current message. `oldest` is the number and the size in bytes of the
-    /// oldest message whose fragments are incomplete.
+    /// `message` is the number of bytes that have arrived of the current message. `oldest` is the number and the size
+    /// in bytes of the oldest message whose fragments are incomplete.
     pub(crate) fn record(&mut self, message: usize, oldest: Option<(u64, usize)>, now: Monotonic) {
         self.was_read = true;
         self.message.note((message > 0).then_some((0, message)), now);
         self.fragments.note(oldest, now);
     }
 
-    /// Counts `now` as the time of the last progress if the server causes the delay: unread input
-    /// is `there`, and no thread has read since the last call.
+    /// If unread input is `there` and no thread has read since the last call, the delay counts as the server's.
     pub(crate) fn check(&mut self, there: bool, now: Monotonic) {
         if there && !self.was_read {
             for progress in [&mut self.message, &mut self.fragments] {
@@ -53,13 +42,11 @@ impl StallDetector {
         self.was_read = false;
     }
 
-    /// Returns true if a message is incomplete.
     #[must_use]
     pub(crate) fn is_receiving(&self) -> bool {
         self.message.progressed_at.is_some() || self.fragments.progressed_at.is_some()
     }
 
-    /// Returns the longest time, at `now`, for which an incomplete message has made no progress.
     /// Returns 0 if no message is incomplete.
     #[must_use]
     pub(crate) fn stalled_for(&self, now: Monotonic) -> Duration {
@@ -73,13 +60,12 @@ impl StallDetector {
 }
 
 impl ReceiveProgress {
-    /// Records the number and the size of the message, or `None` if no message is incomplete.
     fn note(&mut self, what: Option<(u64, usize)>, now: Monotonic) {
         let Some((number, bytes)) = what else {
             self.progressed_at = None;
             return;
         };
-        // If fewer bytes have arrived than at the last progress, this is a different message.
+        // Fewer bytes than at the last progress belong to a different message.
         let is_new = self.progressed_at.is_none() || number != self.number || bytes < self.bytes;
         if is_new || bytes >= self.bytes.saturating_add(MIN_PROGRESS) {
             *self = ReceiveProgress { number, bytes, progressed_at: Some(now) };
@@ -144,7 +130,6 @@ mod tests {
         let mut stall_detector = StallDetector::default();
         stall_detector.record(0, Some((7, 5000)), at(0));
         for second in 1..10 {
-            // Each complete message arrives in two halves.
             stall_detector.record(3000, Some((7, 5000)), at(second));
             stall_detector.record(0, Some((7, 5000)), at(second));
         }

@@ -2,8 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The state of a connection. The table shows the state after each transition. An empty cell means
-/// that the state does not change.
+/// The table shows the state after each transition.
 ///
 /// | from | `BeginIdleClose` | `CancelIdleClose` | `ShutDown` | `Vacate` |
 /// |---|---|---|---|---|
@@ -14,46 +13,29 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// | `Draining` | | | `Closed` | |
 /// | `Closed` | | | | |
 ///
-/// A connection that is retired while threads use it keeps its state until the last thread leaves
-/// it (`Vacate`). Congestion is a flag, because both an open and a draining connection can be
-/// congested. No state tells that the last message has been queued: `WriteState::closing` does,
-/// under the output lock.
+/// A connection that is retired while threads use it keeps its state until the last thread leaves it (`Vacate`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionState {
-    /// The lane serves the connection.
     Open = 0,
-    /// The stream is shut down in both directions. The connection is not retired, and threads may
-    /// use it.
+    /// The connection is not retired, and threads may use it.
     ShutDown = 1,
-    /// The connection is retired, no thread uses it, and the stream is open, so that the peer can
-    /// get the last output.
     Draining = 2,
-    /// The connection is retired, no thread uses it, and the stream is shut down.
     Closed = 3,
-    /// A thread is retiring the connection because the peer is idle. If another thread uses the
-    /// connection, the state becomes `Open` again.
+    /// If another thread uses the connection, the state becomes `Open` again.
     IdleClosing = 4,
-    /// The connection is retired, or is being retired, because the peer is idle, and the stream is
-    /// shut down. The peer was sent CloseConnection, which says that unanswered requests did not
-    /// run.
+    /// The peer was sent CloseConnection, which says that unanswered requests did not run.
     IdleClosed = 5,
 }
 
-/// An event that changes the state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transition {
-    /// A thread begins to retire the connection because its peer is idle.
     BeginIdleClose,
-    /// The thread does not retire the connection, because another thread uses it.
     CancelIdleClose,
-    /// The stream is shut down in both directions.
     ShutDown,
-    /// The connection is retired, and the last thread has left it.
     Vacate,
 }
 
 impl ConnectionState {
-    /// Returns the state after a transition, or `None` if the state does not change.
     fn after(self, transition: Transition) -> Option<Self> {
         use ConnectionState::*;
         match (self, transition) {
@@ -82,52 +64,39 @@ impl ConnectionState {
     }
 }
 
-/// The bits of the word that are the [`ConnectionState`]. The other bits are [`Flag`]s.
+/// The bits of the [`ConnectionState`].
 const STATE: u32 = 7;
-/// Bit that is set in the states in which the stream is shut down.
 const SHUT_DOWN: u32 = 1;
-/// Bit that is set in the states in which the connection is retired and no thread uses it.
 const VACATED: u32 = 2;
-/// Bit that is set in the states of a connection that is retired because its peer is idle. `Vacate`
-/// clears the bit, if the last message was queued before, after a fault of the peer. The connection
-/// then drains.
+/// Set in the states of a connection that is retired because its peer is idle. `Vacate` clears this bit if the last
+/// message was queued before.
 const IDLE: u32 = 4;
 
-/// A property of a connection that does not depend on its [`ConnectionState`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flag {
-    /// Replies wait for the peer to read, and the lane does not read the connection. Written under
-    /// the output lock.
+    /// Written under the output lock.
     Congested = 1 << 3,
-    /// Epoll has reported the end of the stream. A thread must read the stream to its end, even if
-    /// a read does not fill the buffer.
+    /// A thread must read the stream to its end, even if a read does not fill the buffer.
     HungUp = 1 << 4,
-    /// The peer has closed its sending direction. It may read.
+    /// The peer has closed its sending direction.
     PeerHalfClosed = 1 << 5,
-    /// A request was handed over to another lane, whose thread will send the reply. Set by the
-    /// thread that reads the request.
+    /// A thread of another lane will send the reply. Set by the reading thread.
     HandedOver = 1 << 6,
-    /// A stream without a descriptor has called its readiness callback, and no thread has handled
-    /// the call.
     ReportPending = 1 << 7,
 }
 
-/// The atomic word with a [`ConnectionState`] and the [`Flag`]s.
-///
-/// Each request loads the word. Rare events write it, by sequentially consistent read-modify-write
-/// operations. A thread that sees a change therefore sees all that its writer wrote before. Changes
-/// of the word and of the counts of waiting requests have one total order.
+/// Rare events write the word by sequentially consistent operations. A thread that sees a change therefore sees all
+/// that its writer wrote before. Changes of the word and of the counts of waiting requests have one total order.
 /// [`set_relaxed`](Self::set_relaxed) gives neither guarantee.
 #[derive(Debug)]
 pub(super) struct StateWord(AtomicU32);
 
 impl StateWord {
-    /// Makes the word of an open connection, with all flags clear.
     pub(super) const fn new() -> Self {
         StateWord(AtomicU32::new(ConnectionState::Open as u32))
     }
 
-    /// Makes a transition. Returns true if it changed the state.
+    /// Returns true if it changed the state.
     #[cold]
     pub(super) fn apply(&self, transition: Transition) -> bool {
         let next = |word| {
@@ -137,38 +106,33 @@ impl StateWord {
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).is_ok()
     }
 
-    /// Returns true if the stream is shut down. The load is `Acquire`: the caller sees all that the
-    /// thread wrote before it shut the stream down.
+    /// The load is `Acquire`: the caller sees what the thread wrote before it shut the stream down.
     #[inline]
     pub(super) fn is_shut_down(&self) -> bool {
         self.0.load(Ordering::Acquire) & SHUT_DOWN != 0
     }
 
-    /// Returns true if the connection is retired and no thread uses it.
     #[inline]
     pub(super) fn is_vacated(&self) -> bool {
         self.0.load(Ordering::SeqCst) & VACATED != 0
     }
 
-    /// Returns true if the connection is retired, or being retired, because its peer is idle.
     #[inline]
     pub(super) fn is_closed_idle(&self) -> bool {
         self.0.load(Ordering::SeqCst) & IDLE != 0
     }
 
-    /// Returns true if `flag` is set. Loads the word with the memory order `ordering`.
     #[inline]
     pub(super) fn has(&self, flag: Flag, ordering: Ordering) -> bool {
         self.0.load(ordering) & flag as u32 != 0
     }
 
-    /// Sets `flag`. Returns true if the flag was clear before.
+    /// Returns true if the flag was clear before.
     #[cold]
     pub(super) fn set(&self, flag: Flag) -> bool {
         self.0.fetch_or(flag as u32, Ordering::SeqCst) & flag as u32 == 0
     }
 
-    /// Sets `flag` with `Relaxed` order, if it is clear.
     #[inline]
     pub(super) fn set_relaxed(&self, flag: Flag) {
         if !self.has(flag, Ordering::Relaxed) {
@@ -176,7 +140,7 @@ impl StateWord {
         }
     }
 
-    /// Clears `flag`. Returns true if the flag was set before.
+    /// Returns true if the flag was set before.
     #[cold]
     pub(super) fn clear(&self, flag: Flag) -> bool {
         self.0.fetch_and(!(flag as u32), Ordering::SeqCst) & flag as u32 != 0

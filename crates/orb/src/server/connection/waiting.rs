@@ -1,5 +1,4 @@
-//! Waiting requests of a connection: requests that have been read and do not run yet. Also the
-//! limits on their number and size.
+//! Requests that have been read and do not run yet, and the limits on them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,55 +12,42 @@ use crate::clock;
 use crate::server::admission;
 use crate::server::message::Message;
 
-/// The limits on the waiting requests of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestBounds {
-    /// Maximum number of waiting requests.
     pub(crate) max_waiting: u32,
-    /// Maximum number of requests in the lane's queue.
     pub(crate) max_queued: usize,
-    /// Maximum total size in bytes of the requests in the lane's queue.
     pub(crate) max_queued_bytes: usize,
 }
 
-/// The count of a waiting request in its connection, from creation to drop.
 #[derive(Debug)]
 pub(crate) struct WaitingRequest {
     pub(super) connection: Arc<Connection>,
-    /// Time at which the request was read.
     pub(super) read_at: Monotonic,
-    /// The size of the request in bytes if it is in the lane's queue, else `None`.
     pub(super) queued_bytes: Option<usize>,
 }
 
 impl Connection {
-    /// Returns true if the lane must not read the connection: replies wait for the peer, too many
-    /// requests wait, or the connection has its full share of the lane's queue.
+    /// True if replies wait for the peer, too many requests wait, or the share of the lane's queue is full.
     #[inline]
     pub(crate) fn is_read_paused(&self) -> bool {
         let waiting = self.waiting_requests.load(Ordering::SeqCst);
-        // Requests in the queue count as waiting. If no request waits, the share of the queue is
-        // not full.
+        // If no request waits, the share of the queue is not full.
         !admission::may_read(self.is_congested(), waiting, self.request_bounds.max_waiting)
             || (waiting > 0 && self.has_full_queue_share())
     }
 
-    /// Returns true if the connection has its maximum number of requests or bytes in the lane's
-    /// queue.
     #[cold]
     fn has_full_queue_share(&self) -> bool {
         self.queued_requests.load(Ordering::SeqCst) >= self.request_bounds.max_queued
             || self.queued_bytes.load(Ordering::SeqCst) >= self.request_bounds.max_queued_bytes
     }
 
-    /// Counts a request that begins to wait outside of the lane's queue. `waited` is the time since
-    /// the request was read.
+    /// `waited` is the time since the request was read.
     #[cold]
     pub(crate) fn add_waiting_request(self: &Arc<Self>, waited: Duration) -> WaitingRequest {
         self.waiting_request(waited, None)
     }
 
-    /// Counts a request of `octets` bytes that begins to wait in the lane's queue.
     #[cfg(feature = "half-sync")]
     pub(crate) fn add_queued_request(self: &Arc<Self>, octets: usize) -> WaitingRequest {
         self.queued_requests.fetch_add(1, Ordering::SeqCst);
@@ -76,8 +62,7 @@ impl Connection {
 }
 
 impl WaitingRequest {
-    /// Defers the request until the peer has read its replies, if replies of the connection wait.
-    /// Otherwise returns the request and its message, so that the caller can run it.
+    /// Defers the request while replies wait for the peer; otherwise returns it, so that the caller can run it.
     #[inline]
     pub(crate) fn defer(self, message: Message) -> Option<(WaitingRequest, Message)> {
         if self.connection.is_congested() { self.defer_locked(message) } else { Some((self, message)) }
@@ -97,8 +82,7 @@ impl WaitingRequest {
         given_back.map(|message| (self, message))
     }
 
-    /// Stops counting a request as waiting, because the calling thread runs it next. Returns the
-    /// connection, and the time since the request was read.
+    /// Returns the connection, and the time since the request was read.
     pub(crate) fn stop_waiting(self) -> (Arc<Connection>, Duration) {
         (Arc::clone(&self.connection), clock::now().since(self.read_at))
     }
@@ -114,10 +98,8 @@ impl std::ops::Deref for WaitingRequest {
 
 impl Drop for WaitingRequest {
     fn drop(&mut self) {
-        // A thread may have paused reading because a limit was reached. If the count falls below
-        // the limit, this thread makes the lane read the connection. The pausing thread checks the
-        // limit a second time after it has released the read lock, so the fall cannot escape both
-        // threads.
+        // The pausing thread checks the limit again after it has released the read lock, so the fall below the limit
+        // cannot escape both threads.
         let connection = &self.connection;
         let mut goes_on = false;
         if let Some(octets) = self.queued_bytes {

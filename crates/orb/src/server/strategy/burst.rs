@@ -1,14 +1,9 @@
-//! Burst mode: during a flood of short messages on one connection, one thread does all work of the
-//! lane, and arriving messages wake no other thread.
+//! Burst mode: during a flood of short messages on one connection, one thread, the *runner*, does all work of the lane,
+//! and arriving messages wake no other thread.
 //!
-//! Without burst mode, leader/followers wakes a thread for each arrival: the kernel wakes a waiting
-//! thread even while another thread reads the connection, and a thread that leaves input unread
-//! puts the connection on the ready list for the next thread. During a burst, one thread, the
-//! *runner*, does all work of the lane. A second thread, the *supervisor*, checks every [`TICK`] if
-//! the burst is useful, and ends it if the runner stays in one upcall or is too slow. The other
-//! threads sleep outside of epoll, so that no arrival wakes them. After a burst, all threads wait
-//! in epoll. Therefore a request waits at most three ticks for the upcall of another request. Lanes
-//! of real-time pools have no burst mode.
+//! A second thread, the *supervisor*, checks every [`TICK`] if the burst is useful, and ends it if the runner stays in
+//! one upcall or is too slow. The other threads sleep outside of epoll. Therefore a request waits at most three ticks
+//! for the upcall of another request. Lanes of real-time pools have no burst mode.
 
 use std::io;
 use std::sync::Arc;
@@ -24,36 +19,27 @@ use crate::server::handler::RequestHandler;
 use crate::server::lane::{Lane, handle_of, token_of};
 use crate::server::worker::Worker;
 
-/// Time between two checks by the supervisor.
 const TICK: Duration = Duration::from_millis(1);
-/// Minimum number of messages in a tick of a runner that is not too slow. At this rate a message
-/// takes 5 us, which is about the cost of waking a thread.
+/// At this rate a message takes 5 us, about the cost of waking a thread.
 const MIN_MESSAGES_PER_TICK: u32 = 200;
-/// Number of ticks without messages after which a burst ends.
 const MAX_IDLE_TICKS: u32 = 10;
-/// Minimum value of [`BurstMode::threshold`].
 const MIN_THRESHOLD: u32 = 64;
-/// Maximum value of [`BurstMode::threshold`].
 const MAX_THRESHOLD: u32 = 1 << 16;
-/// Factor by which [`BurstMode::threshold`] grows when a burst ends after at most
-/// [`MAX_IDLE_TICKS`], because it was not useful.
+/// Growth of [`BurstMode::threshold`] when a burst was not useful.
 const THRESHOLD_FACTOR: u32 = 4;
 
-/// The burst mode of a lane.
 #[derive(Debug)]
 pub(super) struct BurstMode {
-    /// The roles of runner, supervisor and sleeping threads. The token of its connection identifies
-    /// a burst.
+    /// The token of its connection identifies a burst.
     roles: BurstRoles,
-    /// Number of messages that runners have read, wrapping. Stored by the runner.
+    /// Number of messages that runners have read, wrapping; stored by the runner.
     served: AtomicU32,
-    /// Number of messages among `served` that arrived on other connections than the connection of
-    /// the burst. Stored by the runner.
+    /// Number of the messages in `served` from other connections than the burst's; stored by the runner.
     served_for_others: AtomicU32,
-    /// True while the runner waits for an event. Stored by the runner.
+    /// True while the runner waits for an event; stored by the runner.
     is_runner_idle: AtomicBool,
-    /// A thread requests a burst after it has read this number of messages behind which the next
-    /// message had arrived. Stored by the supervisor.
+    /// Number of messages with a next message behind them after which a thread requests a burst; stored by the
+    /// supervisor.
     threshold: AtomicU32,
 }
 
@@ -68,15 +54,13 @@ impl BurstMode {
         }
     }
 
-    /// Ends burst mode and wakes all threads that sleep in it, because the lane stops.
     #[cold]
     pub(super) fn end(&self) {
         self.roles.shut_down();
     }
 
-    /// Sleeps while another thread supervises a burst. If a burst is requested and has no
-    /// supervisor, supervises it to its end. Returns the token of the burst that the calling thread
-    /// has supervised.
+    /// If a burst is requested and has no supervisor, supervises it to its end. Returns the token of the burst that the
+    /// calling thread has supervised.
     fn stand_aside(&self) -> Option<u64> {
         let mut statistics = BurstStatistics::default();
         self.roles.wait_out_burst(TICK, || {
@@ -96,32 +80,25 @@ impl BurstMode {
     }
 }
 
-/// The statistics of one burst, by which the supervisor decides if it continues.
 #[derive(Debug, Default)]
 struct BurstStatistics {
-    /// Value of [`BurstMode::served`] at the last tick.
     served: u32,
-    /// Value of [`BurstMode::served_for_others`] at the last tick.
     others: u32,
-    /// Number of ticks of the burst.
     ticks: u32,
-    /// Number of the last ticks in a row in which the runner was idle.
     idle_ticks: u32,
-    /// Number of the last ticks in a row in which the runner was too slow.
     slow_ticks: u32,
     /// True if more than an eighth of the messages in the last tick arrived on other connections.
-    /// Without a burst, other threads would serve these connections concurrently.
     has_other_connections: bool,
 }
 
 impl BurstStatistics {
-    /// Records a tick. The arguments are the present values of the fields of [`BurstMode`].
+    /// The arguments are the present values of the fields of [`BurstMode`].
     fn record_tick(&mut self, served: u32, others: u32, is_runner_idle: bool) {
         let (new, foreign) = (served.wrapping_sub(self.served), others.wrapping_sub(self.others));
         let first = self.ticks == 0;
         (self.served, self.others, self.ticks) = (served, others, self.ticks.saturating_add(1));
         if first {
-            // The counts include earlier bursts. They are compared from the second tick on.
+            // The counts include earlier bursts, so comparisons begin at the second tick.
             return;
         }
         self.idle_ticks = if is_runner_idle && new == 0 { self.idle_ticks + 1 } else { 0 };
@@ -129,18 +106,14 @@ impl BurstStatistics {
         self.has_other_connections = foreign > new / 8;
     }
 
-    /// Returns true if the burst must continue.
     fn is_worthwhile(&self) -> bool {
         self.idle_ticks < MAX_IDLE_TICKS && self.slow_ticks < 2 && !self.has_other_connections
     }
 }
 
 impl BurstMode {
-    /// Returns true if the calling thread must keep the connection: after the upcall it reads the
-    /// next message itself, and no other thread is woken for this message. Called if the next
-    /// message had arrived when a message was read. `others_wait` is true if the ready list has
-    /// tasks. The runner then does not keep the connection, so that it reads the connections in
-    /// turn. Requests a burst if the thread has read enough such messages.
+    /// Returns true if the calling thread must read the connection's next message itself, so that no other thread is
+    /// woken. `others_wait` is true if the ready list has tasks, for which the runner reads connections in turn.
     #[cold]
     pub(super) fn keeps_connection(&self, role: &mut BurstRole, connection: &Connection, others_wait: bool) -> bool {
         let token = token_of(connection.handle);
@@ -149,8 +122,7 @@ impl BurstMode {
         }
         role.backlogged_reads += 1;
         if role.backlogged_reads >= self.threshold.load(Ordering::Relaxed) && !self.roles.is_active() {
-            // The burst begins when another thread takes the role of supervisor. Threads that
-            // finish a task check for a requested burst.
+            // The burst begins when another thread takes the role of supervisor.
             role.backlogged_reads = 0;
             if self.roles.request(token) {
                 role.runs_for = token;
@@ -159,7 +131,6 @@ impl BurstMode {
         false
     }
 
-    /// Counts a message that the calling thread has read as runner of a burst.
     #[cold]
     pub(super) fn count_message(&self, role: &BurstRole, connection: &Connection) {
         let count =
@@ -170,14 +141,12 @@ impl BurstMode {
         }
     }
 
-    /// Returns true if a burst is requested or runs.
     #[inline]
     pub(super) fn is_active(&self) -> bool {
         self.roles.is_active()
     }
 
-    /// Runs the burst that the calling thread has requested, if it has a supervisor. If another
-    /// thread runs or has requested a burst, supervises it or sleeps until its end.
+    /// If another thread runs or has requested a burst, supervises it or sleeps until its end.
     #[cold]
     pub(super) fn join<S: Architecture<S>, H: RequestHandler>(
         &self,
@@ -187,19 +156,17 @@ impl BurstMode {
     ) -> io::Result<()> {
         if !worker.burst_role.is_runner() {
             if let Some(token) = self.stand_aside() {
-                // The runner may be in an upcall, and messages may be in the connection's buffer,
-                // so another thread must read the connection.
+                // The runner may be in an upcall while messages are in the connection's buffer.
                 lane.list_handle(handle_of(token), ReadCause::Buffered);
             }
             return Ok(());
         }
         let token = worker.burst_role.runs_for;
         if self.roles.is_requested_for(token) {
-            // The requested burst has no supervisor, so it has not begun.
+            // The burst has no supervisor, so it has not begun.
             return Ok(());
         }
         while self.roles.is_burst_for(token) && !lane.is_stopping() {
-            // The runner alternates between a task of the ready list and an event.
             if let Some(work) = lane.next_task() {
                 lane.run_task(handler, worker, work);
             }

@@ -16,11 +16,10 @@ use crate::server::message::Message;
 use crate::server::threads::ThreadStarter;
 use crate::server::worker::Worker;
 
-/// The state of the leader/followers architecture in a lane.
 #[derive(Debug)]
 pub(crate) struct LeaderFollowers {
     threads: usize,
-    /// The burst mode. `None` in lanes with one thread, and in lanes of real-time pools.
+    /// `None` in lanes with one thread, and in lanes of real-time pools.
     burst_mode: Option<BurstMode>,
 }
 

@@ -1,11 +1,7 @@
-//! The dispatch architectures. An architecture decides which threads of a lane read, run and answer
-//! requests.
+//! The dispatch architectures, which decide the threads that read, run and answer the requests of a lane.
 //!
-//! [`Strategy`] is the architecture of one lane. The trait [`Architecture`] has the operations in
-//! which architectures differ. The other modules of the server call architectures through this
-//! trait. The one exception is burst mode: [`Worker`] has a thread's role in it. A new architecture
-//! needs a file in this folder, a variant of [`Strategy`] in this file, and a variant of the public
-//! [`Dispatch`].
+//! The trait [`Architecture`] has the operations in which architectures differ. A new architecture needs a file in this
+//! folder, a variant of [`Strategy`] in this file, and a variant of the public [`Dispatch`].
 
 pub(super) mod burst;
 #[cfg(feature = "core-pool")]
@@ -45,22 +41,14 @@ use overload::{HasOverloadThread, OverloadThread};
 use reactive::Reactive;
 use thread_per_connection::ThreadPerConnection;
 
-/// The dispatch architecture of a lane.
 #[derive(Debug)]
 pub(crate) enum Strategy {
-    /// One thread serves all connections.
     Reactive(Reactive),
-    /// Each connection has a thread, up to a maximum number of threads. Shared threads serve
-    /// further connections.
     ThreadPerConnection(ThreadPerConnection),
-    /// All threads wait for messages, and the thread that reads a request runs it.
     LeaderFollowers(LeaderFollowers),
-    /// One thread reads requests into a queue, and other threads run them.
     #[cfg(feature = "half-sync")]
     HalfSync(HalfSync),
-    /// Leader/followers, with an overload thread that reads while all other threads are busy.
     Overload(OverloadThread<Strategy>),
-    /// Leader/followers, and threads on each core that serve the connections of tasks.
     #[cfg(feature = "core-pool")]
     CorePool(CorePoolThreads),
 }
@@ -86,8 +74,6 @@ macro_rules! delegate {
 }
 
 impl Strategy {
-    /// Creates the architecture of a lane: `overload` if it is set, else the architecture in the
-    /// configuration.
     pub(super) fn new(
         config: &PoolConfig,
         role: Option<&LaneRole>,
@@ -112,8 +98,7 @@ impl Strategy {
         })
     }
 
-    /// Returns the queue of a half-sync lane. Tests take requests from it, in place of the lane's
-    /// threads.
+    /// Tests take requests from the queue, in place of the lane's threads.
     #[cfg(test)]
     pub(crate) fn request_queue(&self) -> Option<&half_sync::request_queue::RequestQueue> {
         match self {
@@ -207,16 +192,11 @@ impl HasOverloadThread for Strategy {
     }
 }
 
-/// A lane with any of the dispatch architectures.
 pub(crate) type Lane = lane::Lane<Strategy>;
 
 impl Lane {
-    /// Creates a lane. Pools with dynamic threads, borrowing or buffering need `overload`, the
-    /// state of the overload thread. The caller makes it, so that the linker drops its code from
-    /// programs that never create such pools.
-    ///
-    /// # Errors
-    /// If the kernel refuses descriptors, or the adding of a listener to the epoll instance.
+    /// Pools with dynamic threads, borrowing or buffering need `overload`, the state of the overload thread. The caller
+    /// makes `overload`, so that the linker drops its code from programs without such pools.
     pub(crate) fn new(
         config: PoolConfig,
         listeners: Vec<Box<dyn Listener>>,
@@ -228,10 +208,6 @@ impl Lane {
         Lane::with_strategy(config, listeners, closing_time, role, strategy)
     }
 
-    /// Creates the lane of a core pool.
-    ///
-    /// # Errors
-    /// If the kernel refuses descriptors.
     #[cfg(feature = "core-pool")]
     pub(crate) fn of_core_pool(
         config: PoolConfig,
@@ -243,7 +219,6 @@ impl Lane {
         Lane::with_strategy(config, listeners, closing_time, Some(role), Strategy::CorePool(threads))
     }
 
-    /// Returns the threads of the lane's core pool, if the lane belongs to one.
     #[cfg(feature = "core-pool")]
     pub(crate) fn core_pool(&self) -> Option<&CorePoolThreads> {
         match &self.strategy {

@@ -1,11 +1,9 @@
-//! Leader/followers with an overload thread. This thread reads while every other thread of the lane
-//! is busy, and never runs a servant. For each request it starts a dynamic thread, borrows a thread
-//! from a lane with a lower priority, buffers the request, or rejects the request.
+//! Leader/followers with an overload thread. This thread reads while every other thread of the lane is busy, and never
+//! runs a servant. For each request it starts a dynamic thread, borrows a thread from a lane with a lower priority,
+//! buffers the request, or rejects the request.
 //!
-//! The overload thread raises a borrowed thread to its lane's priority before it wakes the thread,
-//! so that no thread with a priority in between can delay the request. The borrowed thread runs one
-//! request, and then gets its former priority back. A lane without dynamic threads, borrowing and
-//! buffering has no overload thread: while its threads are busy, requests stay in the transport.
+//! A borrowed thread is raised to the lane's priority before it wakes, so that no thread in between delays the request.
+//! A lane without dynamic threads, borrowing and buffering has no overload thread.
 
 use std::any::Any;
 use std::io;
@@ -35,48 +33,32 @@ use crate::server::threads::{self, Run, ThreadStarter};
 use crate::server::worker::Worker;
 use crate::thread_context;
 
-/// Maximum time for which the overload thread sleeps, so that a thread of a lower lane gets its
-/// core and marks itself idle.
+/// Sleep of the overload thread in which a thread of a lower lane can mark itself idle.
 const LENDER_WAIT: Duration = Duration::from_millis(1);
 
-/// The state of a lane with an overload thread. The threads of the lane, and of lanes that may
-/// borrow from it or lend to it, share this state.
 #[derive(Debug)]
 pub(crate) struct OverloadThread<S> {
     idle_threads: IdleThreads,
-    /// The descriptor at which the overload thread waits. It is notified when the last idle thread
-    /// becomes busy, when a thread becomes idle, and when the lane stops.
+    /// Notified when the last idle thread becomes busy, when a thread becomes idle, and when the lane stops.
     wake: EventFd,
-    /// The static and dynamic threads of the lane, which other lanes may borrow while they are
-    /// idle.
     lendable_threads: PiMutex<Vec<Arc<LendableThread<S>>>>,
-    /// Number of static threads that have begun their loop. While it is smaller than the number of
-    /// static threads, the lane is starting, and the overload thread does not read.
+    /// While this number is smaller than the number of static threads, the overload thread does not read.
     started_static: AtomicU32,
-    /// Number of dynamic threads that have not ended.
     dynamic_threads: AtomicU32,
-    /// Number of dynamic threads that were ever started. The name of each contains it.
+    /// Number of dynamic threads that were ever started, for their names.
     dynamic_started: AtomicU32,
-    /// The dynamic threads to join.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// The lanes with lower priorities, whose threads this lane may borrow. The highest priority
-    /// comes first.
+    /// The lanes whose threads this lane may borrow, the highest priority first.
     lower: OnceLock<Vec<Weak<Lane<S>>>>,
-    /// The lanes with higher priorities, which may borrow threads of this lane.
     upper: OnceLock<Vec<Weak<Lane<S>>>>,
-    /// The [`OverloadFunctions`] for the type of the lane's handler. They are called through
-    /// pointers, so that the linker can drop them from programs without real-time thread pools.
+    /// Pointers let the linker drop the functions from programs without real-time thread pools.
     functions: Box<dyn Any + Send + Sync>,
 }
 
-/// The functions of the overload state that depend on the type of the lane's handler.
 #[derive(Debug)]
 struct OverloadFunctions<S, H> {
-    /// The loop of the overload thread.
     run_overload: Run<S, H>,
-    /// The loop of a static thread.
     run_pool_thread: Run<S, H>,
-    /// The function that buffers or rejects a request.
     admit_request: fn(&Lane<S>, &Arc<H>, &mut Worker, &Arc<Connection>, Message),
 }
 
@@ -90,30 +72,22 @@ impl<S: HasOverloadThread, H: RequestHandler> OverloadFunctions<S, H> {
     }
 }
 
-/// The type of a lane's dispatch architecture, if it may have an overload thread.
 pub(crate) trait HasOverloadThread: Architecture<Self> {
-    /// Returns the state of the overload thread, if the lane has one.
     fn overload_thread(&self) -> Option<&OverloadThread<Self>>;
 }
 
-/// A loan of a thread: the lane that has borrowed it, and the task that it must run. The task is
-/// `None` if another thread has taken it before.
+/// The borrowing lane, and the task of the thread; `None` if another thread has taken the task.
 type Loan<S> = (Arc<Lane<S>>, Option<LaneTask>);
 
-/// A thread that other lanes can borrow while it is idle.
 #[derive(Debug)]
 struct LendableThread<S> {
-    /// The thread's state, idle or busy.
     slot: IdleSlot,
     tid: Tid,
-    /// The descriptor that is notified when a loan is set, and when the lane stops.
     wake: EventFd,
-    /// The loan, from the borrowing until the thread takes it.
     loan: PiMutex<Option<Loan<S>>>,
 }
 
 impl<S: HasOverloadThread> OverloadThread<S> {
-    /// Creates the state of a lane with an overload thread, whose handler has the type `H`.
     pub(crate) fn new<H: RequestHandler>() -> io::Result<Self> {
         Ok(OverloadThread {
             idle_threads: IdleThreads::new(),
@@ -129,24 +103,19 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         })
     }
 
-    /// Sets the lanes `lower`, from which this lane may borrow threads, and the lanes `upper`,
-    /// which may borrow from it. Called once, before the lanes have threads.
+    /// Called once, before the lanes have threads.
     pub(crate) fn set_neighbours(&self, lower: Vec<Weak<Lane<S>>>, upper: Vec<Weak<Lane<S>>>) {
         let _ = (self.lower.set(lower), self.upper.set(upper));
     }
 
-    /// Returns the functions for the type `H` of the lane's handler. `None` means that `H` is a
-    /// different type, which does not occur.
     fn functions<H: RequestHandler>(&self) -> Option<&OverloadFunctions<S, H>> {
         self.functions.downcast_ref()
     }
 
-    /// Returns true if other lanes may borrow threads of this lane.
     fn is_lender(&self) -> bool {
         self.upper.get().is_some_and(|upper| !upper.is_empty())
     }
 
-    /// Returns true if a lane from which this lane may borrow has an idle thread.
     fn can_borrow(&self) -> bool {
         let idle = |lane: &Weak<Lane<S>>| {
             lane.upgrade().is_some_and(|lane| lane.overload().is_some_and(|overload| overload.idle_threads.has_idle()))
@@ -154,9 +123,7 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         self.lower.get().is_some_and(|lower| lower.iter().any(idle))
     }
 
-    /// Wakes the overload threads that wait for a thread to become idle: of lanes that may borrow
-    /// from this lane and, if `own` is true, of this lane. Called by a thread that has marked
-    /// itself idle.
+    /// Called by a thread that has marked itself idle; `own` adds the overload thread of this lane.
     fn notify_idle(&self, own: bool) {
         if own {
             self.wake.notify();
@@ -198,7 +165,7 @@ impl<S: HasOverloadThread> Architecture<S> for OverloadThread<S> {
         MessagePlacement::Here { reads_on: false }
     }
 
-    /// Wakes the overload thread and all threads that wait for a loan. Returns the dynamic threads.
+    /// Returns the dynamic threads.
     fn stop(&self) -> Vec<JoinHandle<()>> {
         self.wake.notify();
         for lendable in &*self.lendable_threads.lock() {
@@ -209,7 +176,6 @@ impl<S: HasOverloadThread> Architecture<S> for OverloadThread<S> {
 }
 
 impl<S: HasOverloadThread> OverloadThread<S> {
-    /// Decides on a message that the overload thread has read: buffers it or rejects it.
     #[cold]
     fn place_overload<H: RequestHandler>(
         &self,
@@ -221,7 +187,6 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         more: bool,
     ) -> MessagePlacement {
         if more {
-            // An idle thread takes this task, or else the overload thread.
             lane.list_connection(connection, ReadCause::Buffered);
         }
         let message = detached.take().unwrap_or_else(|| worker.detach());
@@ -233,13 +198,11 @@ impl<S: HasOverloadThread> OverloadThread<S> {
 }
 
 impl<S: HasOverloadThread> Lane<S> {
-    /// Returns the state of the overload thread, if the lane has one.
     pub(crate) fn overload(&self) -> Option<&OverloadThread<S>> {
         self.strategy.overload_thread()
     }
 
-    /// Runs the loop of a static or dynamic thread in a lane with an overload thread, until the
-    /// lane stops. A dynamic thread also ends after its time without work.
+    /// A dynamic thread ends after its time without work.
     fn run_pool_thread<H: RequestHandler>(self: &Arc<Self>, handler: &Arc<H>, dynamic: bool) {
         let (Some(overload), Some(role)) = (self.overload(), &self.role) else { return };
         let lendable = match EventFd::new() {
@@ -250,8 +213,7 @@ impl<S: HasOverloadThread> Lane<S> {
                 loan: PiMutex::new("loan", LockScope::Lane, None),
             }),
             Err(error) => {
-                // The thread ends here. It counts as started, because otherwise the overload thread
-                // would wait for it and never read.
+                // The thread counts as started, so that the overload thread does not wait for it.
                 overload.started_static.fetch_add(u32::from(!dynamic), Ordering::AcqRel);
                 overload.wake.notify();
                 return self.report_thread_failure(handler.context(), &error);
@@ -259,8 +221,7 @@ impl<S: HasOverloadThread> Lane<S> {
         };
         overload.lendable_threads.lock().push(Arc::clone(&lendable));
         crate::server::nested_wait::enter(self, handler);
-        // The call makes the thread cache its scheduling. After a loan it restores the cached
-        // scheduling, so the cache must be filled before a lane can raise the thread.
+        // The thread restores the cached scheduling after a loan, so the cache must be filled before.
         let _ = thread_context::current_scheduling();
         if !dynamic {
             overload.started_static.fetch_add(1, Ordering::AcqRel);
@@ -278,12 +239,10 @@ impl<S: HasOverloadThread> Lane<S> {
         }
         crate::nested_wait::uninstall();
         overload.lendable_threads.lock().retain(|other| !Arc::ptr_eq(other, &lendable));
-        // Each thread that ends wakes the next thread, which then ends, too.
         self.wake();
     }
 
-    /// Waits for a task or an event and handles it. Returns false if the thread is dynamic and has
-    /// waited for its time without work.
+    /// Returns false if the thread is dynamic and has waited for its time without work.
     fn handle_next<H: RequestHandler>(
         self: &Arc<Self>,
         handler: &Arc<H>,
@@ -300,14 +259,12 @@ impl<S: HasOverloadThread> Lane<S> {
         overload.notify_idle(overload.idle_threads.mark_idle(&lendable.slot));
         let mut until = dynamic.then(|| Monotonic::now() + role.idle_thread_timeout);
         if self.has_ready() || self.is_stopping() {
-            // A thread that added a task before this thread marked itself idle did not find it
-            // idle, and woke no thread. So this thread must not wait.
+            // A thread that added a task before this thread marked itself idle woke no thread.
             until = Some(Monotonic::now());
         }
         let is_lender = overload.is_lender();
         let waited = if is_lender {
-            // The thread takes no event while other lanes can borrow it. It takes one below, after
-            // it has marked itself busy.
+            // The thread takes no event while other lanes can borrow it.
             poll::wait_readable_either(lendable.wake.as_fd(), self.readiness(), until).map(|(called, _)| {
                 if called {
                     lendable.wake.drain();
@@ -317,7 +274,6 @@ impl<S: HasOverloadThread> Lane<S> {
         } else {
             self.next_event(until.map(Monotonic::remaining))
         };
-        // The thread marks itself busy before it handles an error of the wait.
         match overload.idle_threads.mark_busy(&lendable.slot) {
             MarkBusyResult::Busy => {}
             MarkBusyResult::LastIdle => overload.wake.notify(),
@@ -333,8 +289,6 @@ impl<S: HasOverloadThread> Lane<S> {
         Ok(true)
     }
 
-    /// Waits for the loan of the calling thread, which another lane has claimed, and runs the
-    /// loan's task at the priority of this lane.
     fn run_loan<H: RequestHandler>(
         &self,
         handler: &Arc<H>,
@@ -349,8 +303,7 @@ impl<S: HasOverloadThread> Lane<S> {
                 lendable.slot.release();
                 return Ok(());
             }
-            // An error is ignored: the loop checks for the loan again, which the lane sets soon
-            // after the claim.
+            // The loop checks again for the loan, which the lane sets soon after the claim.
             let _ = poll::wait_readable(lendable.wake.as_fd(), None);
             lendable.wake.drain();
         };
@@ -364,7 +317,6 @@ impl<S: HasOverloadThread> Lane<S> {
         Ok(())
     }
 
-    /// Runs the loop of the overload thread, until the lane stops.
     fn run_overload<H: RequestHandler>(self: &Arc<Self>, handler: &Arc<H>) {
         let (Some(overload), Some(role)) = (self.overload(), &self.role) else { return };
         let mut worker = Worker::for_overload_thread();
@@ -388,8 +340,7 @@ impl<S: HasOverloadThread> Lane<S> {
         }
     }
 
-    /// Does one step of the overload thread while no thread of the lane is idle: finds a thread for
-    /// a request on the ready list, or reads a connection.
+    /// Finds a thread for a request on the ready list, or reads a connection.
     fn handle_overload<H: RequestHandler>(
         self: &Arc<Self>,
         handler: &Arc<H>,
@@ -403,8 +354,7 @@ impl<S: HasOverloadThread> Lane<S> {
                 OverloadAction::Spawn => return self.spawn_dynamic(handler, overload),
                 OverloadAction::Borrow => {
                     if !self.borrow(overload) {
-                        // A thread of a lower lane counted as idle, but could not be claimed. It
-                        // may need the core to mark itself idle, which this wait gives it.
+                        // A thread of the lower lane may need the core to mark itself idle.
                         poll::wait_readable(overload.wake.as_fd(), Some(clock::now() + LENDER_WAIT))?;
                         overload.wake.drain();
                     }
@@ -435,7 +385,6 @@ impl<S: HasOverloadThread> Lane<S> {
         Ok(())
     }
 
-    /// Returns the numbers by which the overload rules decide.
     fn lane_load(&self, overload: &OverloadThread<S>) -> LaneLoad {
         let (waiting, buffered_bytes) = self.ready.buffered();
         LaneLoad {
@@ -446,8 +395,6 @@ impl<S: HasOverloadThread> Lane<S> {
         }
     }
 
-    /// Buffers a request that the overload thread has read, or rejects it, as the overload rules
-    /// decide.
     fn admit_request<H: RequestHandler>(
         &self,
         handler: &Arc<H>,
@@ -460,8 +407,6 @@ impl<S: HasOverloadThread> Lane<S> {
         if role.overload_rules.decide(self.lane_load(overload), octets) == OverloadAction::Refuse {
             return worker.reject_overloaded(handler, connection, &message);
         }
-        // In a pool with lanes, all requests of a lane have one priority. In a pool without lanes,
-        // buffered requests are ordered by priority.
         let priority = if role.is_lane {
             0
         } else {
@@ -470,7 +415,6 @@ impl<S: HasOverloadThread> Lane<S> {
         self.ready.buffer(priority, connection.add_waiting_request(Duration::ZERO), message, octets);
     }
 
-    /// Starts a dynamic thread, which runs the first request of the ready list.
     fn spawn_dynamic<H: RequestHandler>(
         self: &Arc<Self>,
         handler: &Arc<H>,
@@ -491,8 +435,7 @@ impl<S: HasOverloadThread> Lane<S> {
         };
         let mut threads = overload.threads.lock();
         if self.is_stopping() {
-            // The lane has stopped, and `stop` has taken the threads to join, so no thread may be
-            // added.
+            // `stop` has taken the threads to join, so no thread may be added.
             return Ok(());
         }
         overload.dynamic_threads.fetch_add(1, Ordering::AcqRel);
@@ -509,8 +452,7 @@ impl<S: HasOverloadThread> Lane<S> {
                     .context()
                     .events()
                     .report(&Event::ThreadFailed { message: format!("{}: {error}", self.config.name) });
-                // The thread could not be started. The request returns to the ready list, and the
-                // overload thread waits until a thread is idle.
+                // The thread could not be started, so the overload thread waits until a thread is idle.
                 let work = first.lock().take();
                 self.ready.push_front(work);
                 poll::wait_readable(overload.wake.as_fd(), None)?;
@@ -520,16 +462,14 @@ impl<S: HasOverloadThread> Lane<S> {
         Ok(())
     }
 
-    /// Borrows an idle thread of a lower lane for the first request of this lane's ready list.
     /// Returns false if no lower lane has an idle thread.
     fn borrow(self: &Arc<Self>, overload: &OverloadThread<S>) -> bool {
         let mut lower = overload.lower.get().into_iter().flatten().filter_map(Weak::upgrade);
         lower.any(|lower| self.borrow_from(&lower))
     }
 
-    /// Borrows an idle thread of the lane `lower` for a request of the calling lane. Returns false
-    /// if `lower` has no idle thread. Returns true without borrowing if the calling lane's ready
-    /// list has no request.
+    /// Returns false if `lower` has no idle thread. Returns true without borrowing if the ready list of the calling
+    /// lane has no request.
     fn borrow_from(self: &Arc<Self>, lower: &Lane<S>) -> bool {
         let Some(lender) = lower.overload() else { return false };
         let lendable_threads = lender.lendable_threads.lock();
@@ -541,12 +481,10 @@ impl<S: HasOverloadThread> Lane<S> {
             .find_map(|lendable| Some((Arc::clone(lendable), lender.idle_threads.try_claim(&lendable.slot)?)));
         drop(lendable_threads);
         let Some((lendable, last)) = claimed else { return false };
-        // `None` means that a thread of this lane has taken the request since the check above. The
-        // borrowed thread then has no task.
+        // `None` means that a thread of this lane has taken the request.
         let work = self.ready.take_request();
         if let Some(native) = self.scheduling() {
-            // The priority is raised before the thread is woken, so that the thread gets a core at
-            // once. If the kernel refuses, the thread runs the request with its present scheduling.
+            // The priority is raised before the wake-up, so that the thread gets a core at once.
             let _ = thread::set_scheduling(Some(lendable.tid), native);
         }
         *lendable.loan.lock() = Some((Arc::clone(self), work));

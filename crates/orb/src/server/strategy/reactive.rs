@@ -9,7 +9,6 @@ use crate::server::lane_loop;
 use crate::server::nested_wait::SERVE_WHILE_WAITING;
 use crate::server::threads::ThreadStarter;
 
-/// The reactive architecture of a lane, which has no state.
 #[derive(Debug)]
 pub(crate) struct Reactive;
 
@@ -28,7 +27,7 @@ impl<S: Architecture<S>> Architecture<S> for Reactive {
     }
 
     fn default_nested_wait(&self) -> NestedWait {
-        // If the thread blocked while a servant waits for a reply, no other request could run.
+        // A blocked thread could run no other request.
         SERVE_WHILE_WAITING
     }
 }

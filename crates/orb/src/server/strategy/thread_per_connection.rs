@@ -1,6 +1,4 @@
-//! The thread-per-connection architecture: each connection has a thread, which reads its requests
-//! and runs them one after the other. A connection moves to the lane's shared threads if its client
-//! has several outstanding requests, or if a servant on its thread makes a call.
+//! The thread-per-connection architecture: each connection has a thread, until it moves to the lane's shared threads.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -22,16 +20,12 @@ use crate::server::threads::ThreadStarter;
 use crate::server::worker::{ReadResult, Worker};
 use crate::thread_context;
 
-/// Number of shared threads of a lane. They accept connections, and serve the connections that have
-/// no thread.
+/// The shared threads accept connections, and serve the connections that have no thread.
 const SHARED_THREADS: usize = 4;
 
-/// The state of the thread-per-connection architecture in a lane.
 #[derive(Debug)]
 pub(crate) struct ThreadPerConnection {
-    /// Maximum number of connections that have a thread.
     max_threads: usize,
-    /// The threads of connections, each with its connection.
     threads: PiMutex<Vec<(JoinHandle<()>, Weak<Connection>)>>,
 }
 
@@ -43,8 +37,7 @@ impl ThreadPerConnection {
         }
     }
 
-    /// Starts a thread for a connection. Returns false if the maximum is reached, or if the thread
-    /// cannot be started.
+    /// Returns false if the maximum is reached, or if the thread cannot be started.
     fn spawn_thread<S: Architecture<S>, H: RequestHandler>(
         &self,
         lane: &Lane<S>,
@@ -54,12 +47,11 @@ impl ThreadPerConnection {
         let mut threads = self.threads.lock();
         threads.retain(|(thread, _)| !thread.is_finished());
         let Some(lane) = lane.weak_self.upgrade() else { return false };
-        // The thread is started and added under one lock, so that `stop` finds every thread.
+        // `stop` must find every thread.
         if threads.len() >= self.max_threads || lane.is_stopping() {
             return false;
         }
-        // The time-out limits the time for which a peer that does not read blocks the thread of its
-        // connection.
+        // The time-out limits how long a peer that does not read blocks the thread.
         if connection.stream.set_coarse_timeouts(Duration::ZERO, lane.config.connection_limits.write_timeout).is_err() {
             return false;
         }
@@ -72,8 +64,7 @@ impl ThreadPerConnection {
         let run = move || {
             thread_context::enter_lane(lane.identity(handler.context().stamp()), None);
             run(&lane, &handler, &connection);
-            // If this is the last pointer to the connection, its drop frees a descriptor, so that a
-            // connection can be accepted.
+            // The drop of the last pointer frees a descriptor.
             drop(connection);
             lane.accept_again();
         };
@@ -101,16 +92,14 @@ impl<S: Architecture<S>> Architecture<S> for ThreadPerConnection {
     }
 
     fn default_nested_wait(&self) -> NestedWait {
-        // The shared threads serve any number of connections. If they blocked while servants wait
-        // for replies, a few such servants would leave no thread for other requests.
+        // If the shared threads blocked, a few waiting servants would leave no thread for other requests.
         SERVE_WHILE_WAITING
     }
 
     fn stop(&self) -> Vec<JoinHandle<()>> {
         let threads = std::mem::take(&mut *self.threads.lock());
         let stopped = threads.into_iter().map(|(thread, connection)| {
-            // The thread may wait to read or to write. `close` shuts the stream down, which ends
-            // the wait.
+            // The end of the stream ends the thread's wait.
             if let Some(connection) = connection.upgrade() {
                 connection.close();
             }
@@ -120,7 +109,6 @@ impl<S: Architecture<S>> Architecture<S> for ThreadPerConnection {
     }
 }
 
-/// Runs the thread of a connection, until the connection ends or moves to the shared threads.
 fn run<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &Arc<H>, connection: &Arc<Connection>) {
     thread_context::set_owner(handler.context().stamp());
     set_dedicated(lane, handler, connection);
@@ -128,14 +116,11 @@ fn run<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &Arc
     nested_wait::uninstall();
 }
 
-/// Reads and runs the requests of a connection, until the connection ends or moves to the shared
-/// threads.
 fn serve<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &Arc<H>, connection: &Arc<Connection>) {
     let mut worker = Worker::new();
     loop {
         if connection.is_read_paused() {
-            // Reading is paused, for example because replies wait for the peer. The connection
-            // moves to the shared threads, which continue when the pause ends.
+            // The shared threads continue when the pause of reading ends.
             return nested_wait::release_dedicated_connection();
         }
         let Some(mut turn) = connection.read_state.try_enter() else { return };
@@ -163,8 +148,7 @@ fn serve<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &A
         if moves {
             nested_wait::release_dedicated_connection();
         }
-        // If other threads may send on this connection, this thread must not wait for the peer
-        // while it holds the output lock.
+        // While it holds the output lock, this thread must not wait for the peer if other threads may send.
         let wait = if moves || connection.has_handed_over() { Wait::Now } else { Wait::Block };
         let goes_on = match message {
             None => worker.dispatch_in_place(handler, connection, wait),

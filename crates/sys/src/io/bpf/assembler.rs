@@ -1,9 +1,5 @@
 //! An assembler for eBPF (RFC 9669): instructions with names, labels for jumps, and symbols for
 //! maps.
-//!
-//! The module makes no system call. A [`Program`] is data, and its maps need not exist when it is
-//! assembled: [`load`](super::load) inserts their descriptors. The module checks that every label
-//! is bound and that every jump reaches its target. The kernel's verifier makes all other checks.
 
 use std::fmt;
 
@@ -260,7 +256,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Returns the instructions. The constant of an instruction that loads a map is 0.
+    /// Returns the instructions.
     #[must_use]
     pub fn instructions(&self) -> &[Instruction] {
         &self.instructions

@@ -23,7 +23,6 @@ pub enum AttachMode {
 #[derive(Debug)]
 pub struct XdpLink(OwnedFd);
 
-/// `union bpf_attr` for `BPF_LINK_CREATE`.
 #[repr(C)]
 struct LinkAttributes {
     prog_fd: u32,
@@ -32,7 +31,6 @@ struct LinkAttributes {
     flags: u32,
 }
 
-/// `union bpf_attr` for `BPF_LINK_UPDATE`.
 #[repr(C)]
 struct UpdateAttributes {
     link_fd: u32,
@@ -57,9 +55,8 @@ impl XdpLink {
     /// Attaches `program` to the interface with this index.
     ///
     /// # Errors
-    /// `ResourceBusy` (EBUSY) or `AlreadyExists` (EEXIST) if another program is attached; `EINVAL`
-    /// or `ENODEV` if the interface does not exist; `EOPNOTSUPP` if the driver has no XDP;
-    /// `PermissionDenied` if the thread lacks a capability that the kernel demands.
+    /// `ResourceBusy` or `AlreadyExists` if another program is attached; any other error that the
+    /// kernel returns.
     pub fn attach(program: &LoadedProgram, interface: u32, mode: AttachMode) -> io::Result<Self> {
         let mut attributes = LinkAttributes {
             prog_fd: program.as_fd().as_raw_fd().cast_unsigned(),
@@ -118,8 +115,6 @@ mod tests {
         load("verdict", &asm.finish().unwrap(), &[]).unwrap()
     }
 
-    /// Fails if a link does not end with its descriptor. The thread enters a new network namespace,
-    /// so the test attaches no program to an interface of the machine.
     #[test]
     fn a_link_lasts_as_long_as_its_descriptor() {
         if let Some(refusal) = unavailable_reason() {
@@ -132,7 +127,6 @@ mod tests {
                 return println!("not run: no network namespace: {}", io::Error::last_os_error());
             }
             let (pass, other) = (verdict(XdpAction::PASS), verdict(XdpAction::DROP));
-            // The loopback interface always has index 1. It supports the generic path only.
             let link = XdpLink::attach(&pass, 1, AttachMode::Any).unwrap();
             assert_eq!(link.interface().unwrap(), Some(1));
             let taken = XdpLink::attach(&other, 1, AttachMode::Any).unwrap_err();

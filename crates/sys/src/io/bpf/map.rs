@@ -19,8 +19,7 @@ pub enum MapKind {
     /// entries of the map given to [`Map::create_outer`].
     ArrayOfMaps = 12,
     /// An array whose index is the number of a processor. The value is the maximum number of frames
-    /// in the queue to a kernel thread on this processor. The kernel creates the thread when the
-    /// entry is set, and ends it when the entry is removed.
+    /// in the queue to a kernel thread on this processor.
     CpuMap = 16,
     /// An array with a `u32` index. The value is the descriptor of an AF_XDP socket.
     XskMap = 17,
@@ -38,7 +37,6 @@ pub struct Map {
     copies: usize,
 }
 
-/// `union bpf_attr` for `BPF_MAP_CREATE`.
 #[repr(C)]
 #[derive(Default)]
 struct MapAttributes {
@@ -52,7 +50,6 @@ struct MapAttributes {
     map_name: [u8; 16],
 }
 
-/// `union bpf_attr` for `BPF_MAP_*_ELEM`.
 #[repr(C)]
 struct ElementAttributes {
     map_fd: u32,
@@ -66,8 +63,7 @@ impl Map {
     /// Creates a map. The kernel allocates the memory of all entries during the call.
     ///
     /// # Errors
-    /// Any error that the kernel returns, for example `PermissionDenied` without `CAP_BPF`, or
-    /// `InvalidInput` for sizes that `kind` does not permit.
+    /// Any error that the kernel returns, for example `PermissionDenied` without `CAP_BPF`.
     pub fn create(kind: MapKind, name: &str, key_size: usize, value_size: usize, max_entries: u32) -> io::Result<Self> {
         Self::create_with(kind, name, (key_size, value_size), max_entries, 0)
     }
@@ -224,13 +220,10 @@ impl Map {
         unsafe { enter(command, &mut attributes) }.map(drop)
     }
 
-    /// Returns the number of bytes that the kernel reserves for one processor's copy of a value. In
-    /// a [`MapKind::PerCpuArray`] the kernel rounds this number up to a multiple of 8.
     fn copy_size(&self) -> usize {
         if self.kind == MapKind::PerCpuArray { self.value_size.next_multiple_of(8) } else { self.value_size }
     }
 
-    /// Returns the number of bytes that the kernel reads or writes for one entry.
     fn transfer_size(&self) -> usize {
         self.copy_size() * self.copies
     }
@@ -243,8 +236,7 @@ impl AsFd for Map {
 }
 
 /// Returns the maximum number of processors of this machine, including processors that may be
-/// plugged in later. A [`MapKind::PerCpuArray`] has one copy for each of them, and a
-/// [`MapKind::CpuMap`] at most one entry for each of them.
+/// plugged in later.
 ///
 /// # Errors
 /// If `/sys/devices/system/cpu/possible` cannot be read.
@@ -253,7 +245,6 @@ pub fn possible_processors() -> io::Result<usize> {
     highest_processor(&text).map(|highest| highest + 1).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Returns the highest number in the kernel's list of processors, such as 8 for `0-3,8`.
 fn highest_processor(list: &str) -> Option<usize> {
     list.trim().rsplit([',', '-']).next()?.parse().ok()
 }

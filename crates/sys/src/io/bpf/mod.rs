@@ -1,17 +1,6 @@
 //! bpf(2) as safe functions: maps, programs of the XDP type, their test runs, and their links to
 //! interfaces.
 //!
-//! | module | content |
-//! |---|---|
-//! | [`assembler`] | instructions, labels and map symbols; makes no system call |
-//! | `map` | [`Map`]: create, update, look up, delete |
-//! | `program` | [`load`] with the verifier's log in the error, [`LoadedProgram::test_run`] |
-//! | `link` | [`XdpLink`]: attaches a program to an interface until the link is dropped |
-//!
-//! The kernel verifies a program before it runs, so a program cannot break memory safety. Every
-//! map, program and link is a descriptor. When its last owner closes it or is killed, the kernel
-//! releases the object.
-//!
 //! Loading needs `CAP_BPF` and `CAP_NET_ADMIN`. [`unavailable_reason`] returns the reason why
 //! bpf(2) is not available.
 
@@ -86,13 +75,11 @@ unsafe fn own(fd: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Returns an address as the number of 64 bits that `union bpf_attr` contains.
 fn address<T: ?Sized>(pointer: *const T) -> u64 {
     pointer.cast::<u8>().expose_provenance() as u64
 }
 
 /// Returns a name in the form that the kernel accepts: at most 15 letters, digits and underscores.
-/// `bpftool` shows the name.
 fn object_name(name: &str) -> [u8; 16] {
     let mut bytes = [0; 16];
     let valid = name.bytes().map(|byte| if byte.is_ascii_alphanumeric() { byte } else { b'_' });
@@ -193,8 +180,6 @@ mod tests {
         assert_eq!(effective_capabilities("CapEff:\tnone\n"), None);
     }
 
-    /// Passes with every answer of the test's kernel. It fails if [`unavailable_reason`] reports a
-    /// capability that the thread has.
     #[test]
     fn reason_names_only_missing_capabilities() {
         match unavailable_reason() {

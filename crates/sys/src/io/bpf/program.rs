@@ -27,15 +27,12 @@ impl XdpAction {
 const XDP_TYPE: u32 = 6;
 pub(super) const XDP_ATTACH: u32 = 37;
 
-/// Size in bytes of the buffer for the verifier's log. The end of a log gives the reason of the
-/// refusal, so the kernel is to return the end of a log that is longer than the buffer.
 const LOG_SIZE: usize = 1 << 20;
 
 /// Licence that this module declares to the kernel for each loaded program. A program with this
-/// licence may call every helper. The declaration has no relation to this crate's licence.
+/// licence may call every helper.
 const LICENCE: &CStr = c"Dual MIT/GPL";
 
-/// `union bpf_attr` for `BPF_PROG_LOAD`.
 #[repr(C)]
 #[derive(Default)]
 struct LoadAttributes {
@@ -53,7 +50,6 @@ struct LoadAttributes {
     expected_attach_type: u32,
 }
 
-/// `union bpf_attr` for `BPF_PROG_TEST_RUN`.
 #[repr(C)]
 #[derive(Default)]
 struct TestAttributes {
@@ -220,7 +216,6 @@ mod tests {
         if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
-        // The program passes frames whose first byte is 1, and drops all other frames.
         let program = assembled(|asm| {
             let drop = asm.label();
             asm.load(Width::Word, R2, R1, 0).load(Width::Word, R3, R1, 4);

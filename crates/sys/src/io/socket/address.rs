@@ -96,7 +96,6 @@ const PATH: usize = offset_of!(libc::sockaddr_un, sun_path);
 const PATH_MAX: usize = size_of::<libc::sockaddr_un>() - PATH;
 
 impl RawAddress {
-    /// Creates zeroed storage that any address fits into.
     pub(super) fn unspecified() -> Self {
         // SAFETY: the structures hold integers and arrays of integers, for which zeroes are valid.
         let storage = unsafe { std::mem::zeroed() };

@@ -2,10 +2,7 @@
 //! refusing.
 //!
 //! The reading thread never closes an unwanted descriptor, because its last close may sleep
-//! ([`deferred_close`]). Since Linux 6.16 a socket option makes the kernel refuse to pass
-//! descriptors (`refuse_descriptors`). On earlier kernels the reading thread receives them and
-//! gives them to the closing thread. A plain read would not suffice, because the kernel would then
-//! close them in the reading thread.
+//! ([`deferred_close`]).
 
 use std::io;
 use std::mem::zeroed;
@@ -37,7 +34,7 @@ pub fn send_with_descriptor(
 
 /// Writes `octets` and passes several descriptors with the first byte. Returns the number of bytes
 /// written. Does not wait: [`WaitMode::Now`]. With `is_urgent` the bytes are out-of-band data
-/// (`MSG_OOB`). Tests of hostile peers use the function.
+/// (`MSG_OOB`).
 ///
 /// # Errors
 /// As for [`send_with_descriptor`].
@@ -67,7 +64,6 @@ fn send_with_control(
     header.msg_iov = &raw mut slice;
     header.msg_iovlen = 1;
     header.msg_control = control.as_mut_ptr().cast();
-    // The length fits: at most 253 descriptors of four bytes.
     let length = (passed.len() * size_of::<RawFd>()) as libc::c_uint;
     // SAFETY: the macro only computes a size.
     header.msg_controllen = unsafe { libc::CMSG_SPACE(length) } as _;
@@ -139,7 +135,6 @@ pub fn recv_without_descriptors(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: Wai
 #[cfg_attr(loom, allow(dead_code, reason = "the models have no closing thread"))]
 pub(crate) fn take_descriptors(fd: BorrowedFd<'_>, mut take: impl FnMut(OwnedFd)) {
     let mut octets = [0; 4096];
-    // An error means that no more bytes can be read.
     while recv_with_control(fd, &mut octets, WaitMode::Now, &mut take).is_ok_and(|(count, _)| count > 0) {}
 }
 

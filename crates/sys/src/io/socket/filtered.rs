@@ -14,12 +14,9 @@ use crate::{deferred_close, process};
 /// A connected stream socket that filters out descriptors from its peer.
 #[derive(Debug)]
 pub struct DescriptorFilterSocket {
-    /// Descriptor of the socket. Only `drop` takes it.
     fd: ManuallyDrop<OwnedFd>,
-    /// True while descriptors may be in the receive queue, or may arrive. A reading thread clears
-    /// the flag, `Relaxed`.
+    /// True while descriptors may be in the receive queue, or may arrive.
     may_receive: AtomicBool,
-    /// True if the kernel refuses further descriptors.
     is_refusing: bool,
     /// Fork generation of the process that opened the socket; 0 and unused if no descriptor can be
     /// passed. In a forked child the drop only closes the descriptor, because the parent still uses
@@ -52,11 +49,11 @@ impl DescriptorFilterSocket {
         }
     }
 
-    /// Makes the kernel refuse further descriptors, if the kernel supports it. The caller calls
-    /// this when it expects no more descriptors on the connection.
+    /// Makes the kernel refuse further descriptors, if the kernel supports it.
     pub fn refuse_descriptors(&mut self) {
         self.is_refusing = *self.may_receive.get_mut() && refuse_descriptors(self.as_fd());
-        // The order matters: bytes that are in the queue now may have come before the refusal.
+        // The check follows the refusal, because bytes that came earlier may have brought a
+        // descriptor.
         if self.is_refusing && unread_bytes(self.as_fd()).is_ok_and(|octets| octets == 0) {
             *self.may_receive.get_mut() = false;
         }
@@ -99,8 +96,7 @@ impl Drop for DescriptorFilterSocket {
         // In a forked child the parent also has the socket, so a close of the child's copy closes no
         // descriptor in the queue.
         if *self.may_receive.get_mut() && process::fork_generation() == self.forks {
-            // No byte arrives after the shutdown. The call fails only if the connection has already
-            // ended.
+            // No byte arrives after the shutdown.
             let _ = shutdown(fd.as_fd(), Shutdown::Both);
             if unread_bytes(fd.as_fd()).is_ok_and(|octets| octets > 0) {
                 deferred_close::close_with_queued_descriptors(fd);
@@ -112,7 +108,6 @@ impl Drop for DescriptorFilterSocket {
 /// A listening stream socket whose connections filter out descriptors.
 #[derive(Debug)]
 pub struct DescriptorFilterListener {
-    /// Descriptor of the listener. Only `drop` takes it.
     fd: ManuallyDrop<OwnedFd>,
     may_receive: bool,
     forks: u64,
@@ -153,7 +148,6 @@ impl AsFd for DescriptorFilterListener {
 }
 
 impl Drop for DescriptorFilterListener {
-    /// Closes the socket and empties the queues of connections that wait to be accepted.
     fn drop(&mut self) {
         if self.may_receive && process::fork_generation() == self.forks {
             let _ = shutdown(self.as_fd(), Shutdown::Both);

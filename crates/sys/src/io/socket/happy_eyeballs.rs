@@ -10,15 +10,12 @@ use super::{SocketOptions, create, set_nonblocking, take_error};
 use crate::clock::{self, Monotonic};
 use crate::{poll, syscall};
 
-/// Maximum number of simultaneous attempts. The attempt at the next address begins when one of them
-/// has failed.
 const MAX_ATTEMPTS: usize = 8;
 
 /// Connects to the first of `addresses` that answers before `deadline`. Returns the connection and
 /// its address.
 ///
 /// The next attempt begins when the previous one has failed or has had no answer for `stagger`.
-/// Earlier attempts continue. The connection is in blocking mode.
 ///
 /// # Errors
 /// `TimedOut` after the deadline, otherwise the error of the last attempt; `InvalidInput` if
@@ -71,7 +68,6 @@ pub fn connect_any(
     }
 }
 
-/// Starts to connect, and does not wait for the outcome.
 fn start_connect(address: &SocketAddr, options: &SocketOptions) -> io::Result<OwnedFd> {
     let address = Address::Inet(*address);
     let raw = RawAddress::from_address(&address)?;
@@ -92,7 +88,7 @@ mod tests {
     use super::super::listen;
     use super::*;
 
-    /// A listener whose backlog is full. An attempt to connect to it has no answer.
+    /// A listener with a full backlog: an attempt to connect gets no answer.
     struct Silent {
         address: SocketAddr,
         _held: (OwnedFd, Vec<OwnedFd>),
@@ -137,8 +133,6 @@ mod tests {
 
     #[test]
     fn slow_attempt_continues_beside_later_ones() {
-        // The first address answers as soon as its backlog has room for one connection. The second
-        // address never answers.
         let (first, silent) = (silent(), silent());
         let accept =
             |silent: &Silent| drop(super::super::accept(silent._held.0.as_fd(), super::super::WaitMode::Block));

@@ -1,9 +1,8 @@
 //! Stream sockets: TCP over IPv4 and IPv6, and Unix domain.
 //!
-//! All descriptors that this module opens are close-on-exec. Connections are in blocking mode; each
-//! transfer takes a [`WaitMode`], which tells whether the transfer may wait and needs no extra
-//! system call. Listeners are non-blocking, and [`accept`] waits by polling. No call raises
-//! `SIGPIPE`. A transfer that a signal interrupts is repeated, so `Interrupted` is never returned.
+//! All descriptors that this module opens are close-on-exec. Connections are in blocking mode; a
+//! [`WaitMode`] decides whether a transfer may wait. No call raises `SIGPIPE`. A transfer that a
+//! signal interrupts is repeated, so `Interrupted` is never returned.
 
 mod address;
 mod descriptor_passing;
@@ -39,8 +38,7 @@ use crate::clock::Monotonic;
 use crate::{poll, syscall};
 use address::RawAddress;
 
-/// Default of the maximum number of connections that wait to be accepted. The kernel limits it to
-/// `net.core.somaxconn`, and refuses further connections.
+/// Default of the maximum number of connections that wait to be accepted.
 pub const DEFAULT_BACKLOG: u32 = 1024;
 
 /// Opens a listener on `address`. For port 0 the kernel chooses a free port, which
@@ -66,8 +64,7 @@ pub fn listen(address: &Address, options: &SocketOptions, backlog: u32) -> io::R
 ///
 /// # Errors
 /// `WouldBlock`; `ConnectionAborted` if the peer closed the connection before it was accepted; the
-/// limits of the process (`EMFILE`, `ENFILE`, `ENOMEM`), after which the connection stays in the
-/// queue.
+/// limits of the process (`EMFILE`, `ENFILE`, `ENOMEM`).
 pub fn accept(listener: BorrowedFd<'_>, wait: WaitMode) -> io::Result<(OwnedFd, Address)> {
     loop {
         let mut raw = RawAddress::unspecified();
@@ -90,11 +87,9 @@ pub fn accept(listener: BorrowedFd<'_>, wait: WaitMode) -> io::Result<(OwnedFd, 
 }
 
 /// Connects to `address` until `deadline`. With `None` the kernel ends the attempt, after minutes.
-/// The connection is in blocking mode.
 ///
 /// # Errors
-/// `TimedOut` after the deadline; `ConnectionRefused`, `HostUnreachable` and other errors of the
-/// network; `NotFound` for a Unix path that does not exist; the limits of the process.
+/// `TimedOut` after the deadline; errors of the network; the limits of the process.
 pub fn connect(address: &Address, options: &SocketOptions, deadline: Option<Monotonic>) -> io::Result<OwnedFd> {
     let raw = RawAddress::from_address(address)?;
     let fd = create(raw.family(), 0)?;
@@ -108,8 +103,6 @@ pub fn connect(address: &Address, options: &SocketOptions, deadline: Option<Mono
     Ok(fd)
 }
 
-/// Connects a TCP socket: starts without blocking, waits for the outcome by `ppoll`, and reads the
-/// outcome.
 fn connect_inet(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic>) -> io::Result<()> {
     set_nonblocking(fd, true)?;
     let (pointer, length) = raw.as_ptr();
@@ -129,8 +122,7 @@ fn connect_inet(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic
     set_nonblocking(fd, false)
 }
 
-/// Connects a Unix socket. It waits only if the listener's backlog is full. The send time-out
-/// bounds the wait, because polling cannot wait for room in a backlog.
+/// The send time-out bounds the wait, because polling cannot wait for room in a listener's backlog.
 fn connect_unix(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic>) -> io::Result<()> {
     let (pointer, length) = raw.as_ptr();
     loop {
@@ -154,7 +146,7 @@ fn connect_unix(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic
     if deadline.is_some() { set_send_timeout(fd, None) } else { Ok(()) }
 }
 
-/// Returns two connected Unix sockets, for tests and for wake-ups inside a process.
+/// Returns two connected Unix sockets.
 ///
 /// # Errors
 /// The limits of the process.
@@ -179,7 +171,7 @@ pub enum Shutdown {
     Both,
 }
 
-/// Ends one or both directions of a connection. On a listener, ends accepting.
+/// Ends one or both directions of a connection.
 ///
 /// # Errors
 /// `NotConnected` if the connection has already ended.
@@ -194,8 +186,7 @@ pub fn shutdown(fd: BorrowedFd<'_>, direction: Shutdown) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets whether calls on the descriptor return `WouldBlock` instead of waiting. The setting applies
-/// to all duplicates of the descriptor.
+/// Sets whether calls on the descriptor return `WouldBlock` instead of waiting.
 ///
 /// # Errors
 /// No error occurs on a socket.

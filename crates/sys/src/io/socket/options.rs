@@ -1,5 +1,4 @@
-//! Socket options. [`SocketOptions`] are set before a socket listens or connects; functions read or
-//! change single options later.
+//! Socket options.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,10 +9,6 @@ use super::Address;
 use crate::syscall;
 
 /// Options of a socket, set before it listens or connects.
-///
-/// The buffer sizes and the code point have their full effect only if they are set before the
-/// socket connects, because the TCP window is negotiated during connecting. Accepted connections
-/// inherit the listener's options, including `nodelay`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
     /// TCP: sends small messages at once. True by default.
@@ -63,8 +58,8 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
-    /// Sets the options of an accepted connection whose listener has other options than these.
-    /// `is_tcp` is false for a Unix socket.
+    /// Sets the options of an accepted connection that differ from its listener's options. `is_tcp`
+    /// is false for a Unix socket.
     ///
     /// # Errors
     /// No error occurs on a socket of the given kind.
@@ -88,8 +83,8 @@ impl SocketOptions {
     }
 
     fn apply_tcp(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        // This function switches options on and never off. All of them are off on a new socket. An
-        // accepted socket may have inherited them from its listener.
+        // All options are off on a new socket; an accepted socket may have inherited them from its
+        // listener.
         if self.nodelay {
             set_nodelay(fd, true)?;
         }
@@ -292,9 +287,7 @@ pub fn receive_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)? as usize)
 }
 
-/// Limits the duration of each blocking read; `None` removes the limit. The kernel's timer makes a
-/// read last a few milliseconds longer, or up to an eighth longer for long times. A time of zero
-/// counts as the shortest possible time.
+/// Limits the duration of each blocking read; `None` removes the limit.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -302,8 +295,7 @@ pub fn set_receive_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io:
     set_time(fd, libc::SO_RCVTIMEO, timeout)
 }
 
-/// Limits the duration of each blocking write; `None` removes the limit. The kernel rounds the time
-/// as for [`set_receive_timeout`].
+/// Limits the duration of each blocking write; `None` removes the limit.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -312,8 +304,7 @@ pub fn set_send_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Re
 }
 
 /// Sets the time for which a read or poll of the socket polls the network card before it sleeps
-/// (`SO_BUSY_POLL`). Zero disables the polling. The option has no effect on a socket without a
-/// network card.
+/// (`SO_BUSY_POLL`). Zero disables the polling.
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_NET_ADMIN for a time above the system's default.
@@ -331,8 +322,7 @@ pub fn busy_poll(fd: BorrowedFd<'_>) -> io::Result<Duration> {
 }
 
 /// Returns the core that last processed a packet for the socket (`SO_INCOMING_CPU`); `None` if no
-/// packet has arrived, and for sockets without packets. Over the loopback interface the result is
-/// the core of the sender.
+/// packet has arrived, and for sockets without packets.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -445,18 +435,15 @@ pub fn unread_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(count as usize)
 }
 
-/// Number of the option `SO_PASSRIGHTS`, which [`refuse_descriptors`] clears. It is known for
-/// architectures that number socket options generically. On other architectures the number may
-/// belong to another option.
+/// Number of the option `SO_PASSRIGHTS`, which [`refuse_descriptors`] clears. On architectures with
+/// their own numbers of socket options, the number may belong to another option.
 const SO_PASSRIGHTS: Option<libc::c_int> =
     if cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")) { Some(83) } else { None };
 
-/// Makes the kernel refuse all descriptors that the peer of a Unix socket passes after the call. A
-/// send that passes a descriptor then fails at the peer, and none of its bytes arrive.
+/// Makes the kernel refuse all descriptors that the peer of a Unix socket passes after the call.
 ///
-/// The refusal of a listener applies to the connections that it accepts, including connections that
-/// are in its queue at the time of the call. Returns true if the kernel supports the option, as
-/// Linux 6.16 and later do.
+/// The refusal of a listener applies to all connections that it accepts after the call. Returns
+/// true if the kernel supports the option, as Linux 6.16 and later do.
 pub fn refuse_descriptors(fd: BorrowedFd<'_>) -> bool {
     let Some(option) = SO_PASSRIGHTS else { return false };
     #[cfg(any(test, feature = "testing"))]
@@ -474,8 +461,8 @@ pub fn refuses_descriptors(fd: BorrowedFd<'_>) -> bool {
 #[cfg(any(test, feature = "testing"))]
 static OLD_KERNEL: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// Makes [`refuse_descriptors`] fail in this process, as on a kernel without the option. False ends
-/// the pretence.
+/// Makes [`refuse_descriptors`] fail in this process, as on a kernel without the option, while
+/// `pretend` is true.
 #[cfg(any(test, feature = "testing"))]
 pub fn pretend_that_descriptors_cannot_be_refused(pretend: bool) {
     OLD_KERNEL.store(pretend, std::sync::atomic::Ordering::Relaxed);
@@ -507,11 +494,7 @@ fn saturate(octets: usize) -> libc::c_int {
 
 fn set_time(fd: BorrowedFd<'_>, name: libc::c_int, time: Option<Duration>) -> io::Result<()> {
     let time = time.map_or(Duration::ZERO, |time| time.max(Duration::from_micros(1)));
-    let value = libc::timeval {
-        // The types of the fields depend on the C library.
-        tv_sec: time.as_secs().min(i32::MAX as u64) as _,
-        tv_usec: time.subsec_micros() as _,
-    };
+    let value = libc::timeval { tv_sec: time.as_secs().min(i32::MAX as u64) as _, tv_usec: time.subsec_micros() as _ };
     set_option(fd, libc::SOL_SOCKET, name, &value)
 }
 

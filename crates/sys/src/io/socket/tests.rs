@@ -9,7 +9,6 @@ fn inet(text: &str) -> Address {
     Address::Inet(text.parse::<SocketAddr>().unwrap())
 }
 
-/// Connects through a listener on `address`. Returns the client's and the server's socket.
 fn connected(address: &Address) -> (OwnedFd, OwnedFd) {
     let options = SocketOptions::default();
     let listener = listen(address, &options, DEFAULT_BACKLOG).unwrap();
@@ -106,7 +105,6 @@ fn connect_reports_refusals_and_deadlines() {
     let refused = connect(&bound, &SocketOptions::default(), None).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
 
-    // The kernel completes no connection to a listener whose backlog is full.
     for address in
         [inet("127.0.0.1:0"), Address::Abstract(format!("corelane-full-{}", std::process::id()).into_bytes())]
     {

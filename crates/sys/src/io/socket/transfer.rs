@@ -1,8 +1,7 @@
 //! Transfers of bytes through a connected socket, with one system call each.
 //!
-//! The functions enter the kernel directly. In a process with several threads the C library's
-//! `recv` and `send` change the thread's cancellation state before and after the transfer. This
-//! crate never uses the cancellation state, and changing it costs as much as marshalling a request.
+//! The functions enter the kernel directly. The C library's `recv` and `send` change the thread's
+//! cancellation state, which costs as much as marshalling a request.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -32,7 +31,7 @@ impl WaitMode {
 ///
 /// # Errors
 /// `WouldBlock` if no byte has arrived ([`WaitMode::Now`]) or the receive time-out has passed;
-/// `ConnectionReset` and other errors of the network.
+/// errors of the network.
 #[inline]
 pub fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
     recv_with(fd, buffer, wait.flags())
@@ -59,8 +58,8 @@ fn recv_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::R
 /// send time-out, the number may be less than the length of `buffer`.
 ///
 /// # Errors
-/// `WouldBlock` if no byte could be written at once, or within the send time-out; `BrokenPipe`,
-/// `ConnectionReset` and other errors of the network.
+/// `WouldBlock` if no byte could be written at once, or within the send time-out; errors of the
+/// network.
 #[inline]
 pub fn send(fd: BorrowedFd<'_>, buffer: &[u8], wait: WaitMode) -> io::Result<usize> {
     let (fd, flags) = (fd.as_raw_fd() as usize, (wait.flags() | libc::MSG_NOSIGNAL) as usize);
@@ -75,8 +74,7 @@ pub fn send(fd: BorrowedFd<'_>, buffer: &[u8], wait: WaitMode) -> io::Result<usi
 /// As for [`send`].
 #[inline]
 pub fn send_vectored(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>], wait: WaitMode) -> io::Result<usize> {
-    // Most messages are one slice. For it, `send` saves the kernel the copies of a message header
-    // and a slice descriptor.
+    // For one slice, `send` saves the kernel the copies of a message header and a slice descriptor.
     if let [slice] = slices {
         return send(fd, slice, wait);
     }

@@ -1,14 +1,11 @@
 //! Address ranges for large messages, and a cache of these ranges.
 //!
 //! When a region that was made with a [`RegionCache`] is dropped, it returns to the cache, unless
-//! the cache is closed or full. The pages of a cached region exist; the creation of new pages is
-//! the largest cost of a large message. A cache limits the number of its regions and their bytes,
-//! and its functions never wait. [`RegionCache::evict_unused`] unmaps each region that no thread
-//! has taken since the previous call.
+//! the cache is closed or full. A cache limits the number of its regions and their bytes, and its
+//! functions never wait.
 //!
-//! The cache has a few slots. Each slot contains the address of a cached region, or null. The
-//! region's first bytes contain its description. The thread that takes the address out of a slot
-//! owns the mapping. Comments in the code refer to two rules of memory ordering:
+//! The first bytes of a cached region contain its description. The thread that takes the address
+//! out of a slot owns the mapping. Comments in the code refer to two rules of memory ordering:
 //!
 //! * `cached`: a thread puts an address into a slot with release order, and a thread takes it out
 //!   with acquire order. So the second thread sees all earlier writes to the mapping, including the
@@ -25,35 +22,29 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::syscall;
 
-/// Minimum size of a mapping in bytes, at least a page.
 const MIN_REGION_BYTES: usize = 64 * 1024;
 const MAX_CACHED_REGIONS: usize = 8;
 /// Maximum memory of all cached regions in bytes: one message of the default maximum size, and 64
-/// KiB of bytes that were read after it.
+/// KiB.
 const MAX_CACHED_BYTES: usize = (64 << 20) + (64 << 10);
 
-/// Size in bytes of the address ranges of all regions, including cached regions. `Relaxed`.
 static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the size in bytes of the address ranges of all large buffers of the process, including
-/// cached ranges. The ranges occupy at most this amount of memory, because untouched pages do not
-/// exist.
+/// cached ranges.
 #[must_use]
 pub fn mapped_bytes() -> usize {
     MAPPED_BYTES.load(Ordering::Relaxed)
 }
 
-/// A cache of address ranges for large messages. It keeps at most 64 MiB of memory, the default
-/// maximum size of one message, plus 64 KiB. Clones share the cache.
+/// A cache of address ranges for large messages. Clones share the cache.
 #[derive(Clone, Debug, Default)]
 pub struct RegionCache(Arc<CacheInner>);
 
 #[derive(Debug, Default)]
 struct CacheInner {
     slots: [AtomicPtr<CachedRegion>; MAX_CACHED_REGIONS],
-    /// Bytes of memory in cached regions. `Relaxed`.
     cached_bytes: AtomicUsize,
-    /// True once the cache is closed and takes no more regions. Sequentially consistent.
     closed: AtomicBool,
 }
 
@@ -72,11 +63,9 @@ impl RegionCache {
         Self::default()
     }
 
-    /// Unmaps the cached regions that no thread has taken since the previous call. The program
-    /// calls it periodically.
+    /// Unmaps the cached regions that no thread has taken since the previous call.
     pub fn evict_unused(&self) {
         for slot in &self.0.slots {
-            // Drops, and so unmaps, a region that was in the cache at the previous eviction.
             if let Some(mut spare) = self.0.take_from(slot)
                 && !std::mem::replace(&mut spare.is_old, true)
             {
@@ -87,8 +76,8 @@ impl RegionCache {
 
     /// Unmaps all cached regions. After the call the cache takes no regions.
     pub fn close(&self) {
-        // Sequentially consistent: either `try_put` sees the flag, or this thread finds the region
-        // that `try_put` has cached (rule `closed`).
+        // Either `try_put` sees the flag, or this thread finds the region that `try_put` has cached
+        // (rule `closed`).
         self.0.closed.store(true, Ordering::SeqCst);
         self.0.slots.iter().for_each(|slot| drop(self.0.take_from(slot)));
     }
@@ -99,8 +88,6 @@ impl RegionCache {
         self.0.cached_bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes a region of exactly `mapped` bytes. A larger region would waste memory: a program that
-    /// keeps a part of a message must occupy less than twice the memory of that part.
     fn take(&self, mapped: usize) -> Option<MappedRegion> {
         if self.cached_bytes() == 0 {
             return None;
@@ -119,10 +106,9 @@ impl RegionCache {
 }
 
 impl CacheInner {
-    /// Takes the region out of a slot. The returned region does not return to the cache when it is
-    /// dropped, unless the caller sets `pool`.
     fn take_from(&self, slot: &AtomicPtr<CachedRegion>) -> Option<MappedRegion> {
-        // Acquire: pairs with `try_put` (rule `cached`). Sequentially consistent for `close` (closed).
+        // Acquire: pairs with `try_put` (rule `cached`). Sequentially consistent: pairs with `close` (rule
+        // `closed`).
         let address = NonNull::new(slot.swap(ptr::null_mut(), Ordering::SeqCst))?;
         // SAFETY: `try_put` wrote the description there, and the thread that takes the address owns
         // the mapping.
@@ -133,13 +119,12 @@ impl CacheInner {
 
     fn put(&self, reservation: MappedRegion) {
         if self.try_put(&reservation) {
-            // The slot owns the mapping now.
             std::mem::forget(reservation);
         }
     }
 
-    /// Caches a region. Returns true if a slot owns the region now. Returns false if no slot is
-    /// free, the limit of bytes is reached, or the cache is closed.
+    /// Caches a region. Returns false if no slot is free, the limit of bytes is reached, or the
+    /// cache is closed.
     fn try_put(&self, reservation: &MappedRegion) -> bool {
         if self.closed.load(Ordering::Relaxed) {
             return false;
@@ -152,13 +137,13 @@ impl CacheInner {
             // present bytes have no meaning.
             unsafe { address.write(spare) };
             for slot in &self.slots {
-                // Release: pairs with `take_from` (rule `cached`). Sequentially consistent for `close`
-                // (rule `closed`).
+                // Release: pairs with `take_from` (rule `cached`). Sequentially consistent: pairs with
+                // `close` (rule `closed`).
                 let put = slot.compare_exchange(ptr::null_mut(), address.as_ptr(), Ordering::SeqCst, Ordering::Relaxed);
                 if put.is_ok() {
                     if self.closed.load(Ordering::SeqCst) {
-                        // A thread closed the cache after the first check above. It may have passed
-                        // this slot, so this thread takes the region out.
+                        // The cache was closed after the first check, and `close` may have passed
+                        // this slot.
                         drop(self.take_from(slot));
                     }
                     return true;
@@ -178,16 +163,14 @@ impl Drop for CacheInner {
     }
 }
 
-/// A range of addresses whose pages appear, zeroed, when they are touched. When dropped, the region
-/// is cached or unmapped.
+/// A range of addresses whose pages appear, zeroed, when they are touched.
 pub(super) struct MappedRegion {
     octets: NonNull<u8>,
-    /// Size in bytes of the address range: a power of two, so that a few sizes serve many messages.
+    /// Size in bytes of the address range, a power of two.
     mapped: usize,
     /// Number of bytes from the start of the range that have been written since it was mapped.
-    /// Pages exist for these bytes only.
     touched: usize,
-    /// True if the region must not be cached again.
+    /// True if the drop unmaps the region instead of caching it.
     is_old: bool,
     pool: Option<Arc<CacheInner>>,
 }
@@ -198,7 +181,7 @@ unsafe impl Send for MappedRegion {}
 unsafe impl Sync for MappedRegion {}
 
 impl MappedRegion {
-    /// Takes a cached region or maps a new one. The region has at least `length` bytes.
+    /// Takes a cached region or maps a new one.
     ///
     /// # Errors
     /// `OutOfMemory` if no address range of this size is free.
@@ -212,7 +195,7 @@ impl MappedRegion {
     }
 
     /// Returns the address of the first byte. All bytes stay mapped until the drop, and belong to
-    /// this value alone. A byte is zero until it is written.
+    /// this value alone.
     pub(super) fn as_ptr(&self) -> NonNull<u8> {
         self.octets
     }
@@ -239,18 +222,14 @@ impl MappedRegion {
         }
     }
 
-    /// Returns the cache to which the region returns on drop, if any.
     pub(super) fn cache(&self) -> Option<RegionCache> {
         self.pool.clone().map(RegionCache)
     }
 
-    /// Returns the number of bytes from the start that have been written since the range was
-    /// mapped.
     pub(super) fn touched(&self) -> usize {
         self.touched
     }
 
-    /// Records that the first `octets` bytes have been written.
     #[inline]
     pub(super) fn record_touched(&mut self, octets: usize) {
         self.touched = self.touched.max(octets);

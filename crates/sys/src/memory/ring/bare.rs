@@ -3,10 +3,6 @@
 //!
 //! The module is a baseline for measurements of connections over the rings. It is not a transport:
 //! neither side checks the peer's values, and a side whose peer was killed waits for ever.
-//!
-//! Each direction has one message slot and a word that counts the messages sent, in separate cache
-//! lines. So a side may send a message only if it knows that the peer has received the previous
-//! one, for example from the peer's answer.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,11 +12,10 @@ use std::time::Duration;
 use super::mapping::{self, SharedMapping};
 use crate::clock;
 
-/// Offset of the message slots from the start of the mapping, in bytes. The control words precede
-/// them.
+/// Offset of the message slots from the start of the mapping, in bytes.
 const OCTETS: usize = 4096;
-/// Size in bytes of the control words of one direction. The words are the count of messages, a flag
-/// that is set while the receiver sleeps, and a flag that is set when the sender has closed.
+/// Size in bytes of the control words of one direction: the count of messages, the flag of a
+/// sleeping receiver, and the flag of a closed sender.
 const WORDS: usize = 1024;
 const LINES: usize = 128;
 const POLLS_PER_CLOCK_READ: u32 = 64;

@@ -1,5 +1,4 @@
-//! A stream of bytes through shared memory with the least possible work for a byte. Sender and
-//! receiver copy parts of a message through a ring at the same time.
+//! A stream of bytes through shared memory with the least possible work for a byte.
 //!
 //! The module is a baseline for measurements of large messages over the rings. It is not a
 //! transport: neither side checks the peer's values, and a side whose peer was killed waits for
@@ -13,13 +12,11 @@ use super::bare::BareWait;
 use super::mapping::{self, SharedMapping};
 use crate::clock;
 
-/// Offset of the rings from the start of the mapping, in bytes. The control words precede them.
+/// Offset of the rings from the start of the mapping, in bytes.
 const OCTETS: usize = 4096;
-/// Size in bytes of the control words of one direction.
 const WORDS: usize = 1024;
 const LINES: usize = 128;
 const POLLS_PER_CLOCK_READ: u32 = 64;
-/// Size of a ring in bytes.
 const CAPACITY: usize = 256 * 1024;
 /// Number of bytes that a side copies before it publishes them.
 const PART: usize = 16 * 1024;
@@ -33,9 +30,6 @@ pub struct BareStream {
     outgoing: Way,
 }
 
-/// One direction of a [`BareStream`]. Its control words are the count of bytes written, the count
-/// of bytes read, a flag for each count that is set while a side sleeps on the count, and a flag
-/// that is set when an end has closed.
 #[derive(Debug)]
 struct Way {
     words: usize,
@@ -63,7 +57,6 @@ impl Way {
     }
 }
 
-/// Returns the offset of the flag that is set while a side sleeps on the count at offset `count`.
 fn asleep(count: usize) -> usize {
     count + 2 * LINES
 }
@@ -140,7 +133,6 @@ impl BareStream {
         true
     }
 
-    /// Stores this end's count, and wakes the other end if it sleeps on this count.
     #[inline]
     fn publish(&self, way: &Way, count: usize) {
         // Release: pairs with the loads in `wait_for` and `receive`.

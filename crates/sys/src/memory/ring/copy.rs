@@ -1,11 +1,8 @@
 //! Copies between private memory and memory that other processes may write at any time.
 //!
 //! A plain copy of such memory would be a data race. For the language, each copy here is a series
-//! of relaxed atomic accesses to single bytes of the shared memory. On x86-64 the copy is assembly,
-//! whose accesses may have any order and may copy a byte twice; relaxed accesses permit both. On
-//! other processors, and under Miri, the copy consists of atomic bytes and words. So if a byte
-//! changes during a copy, the copy contains its old or its new value. If two threads of this
-//! process copy to overlapping ranges, each byte comes from one of the two copies.
+//! of relaxed atomic accesses to single bytes of the shared memory; on x86-64 it is assembly. So if
+//! a byte changes during a copy, the copy contains its old or its new value.
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 pub(super) use portable::{copy_in, copy_out};
@@ -21,9 +18,7 @@ mod x86_64 {
     const PAGE: usize = 4096;
 
     /// Returns true if `rep movsb` is slow for these addresses. Some processors then copy byte by
-    /// byte: they compare only the offsets in a page, find the destination less than 32 bytes
-    /// behind the source, and assume that the ranges overlap. This happens between a page-aligned
-    /// ring and memory from an allocator, which begins 16 bytes behind the start of a page.
+    /// byte, because they compare only the offsets in a page and assume an overlap.
     #[inline]
     fn seems_to_overlap(from: *const u8, to: *mut u8) -> bool {
         (1..32).contains(&(to.addr().wrapping_sub(from.addr()) % PAGE))
@@ -46,8 +41,6 @@ mod x86_64 {
                     options(nostack, preserves_flags),
                 );
             } else if length > 64 {
-                // Copies whole blocks of 64 bytes, then the last 64 bytes. The last two blocks may
-                // overlap.
                 asm!(
                     "2:",
                     "movdqu {a}, [{from}]",
@@ -188,8 +181,6 @@ mod portable {
 mod tests {
     use super::*;
 
-    /// Fails if a copy of blocks is wrong. The function copies in blocks if the destination's
-    /// offset in a page is just behind the source's offset.
     #[test]
     #[allow(unused_qualifications, reason = "on some architectures both pairs are the portable one")]
     fn copies_between_any_places_of_a_page_are_right() {
@@ -212,8 +203,6 @@ mod tests {
         }
     }
 
-    /// Copies of every length up to a few blocks, at every alignment, must change the bytes of
-    /// their range and no other bytes.
     #[test]
     #[allow(unused_qualifications, reason = "on some architectures both pairs are the portable one")]
     fn only_bytes_of_the_range_are_copied() {

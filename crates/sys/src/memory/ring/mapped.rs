@@ -8,9 +8,7 @@ use std::time::Duration;
 use super::mapping::{self, SharedMapping};
 use super::protocol::{self, ControlWord, ControlWords, CorruptCounter, RingPosition, WakeRequest};
 
-/// Offset in bytes of the first ring.
 const OCTETS: usize = 4096;
-/// Size in bytes of one direction's control words.
 const CONTROL: usize = 1024;
 /// Distance in bytes between control words: two cache lines of 64 bytes, because a processor
 /// fetches lines in pairs.
@@ -68,8 +66,7 @@ pub enum WakeMethod {
     None,
     /// The side sleeps on a futex, in [`RingReader::park`] or [`RingWriter::park`].
     Futex,
-    /// The side waits for the connection's bell, a byte on its socket. The peer's next operation on
-    /// a ring of this side tells the peer's caller to ring the bell.
+    /// The side waits for the connection's bell, a byte on its socket.
     Bell,
 }
 
@@ -93,9 +90,7 @@ pub struct RingPair {
 
 #[derive(Debug)]
 struct RingDirection {
-    /// Offset of the control words.
     control: usize,
-    /// Offset of the ring's bytes.
     octets: usize,
     capacity: u32,
     position: RingPosition,
@@ -173,8 +168,7 @@ impl RingSide<'_> {
     fn offset(&self, word: ControlWord) -> usize {
         let line = |word| self.direction.control + word as usize * LINES;
         match word {
-            // The flag is in the cache line of the writer's counter, after the word for the
-            // writer's core.
+            // `Continues` shares the cache line of `Head`, after the word for the writer's core.
             ControlWord::Continues => line(ControlWord::Head) + 2 * size_of::<u32>(),
             word => line(word),
         }
@@ -208,8 +202,7 @@ impl RingSide<'_> {
     }
 
     /// Returns the word with the number, plus one, of the core on which the owner of `counter` last
-    /// ran; 0 means unknown. The word is in the cache line of the counter, so reading it transfers
-    /// no additional line.
+    /// ran; 0 means unknown.
     #[inline]
     fn core(&self, counter: ControlWord) -> &AtomicU32 {
         self.mapping.word(self.offset(counter) + size_of::<u32>())
@@ -223,8 +216,8 @@ impl RingSide<'_> {
     #[inline]
     fn publish_core(&self, counter: ControlWord, core: Option<usize>) {
         let told = core.and_then(|core| u32::try_from(core + 1).ok()).unwrap_or(0);
-        // The word is stored even if unchanged. So the processor fetches the cache line for writing
-        // while the bytes are copied, before the counter is written.
+        // The store of an unchanged value makes the processor fetch the cache line for writing
+        // while the bytes are copied.
         self.core(counter).store(told, Ordering::Relaxed);
     }
 
@@ -239,11 +232,11 @@ impl RingSide<'_> {
         self.mapping.futex_wait(self.offset(word), protocol::PARKED, time)
     }
 
-    /// Wakes the thread of this process that sleeps in [`park`](Self::park). If this side has
-    /// requested the bell, the request stays.
+    /// Wakes the thread of this process that sleeps in [`park`](Self::park); a request for the bell
+    /// stays.
     fn unpark(&self, word: ControlWord) {
-        // A thread that is about to park either sees the caller's earlier stores, or this exchange
-        // sees the thread's request (rule `requested`).
+        // Either a thread that is about to park sees the caller's earlier stores, or this exchange
+        // sees its request (rule `requested`).
         let _ = self.word(word).compare_exchange(protocol::PARKED, protocol::AWAKE, Ordering::SeqCst, Ordering::SeqCst);
         self.mapping.futex_wake(self.offset(word));
     }
@@ -273,7 +266,6 @@ impl RingReader<'_> {
         if !back.is_empty() {
             self.0.mapping.copy_out(self.0.direction.octets, back);
         }
-        // The cast fits, because the count is at most the capacity.
         let wish = position.commit_read(&self.0, count as u32);
         Ok((count, self.0.deliver_wake(wish, ControlWord::Writer)))
     }
@@ -301,8 +293,7 @@ impl RingReader<'_> {
         protocol::is_more_announced(&self.0)
     }
 
-    /// Tells the writer the core on which this side reads; `None` if unknown. A side calls it when
-    /// it reads large messages.
+    /// Tells the writer the core on which this side reads; `None` if unknown.
     #[inline]
     pub fn publish_core(&self, core: Option<usize>) {
         self.0.publish_core(ControlWord::Tail, core);
@@ -382,7 +373,6 @@ impl RingWriter<'_> {
             skipped = skipped.saturating_sub(slice.len());
             let now = &rest[..rest.len().min(left)];
             self.copy_in(at, now);
-            // The cast fits, because the count is at most the capacity.
             at = at.wrapping_add(now.len() as u32);
             left -= now.len();
             if left == 0 {
@@ -510,8 +500,6 @@ mod tests {
         assert!(server.reader().is_empty().unwrap() && client.writer().has_room(1).unwrap());
     }
 
-    /// Writes random parts of random slices. Fails if a read of a random length differs from a plain
-    /// queue.
     #[test]
     fn any_parts_arrive_in_order() {
         let (server, client) = pair(4096);
@@ -568,8 +556,6 @@ mod tests {
         assert!(RingSizes::exactly(2048, 4096).is_none() && RingSizes::exactly(4096, 1 << 27).is_none());
     }
 
-    /// The peer writes any value to any word at any time. Fails if an operation does not end,
-    /// returns more bytes than possible, or reports an error other than a corrupt counter.
     #[test]
     fn operations_with_a_corrupting_peer_end() {
         let (server, client) = pair(4096);
@@ -582,9 +568,7 @@ mod tests {
                     state ^= state >> 7;
                     state ^= state << 17;
                     let offset = (state >> 32) as usize % (client.mapping_length() / 4) * 4;
-                    // Most of the values are written to the control words.
                     let line = offset % (2 * CONTROL) / LINES * LINES;
-                    // A line has up to three words.
                     let offset = if state & 3 == 0 { offset } else { line + offset / LINES % 3 * 4 };
                     let value = if state & 4 == 0 { state as u32 } else { (state as u32) % 5000 };
                     client.mapping.word(offset).store(value, Ordering::Relaxed);
@@ -653,7 +637,6 @@ mod tests {
     #[test]
     fn parked_side_is_woken_and_bell_request_is_reported() {
         let (server, client) = pair(4096);
-        // Initially both sides request the bell.
         assert!(client.writer().write(&[IoSlice::new(b"a")]).unwrap().1);
         assert!(!client.writer().write(&[IoSlice::new(b"b")]).unwrap().1);
         let mut buffer = [0; 4096];

@@ -139,7 +139,6 @@ impl SharedMapping {
         slept.is_err_and(|error| error.raw_os_error() == Some(libc::ETIMEDOUT))
     }
 
-    /// Wakes all threads that sleep on the word at `offset`.
     pub(super) fn futex_wake(&self, offset: usize) {
         let word = self.word(offset);
         // SAFETY: `word` is a live, aligned word, and the call fails only for other words.
@@ -157,7 +156,6 @@ impl Drop for SharedMapping {
     }
 }
 
-/// Creates and maps a file of `length` bytes. The caller passes the descriptor to the peer.
 pub(super) fn create_mapped(length: usize) -> io::Result<(OwnedFd, SharedMapping)> {
     let fd = create(length)?;
     let mapping = SharedMapping::new(fd.as_fd(), length)?;

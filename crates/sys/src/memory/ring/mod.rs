@@ -1,22 +1,13 @@
 //! Two rings of bytes in memory that two processes share: one for each direction of a connection.
 //!
-//! The memory is a sealed file without a name. Its size can never change, so no access to it
-//! faults. The client makes the file. The server receives its descriptor, checks the seals and the
+//! The memory is a sealed file without a name, which the client makes. The size can never change,
+//! so no access to the memory faults. The server receives the descriptor, checks the seals and the
 //! size, and then maps the file.
 //!
-//! The peer is not trusted. It can write every byte of the memory at any moment. So no reference to
-//! the memory is ever made, and counters are validated before use (`protocol`). Each byte is copied
-//! exactly once, in or out, and no decision depends on a byte that is still in the memory. A
-//! hostile peer can harm this process no more than through a socket: it can send wrong bytes or
-//! none.
+//! The peer is not trusted. It can write every byte at any moment, so no reference to the memory is
+//! ever made, and counters are validated before use (`protocol`).
 //!
-//! One thread reads and one writes at a time. Two threads of this process that read (or write) at
-//! the same time garble the stream, as a hostile peer could. Even then memory stays safe: positions
-//! are atomics, and every access to the shared bytes is atomic (`copy`).
-//!
-//! Each side may publish the core on which it runs, in the cache line of its counter. The writer
-//! may announce that more bytes of the same message follow at once. The peer uses these words only
-//! to choose how it copies and polls.
+//! One thread reads and one writes at a time.
 //!
 //! | offset | content |
 //! |---|---|

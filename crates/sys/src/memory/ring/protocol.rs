@@ -1,19 +1,12 @@
 //! The protocol of one direction of a ring: two counters, and a wake word for each side.
 //!
 //! The writer owns `head`, the number of bytes ever written. The reader owns `tail`, the number of
-//! bytes ever read. Both count modulo 2^32. Each side keeps a private copy of its own counter and
-//! never reads it back from shared memory. It loads the peer's counter once per operation and
-//! checks that `head - tail` is at most the capacity; otherwise the peer is at fault. So no value
-//! that the peer writes leads to a position outside of the ring.
+//! bytes ever read. Both count modulo 2^32. A side loads the peer's counter once per operation and
+//! checks that `head - tail` is at most the capacity; otherwise the peer is at fault.
 //!
 //! A side that has to wait stores the kind of wait in its wake word, checks the ring once more, and
 //! then waits. A side that has changed a counter then reads the other side's wake word, and clears
-//! the request when it fulfils it. A writer waits only if it has seen the ring full, and not if the
-//! ring merely lacks room for its next bytes. So the reader reads the writer's wake word only if
-//! the ring may have been full since the reader's last check.
-//!
-//! A writer may announce that more bytes follow at once. A reader uses this only to decide for how
-//! long it polls.
+//! the request when it fulfils it. A writer waits only if it has seen the ring full.
 //!
 //! Comments in the code refer to two rules of memory ordering:
 //!
@@ -28,7 +21,6 @@ use std::sync::atomic::AtomicU32 as Private;
 
 use crate::shim::{AtomicU32, Ordering, fence};
 
-/// Wake word of a side that does not wait.
 pub(super) const AWAKE: u32 = 0;
 /// Wake word of a side that sleeps on this word by a futex.
 pub(super) const PARKED: u32 = 1;
@@ -51,16 +43,14 @@ pub(super) enum ControlWord {
     /// Not 0 after the reader has announced that it reads no more.
     #[cfg_attr(loom, expect(dead_code, reason = "only rings in mapped memory use it, and no model has one"))]
     Abandoned,
-    /// Not 0 while more bytes of the same message follow at once. Owned by the writer.
+    /// Not 0 while more bytes of the same message follow at once.
     Continues,
 }
 
-/// Access to the control words of a direction.
 pub(super) trait ControlWords {
     fn word(&self, word: ControlWord) -> &AtomicU32;
 }
 
-/// The wake-up that a side has requested from the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WakeRequest {
     None,
@@ -68,12 +58,11 @@ pub(super) enum WakeRequest {
     Bell,
 }
 
-/// Error of a peer's counter that has an impossible value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CorruptCounter;
 
-/// One side's view of a direction. One thread at a time changes it. The fields are atomics only so
-/// that threads can share the value.
+/// One side's view of a direction. One thread at a time changes the value; the fields are atomic so
+/// that threads can share it.
 #[derive(Debug)]
 pub(super) struct RingPosition {
     capacity: u32,
@@ -91,7 +80,6 @@ impl RingPosition {
         RingPosition { capacity, own: Private::new(0), seen: Private::new(0), last_check: Private::new(0) }
     }
 
-    /// Returns the number of bytes ever written or read by this side.
     #[inline]
     pub(super) fn own(&self) -> u32 {
         self.own.load(Ordering::Relaxed)
@@ -109,8 +97,7 @@ impl RingPosition {
         if self.capacity.saturating_sub(known) >= wanted.max(1) {
             return Ok(self.capacity.saturating_sub(known));
         }
-        // Acquire: pairs with `commit_read` (rule `published`). The reader has copied the bytes out of the
-        // room that is free now.
+        // Acquire: pairs with `commit_read` (rule `published`).
         let tail = control.word(ControlWord::Tail).load(Ordering::Acquire);
         Ok(self.capacity - self.check(head.wrapping_sub(tail), tail)?)
     }
@@ -148,14 +135,8 @@ impl RingPosition {
         take_wake_request(control.word(ControlWord::Reader))
     }
 
-    /// Frees `count` bytes that the reader has copied out. The bytes must have been readable.
-    /// Returns the writer's wake request. The reader wakes a waiting writer only when half of the
-    /// ring is free, so that the writer does not wake for every byte.
-    ///
-    /// A writer waits only after it has seen the ring full. After the reader's last check the ring
-    /// can become full only when as many bytes as its capacity have come since that check. So most
-    /// reads need neither the fence nor the check. A large read is an exception: during the read
-    /// the writer may have filled the ring and begun to wait.
+    /// Frees `count` bytes that the reader has copied out. Returns the writer's wake request. Wakes
+    /// a waiting writer only when half of the ring is free.
     #[inline]
     pub(super) fn commit_read(&self, control: &impl ControlWords, count: u32) -> WakeRequest {
         let tail = self.own().wrapping_add(count);
@@ -168,7 +149,7 @@ impl RingPosition {
             return WakeRequest::None;
         }
         if seen.wrapping_sub(tail) > self.capacity / 2 {
-            // The ring was full. The next check must know this even if more bytes arrive before it.
+            // The next check must know that the ring was full, even if more bytes arrive before it.
             self.last_check.store(seen.wrapping_sub(self.capacity), Ordering::Relaxed);
             return WakeRequest::None;
         }
@@ -179,15 +160,12 @@ impl RingPosition {
     }
 }
 
-/// Announces whether more bytes of the message follow at once after the next committed bytes.
 #[inline]
 pub(super) fn announce_more(control: &impl ControlWords, follows: bool) {
     // Relaxed: `commit_write` publishes the word together with the bytes (rule `published`).
     control.word(ControlWord::Continues).store(u32::from(follows), Ordering::Relaxed);
 }
 
-/// Returns true if the writer announces that more bytes follow at once. A reader that has read the
-/// last bytes of a message gets false, unless a further message has begun.
 #[inline]
 pub(super) fn is_more_announced(control: &impl ControlWords) -> bool {
     // Relaxed: the acquire load in `readable_bytes` orders this load after it (rule `published`).
@@ -202,7 +180,6 @@ pub(super) fn set_wake_word(word: &AtomicU32, how: u32) {
     fence(Ordering::SeqCst);
 }
 
-/// Clears the wake word of a side that no longer waits.
 #[cfg_attr(loom, expect(dead_code, reason = "only rings in mapped memory use it, and no model has one"))]
 #[inline]
 pub(super) fn clear_wake_word(word: &AtomicU32) {
@@ -228,7 +205,6 @@ pub(super) fn take_wake_request(word: &AtomicU32) -> WakeRequest {
     match word.swap(AWAKE, Ordering::Relaxed) {
         PARKED => WakeRequest::Futex,
         BELL => WakeRequest::Bell,
-        // An invalid value counts as no request.
         _ => WakeRequest::None,
     }
 }
@@ -287,8 +263,7 @@ mod tests {
             reader.readable_bytes(&words).unwrap();
             reader.commit_read(&words, count)
         };
-        // A request that is stored before the first byte does not come from a writer that saw a
-        // full ring. It stays until the ring may have been full.
+        // No writer has seen a full ring, so the request stays until the ring may have been full.
         set_wake_word(words.word(ControlWord::Writer), PARKED);
         for _ in 0..3 {
             write(2);
@@ -303,8 +278,7 @@ mod tests {
         write(2);
         set_wake_word(words.word(ControlWord::Writer), PARKED);
         assert_eq!(reader.commit_read(&words, 6), WakeRequest::Futex);
-        // More than half of the ring always stays filled, and arrivals since the last check do not
-        // add up to the capacity. Then the ring becomes full.
+        // More than half of the ring stays filled, and then the ring becomes full.
         assert_eq!(read(2), WakeRequest::None);
         write(8);
         for _ in 0..1000 {
@@ -346,11 +320,9 @@ mod models {
     use super::*;
     use crate::shim::{explore, explore_within};
 
-    /// Both sides of one direction, and the kernel's futexes and sockets between them.
     struct Model {
         words: [AtomicU32; 7],
-        /// For each side the number of bytes on its socket. The mutex also makes the check of a
-        /// futex and the start of the sleep one step.
+        /// For each side the number of bytes on its socket.
         kernel: Mutex<[u32; 2]>,
         changed: Condvar,
     }
@@ -377,9 +349,7 @@ mod models {
             self.changed.notify_all();
         }
 
-        /// Waits until another thread wakes this one. With `PARKED`, waits like a futex: sleeps
-        /// only while the word holds `PARKED`, and the check and the start of the sleep are one
-        /// step. With `BELL`, waits for a byte on the side's socket, and takes the byte.
+        /// Waits like a futex with `PARKED`, and for a byte on the side's socket with `BELL`.
         fn wait(&self, word: &AtomicU32, how: u32, side: usize) {
             let mut kernel = self.kernel.lock().unwrap();
             if how == PARKED {
@@ -466,10 +436,6 @@ mod models {
         }
     }
 
-    /// A large message in parts. Fails if a wake-up is lost, which `loom` reports as a deadlock, or
-    /// if the end is not recognised. The writer writes a part if there is room for it; otherwise it
-    /// fills the ring before it waits. After the last part the reader sees that no further part
-    /// follows.
     #[test]
     fn parts_lose_no_wake_up_and_the_last_part_is_known() {
         const TOTAL: u32 = 5;
@@ -515,9 +481,6 @@ mod models {
         explore(none_is_lost(1, &[1, 1], 1, (BELL, BELL)));
     }
 
-    /// The reader does not check for a waiting writer at every read. The writer begins to wait
-    /// between two of the reader's checks. A lost wake-up would be a deadlock, which `loom`
-    /// reports.
     #[test]
     fn no_wake_up_is_lost_between_two_checks() {
         explore_within(2, none_is_lost(4, &[4, 1, 1], 1, (PARKED, PARKED)));

@@ -1,6 +1,5 @@
 //! A decoder of x86-64 instructions that recognises only atomic instructions and system calls.
 
-/// Kind of an instruction, as far as the counts distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InstructionKind {
     /// Every other instruction, including ordinary loads and stores.
@@ -12,7 +11,6 @@ pub(super) enum InstructionKind {
     SystemCall,
 }
 
-/// Length of the longest possible instruction in bytes.
 pub(super) const MAX_INSTRUCTION_BYTES: usize = 15;
 
 impl InstructionKind {

@@ -32,7 +32,6 @@ impl Child {
         Child { id, requests, answers }
     }
 
-    /// Runs one request, and returns the instruction counts of the child's only thread.
     fn counted(&mut self, stepped: &mut PtraceCounter, request: u8) -> InstructionCounts {
         stepped.step_until_all_wait(soon()).unwrap();
         let before = stepped.counts().next().unwrap();
@@ -52,7 +51,6 @@ impl Child {
         octet[0]
     }
 
-    /// Returns the child's exit status.
     fn end(self) -> libc::c_int {
         let Child { id, requests, answers } = self;
         drop((requests, answers));
@@ -63,8 +61,6 @@ impl Child {
     }
 }
 
-/// Runs the child. It keeps only the two given descriptors, so that its input ends when the test
-/// ends.
 fn serve(from: libc::c_int, to: libc::c_int) -> ! {
     // SAFETY: the calls take numbers only. The parent's own descriptors stay open in the parent.
     unsafe {
@@ -114,7 +110,6 @@ fn each_atomic_operation_and_system_call_is_counted() {
     assert!(counted[1].instructions > counted[0].instructions && counted[3] == counted[2], "{counted:?}");
     assert!(!stepped.has_ended());
     drop(stepped);
-    // After the detach the child must continue and end by itself.
     child.requests.write_all(&[9]).unwrap();
     assert_eq!(child.answer(), 9);
     let status = child.end();
@@ -152,7 +147,6 @@ fn ended_process_is_reported() {
         stepped.step_until_all_wait(soon()).unwrap();
     }
     assert!(stepped.counts().next().unwrap().instructions > 0);
-    // The thread has ended, so there is nothing to detach.
     drop(stepped);
 }
 
@@ -167,7 +161,6 @@ fn child_dies_with_the_tracing_thread() {
 
 #[test]
 fn unknown_thread_is_refused() {
-    // This number is above the largest process id of any Linux.
     let refused = PtraceCounter::attach(1 << 30, &[1 << 30]).unwrap_err();
     let missing = refused.raw_os_error() == Some(libc::ESRCH);
     assert!(missing || matches!(refused.kind(), io::ErrorKind::PermissionDenied), "{refused}");

@@ -171,7 +171,6 @@ mod ordinary {
         }
     }
 
-    /// Stops a test's threads when it is dropped, also if the test panics.
     struct Stop<'s>(&'s AtomicBool);
 
     impl Drop for Stop<'_> {
@@ -180,9 +179,6 @@ mod ordinary {
         }
     }
 
-    /// Inserts and retires entries for a number of rounds, and continues until every reader has
-    /// found an entry. Fails if a stale handle finds an entry, or if a value is taken out twice or
-    /// used afterwards.
     #[test]
     fn stale_handles_race_with_retirement_and_reuse() {
         const SLOTS: usize = 3;
@@ -228,7 +224,6 @@ mod ordinary {
                 }
                 let make = |index, generation| Canary { key: (index, generation), alive: AtomicBool::new(true) };
                 let (index, generation) = loop {
-                    // The table is full while readers use every slot.
                     match table.insert_with(make) {
                         Ok(key) => break key,
                         Err(SlabFull(())) => thread::yield_now(),
@@ -267,8 +262,6 @@ mod models {
     use super::super::*;
     use crate::shim::explore;
 
-    /// Creates a table that counts the values given to its callback. Values are boxed, so that
-    /// `loom` detects leaks.
     fn table(given: &Arc<AtomicUsize>) -> Arc<GenerationalSlab<Box<u32>>> {
         let given = Arc::clone(given);
         Arc::new(GenerationalSlab::with_callback("model", LockScope::Lane, 2, move |_, generation, value: Box<u32>| {
@@ -328,7 +321,6 @@ mod models {
                 })
             };
             let mut taken_here = taken(table.retire(0, 1), 1);
-            // The table takes the first slot if it is vacant, and another slot if the first has a user.
             let (index, generation) = table.insert_with(|_, generation| Box::new(generation)).unwrap();
             taken_here += taken(table.retire(index, generation), generation);
             user.join().unwrap();
@@ -359,8 +351,6 @@ mod models {
         });
     }
 
-    /// A thread announces itself and then waits until all users have dropped their guards. Fails if
-    /// the thread finds a user, and the last user does not find the announcement.
     #[test]
     fn last_user_sees_the_waiter() {
         explore(|| {

@@ -5,7 +5,6 @@ use super::Decoder;
 use crate::cdr::CdrError;
 use crate::giop::Header;
 
-/// The fragments of a message that was assembled from GIOP 1.1 fragments.
 #[derive(Clone, Copy)]
 pub(super) struct FragmentMap<'m> {
     /// The whole message if it has fragments, else empty.
@@ -35,7 +34,6 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Moves to a position of the whole message, and into the fragment that contains the position.
     #[cold]
     pub(super) fn seek_in_message(&mut self, at: usize) {
         let FragmentMap { message: octets, starts: breaks } = self.fragments;
@@ -47,7 +45,6 @@ impl<'m> Decoder<'m> {
         self.rest = octets.get(at..end).unwrap_or_default();
     }
 
-    /// Returns the position in the whole message.
     #[inline]
     pub(super) fn message_position(&self) -> usize {
         self.rest
@@ -78,7 +75,6 @@ impl<'m> Decoder<'m> {
         if self.fragments.starts.is_empty() { self.position() } else { self.message_position() }
     }
 
-    /// Returns the bytes of all fragments, and the offsets where fragments begin in them.
     #[inline]
     pub(crate) fn whole_message(&self) -> (&'m [u8], &'m [usize]) {
         if self.fragments.starts.is_empty() {
@@ -88,8 +84,6 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Returns true if the message was assembled from GIOP 1.1 fragments, so that alignment
-    /// restarts within it.
     pub(crate) fn is_fragmented(&self) -> bool {
         !self.fragments.starts.is_empty()
     }
@@ -100,13 +94,13 @@ impl<'m> Decoder<'m> {
         self.is_fragmented() || self.chunks.level > 0
     }
 
-    /// Reads a primitive that begins in the next fragment or chunk. Takes and returns the decoder
-    /// by value, because a decoder whose address is never taken can stay in registers.
+    /// Takes and returns the decoder by value, because a decoder whose address is never taken can
+    /// stay in registers.
     #[cold]
     #[inline(never)]
     pub(super) fn take_across<const N: usize>(mut self) -> Result<([u8; N], Decoder<'m>), CdrError> {
         if self.chunks.level > 0 {
-            // In a chunk, neither a primitive nor its padding is ever cut.
+            // A chunk cuts neither a primitive nor its padding.
             self.open_chunk()?;
             let gap = self.gap(N);
             let octets = self.rest.get(gap..).and_then(<[u8]>::split_first_chunk);
@@ -114,7 +108,8 @@ impl<'m> Decoder<'m> {
             self.rest = rest;
             return Ok((*octets, self));
         }
-        // The unread bytes of this fragment can only be padding, because a primitive is never cut.
+        // The unread bytes of this fragment can only be padding, because no sender cuts a
+        // primitive.
         while !self.fragments.starts.is_empty() && self.rest.len() <= self.gap(N) {
             let end = self.message_position() + self.rest.len();
             if end >= self.fragments.message.len() {
@@ -130,7 +125,6 @@ impl<'m> Decoder<'m> {
         Err(CdrError::Truncated)
     }
 
-    /// Reads octets that continue in the next fragment, or begin in the next chunk.
     #[cold]
     #[inline(never)]
     pub(super) fn read_raw_across(mut self, len: usize) -> Result<(&'m [u8], Decoder<'m>), CdrError> {
@@ -156,9 +150,7 @@ mod tests {
 
     #[test]
     fn values_of_giop_1_1_fragments_are_aligned_from_the_header_of_their_fragment() {
-        // The first fragment has 24 octets. The second begins at position 12, after its header:
-        // unsigned long long, with padding in front, and the first of two octets of a sequence. The
-        // third begins with the second octet, followed by an unsigned long.
+        // The second fragment ends after the first of two octets of a sequence.
         let mut message = vec![0; 24];
         message.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
         message.extend([0, 0, 0, 2, 0xaa]);

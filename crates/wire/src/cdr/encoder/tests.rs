@@ -1,5 +1,3 @@
-//! Tests of the encoder.
-
 use super::*;
 
 #[test]
@@ -154,7 +152,6 @@ fn an_encapsulation_has_its_own_origin() {
     let all = e.to_vec();
     assert_eq!(all[4..8], u32::try_from(12 + large.len()).unwrap().to_be_bytes());
     assert_eq!(all[8..20], [0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0x40, 0]);
-    // 20 + 16384 octets, then 4 octets of padding, counted from the outer alignment origin.
     assert_eq!(all.len(), 20 + large.len() + 4 + 8);
 }
 

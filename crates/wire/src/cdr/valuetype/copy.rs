@@ -1,11 +1,9 @@
-//! Copying of custom values, chunk by chunk. The contents of chunks are not changed, because only
-//! the custom code of a type understands them.
+//! Copying of custom values (IDL `valuetype`), chunk by chunk. The contents of chunks are not
+//! changed, because only the custom code of a type understands them.
 //!
-//! The data between the chunks is adapted: end tags to the nesting level, and repository ids to the
-//! ids already written. Where this would change the alignment of a chunk, the copy writes a single
-//! repository id as a list of one id, or a list of one id as a single id. An indirection inside a
-//! chunk looks like two numbers. If -1 is followed by an offset that leads exactly to a value of
-//! the message, the copy treats the two numbers as an indirection.
+//! End tags and repository ids between the chunks are adapted to the new message. If -1 in a chunk
+//! is followed by an offset that leads exactly to a value of the message, the copy treats the two
+//! numbers as an indirection.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -16,10 +14,8 @@ use super::writer::is_aligned_as;
 use super::{CHUNKED, CODEBASE, ID_LIST, IDS, INDIRECTION, ONE_ID, TAG, ValueStart};
 use crate::cdr::{CdrError, Decoder, Encoder, Endian};
 
-/// A repository id or a codebase.
 struct IdText<'m> {
     octets: &'m [u8],
-    /// True if the text was read through an indirection.
     is_indirection: bool,
 }
 
@@ -32,8 +28,7 @@ impl<'m> Decoder<'m> {
         self.walk_chunks(start, None)
     }
 
-    /// Copies a custom value whose head was read. `id` is the repository id of its type, and `keep`
-    /// is an owner of the bytes.
+    /// Copies a custom value whose head was read. `keep` is an owner of the bytes.
     ///
     /// # Errors
     /// [`CdrError::CustomValue`] if the bytes would have another meaning in `e`; the errors of
@@ -53,8 +48,7 @@ impl<'m> Decoder<'m> {
         e.end_value(value)
     }
 
-    /// Returns the identity by which the encoder recognizes a value. The identity is unique while
-    /// the bytes of the value exist.
+    /// The identity is unique while the bytes of the value exist.
     pub(crate) fn identity(&self, number: u32) -> (usize, u32) {
         (self.bytes().as_ptr().addr(), number)
     }
@@ -64,7 +58,6 @@ impl<'m> Decoder<'m> {
             return Err(CdrError::BadValue);
         }
         self.show_whole_message();
-        // The number of values inside this value that have not ended.
         let mut inside = 0;
         loop {
             let next = self.read_u32()?;
@@ -105,8 +98,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Copies the head of a value that is nested in the copied value. `around` is the number of
-    /// chunked values that contain it.
+    /// `around` is the number of chunked values that contain the copied head.
     fn copy_head(&mut self, tag: u32, around: u32, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
         if tag & 0xff > 0x0f || tag & CHUNKED == 0 {
             return Err(CdrError::BadValue);
@@ -161,7 +153,6 @@ impl<'m> Decoder<'m> {
         ids.as_slice().iter().map(|_| first.read_id()).collect()
     }
 
-    /// Copies the contents of a chunk that was read at position `at`.
     fn copy_chunk(&self, at: usize, chunk: &[u8], e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let to = e.position();
         if !is_aligned_as(to, at) {
@@ -183,7 +174,7 @@ impl<'m> Decoder<'m> {
             else {
                 continue;
             };
-            // An indirection is possible only if its target was written to the new message too.
+            // The target of an indirection must be in the new message.
             let there = *e.values().positions.get(&self.identity(number)).ok_or(CdrError::CustomValue)?;
             let back =
                 i32::try_from(to.wrapping_add(place).wrapping_sub(there)).map_err(|_| CdrError::LengthOverflow)?;
@@ -201,12 +192,10 @@ impl IdText<'_> {
         self.octets.iter().map(|octet| char::from(*octet)).collect()
     }
 
-    /// Returns the size in bytes that the id takes in `e` when it begins at a multiple of 4.
     fn size(&self, e: &mut Encoder<'_>) -> usize {
         if self.is_indirection && e.values().ids.contains_key(&*self.text()) { 8 } else { 5 + self.octets.len() }
     }
 
-    /// Writes the id in the form in which it was read, even if the new message already contains it.
     /// The id keeps its size, so indirections across it keep their offsets.
     fn write(self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let text = self.text();

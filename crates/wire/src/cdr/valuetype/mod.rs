@@ -1,5 +1,5 @@
-//! The frame around the state of a value (IDL `valuetype`): tags, repository ids, chunks and
-//! indirections (CORBA 3.0.3 section 15.3.4). The caller reads or writes the state itself.
+//! The frame around the state of a value (IDL `valuetype`): tags, repository ids, chunks and indirections
+//! (CORBA 3.0.3 section 15.3.4).
 //!
 //! ```text
 //! null           00000000
@@ -10,9 +10,9 @@
 //!                  which ends the value at depth n and all unfinished values inside it
 //! ```
 //!
-//! A chunked value contains only chunked values. An indirection can also replace a codebase, an id
-//! or a list of ids. An indirection that leads out of its message or encapsulation, or to a target
-//! of another kind, is refused with [`CdrError::BadIndirection`](crate::CdrError::BadIndirection).
+//! A chunked value contains only chunked values. An indirection that leads out of its message or
+//! encapsulation, or to a target of another kind, is refused with
+//! [`CdrError::BadIndirection`](crate::CdrError::BadIndirection).
 
 mod copy;
 mod reader;
@@ -26,17 +26,10 @@ pub use reader::{CustomValueConverter, RepositoryIds, ValueHead, ValueReadState,
 pub use writer::UnfinishedValue;
 pub(super) use writer::ValueWriter;
 
-/// The marker of an indirection.
 const INDIRECTION: u32 = 0xffff_ffff;
-/// The lowest value tag.
 const TAG: u32 = 0x7fff_ff00;
-/// Flag: a codebase follows.
 const CODEBASE: u32 = 1;
-/// The bits that say how many repository ids follow.
 const IDS: u32 = 6;
-/// One repository id follows.
 const ONE_ID: u32 = 2;
-/// A list of repository ids follows.
 const ID_LIST: u32 = 6;
-/// Flag: the state is chunked.
 const CHUNKED: u32 = 8;

@@ -11,29 +11,24 @@ use crate::cdr::{CdrError, Decoder, Encoder, PathStep, ValuePath};
 use crate::typecode::TypeCode;
 
 /// Bookkeeping memory in bytes for each value of a message: the positions of its tag and ids, and
-/// its chunk level. The factor 2 covers the spare capacity of growing vectors.
+/// its chunk level.
 const BYTES_PER_VALUE: usize = 2 * (2 * size_of::<(usize, IndirectionTarget)>() + size_of::<u32>());
 
 /// Maximum number of bytes that [`Decoder::reread_value`] reads again, in multiples of the
 /// message's size.
 const MAX_REREADS: usize = 16;
 
-/// The state that the values of one message share while they are read: the positions of values and
-/// of their repository ids.
+/// The state that the values (IDL `valuetype`) of one message share while they are read.
 ///
-/// Each message needs a new state, passed to [`Decoder::with_value_read_state`]. The state
-/// allocates nothing until a value is read.
+/// Each message needs a new state, passed to [`Decoder::with_value_read_state`].
 #[derive(Default)]
 pub struct ValueReadState {
-    /// The values that were read, behind one pointer, so that a state without values is cheap to
-    /// create and drop.
+    /// Behind one pointer, so that a state without values is cheap to create and drop.
     read_values: RefCell<Option<Box<ReadValues>>>,
-    /// Looks up a type in the decoder's environment.
     lookup_type: Option<ValueTypeLookup>,
     convert_custom: Option<CustomValueConverter>,
 }
 
-/// The TypeCodes of value types by their repository ids.
 pub(crate) type ValueTypes = Arc<[(Box<str>, TypeCode)]>;
 
 /// A function that looks up a value type's TypeCode by its repository id in the decoder's
@@ -44,30 +39,25 @@ pub type ValueTypeLookup = fn(environment: &(dyn Any + Sync), repository_id: &[u
 /// the value.
 pub type CustomValueConverter = fn(&mut Decoder<'_>, &mut Encoder<'_>) -> Result<(), CdrError>;
 
-/// A function that finds the TypeCode of a value type by its repository id.
 type FindType = dyn Fn(&[u8]) -> Option<TypeCode> + Send;
 
 #[derive(Default)]
 struct ReadValues {
-    /// Indirection targets, sorted by address. Positions cannot be the key, because each
-    /// encapsulation counts its own positions.
+    /// Indirection targets, sorted by address: each encapsulation counts its own positions.
     targets: Vec<(usize, IndirectionTarget)>,
     /// The number of chunked values around each value, indexed by the value's number in the
     /// message.
     chunk_levels: Vec<u32>,
     /// The number of values that contain the current position.
     depth: u32,
-    /// The number of bytes that were read again.
     reread_bytes: usize,
-    /// Finds a known type by its repository id. The closure is boxed, so that programs without
-    /// values do not link the code that drops TypeCodes.
+    /// The closure is boxed, so that programs without values do not link the code that drops
+    /// TypeCodes.
     find_known_type: Option<Box<FindType>>,
     store: Option<Arc<dyn Any + Send + Sync>>,
-    /// The path to the value that could not be read.
     value_path: Option<ValuePath>,
 }
 
-/// A valid target of an indirection.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum IndirectionTarget {
     Value(u32),
@@ -136,7 +126,7 @@ impl ValueReadState {
         let mut seen = self.read_values.borrow_mut();
         let marks = &mut seen.get_or_insert_default().targets;
         // Targets are added in order of address, because an encapsulation lies inside the bytes
-        // around it. Only the ids in a skipped part are added later.
+        // around it.
         let place = match marks.last() {
             Some((last, _)) if *last >= at => marks.partition_point(|(address, _)| *address < at),
             _ => marks.len(),
@@ -153,8 +143,6 @@ impl ValueReadState {
         marks.get(place).map(|(_, target)| *target)
     }
 
-    /// Returns the number of the value at address `at`. The number is new unless the value was read
-    /// before.
     pub(super) fn add_value(&self, at: usize, level: u32, limit: u32) -> Result<u32, CdrError> {
         let known = self.find_target(at);
         let number = {
@@ -173,7 +161,6 @@ impl ValueReadState {
         Ok(number)
     }
 
-    /// Returns the number of chunked values around a value.
     fn chunk_level(&self, number: u32) -> u32 {
         let seen = self.read_values.borrow();
         seen.as_ref().and_then(|seen| seen.chunk_levels.get(number as usize).copied()).unwrap_or_default()
@@ -193,7 +180,6 @@ impl ValueReadState {
 }
 
 impl Drop for ValueReadState {
-    /// Checks inline that there is nothing to drop, which is the usual case.
     #[inline]
     fn drop(&mut self) {
         let seen = self.read_values.get_mut();
@@ -211,23 +197,19 @@ impl fmt::Debug for ValueReadState {
     }
 }
 
-/// The position of a decoder among the chunks of values.
 #[derive(Clone, Copy)]
 pub(in crate::cdr) struct Chunks<'m> {
-    /// The whole message, while the decoder is inside a chunked value and sees only the current
-    /// chunk. Empty otherwise.
+    /// The whole message while the decoder sees the current chunk only; else empty.
     message: &'m [u8],
-    /// The number of chunked values around the position.
     pub(in crate::cdr) level: u32,
-    /// The outermost level that an end tag has ended while the reader is still inside that level. 0
-    /// if there is no such level.
+    /// The outermost level that an end tag has ended while the reader is still inside it; 0 if
+    /// there is none.
     pub(super) ended_level: u32,
 }
 
 impl Chunks<'_> {
     pub(in crate::cdr) const NONE: Self = Chunks { message: &[], level: 0, ended_level: 0 };
 
-    /// Returns the number of bytes after a position.
     #[inline]
     pub(in crate::cdr) fn remaining(&self, position: usize) -> usize {
         self.message.len().saturating_sub(position)
@@ -256,7 +238,6 @@ pub struct ValueStart<'m> {
     /// True if the value's state is chunked, so that the reader can skip an unread part of the
     /// state.
     pub chunked: bool,
-    /// The position of the value's tag.
     pub(crate) position: usize,
     /// The number of chunked values around the state, this value included if it is chunked.
     pub(super) level: u32,
@@ -298,8 +279,7 @@ impl<'m> Decoder<'m> {
         let within = self.chunks().level > 0;
         let mut in_chunk = within;
         if within && self.rest().is_empty() {
-            // A value begins between chunks. A null value or an indirection may also be in the next
-            // chunk.
+            // A value begins between chunks.
             let next = self.peek_after_chunk()?;
             if (1..TAG).contains(&next) {
                 self.open_chunk()?;
@@ -362,15 +342,13 @@ impl<'m> Decoder<'m> {
         Ok(())
     }
 
-    /// Returns the TypeCode of the value type with a repository id, if it is known.
     pub(crate) fn find_value_type(&self, id: &[u8]) -> Option<TypeCode> {
         let space = self.value_read_state()?;
         let asked = || space.lookup_type.zip(self.environment()).and_then(|(ask, env)| ask(env, id));
         space.known_type(id).or_else(asked)
     }
 
-    /// Reads an earlier value again, from its tag on. The caller needs this if it cannot use the
-    /// result of the first reading, or if the value was skipped.
+    /// Reads an earlier value again, from its tag on.
     ///
     /// # Errors
     /// The errors of `read`; [`CdrError::LimitExceeded`] if the values read again exceed 16 times
@@ -411,7 +389,6 @@ impl<'m> Decoder<'m> {
         self.end_value(start)
     }
 
-    /// Reads the codebase and the ids after a tag.
     pub(super) fn read_value_type(&mut self, tag: u32) -> Result<RepositoryIds<'m>, CdrError> {
         if tag & CODEBASE != 0 {
             self.read_repository_id()?;
@@ -448,7 +425,6 @@ impl<'m> Decoder<'m> {
         (0..count).map(|_| self.read_repository_id()).collect::<Result<_, _>>().map(RepositoryIds::Many)
     }
 
-    /// Reads a repository id or a codebase, in place or through an indirection.
     pub(super) fn read_repository_id(&mut self) -> Result<&'m [u8], CdrError> {
         let length = self.read_u32()?;
         let at = self.position() - 4;
@@ -479,7 +455,6 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Reads the offset of an indirection; returns the position and the kind of its target.
     fn read_indirection(&mut self) -> Result<(usize, IndirectionTarget), CdrError> {
         let offset = self.read_i32()?;
         let from = self.position() - 4;
@@ -489,8 +464,7 @@ impl<'m> Decoder<'m> {
         Ok((place, target.ok_or(CdrError::BadIndirection)?))
     }
 
-    /// Returns the address of the byte at a position. Addresses distinguish positions across
-    /// encapsulations.
+    /// Addresses distinguish positions across encapsulations.
     pub(super) fn address(&self, position: usize) -> usize {
         self.bytes().as_ptr().addr() + position
     }
@@ -510,8 +484,6 @@ impl<'m> Decoder<'m> {
         self.set_window(full, position, full.len());
     }
 
-    /// Continues in the current chunk if `in_chunk` is true, else between chunks. Outside chunked
-    /// values, shows the whole message.
     fn resume_chunk(&mut self, in_chunk: bool) {
         let position = self.position();
         let chunks = *self.chunks();
@@ -526,7 +498,6 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Returns the next long between chunks.
     fn peek_after_chunk(&self) -> Result<u32, CdrError> {
         self.after_chunk().read_u32()
     }
@@ -539,7 +510,6 @@ impl<'m> Decoder<'m> {
         ahead
     }
 
-    /// Opens the next chunk after the current one was read to its end.
     pub(in crate::cdr) fn open_chunk(&mut self) -> Result<(), CdrError> {
         if self.chunks().ended_level != 0 || !self.rest().is_empty() {
             return Err(CdrError::BadValue);
@@ -558,8 +528,8 @@ impl<'m> Decoder<'m> {
         Ok(())
     }
 
-    /// Skips to the end of the value at `level`: the unread bytes of this chunk, further chunks,
-    /// and values between the chunks.
+    /// Skips the unread bytes of this chunk, further chunks, and values between them, to the end of
+    /// the value at `level`.
     fn skip_to_end(&mut self, level: u32) -> Result<(), CdrError> {
         let end_of_chunk = self.position() + self.rest().len();
         let full = self.chunks().message;
@@ -567,7 +537,6 @@ impl<'m> Decoder<'m> {
         loop {
             let next = self.read_u32()?;
             match next {
-                // Null values may occur between chunks.
                 0 => {}
                 1..TAG => self.skip(next as usize)?,
                 TAG.. if next >> 31 == 0 => drop(self.read_value_type(next)?),

@@ -1,5 +1,3 @@
-//! Tests of values in the specification's form, octet by octet, and of malformed values.
-
 use std::any::Any;
 use std::sync::Arc;
 
@@ -15,7 +13,7 @@ fn keep() -> Arc<dyn Any + Send + Sync> {
     Arc::new(())
 }
 
-/// Parses hexadecimal digits. Text in quotes denotes the octets of its letters.
+/// Text in quotes denotes the octets of its letters.
 fn octets(text: &str) -> Vec<u8> {
     let mut octets = Vec::new();
     for (at, part) in text.split('\'').enumerate() {
@@ -43,7 +41,6 @@ fn head<'m>(d: &mut Decoder<'m>) -> ValueStart<'m> {
     }
 }
 
-/// Repository ids of nine characters, each with its length, terminator and padding.
 const ID_A: &str = "0000000a 'IDL:A:1.0' 00 0000";
 const ID_B: &str = "0000000a 'IDL:B:1.0' 00 0000";
 
@@ -58,7 +55,7 @@ fn a_plain_value_and_an_indirection_to_it() {
         let value = e.begin_value((1, 1), keep, A, false)?.unwrap();
         e.end_value(value)
     });
-    // The id ends at octet 18. The short follows directly, where padding would be.
+    // The short follows the id directly, where padding would be.
     let id = "0000000a 'IDL:A:1.0' 00";
     let expected = format!("7fffff02 {id} 0007 ffffffff ffffffe8 00000000 7fffff02 ffffffff ffffffdc");
     assert_eq!(written, octets(&expected));
@@ -96,7 +93,6 @@ fn chunks_and_truncation() {
     assert_eq!(&written[..start.len()], &start);
     let space = ValueReadState::new();
     let decoder = Decoder::new(&written, Endian::Big).with_value_read_state(&space);
-    // Read the whole value.
     let mut d = decoder.clone();
     let outer = head(&mut d);
     assert!(outer.chunked && outer.ids.as_slice().len() == 2);
@@ -107,7 +103,6 @@ fn chunks_and_truncation() {
     assert_eq!((last.number, space.enclosing_values()), (2, 2));
     assert_eq!((d.end_value(&last), d.end_value(&outer), d.read_u32()), (Ok(()), Ok(()), Ok(9)));
     assert_eq!((d.remaining(), space.enclosing_values()), (0, 0));
-    // Read the members of a base type and skip the members of the derived type.
     let space = ValueReadState::new();
     let mut d = decoder.with_value_read_state(&space);
     let outer = head(&mut d);
@@ -129,7 +124,6 @@ fn one_end_tag_may_end_several_values() {
 #[test]
 fn null_and_indirections_are_read_inside_chunks_and_between_chunks() {
     for (what, again) in [("00000000", false), ("ffffffff fffffff0", true)] {
-        // The indirection is followed by a long in the same chunk, or is between two chunks.
         let len = if again { 12 } else { 8 };
         let inside = format!("7fffff08 00000004 00000001 {len:08x} {what} 00000002 ffffffff");
         let between = format!("7fffff08 00000004 00000001 {what} 00000004 00000002 ffffffff");
@@ -293,7 +287,6 @@ fn cleared_encoder_has_forgotten_its_values() {
     assert!(e.begin_value((1, 0), keep, A, false).unwrap().is_some());
 }
 
-/// The decoder must not look for the next chunk forever if the message ends before that chunk.
 #[test]
 fn message_that_ends_among_chunks_is_refused() {
     let whole = octets(&format!("7fffff0a {ID_A} 00000004 00000007 7fffff0a {ID_B} 00000001 01 000000 ffffffff"));

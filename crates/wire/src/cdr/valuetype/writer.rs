@@ -1,5 +1,5 @@
-//! Writing of values. The first occurrence of a value is written in full, each further occurrence
-//! as an indirection.
+//! Writing of values (IDL `valuetype`): the first occurrence in full, each further occurrence as an
+//! indirection.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -13,18 +13,14 @@ use crate::cdr::{CdrError, Encoder};
 /// Maximum nesting of values that are written; deeper nesting may exceed a thread's stack.
 const MAX_NESTING: u32 = 256;
 
-/// The state that the values of one message share while they are written.
 #[derive(Default)]
 pub(in crate::cdr) struct ValueWriter {
     /// The positions of the tags of values, by identity.
     pub(super) positions: HashMap<(usize, u32), usize>,
     /// Keeps written values alive, so that no later value gets the identity of one of them.
     kept: Vec<Arc<dyn Any + Send + Sync>>,
-    /// The positions of repository ids.
     pub(super) ids: HashMap<Cow<'static, str>, usize>,
-    /// The number of values that are being written.
     depth: u32,
-    /// The number of chunked values that are being written.
     pub(super) level: u32,
     chunk: Option<Chunk>,
 }
@@ -35,14 +31,10 @@ impl fmt::Debug for ValueWriter {
     }
 }
 
-/// A chunk that is being written.
 #[derive(Clone, Copy)]
 struct Chunk {
-    /// Length of the buffer in front of the chunk and its padding.
     before: usize,
-    /// Index of the chunk's size in the buffer.
     size_at: usize,
-    /// Number of bytes written before the chunk's contents.
     start: usize,
 }
 
@@ -63,10 +55,8 @@ impl Encoder<'_> {
     /// [`end_value`](Encoder::end_value). If the value was written before, this method writes an
     /// indirection instead and returns `None`.
     ///
-    /// `identity` distinguishes values. `keep` returns an owner that keeps the value alive as long
-    /// as the encoder may compare identities. `ids` are the repository ids to send, the most
-    /// derived first. For a truncatable type they include the ids of the types to which it can be
-    /// truncated; every other type has one id.
+    /// `keep` returns an owner that keeps the value alive while the encoder compares identities;
+    /// `ids` are the repository ids to send, the most derived first.
     ///
     /// # Errors
     /// [`CdrError::NestingTooDeep`] for more than 256 nested values, [`CdrError::LengthOverflow`].
@@ -83,18 +73,15 @@ impl Encoder<'_> {
         self.begin_new_value(identity, keep, ids.iter().map(|id| Cow::Borrowed(*id)), chunked).map(Some)
     }
 
-    /// Writes an indirection and returns true if the value was written before.
     pub(crate) fn try_write_indirection(&mut self, identity: (usize, u32)) -> Result<bool, CdrError> {
         let known = self.values().positions.get(&identity).copied();
         known.map(|at| self.write_indirection(at)).transpose().map(|written| written.is_some())
     }
 
-    /// Returns true if values were written.
     pub(crate) fn has_values(&mut self) -> bool {
         !self.values().positions.is_empty()
     }
 
-    /// Begins a value that was not written before.
     pub(crate) fn begin_new_value(
         &mut self,
         identity: (usize, u32),
@@ -123,8 +110,7 @@ impl Encoder<'_> {
         Ok(UnfinishedValue { chunked })
     }
 
-    /// Begins a value whose chunks are copied. The bytes after its head get the same alignment as
-    /// the bytes at `from`.
+    /// The bytes after the copied head get the same alignment as the bytes at `from`.
     pub(super) fn begin_copied_value(
         &mut self,
         identity: (usize, u32),
@@ -160,7 +146,6 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Returns the size of a repository id at a multiple of 4, without the padding after it.
     fn id_size(&mut self, id: &str) -> usize {
         if self.values().ids.contains_key(id) { 8 } else { 5 + id.chars().count() }
     }

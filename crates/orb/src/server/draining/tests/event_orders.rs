@@ -1,14 +1,10 @@
-//! Tests that run the events of a drain in every possible order, each order in one thread on a lane
-//! without threads. The events are: the peer closes its sending direction; a request starts, is
-//! parked, is answered or ends; the peer reads; the lane closes.
+//! Tests that run the events of a drain in every possible order, each order in one thread on a lane without threads.
 
 use std::collections::VecDeque;
 
 use super::harness::{Again, Answer, Begin, Close, DrainEvent, DrainHarness, End, Hold, Out, Read, lane};
 use crate::Orb;
 
-/// Calls `each` with every possible order of the events in `rows` in which the events of one row
-/// keep their order.
 fn orders(rows: &mut [VecDeque<DrainEvent>], begun: &mut Vec<DrainEvent>, each: &mut dyn FnMut(&[DrainEvent])) {
     if rows.iter().all(VecDeque::is_empty) {
         return each(begun);
@@ -23,14 +19,12 @@ fn orders(rows: &mut [VecDeque<DrainEvent>], begun: &mut Vec<DrainEvent>, each: 
     }
 }
 
-/// Runs the events of `rows` in every possible order on a connection with `requests` requests.
 /// Returns the number of orders.
 fn check(rows: &[&[DrainEvent]], requests: usize) -> usize {
     let orb = Orb::new().unwrap();
     let mut rows: Vec<VecDeque<DrainEvent>> = rows.iter().map(|row| row.iter().copied().collect()).collect();
     let mut count = 0;
     orders(&mut rows, &mut Vec::new(), &mut |order| {
-        /// Prints the order of events if an assertion fails.
         struct PrintOnPanic<'o>(&'o [DrainEvent]);
         impl Drop for PrintOnPanic<'_> {
             fn drop(&mut self) {

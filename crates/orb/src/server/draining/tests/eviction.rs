@@ -1,5 +1,4 @@
-//! Tests of draining connections that end before their drain is finished: evicted for a new
-//! connection, closed because the peer does not read, or closed because the lane stops.
+//! Tests of connections that end before their drain is finished.
 
 use std::time::Duration;
 
@@ -15,12 +14,12 @@ fn connection_with_pending_reply_is_not_evicted() {
     let (orb, lane) = (Orb::new().unwrap(), lane());
     let places = || (lane.evict_oldest_draining(orb.core().adapter()), lane.memory_budget.connections());
     let mut run = DrainHarness::new(&lane, orb.core().adapter(), 2);
-    // The events lead through these states: one request runs and one waits; both run; one runs.
+    // One request runs and one waits; both run; one runs.
     for event in [Begin(0), End, Begin(1), Answer(0), Out(0)] {
         run.happen(event);
         assert_eq!(places(), (false, 1), "{event:?}");
     }
-    // After this event no request runs or waits, and the drain waits for the peer to read.
+    // No request runs or waits, and the drain waits for the peer to read.
     run.happen(Out(1));
     assert_eq!(places(), (true, 0));
     assert_eq!((lane.draining.len(), orb.event_counts().draining_connections_evicted), (0, 1));
@@ -32,7 +31,7 @@ fn connection_with_queued_request_is_not_evicted() {
     let mut run = DrainHarness::new(&lane, orb.core().adapter(), 1);
     run.happen(End);
     assert!(!lane.evict_oldest_draining(orb.core().adapter()));
-    // The request, which was queued, starts after its connection was retired.
+    // The queued request starts after its connection was retired.
     run.happen(Begin(0));
     assert!(!lane.evict_oldest_draining(orb.core().adapter()));
     [Answer(0), Out(0)].into_iter().for_each(|event| run.happen(event));
@@ -43,7 +42,6 @@ fn connection_with_queued_request_is_not_evicted() {
 fn connection_that_only_waits_for_its_peer_is_evicted() {
     let (orb, lane) = (Orb::new().unwrap(), lane());
     let mut run = DrainHarness::new(&lane, orb.core().adapter(), 2);
-    // The second request is deferred until the first reply has been sent.
     [Begin(0), End, Answer(0), Begin(1)].into_iter().for_each(|event| run.happen(event));
     assert!(
         !lane.evict_oldest_draining(orb.core().adapter()),
@@ -87,7 +85,6 @@ fn evicted_connection_is_removed_when_its_last_request_ends() {
 fn close_connection_closes_while_a_request_waits() {
     let (orb, lane) = (Orb::new().unwrap(), lane());
     let mut run = DrainHarness::new(&lane, orb.core().adapter(), 1);
-    // The test retires the connection as the lane does after a CloseConnection message of the peer.
     let handle = run.connection.upgrade().unwrap().handle;
     lane.retire_connection(orb.core().adapter(), handle);
     assert!(run.stream.0.lock().closed);
@@ -113,9 +110,7 @@ fn peer_with_unread_replies_is_reported_when_the_lane_stops() {
     assert!(lane.abort_draining().is_empty() && !lane.poll_all_draining(orb.core().adapter()));
 }
 
-/// The rest of a message that is too large has arrived. After each 1 MiB that it discards, the
-/// thread must put the connection on the ready list, so that other connections are read in between.
-/// Without the limit, the first step would discard all.
+/// After each 1 MiB, the thread must put the connection on the ready list, so that others are read in between.
 #[test]
 fn rest_of_a_large_message_is_discarded_in_turns() {
     let (orb, lane) = (Orb::new().unwrap(), lane());
@@ -132,8 +127,7 @@ fn rest_of_a_large_message_is_discarded_in_turns() {
     assert_eq!((run.stream.0.lock().incoming.len(), lane.has_ready()), (0, false));
 }
 
-/// Regression test: a second attempt to close an idle connection reset the state that the first had
-/// set. A request could then run although CloseConnection had told the peer that it did not.
+/// Regression test: a second attempt to close an idle connection reset the state that the first had set.
 #[test]
 fn second_idle_close_does_not_undo_the_first() {
     let (orb, lane) = (Orb::new().unwrap(), lane());

@@ -1,5 +1,4 @@
-//! A harness in which a test drives the drain of a connection event by event. The connection's
-//! stream is simulated and accepts few bytes.
+//! A harness in which a test drives the drain of a connection event by event.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -19,54 +18,36 @@ use crate::server::message::Message;
 use crate::server::strategy::Lane;
 use crate::server::worker::Worker;
 
-/// Number of bytes that the simulated stream accepts before the peer reads.
 const ROOM: usize = 40;
-/// Size of a reply in bytes.
 const REPLY: usize = 100;
-/// A GIOP 1.2 request: a message header and 4 bytes. The tests do not parse the 4 bytes.
+/// A GIOP 1.2 request: a message header and 4 bytes.
 const REQUEST: &[u8] = b"GIOP\x01\x02\x01\x00\x04\x00\x00\x00\x00\x00\x00\x00";
 
-/// An event in the life of a connection. The number is the index of a request.
+/// The number is the index of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DrainEvent {
-    /// The peer closes its sending direction.
     End,
-    /// A thread takes the next request from the lane's queue and starts it.
     Begin(usize),
-    /// The thread that runs the request sends the reply.
     Answer(usize),
-    /// The thread that ran the request leaves the connection.
     Out(usize),
-    /// The running request is parked.
     Hold(usize),
-    /// A thread starts the parked request.
     Again(usize),
-    /// The peer reads until the stream has no output for it.
     Read,
-    /// The lane closes.
     Close,
 }
 pub(super) use DrainEvent::{Again, Answer, Begin, Close, End, Hold, Out, Read};
 
-/// The state of a simulated stream.
 #[derive(Default)]
 pub(super) struct ScriptedLine {
-    /// Bytes that the peer has sent and the lane has not read.
     pub(super) incoming: VecDeque<u8>,
     peer_half_closed: bool,
-    /// Bytes that the lane has sent and the peer has not read.
     unread: Vec<u8>,
-    /// Bytes that the peer has read.
     received: Vec<u8>,
-    /// True after the lane has shut the stream down for writing.
     ended: bool,
-    /// True after the lane has shut the stream down in both directions.
     pub(super) closed: bool,
-    /// The lane's readiness callback.
     report: Option<ReadinessCallback>,
 }
 
-/// A simulated stream without a descriptor.
 #[derive(Clone)]
 pub(super) struct ScriptedStream(pub(super) Arc<Mutex<ScriptedLine>>);
 
@@ -125,19 +106,17 @@ impl Stream for ScriptedStream {
     }
 }
 
-/// Returns the bytes of the reply to a request.
 fn reply_to(request: usize) -> [u8; REPLY] {
     [1 + u8::try_from(request).unwrap(); REPLY]
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Creates a lane without threads. The test does the work of its threads.
+/// The test does the work of its threads.
 pub(super) fn lane() -> Arc<Lane> {
     lane_with(HOUR)
 }
 
-/// Creates a lane without threads, with the limit `write_timeout` on its connections.
 pub(super) fn lane_with(write_timeout: Duration) -> Arc<Lane> {
     let dispatch = Dispatch::HalfSyncHalfAsync { threads: 2, max_queued: 16 };
     let config = PoolConfig::default()
@@ -146,22 +125,16 @@ pub(super) fn lane_with(write_timeout: Duration) -> Arc<Lane> {
     Lane::new(config, Vec::new(), HOUR, None, None).unwrap()
 }
 
-/// A connection of a lane, and the state of the test that drives it.
 pub(super) struct DrainHarness<'l> {
     lane: &'l Arc<Lane>,
     core: &'l Arc<ObjectAdapter>,
     worker: Worker,
     pub(super) stream: ScriptedStream,
     pub(super) connection: Weak<Connection>,
-    /// The running requests, by index.
     running: [Option<(ConnectionGuard<'l>, Arc<Connection>)>; 2],
-    /// The parked requests, by index.
     held: [Option<(WaitingRequest, Message)>; 2],
-    /// The bytes of the replies that the peer must get.
     answers: Vec<u8>,
-    /// Number of requests that have started and were not parked afterwards.
     begun: usize,
-    /// True after the lane has closed.
     closed: bool,
 }
 
@@ -187,14 +160,12 @@ impl<'l> DrainHarness<'l> {
         run
     }
 
-    /// Does the work that the lane's threads would do.
     pub(super) fn work(&mut self) {
         while self.lane.has_ready() {
             self.lane.step(self.core, &mut self.worker, Some(Duration::ZERO)).unwrap();
         }
     }
 
-    /// Calls the lane's readiness callback, as the stream does after an event.
     pub(super) fn report(&mut self) {
         let report = self.stream.0.lock().report.clone();
         report.unwrap()();
@@ -209,7 +180,7 @@ impl<'l> DrainHarness<'l> {
         }
     }
 
-    /// Sends the reply to a request. Returns `None` if the request does not run.
+    /// Returns `None` if the request does not run.
     pub(super) fn answer(&self, request: usize) -> Option<SendResult> {
         let (_, connection) = self.running[request].as_ref()?;
         Some(connection.send(&reply_to(request), Wait::Now))
@@ -271,8 +242,7 @@ impl<'l> DrainHarness<'l> {
         }
     }
 
-    /// Completes the run after all events: runs the requests in the queue, lets the peer read, and
-    /// asserts that the peer got each reply, or CloseConnection, and that the connection has ended.
+    /// Lets the remaining events happen, and asserts that the peer got each reply or CloseConnection.
     pub(super) fn end(&mut self, requests: usize) {
         self.happen(Read);
         while let Some(next) = self.lane.strategy.request_queue().and_then(|queue| queue.try_pop()) {

@@ -1,37 +1,29 @@
 //! A fair queue: it has a list of items for each owner, and takes one item from each list in turn.
-//! The first item of an owner therefore waits for at most one item of each other owner, however
-//! many items the queue has.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::server::connection::NO_LIST;
 
-/// An item of a [`FairQueue`], which belongs to an owner.
 pub(in crate::server) trait QueueItem {
-    /// Returns the cell with the number of the owner's list, or [`NO_LIST`] while the owner has no
-    /// items. The queue stores the number. All items of an owner must be in one queue.
+    /// Returns the cell with the number of the owner's list, or [`NO_LIST`] while the owner has no items. All items of
+    /// an owner must be in one queue.
     fn owner_list(&self) -> &AtomicU32;
-    /// Returns the number of bytes of memory that the item holds.
     fn bytes(&self) -> usize;
 }
 
-/// Maximum number of items for which an empty list keeps memory.
+/// Number of items for which an empty list keeps memory.
 const KEPT_CAPACITY: usize = 16;
 
-/// The list of the items of one owner.
 #[derive(Debug)]
 struct OwnerList<T> {
     items: VecDeque<T>,
     bytes: usize,
 }
 
-/// The measure of an owner's share of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::server) enum Measure {
-    /// The number of items.
     Items,
-    /// The number of bytes of memory that the items hold.
     Bytes,
 }
 
@@ -44,17 +36,13 @@ impl<T> OwnerList<T> {
     }
 }
 
-/// A queue that takes one item of each owner in turn.
 #[derive(Debug)]
 pub(in crate::server) struct FairQueue<T> {
     lists: Vec<OwnerList<T>>,
-    /// Numbers of the empty lists, which new owners can use.
     free: Vec<u32>,
-    /// Numbers of the lists that have items, in the order of their turns.
+    /// Numbers of the lists with items, in the order of their turns.
     ring: VecDeque<u32>,
-    /// Number of items in the queue.
     len: usize,
-    /// Number of bytes of memory that all items hold.
     bytes: usize,
 }
 
@@ -69,17 +57,14 @@ fn index(owner_list: u32) -> usize {
 }
 
 impl<T: QueueItem> FairQueue<T> {
-    /// Returns the number of items in the queue.
     pub(in crate::server) fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns the number of bytes of memory that all items hold.
     pub(in crate::server) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Adds an item at the end of its owner's list.
     pub(in crate::server) fn push(&mut self, item: T) {
         let bytes = item.bytes();
         let mut owner_list = item.owner_list().load(Ordering::Relaxed);
@@ -98,7 +83,6 @@ impl<T: QueueItem> FairQueue<T> {
         self.len += 1;
     }
 
-    /// Takes the first item of the list that has the next turn.
     pub(in crate::server) fn pop(&mut self) -> Option<T> {
         let number = self.ring.pop_front()?;
         let owner_list = self.lists.get_mut(index(number))?;
@@ -111,8 +95,8 @@ impl<T: QueueItem> FairQueue<T> {
         Some(item)
     }
 
-    /// Takes the last item of the owner with the largest share by `measure`. Returns `None` unless
-    /// this share is larger than the share that `owner` would have with `more` added.
+    /// Takes the last item of the owner with the largest share by `measure`. Returns `None` unless this share is larger
+    /// than the share that `owner` would have with `more` added.
     #[cold]
     pub(in crate::server) fn take_from_largest(
         &mut self,
@@ -137,7 +121,6 @@ impl<T: QueueItem> FairQueue<T> {
         Some(item)
     }
 
-    /// Records that `item` was removed from the list with the number `number`.
     fn record_removal(&mut self, number: u32, item: &T) {
         let bytes = item.bytes();
         self.bytes -= bytes;
@@ -192,14 +175,12 @@ mod tests {
         assert_eq!((turns.len(), turns.bytes()), (7, 7));
         assert_eq!(rest(&mut turns), "abcabaa");
         assert_eq!((turns.len(), turns.bytes()), (0, 0));
-        // The items of one owner must leave in the order in which they were added.
+        // The items of one owner must leave in order.
         (0..4).for_each(|at| turns.push(Item(Rc::clone(&a), at)));
         assert_eq!(std::iter::from_fn(|| turns.pop()).map(|item| item.1).collect::<Vec<_>>(), [0, 1, 2, 3]);
     }
 
-    /// Two owners add items without end. Before the item of a third owner, the queue may take one
-    /// item of each of them. A queue in order of arrival would take all items that were added
-    /// before.
+    /// A queue in order of arrival would take all earlier items of the other owners first.
     #[test]
     fn item_waits_for_at_most_one_item_of_each_other_owner() {
         let [good, first, second] = owners(['g', '1', '2']);
@@ -238,8 +219,8 @@ mod tests {
             turns.take_from_largest(&owner.1, more, measure).map(|item| (item.0.0, item.1))
         };
         assert_eq!(take(&c, 1, Measure::Items), Some(('a', 2)));
-        // The owners a and b have two items each. With one more, b would have three, and with two
-        // more, c would have two, so the largest share, of two items, is not larger.
+        // With one more, b would have three, and with two more, c would have two, so the largest share, of two items,
+        // is not larger.
         assert_eq!(take(&b, 1, Measure::Items), None);
         assert_eq!(take(&c, 2, Measure::Items), None);
         assert_eq!(take(&c, 10, Measure::Bytes), Some(('b', 1)));

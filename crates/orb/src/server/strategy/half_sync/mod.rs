@@ -21,14 +21,10 @@ use crate::server::threads::ThreadStarter;
 use crate::server::worker::Worker;
 use request_queue::{QueuedRequest, RequestQueue};
 
-/// Maximum number of messages of one connection that the reading thread reads in a row, before it
-/// reads other connections.
 const MAX_QUEUED_READS: usize = 16;
 
-/// The state of the half-sync/half-async architecture in a lane.
 #[derive(Debug)]
 pub(crate) struct HalfSync {
-    /// Number of threads that run requests.
     threads: usize,
     queue: Arc<RequestQueue>,
 }
@@ -43,8 +39,7 @@ impl HalfSync {
         &self.queue
     }
 
-    /// Puts a message into the queue, or rejects it with TRANSIENT if the queue is full. Rejects
-    /// the requests that the message displaces from the queue.
+    /// Rejects the message if the queue is full, and the requests that it displaces.
     fn enqueue<S: Architecture<S>, H: RequestHandler>(
         &self,
         lane: &Lane<S>,
@@ -62,7 +57,6 @@ impl HalfSync {
         }
     }
 
-    /// Runs requests of the queue until the reply `awaited` has arrived.
     fn run_until_arrival<S: Architecture<S>, H: RequestHandler>(
         &self,
         lane: &Lane<S>,
@@ -70,8 +64,7 @@ impl HalfSync {
         worker: &mut Worker,
         awaited: &AwaitedReply<'_>,
     ) -> io::Result<()> {
-        // The loop checks for the reply before each request, because requests may arrive without
-        // end.
+        // Requests may arrive without end.
         while !awaited.has_arrived()? {
             match self.queue.try_pop() {
                 Some((waiting, message)) => lane.run_waiting(handler, worker, waiting, message),
@@ -84,7 +77,6 @@ impl HalfSync {
     }
 }
 
-/// Rejects, with TRANSIENT, requests that were displaced from the queue.
 #[cold]
 fn reject_displaced<S: Architecture<S>, H: RequestHandler>(
     lane: &Lane<S>,
@@ -93,14 +85,12 @@ fn reject_displaced<S: Architecture<S>, H: RequestHandler>(
     displaced: Vec<QueuedRequest>,
 ) {
     for (waiting, message) in displaced {
-        // The guard keeps the connection open until the reply is sent.
         if let Some(_guard) = lane.guard_connection(&waiting) {
             worker.reject_overloaded(handler, &waiting, &message);
         }
     }
 }
 
-/// Runs the loop of a thread that runs requests of the queue, until the lane stops.
 fn run_queue_thread<S: Architecture<S>, H: RequestHandler>(
     lane: &Arc<Lane<S>>,
     handler: &Arc<H>,
@@ -126,8 +116,7 @@ impl<S: Architecture<S>> Architecture<S> for HalfSync {
         self.queue.connection_share()
     }
 
-    /// Puts the message into the queue. The function is not inlined, so that it does not lengthen
-    /// the code that lanes of other architectures run.
+    /// Inlining would lengthen the code that lanes of other architectures run.
     #[inline(never)]
     fn place_message<H: RequestHandler>(
         &self,
@@ -152,8 +141,7 @@ impl<S: Architecture<S>> Architecture<S> for HalfSync {
         self.queue.requeue(waiting, message);
     }
 
-    /// Runs requests of the queue on the calling thread until the reply `awaited` has arrived. The
-    /// reading thread of the lane continues to fill the queue.
+    /// The reading thread of the lane continues to fill the queue.
     fn wait_nested<H: RequestHandler>(
         &self,
         lane: &Lane<S>,

@@ -1,6 +1,5 @@
-//! The queue between the thread that reads requests and the threads that run them. It takes one
-//! request of each connection in turn: the first request of a connection waits for at most one
-//! request of each other connection, however many requests these send.
+//! The queue between the reading thread and the threads that run requests; it takes one request of each connection in
+//! turn.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,30 +15,24 @@ use crate::server::admission::{self, RequestAdmission};
 use crate::server::connection::{Connection, WaitingRequest};
 use crate::server::message::Message;
 
-/// A bounded, fair queue of the messages of a lane's connections.
 #[derive(Debug)]
 pub(crate) struct RequestQueue {
     state: Mutex<State>,
     not_empty: Condvar,
-    /// Maximum number of messages in the queue.
     max_requests: usize,
-    /// Maximum number of bytes of memory that the messages in the queue may hold.
     max_bytes: usize,
-    /// Event descriptor that becomes readable when a message is queued. Threads that run requests
-    /// while they wait for a reply wait for it.
+    /// Readable when a message is queued; threads in a nested wait wait for it.
     readiness: EventFd,
-    /// Number of threads that wait for `readiness`.
     listeners: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct State {
     requests: FairQueue<QueuedRequest>,
-    /// True after the lane has stopped. No thread takes requests after that.
+    /// No thread takes requests after the lane has stopped.
     stopped: bool,
 }
 
-/// A message in the queue, with its count as a waiting request.
 pub(in crate::server) type QueuedRequest = (WaitingRequest, Message);
 
 impl QueueItem for QueuedRequest {
@@ -70,15 +63,13 @@ impl RequestQueue {
         })
     }
 
-    /// Returns the maximum number of messages that one connection may have in the queue.
     pub(crate) fn connection_share(&self) -> usize {
         admission::fair_share(self.max_requests)
     }
 
-    /// Puts a message into the queue. If the queue is full, removes the last messages of the
-    /// connection with the largest share and adds them to `displaced`, provided that `connection`
-    /// has a smaller share. The caller must reject the messages in `displaced`. Returns the message
-    /// as an error if the queue has no room for it. The caller must then reject it.
+    /// If the queue is full, removes the last messages of the connection with the largest share to `displaced`,
+    /// provided that `connection` has a smaller share. The caller must reject the messages in `displaced`, and the
+    /// message that is returned as an error.
     pub(crate) fn push(
         &self,
         connection: &Arc<Connection>,
@@ -102,8 +93,7 @@ impl RequestQueue {
         Ok(())
     }
 
-    /// Returns the measure by which the queue is too full for a message of `bytes` bytes, and the
-    /// amount of this measure that the message needs. Returns `None` if the queue has room.
+    /// Returns the exceeded measure and the amount that the message needs, or `None` if the queue has room.
     fn shortage(&self, waiting: &FairQueue<QueuedRequest>, bytes: usize) -> Option<(Measure, usize)> {
         if admission::admit_request(Some((waiting.len(), self.max_requests))) == RequestAdmission::Refuse {
             return Some((Measure::Items, 1));
@@ -111,8 +101,7 @@ impl RequestQueue {
         (!admission::bytes_fit(waiting.bytes(), bytes, self.max_bytes)).then_some((Measure::Bytes, bytes))
     }
 
-    /// Puts a message back into the queue that was taken from it and then deferred or parked. The
-    /// maximums do not apply to it.
+    /// The maximums do not apply to a message that was taken from the queue before.
     #[cold]
     pub(crate) fn requeue(&self, waiting: WaitingRequest, message: Message) {
         let mut state = self.state.lock();
@@ -122,21 +111,18 @@ impl RequestQueue {
         self.notify_listeners();
     }
 
-    /// Returns a descriptor that becomes readable when a message is queued. A thread may wait for
-    /// it between its calls of [`add_listener`](Self::add_listener) and
+    /// A thread may wait for the descriptor between its calls of [`add_listener`](Self::add_listener) and
     /// [`remove_listener`](Self::remove_listener).
     pub(crate) fn readiness(&self) -> BorrowedFd<'_> {
         self.readiness.as_fd()
     }
 
-    /// Registers the calling thread as a listener, before it waits for
-    /// [`readiness`](Self::readiness). The descriptor need not report messages that were queued
-    /// before. [`try_pop`](Self::try_pop) returns them.
+    /// The descriptor need not report messages that were queued before. [`try_pop`](Self::try_pop) returns such
+    /// messages.
     pub(crate) fn add_listener(&self) {
         self.listeners.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Ends the registration of the calling thread.
     pub(crate) fn remove_listener(&self) {
         self.listeners.fetch_sub(1, Ordering::SeqCst);
     }
@@ -148,8 +134,7 @@ impl RequestQueue {
         }
     }
 
-    /// Takes the next message, if there is one. Makes the descriptor [`readiness`](Self::readiness)
-    /// unreadable, or, if more messages are in the queue, readable, so that other listeners take
+    /// Makes [`readiness`](Self::readiness) readable if more messages are in the queue, so that other listeners take
     /// them.
     #[cold]
     pub(crate) fn try_pop(&self) -> Option<QueuedRequest> {
@@ -164,8 +149,7 @@ impl RequestQueue {
         next
     }
 
-    /// Waits for the next message and takes it. Returns `None` after [`stop`](Self::stop) was
-    /// called.
+    /// Returns `None` after [`stop`](Self::stop).
     pub(crate) fn pop(&self) -> Option<QueuedRequest> {
         let mut state = self.state.lock();
         loop {
