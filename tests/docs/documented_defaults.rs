@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-/// Structures with public fields, and their files.
 const STRUCTURES: [(&str, &str); 10] = [
     ("crates/orb/src/server/config.rs", "PoolConfig"),
     ("crates/orb/src/server/config.rs", "ConnectionLimits"),

@@ -205,8 +205,7 @@ pub trait Transport: Send + Sync + fmt::Debug {
         self.listen(endpoint)
     }
 
-    /// Tells the transport that an ORB uses it until [`detach_orb`](Self::detach_orb). A transport
-    /// that wraps another transport passes both calls on to it.
+    /// Tells the transport that an ORB uses it until [`detach_orb`](Self::detach_orb).
     fn attach_orb(&self) {}
 
     /// Tells the transport that an ORB which used it has ended. After the last ORB, the transport

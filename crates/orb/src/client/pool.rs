@@ -377,8 +377,6 @@ impl ConnectionPool {
         IoProperties { class: self.sockets.io, native_priority, cores: None }
     }
 
-    /// Sets the DSCP code point for the band's priority on the packets of a new connection, if the
-    /// client's protocol policies ask for it.
     fn set_code_point(&self, orb: &OrbContext, stream: &dyn Stream) {
         if self.sockets.network_priority
             && let Some(priority) = self.band.priority(&*orb.config().rt.priority_mapping)

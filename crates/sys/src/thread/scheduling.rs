@@ -264,8 +264,7 @@ pub fn find_kernel_thread(name: &str) -> io::Result<Option<Tid>> {
     Ok(None)
 }
 
-/// Returns the calling thread's identifier. Asks the kernel once per thread, and again after a
-/// fork.
+/// Returns the calling thread's identifier.
 #[inline]
 pub fn current_tid() -> Tid {
     thread_local! {

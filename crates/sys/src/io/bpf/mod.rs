@@ -145,7 +145,6 @@ pub fn has_capability(number: u32) -> bool {
     effective.checked_shr(number).unwrap_or(0) & 1 == 1
 }
 
-/// Returns the first capability that loading an XDP program needs and the calling thread lacks.
 fn missing_capability() -> Option<&'static str> {
     let status = fs::read_to_string("/proc/thread-self/status").ok()?;
     let effective = effective_capabilities(&status)?;

@@ -401,8 +401,7 @@ pub fn report_unread_bytes(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1)
 }
 
-/// Returns the pending error of the socket and clears it. A caller that connects without blocking
-/// reads the outcome in this way.
+/// Returns the pending error of the socket and clears it.
 ///
 /// # Errors
 /// No error occurs on a socket; the pending error is in the `Ok` value.
