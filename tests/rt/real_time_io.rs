@@ -180,7 +180,7 @@ fn frames_of_a_lane_take_the_path_of_its_stream() {
     in_two_namespaces(
         move |to_client| {
             let config = RioConfig::for_interface("rio0").attach_mode(AttachMode::Generic);
-            let transport = Arc::new(RioTransport::new(config));
+            let transport = Arc::new(RioTransport::new(config.best_effort_thread(true)));
             assert_eq!(transport.level(), FeatureLevel::StreamSteering, "{}", transport.limit());
             assert!(has_xdp());
             let server = with(&transport).listen("tcp:10.99.0.1:0").build().unwrap();
@@ -194,6 +194,8 @@ fn frames_of_a_lane_take_the_path_of_its_stream() {
             calls(&low, 0);
             let before = frames();
             assert_eq!((before.queued, before.missed), (0, 0));
+            let best_effort = transport.best_effort_frames().unwrap();
+            assert!(best_effort.queued >= CALLS && best_effort.missed == 0, "{best_effort:?}");
             calls(&high, 1);
             let after = frames();
             assert!(after.queued >= CALLS, "{after:?}");

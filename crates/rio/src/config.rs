@@ -39,7 +39,10 @@ pub struct RioConfig {
     pub best_effort_pacing: Option<u32>,
     /// Maximum number of frames that wait for the kernel thread of a stream. Default: 512.
     pub thread_queue_frames: u32,
-    /// Core on which the kernel threads of streams without cores run. Default: 0.
+    /// If true, a kernel thread of the ordinary class processes the sorted frames that belong to no
+    /// stream, in the place of the receive context, which preempts threads. Default: `false`.
+    pub best_effort_thread: bool,
+    /// Core on which the kernel threads of best effort and of streams without cores run. Default: 0.
     pub default_core: u32,
     /// Called after each change of the feature level. Default: `None`.
     pub on_level_change: Option<LevelChangeHandler>,
@@ -57,6 +60,7 @@ impl Default for RioConfig {
             max_unsent: 16_384,
             best_effort_pacing: None,
             thread_queue_frames: 512,
+            best_effort_thread: false,
             default_core: 0,
             on_level_change: None,
         }
@@ -96,6 +100,13 @@ impl RioConfig {
     #[must_use]
     pub fn buffers(mut self, receive: u32, send: u32) -> Self {
         (self.receive_buffer, self.send_buffer) = (receive, send);
+        self
+    }
+
+    /// Sets [`best_effort_thread`](field@Self::best_effort_thread).
+    #[must_use]
+    pub fn best_effort_thread(mut self, has_thread: bool) -> Self {
+        self.best_effort_thread = has_thread;
         self
     }
 

@@ -109,6 +109,16 @@ impl InterfaceSteering {
         Ok((opened, refusal.map(|error| format!("the kernel thread of a stream has the ordinary class: {error}"))))
     }
 
+    /// Makes a kernel thread of the ordinary class process the frames that belong to no stream.
+    pub(crate) fn start_best_effort_thread(&self, core: u32, queue_frames: u32) -> Result<(), SteeringError> {
+        let id = StreamId::BEST_EFFORT;
+        self.program.start_thread(id, core, queue_frames)?;
+        for queue in 0..u32::from(QUEUES) {
+            self.program.set_processor(id, queue, core)?;
+        }
+        self.program.set_stream(id, StreamDelivery { delivery: Delivery::Thread, in_context_cap: None })
+    }
+
     /// Gives the kernel thread of a stream the scheduling of the lane.
     fn schedule_thread(&self, stream: StreamId, core: u32, scheduling: Scheduling) -> io::Result<()> {
         let name = self.program.thread_name(stream, core)?;

@@ -178,6 +178,10 @@ impl LevelControl {
     fn load(&self) -> Result<(), String> {
         if self.steering().is_none() {
             let steering = InterfaceSteering::load().map_err(|error| error.to_string())?;
+            if self.config.best_effort_thread {
+                let (core, frames) = (self.config.default_core, self.config.thread_queue_frames);
+                steering.start_best_effort_thread(core, frames).map_err(|error| error.to_string())?;
+            }
             self.state.lock().steering = Some(Arc::new(steering));
         }
         Ok(())

@@ -19,7 +19,7 @@ use crate::feature_level::FeatureLevel;
 use crate::interface_steering::{SteeredPort, SteeredStream};
 use crate::level_control::LevelControl;
 use crate::memory::MemoryBound;
-use crate::steering::StreamCounts;
+use crate::steering::{StreamCounts, StreamId};
 
 /// Priority of the sent packets of a stream in the queues of the interface. It is the highest that
 /// needs no capability.
@@ -158,6 +158,13 @@ impl RioTransport {
     #[must_use]
     pub fn frame_counts(&self) -> Option<StreamCounts> {
         self.levels.steering()?.total_counts().ok()
+    }
+
+    /// Returns the counts of the frames that belong to no stream. The count `missed` is that of the
+    /// frames that the receive context processes. `None` if the steering program was never loaded.
+    #[must_use]
+    pub fn best_effort_frames(&self) -> Option<StreamCounts> {
+        self.levels.steering()?.counts(StreamId::BEST_EFFORT).ok()
     }
 
     /// Returns the properties of a stream's sockets: buffers have fixed sizes.

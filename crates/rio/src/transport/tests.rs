@@ -196,3 +196,21 @@ fn sockets_have_the_options_of_their_class() {
         }
     }
 }
+
+/// Fails if a read takes bytes from the budget that have not arrived.
+#[test]
+fn bytes_that_do_not_arrive_stay_in_the_budget() {
+    let transport = RioTransport::with_clock(RioConfig::default(), Some(|| 1_000));
+    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let client = transport.connect(listener.local_endpoint(), None).unwrap();
+    let server = accept(&*listener);
+    for part in 0..50 {
+        assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        client.send(&[part; 100], Wait::Block).unwrap();
+        poll::wait_readable(server.readiness().unwrap(), None).unwrap();
+        assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap(), 100, "part {part}");
+    }
+    client.send(&[0; 100], Wait::Block).unwrap();
+    poll::wait_readable(server.readiness().unwrap(), None).unwrap();
+    assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+}
