@@ -88,7 +88,7 @@ pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};
 pub use cancel::Canceller;
 pub use config::OnewayBatch;
 pub use context::Context;
-pub use corelane_net::{Endpoint, OtherAddress, Peer, SpinPolicy, Transports};
+pub use corelane_net::{Endpoint, IoClass, OtherAddress, Peer, SpinPolicy, Transports};
 pub use corelane_wire::{
     Cdr, CdrError, CharSet, Decimal, DecimalError, Decoder, Encoder, Fixed, Ior, Limits, Octets, Version,
 };

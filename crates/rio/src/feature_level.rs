@@ -207,6 +207,21 @@ pub enum LevelLimit {
     StepFailed(FeatureStep),
 }
 
+impl fmt::Display for LevelLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Configured => f.write_str("the configuration asks for no higher level"),
+            Self::NotProbed => f.write_str("the machine has not been examined"),
+            Self::Capability(name) => write!(f, "the process lacks {name}"),
+            Self::InterfaceAbsent => f.write_str("the interface does not exist"),
+            Self::LinkDown => f.write_str("the link of the interface is down"),
+            Self::HookTaken => f.write_str("the interface has an XDP program of another owner"),
+            Self::ProgramLost => f.write_str("another process has detached the program from the interface"),
+            Self::StepFailed(step) => write!(f, "the step {step:?} failed"),
+        }
+    }
+}
+
 /// Times of a [`FeatureController`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControllerTiming {

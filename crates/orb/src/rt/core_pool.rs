@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use corelane_net::IoClass;
 use corelane_sched::Priority;
 use corelane_sched::overload::OverloadRules;
 use corelane_sys::clock::Monotonic;
@@ -155,7 +156,7 @@ pub(crate) fn create(
         overload_rules: OverloadRules { dynamic_threads: 0, borrowing: false, buffering: None },
         idle_thread_timeout: Duration::ZERO,
     };
-    let listeners = pool::open_listeners(adapter, &config.listen, &role)?;
+    let listeners = pool::open_listeners(adapter, &config.listen, &role, IoClass::BestEffort)?;
     let best_effort_threads = count(config.best_effort_threads);
     let lane_config = PoolConfig::default()
         .name(config.name.clone())
