@@ -37,6 +37,9 @@ pub(crate) struct Config {
     pub(crate) fragment_size: Option<usize>,
     /// Maximum number of bytes of memory that all replies may use together.
     pub(crate) max_reply_memory: usize,
+    /// Maximum number of bytes of memory that servants may keep of requests.
+    #[cfg(feature = "keep-octets")]
+    pub(crate) max_kept_memory: usize,
     pub(crate) rt: RtConfig,
     /// True if the process's memory is locked. Threads then touch their stacks before they begin.
     pub(crate) locks_memory: bool,

@@ -1,6 +1,8 @@
 //! The state of an ORB that all of its layers share.
 
 use std::any::Any;
+#[cfg(feature = "keep-octets")]
+use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -17,6 +19,8 @@ use crate::config::Config;
 use crate::event::{Event, Events};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::interceptor::InterceptionPoints;
+#[cfg(feature = "keep-octets")]
+use crate::kept_octets::KeptBudget;
 use crate::{listen_address, text};
 
 const RUNNING: u8 = 0;
@@ -24,6 +28,11 @@ const ENDING: u8 = 1;
 /// State in which every connection is closing.
 const CLOSED: u8 = 2;
 const ENDED: u8 = 3;
+
+/// Number of messages of the maximum size for which the ORB keeps memory.
+const CACHED_MESSAGES: usize = 4;
+/// Number of further bytes of memory that the ORB keeps, for bytes that were read after a message.
+const CACHED_REST: usize = 64 << 10;
 
 /// The configuration and the running state of an ORB, without its connections and objects.
 #[derive(Debug)]
@@ -42,6 +51,9 @@ pub(crate) struct OrbContext {
     next_connection_id: AtomicU64,
     /// Cache that keeps the memory of large messages for later messages.
     spares: RegionCache,
+    /// The budget of the octets of requests that servants keep.
+    #[cfg(feature = "keep-octets")]
+    kept_budget: Arc<KeptBudget>,
     /// The state of the ORB: `RUNNING`, `ENDING`, `CLOSED` or `ENDED`. The threads that shut the
     /// ORB down raise it with Release; no thread lowers it.
     state: AtomicU8,
@@ -60,7 +72,14 @@ pub(crate) struct OrbContext {
 
 impl OrbContext {
     pub(crate) fn new(config: Config, transports: Transports, events: Events, stamp: u64) -> Self {
+        let max_cached = usize::try_from(config.limits.max_message_size)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(CACHED_MESSAGES)
+            .saturating_add(CACHED_REST);
+        let spares = RegionCache::with_max_bytes(max_cached);
         OrbContext {
+            #[cfg(feature = "keep-octets")]
+            kept_budget: KeptBudget::new(config.max_kept_memory),
             config,
             transports,
             events,
@@ -69,7 +88,7 @@ impl OrbContext {
             listening: OnceLock::new(),
             published: OnceLock::new(),
             next_connection_id: AtomicU64::new(1),
-            spares: RegionCache::new(),
+            spares,
             state: AtomicU8::new(RUNNING),
             closing: EventCount::new("end of the ORB"),
             nowhere_reported: AtomicBool::new(false),
@@ -118,6 +137,12 @@ impl OrbContext {
     #[inline]
     pub(crate) fn spares(&self) -> &RegionCache {
         &self.spares
+    }
+
+    /// Returns the budget of the octets of requests that servants keep.
+    #[cfg(feature = "keep-octets")]
+    pub(crate) fn kept_budget(&self) -> &Arc<KeptBudget> {
+        &self.kept_budget
     }
 
     pub(crate) fn cpu_monitor(&self) -> Option<&CpuBudgetMonitor> {
