@@ -18,4 +18,7 @@ pub(crate) trait ConnectionLane: Any + Send + Sync {
     /// if `congested` is true, else stop reporting it. Epoll also reports again the events that are
     /// true at this time.
     fn watch_writability(&self, readiness: BorrowedFd<'_>, handle: (u32, u32), congested: bool);
+
+    /// Counts a connection that begins or ends to wait for room to write.
+    fn count_begun(&self, begins: bool);
 }

@@ -22,6 +22,7 @@ use corelane_sys::wake_flag::WakeFlag;
 use super::acceptor::Delegation;
 use super::admission;
 use super::architecture::{Architecture, MessagePlacement};
+use super::begun_replies::BegunReplies;
 use super::config::PoolConfig;
 use super::connection::{Connection, LateRequest, ReadCause, ReadState, WaitingRequest};
 use super::connection_lane::ConnectionLane;
@@ -88,6 +89,7 @@ pub(crate) struct Lane<S> {
     pub(crate) strategy: S,
     pub(super) draining: DrainingConnections,
     pub(super) memory_budget: Arc<MemoryBudget>,
+    pub(super) begun: BegunReplies,
     /// The time within which a graceful close must end.
     pub(super) closing_time: Duration,
     /// True after accepting has stopped because of an error, such as a lack of descriptors. The
@@ -177,6 +179,7 @@ impl<S: Architecture<S>> Lane<S> {
                 strategy,
                 draining: DrainingConnections::new(),
                 memory_budget,
+                begun: BegunReplies::new(),
                 closing_time,
                 accept_starved: AtomicBool::new(false),
                 idle_tracker: IdleTracker::new(clock::now()),
@@ -263,7 +266,7 @@ impl<S: Architecture<S>> Lane<S> {
         self.ready.has_any()
     }
 
-    /// Runs one task of the ready list or handles one event. If there is neither, waits for an
+    /// Sends begun replies, then runs one task of the ready list or handles one event. If there is neither, waits for an
     /// event for at most the time `timeout`, or without a limit if it is `None`.
     #[inline]
     pub(crate) fn step<H: RequestHandler>(
@@ -273,7 +276,11 @@ impl<S: Architecture<S>> Lane<S> {
         timeout: Option<Duration>,
     ) -> io::Result<()> {
         let mut timeout = timeout;
-        if self.has_ready() {
+        let is_anything_ready = self.ready.has_any_or_begun();
+        if is_anything_ready && self.ready.has_begun() {
+            self.send_begun_replies(handler.context());
+        }
+        if is_anything_ready && self.has_ready() {
             // Each thread alternates between a task and an event, so that connections on the ready
             // list with endless input do not delay the events of other connections.
             if !worker.ran_listed_task
@@ -613,16 +620,20 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     /// Sends the send queue of a connection that has room to write. When the queue is empty, queues
-    /// the requests that were deferred until then, and makes a thread read the connection.
+    /// the requests that were deferred until then, and makes a thread read the connection. Returns
+    /// the number of bytes sent.
     #[cold]
-    fn flush(&self, context: &OrbContext, handle: (u32, u32)) {
+    pub(super) fn flush(&self, context: &OrbContext, handle: (u32, u32)) -> usize {
         let Some(connection) = self.connections.get(handle.0, handle.1) else {
-            return self.poll_draining(context, handle);
+            self.poll_draining(context, handle);
+            return 0;
         };
         if !connection.is_congested() {
-            return;
+            return 0;
         }
-        match connection.flush() {
+        let (sent, flushed) = connection.flush();
+        self.begun.record_sent(sent);
+        match flushed {
             Ok(true) => {
                 for (waiting, message) in connection.take_deferred() {
                     self.requeue(waiting, message);
@@ -632,6 +643,7 @@ impl<S: Architecture<S>> Lane<S> {
             Ok(false) => {}
             Err(_) => self.retire_connection(context, handle),
         }
+        sent
     }
 
     /// Queues a deferred request, which may run now, as the dispatch architecture does.
@@ -842,6 +854,12 @@ impl<S: Architecture<S>> ConnectionLane for Lane<S> {
         if self.epoll.modify(readiness, token, interest).is_err() {
             let _ = self.epoll.add(readiness, token, interest);
         }
+        self.begun.watch(readiness, token, congested);
+    }
+
+    #[cold]
+    fn count_begun(&self, begins: bool) {
+        self.ready.count_begun(begins);
     }
 }
 
