@@ -4,23 +4,22 @@
 //! that takes one event after the other would first run the requests of all other connections. The
 //! connections whose peers must read are therefore also in a second epoll instance. While there are
 //! such connections, a thread asks this instance, without waiting, before each event or task, and
-//! sends what the transports accept. It never waits for a peer, so one that does not read delays no
-//! other connection.
+//! sends what the transports accept. It does not wait, so a peer that does not read delays no other
+//! connection.
 //!
 //! If the replies of the lane hold more than half of its memory budget, the threads hold requests
 //! back: they wait for room to write instead of taking new work. A wait that sends less than
 //! [`MIN_PROGRESS`] bytes lets one request run and halves the time of the next wait, so peers that
 //! do not read delay requests by [`MAX_WAIT`] twice in total. Progress restores the time.
 
+use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 
-use super::architecture::Architecture;
-use super::lane::{Lane, handle_of};
-use crate::orb_context::OrbContext;
+use super::memory_budget::MemoryBudget;
 
 /// Maximum number of connections whose replies a thread continues before it takes new work.
 const MAX_EVENTS: usize = 16;
@@ -58,7 +57,7 @@ impl BegunReplies {
     }
 
     /// Begins or ends to report room to write on `readiness`, the descriptor of a connection.
-    pub(super) fn watch(&self, readiness: std::os::fd::BorrowedFd<'_>, token: u64, begins: bool) {
+    pub(super) fn watch(&self, readiness: BorrowedFd<'_>, token: u64, begins: bool) {
         let Some(epoll) = self.epoll() else { return };
         let interest = Interest::WRITABLE | Interest::EDGE;
         // The lane's own instance reports the room as well, so a failure costs only the order.
@@ -74,22 +73,26 @@ impl BegunReplies {
             self.wait.store(MAX_WAIT, Ordering::Relaxed);
         }
     }
-}
 
-impl<S: Architecture<S>> Lane<S> {
-    /// Sends begun replies for which there is room. Holds requests back while the replies of the
-    /// lane fill its memory and the peers read them.
+    /// Sends begun replies for which there is room: `flush` gets the token of a connection, and
+    /// returns the number of bytes that it has sent. Holds requests back while the replies fill the
+    /// memory of `budget` and the peers read them, unless `is_stopping` returns true.
     #[cold]
     #[inline(never)]
-    pub(super) fn send_begun_replies(&self, context: &OrbContext) {
-        self.send_reported(context, Duration::ZERO);
+    pub(super) fn send(
+        &self,
+        budget: &MemoryBudget,
+        is_stopping: &dyn Fn() -> bool,
+        flush: &mut dyn FnMut(u64) -> usize,
+    ) {
+        self.send_reported(Duration::ZERO, flush);
         for _ in 0..MAX_WAITS {
-            let wait = self.begun.wait.load(Ordering::Relaxed);
-            if wait == 0 || !self.memory_budget.has_many_replies() || self.is_stopping() {
+            let wait = self.wait.load(Ordering::Relaxed);
+            if wait == 0 || !budget.has_many_replies() || is_stopping() {
                 return;
             }
-            if self.send_reported(context, Duration::from_micros(wait.into())) < MIN_PROGRESS {
-                self.begun.wait.store(wait / 2, Ordering::Relaxed);
+            if self.send_reported(Duration::from_micros(wait.into()), flush) < MIN_PROGRESS {
+                self.wait.store(wait / 2, Ordering::Relaxed);
                 return;
             }
         }
@@ -97,10 +100,10 @@ impl<S: Architecture<S>> Lane<S> {
 
     /// Waits at most the time `wait` for room to write, and sends begun replies. Returns the number
     /// of bytes.
-    fn send_reported(&self, context: &OrbContext, wait: Duration) -> usize {
-        let Some(epoll) = self.begun.epoll.get() else { return 0 };
+    fn send_reported(&self, wait: Duration, flush: &mut dyn FnMut(u64) -> usize) -> usize {
+        let Some(epoll) = self.epoll.get() else { return 0 };
         let mut events = [EpollEvent::EMPTY; MAX_EVENTS];
         let reported = epoll.wait(&mut events, Some(wait)).unwrap_or(0);
-        events.iter().take(reported).map(|event| self.flush(context, handle_of(event.token()))).sum()
+        events.iter().take(reported).map(|event| flush(event.token())).sum()
     }
 }

@@ -266,8 +266,9 @@ impl<S: Architecture<S>> Lane<S> {
         self.ready.has_any()
     }
 
-    /// Sends begun replies, then runs one task of the ready list or handles one event. If there is neither, waits for an
-    /// event for at most the time `timeout`, or without a limit if it is `None`.
+    /// Sends begun replies, then runs one task of the ready list or handles one event. If there is
+    /// neither, waits for an event for at most the time `timeout`, or without a limit if it is
+    /// `None`.
     #[inline]
     pub(crate) fn step<H: RequestHandler>(
         &self,
@@ -278,7 +279,8 @@ impl<S: Architecture<S>> Lane<S> {
         let mut timeout = timeout;
         let is_anything_ready = self.ready.has_any_or_begun();
         if is_anything_ready && self.ready.has_begun() {
-            self.send_begun_replies(handler.context());
+            let mut flush = |token| self.flush(handler.context(), handle_of(token));
+            self.begun.send(&self.memory_budget, &|| self.is_stopping(), &mut flush);
         }
         if is_anything_ready && self.has_ready() {
             // Each thread alternates between a task and an event, so that connections on the ready
