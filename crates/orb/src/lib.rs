@@ -17,6 +17,7 @@
 //! - `unix-sockets`: Unix sockets among an ORB's default transports.
 //! - `keep-octets`: servants keep octets of requests without a copy ([`keep_octets`] copies without
 //!   it).
+//! - `replies-first`: replies that are sent in part go out before new requests run.
 //! - `core-pool`: thread pools that serve the connections of tasks on the tasks' cores.
 //! - `spin`: the threads of a lane may poll before they sleep.
 //! - `minor-names`: exceptions are printed with the names of their minor codes.

@@ -25,7 +25,7 @@ use super::memory_budget::MemoryBudget;
 const MAX_EVENTS: usize = 16;
 /// Maximum time in microseconds for which a thread waits for room to write while it holds requests
 /// back.
-const MAX_WAIT: u32 = 16_000;
+const MAX_WAIT: u32 = 32_000;
 /// Number of bytes that a wait must send to count as progress.
 const MIN_PROGRESS: usize = 64 * 1024;
 /// Maximum number of waits before a thread takes new work.

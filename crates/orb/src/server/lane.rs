@@ -278,7 +278,7 @@ impl<S: Architecture<S>> Lane<S> {
     ) -> io::Result<()> {
         let mut timeout = timeout;
         let is_anything_ready = self.ready.has_any_or_begun();
-        if is_anything_ready && self.ready.has_begun() {
+        if cfg!(feature = "replies-first") && is_anything_ready && self.ready.has_begun() {
             let mut flush = |token| self.flush(handler.context(), handle_of(token));
             self.begun.send(&self.memory_budget, &|| self.is_stopping(), &mut flush);
         }
@@ -856,7 +856,9 @@ impl<S: Architecture<S>> ConnectionLane for Lane<S> {
         if self.epoll.modify(readiness, token, interest).is_err() {
             let _ = self.epoll.add(readiness, token, interest);
         }
-        self.begun.watch(readiness, token, congested);
+        if cfg!(feature = "replies-first") {
+            self.begun.watch(readiness, token, congested);
+        }
     }
 
     #[cold]

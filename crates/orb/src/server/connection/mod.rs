@@ -381,7 +381,7 @@ impl Connection {
             && let Some(lane) = self.lane.upgrade()
         {
             lane.watch_writability(readiness, self.handle, congested);
-            if self.waits_for_room.swap(congested, Ordering::AcqRel) != congested {
+            if cfg!(feature = "replies-first") && self.waits_for_room.swap(congested, Ordering::AcqRel) != congested {
                 lane.count_begun(congested);
             }
         }
@@ -390,7 +390,8 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if *self.waits_for_room.get_mut()
+        if cfg!(feature = "replies-first")
+            && *self.waits_for_room.get_mut()
             && let Some(lane) = self.lane.upgrade()
         {
             lane.count_begun(false);
