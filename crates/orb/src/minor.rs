@@ -31,4 +31,7 @@ codes! {
     /// IMP_LIMIT: the request is larger than the largest message that the server accepts
     /// (`Limits::max_message_size`).
     ImpLimit MESSAGE_TOO_LARGE = 0x82;
+    /// IMP_LIMIT: servants keep more octets of requests than the maximum
+    /// (`OrbBuilder::max_kept_memory`).
+    ImpLimit KEPT_OCTETS = 0x83;
 }
