@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use corelane::{
@@ -45,7 +45,7 @@ impl Reader {
 }
 
 struct Shared {
-    at_gate: AtomicUsize,
+    is_at_gate: AtomicBool,
     is_gate_open: AtomicBool,
     reader: Mutex<Option<Reader>>,
     /// The result of `large`.
@@ -67,11 +67,14 @@ impl Skeleton for Test {
         match operation {
             b"large" => call.reply().write_octets_owned(self.0.large.clone())?,
             b"gate" => {
-                self.0.at_gate.fetch_add(1, Ordering::SeqCst);
+                self.0.is_at_gate.store(true, Ordering::SeqCst);
                 until("gate", || self.0.is_gate_open.load(Ordering::SeqCst));
             }
             _ => {
                 if let Some(reader) = &mut *self.0.reader.lock() {
+                    reader.read_arrived();
+                    // The kernel may deliver octets and acknowledgements a little later.
+                    std::thread::sleep(Duration::from_millis(2));
                     let received = reader.read_arrived();
                     self.0.turns.lock().push(received);
                 }
@@ -92,7 +95,7 @@ impl Server {
         let pool = PoolConfig::default().dispatch(dispatch).connection_limits(limits);
         let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").build().unwrap();
         let shared = Arc::new(Shared {
-            at_gate: AtomicUsize::new(0),
+            is_at_gate: AtomicBool::new(false),
             is_gate_open: AtomicBool::new(false),
             reader: Mutex::new("reader of a test", LockScope::Orb, None),
             large: Octets::from(vec![7; large]),
@@ -130,20 +133,17 @@ const LARGE: usize = 12 << 20;
 /// peer reads, and before the next one the server sends more of the reply.
 #[test]
 fn begun_reply_goes_out_before_threads_take_new_requests() {
-    for (threads, dispatch) in [
-        (1, Dispatch::Reactive),
-        (1, Dispatch::LeaderFollowers { threads: 1 }),
-        (2, Dispatch::LeaderFollowers { threads: 2 }),
-    ] {
+    // With one thread the order is certain.
+    for dispatch in [Dispatch::Reactive, Dispatch::LeaderFollowers { threads: 1 }] {
         let server = Server::new(dispatch, ConnectionLimits::default(), LARGE);
         let others: Vec<TcpStream> = (0..TURNS).map(|_| server.served()).collect();
-        let gates: Vec<TcpStream> = (0..threads).map(|_| server.served()).collect();
+        let gate = server.served();
         let large = server.served();
         server.send(&large, "large");
         // The reply has begun when its first octet is there. Its rest does not fit into the sockets.
         large.peek(&mut [0]).unwrap();
-        gates.iter().for_each(|gate| server.send(gate, "gate"));
-        until("gates", || server.shared.at_gate.load(Ordering::SeqCst) == threads);
+        server.send(&gate, "gate");
+        until("gate", || server.shared.is_at_gate.load(Ordering::SeqCst));
         others.iter().for_each(|other| server.send(other, "turn"));
         large.set_nonblocking(true).unwrap();
         *server.shared.reader.lock() = Some(Reader { stream: large, received: 0 });
@@ -151,12 +151,7 @@ fn begun_reply_goes_out_before_threads_take_new_requests() {
         until("turns", || server.shared.turns.lock().len() == TURNS);
         let turns = server.shared.turns.lock().clone();
         assert!(turns[0] < LARGE, "{dispatch:?}: the whole reply fits into the sockets");
-        let rose = turns.windows(2).filter(|pair| pair[1] > pair[0]).count();
-        if threads == 1 {
-            assert!(turns[TURNS - 1] > LARGE, "{dispatch:?}: the reply waited for {TURNS} requests: {turns:?}");
-        }
-        // Two threads run two requests at the same time, between which nothing may be sent.
-        assert!(rose >= 2 && (threads == 1 || rose >= TURNS / 3), "{dispatch:?}: the reply stopped: {turns:?}");
+        assert!(turns[TURNS - 1] > LARGE, "{dispatch:?}: the reply waited for {TURNS} requests: {turns:?}");
     }
 }
 

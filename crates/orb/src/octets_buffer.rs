@@ -17,7 +17,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 /// large `Vec` for each result gets new pages each time. New pages cost more than the octets that
 /// are written to them. Memory of this buffer comes from the ORB's cache of large messages, and
 /// returns to it when the last clone of the [`Octets`] is dropped. Memory that was not used for one
-/// to two seconds goes back to the kernel.
+/// to two seconds goes back to the kernel; in an ORB that serves nothing after at most 12 seconds.
 ///
 /// # Examples
 /// ```
