@@ -68,7 +68,8 @@ impl MeasuredSubject for SelfMigration {
     }
 }
 
-/// Makes the moves, and adds the time of each divided by `parts` to the samples.
+/// Calls `once` `warm_up + count` times. Adds the time that each of the last `count` calls returns, divided by `parts`,
+/// the number of moves in this time, to the samples.
 fn timed(
     warm_up: usize,
     count: usize,
