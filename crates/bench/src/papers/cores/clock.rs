@@ -167,7 +167,7 @@ impl Wait {
                         spin_loop();
                         turns = turns.wrapping_add(1);
                         // The other thread may not have a core.
-                        if turns % 4096 == 0 {
+                        if turns.is_multiple_of(4096) {
                             thread::yield_now();
                         }
                     }
@@ -187,7 +187,7 @@ fn exchange(waking: Waking, count: usize, placement: &Placement) -> Result<Excha
     let refused = |error: std::io::Error| Failure::new(format!("the threads cannot be placed: {error}"));
     let _placed = placement.enter(Side::Client).map_err(refused)?;
     let (wait, own_end) = Wait::create(waking)?;
-    let (ends, other_end) = std::sync::mpsc::channel();
+    let (ends, other_end) = std::sync::mpsc::sync_channel(1);
     let second = {
         let (over, placement) = (over.clone(), *placement);
         let body = move || {

@@ -123,7 +123,7 @@ struct Shared {
 impl Subject {
     fn start(cores: Cores, moved: MovedThread, priority: Option<u8>) -> Result<Self, Failure> {
         let shared = Arc::new(Shared::default());
-        let (own, (tell, told)) = (shared.clone(), std::sync::mpsc::channel());
+        let (own, (tell, told)) = (shared.clone(), std::sync::mpsc::sync_channel(1));
         let scheduling = priority.map_or(Scheduling::Other, |priority| Scheduling::Fifo((priority - 1).max(1)));
         let builder =
             ThreadBuilder::new().name("bench/moved").affinity(CpuSet::one(cores.other)).scheduling(scheduling);
