@@ -69,7 +69,7 @@ fn omniorb_calls_every_dispatch_architecture() {
 
 /// The core pool serves the connections of clients that know nothing of tasks.
 #[test]
-fn clients_of_every_orb_call_a_task_reference() {
+fn clients_of_every_orb_call_two_task_references() {
     for client in [OmniOrb, JacOrb, Corelane] {
         prove(client, "-task", &["--task"], ALONE);
     }

@@ -161,7 +161,7 @@ fn bound_connection_of_a_task_costs_two_system_calls() {
     root.manager().activate().unwrap();
     let pool = CorePoolConfig::default().cores([0]);
     let pool = orb.real_time().create_core_pool(&pool, Arc::new(EveryObject)).unwrap();
-    pool.set_tasks(&[TaskBinding { task: 1, core: 0, priority: 10 }]).unwrap();
+    pool.set_tasks(&[TaskBinding::new(1, 0, 10)]).unwrap();
     let policies = RtPolicies { threadpool: Some(pool.id()), ..RtPolicies::default() };
     let poa = root.create_rt_poa("task", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
     let ior = poa.activate(&Probe::servant(TestProbe::default())).unwrap().to_string();

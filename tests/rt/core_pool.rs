@@ -3,16 +3,22 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use corelane::mapping::Operation;
 use corelane::poa::{IdAssignment, ObjectId, Poa, PoaPolicies};
 use corelane::rt::{
-    CorePool, CorePoolConfig, PriorityModel, RtConfig, RtPolicies, SchedulingClass, TaskBinder, TaskBinding, served_by,
+    CorePool, CorePoolConfig, JobOverrunAction, PriorityModel, RtConfig, RtPolicies, SchedulingClass, TaskBinder,
+    TaskBinding, TaskRules, is_job_over_budget, served_by,
 };
-use corelane::{Event, ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException};
+use corelane::{
+    Completion, Event, ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind,
+    minor,
+};
 use corelane_sys::lock::{LockScope, Mutex};
-use corelane_sys::thread::{Scheduling, list_threads};
-use corelane_tests::real_time::{RawClient, fair_orb, fifo_orb, wait_until};
+use corelane_sys::thread::{Scheduling, list_threads, scheduling};
+use corelane_sys::usage::thread_time;
+use corelane_tests::real_time::{RawClient, RawReply, fair_orb, fifo_orb, wait_until};
 
 /// Number of changes of the set of tasks under calls.
 const MOVES: u64 = 1_000;
@@ -71,6 +77,10 @@ struct Stepper(Arc<State>);
 static STEP: Operation = Operation::new("step");
 static HOLD: Operation = Operation::new("hold");
 static NOTE: Operation = Operation::new("note");
+static DEMOTED: Operation = Operation::new("demoted");
+static LOW: Operation = Operation::new("low");
+static OVER: Operation = Operation::new("over");
+static REST: Operation = Operation::new("rest");
 
 impl Skeleton for Stepper {
     fn repository_ids(&self) -> &'static [&'static str] {
@@ -79,7 +89,7 @@ impl Skeleton for Stepper {
 
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
         let state = &self.0;
-        if !matches!(operation, b"step" | b"note" | b"hold" | b"pass") {
+        if !matches!(operation, b"step" | b"note" | b"hold" | b"pass" | b"demoted" | b"low" | b"over" | b"rest") {
             return Err(SystemException::bad_operation());
         }
         let number = call.arguments().read_u32()?;
@@ -92,6 +102,14 @@ impl Skeleton for Stepper {
                 let other = state.other.get().expect("the test has set the other object");
                 step(other, &STEP, number)?;
             }
+            b"demoted" => spin_until(|| scheduling(None).unwrap() == Scheduling::Other),
+            b"low" => {
+                spin_until(|| scheduling(None).unwrap() == Scheduling::Other);
+                state.held.fetch_add(1, Ordering::SeqCst);
+                wait_until(|| state.open.load(Ordering::SeqCst));
+            }
+            b"over" => spin_until(is_job_over_budget),
+            b"rest" => std::thread::sleep(Duration::from_millis(number.into())),
             _ => {}
         }
         state.steps.0.lock().push(number);
@@ -112,6 +130,12 @@ impl Skeleton for Stepper {
         reply.write_latin1_str(&by.thread)?;
         Ok(())
     }
+}
+
+/// Uses processor time until `done` returns true. The limit of 2 s ends a test that fails.
+fn spin_until(done: impl Fn() -> bool) {
+    let end = thread_time() + Duration::from_secs(2);
+    while !done() && thread_time() < end {}
 }
 
 fn step(object: &ObjectRef, operation: &Operation<'_>, number: u32) -> Result<Served, SystemException> {
@@ -171,7 +195,7 @@ impl Scene {
 }
 
 fn task(task: u64, core: usize, priority: u8) -> TaskBinding {
-    TaskBinding { task, core, priority }
+    TaskBinding::new(task, core, priority)
 }
 
 /// Returns the cores and the scheduling of the pool's bound threads in the kernel.
@@ -269,6 +293,39 @@ fn thread_sleeps_again_when_its_task_ends() {
     assert_eq!(*scene.state.steps.0.lock(), [0, 1, 2]);
     assert_eq!((scene.pool.counts().unbound_by_task_end, scene.pool.counts().bound), (1, 2));
     assert_eq!(scene.orb.event_counts().connections_opened, 1);
+}
+
+#[test]
+fn bound_thread_of_a_silent_client_sleeps_until_its_task_ends() {
+    for carrier in ["tcp", "shm"] {
+        let path = std::env::temp_dir().join(format!("corelane-core-pool-silent-{}", std::process::id()));
+        let address = if carrier == "tcp" { "tcp:127.0.0.1:0".to_owned() } else { format!("shm:{}", path.display()) };
+        let config = CorePoolConfig::default().name("silent").cores([0]).listen(address);
+        let scene = Scene::new(fifo_orb(), config);
+        let client = Orb::new().unwrap();
+        let object = scene.object(&client, "task-1");
+        scene.set(&[task(1, 0, 40)]);
+        let by = step(&object, &STEP, 0).unwrap();
+        let tid = list_threads().unwrap().iter().find(|thread| thread.name == by.thread).unwrap().tid.as_raw();
+        let switches = || {
+            let status = std::fs::read_to_string(format!("/proc/self/task/{tid}/status")).unwrap();
+            let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).unwrap();
+            line.split_whitespace().last().unwrap().parse::<u64>().unwrap()
+        };
+        // At first the thread waits for the connection alone, for at most 100 ms.
+        let is_asleep = || {
+            let before = switches();
+            std::thread::sleep(Duration::from_millis(300));
+            switches() == before
+        };
+        assert!((0..20).any(|_| is_asleep()), "{carrier}: the thread wakes up without a reason");
+        assert_eq!(step(&object, &STEP, 1).unwrap(), by, "{carrier}");
+        assert!((0..20).any(|_| is_asleep()), "{carrier}: the thread wakes up without a reason");
+        scene.set(&[]);
+        wait_until(|| scene.pool.counts().bound_now == 0);
+        assert_eq!(step(&object, &STEP, 2).unwrap().native, 0, "{carrier}");
+        assert_eq!(*scene.state.steps.0.lock(), [0, 1, 2], "{carrier}");
+    }
 }
 
 #[test]
@@ -529,6 +586,198 @@ fn core_that_the_machine_lacks_makes_promises_advisory() {
     assert_eq!((by.native, by.is_bound()), (40, true));
     let reason = scene.pool.advisory_reason().unwrap();
     assert!(reason.starts_with("core 1000: "), "{reason}");
+}
+
+#[test]
+fn reference_at_an_endpoint_of_a_task_has_a_connection_of_its_own() {
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("ends").cores([0, 1]).task_endpoints(2));
+    scene.set(&[task(1, 0, 40), task(2, 1, 30)]);
+    let endpoints = [(); 2].map(|()| scene.pool.take_endpoint().unwrap());
+    assert!(scene.pool.take_endpoint().is_none());
+    let client = Orb::new().unwrap();
+    let objects = [("task-1", &endpoints[0]), ("task-2", &endpoints[1])].map(|(id, endpoint)| {
+        let object = scene.poa.create_reference_at(&ObjectId::from(id.as_bytes()), "", endpoint).unwrap();
+        client.string_to_object(&object.to_string()).unwrap().unwrap()
+    });
+    for round in 0..20 {
+        let by = [0, 1].map(|at| step(&objects[at], &STEP, 2 * round + at as u32).unwrap());
+        assert_eq!(by.each_ref().map(|by| (by.core, by.native, by.handed_over)), [(0, 40, false), (1, 30, false)]);
+    }
+    let counts = scene.pool.counts();
+    assert_eq!((counts.bound, counts.handed_over), (2, 0), "{counts:?}");
+    // An endpoint that is given back is taken again. Endpoints belong to one pool.
+    let [first, second] = endpoints;
+    let addresses = first.addresses().to_vec();
+    drop(first);
+    let again = scene.pool.take_endpoint().unwrap();
+    assert_eq!(again.addresses(), addresses);
+    assert_ne!(again.addresses(), second.addresses());
+    let other = CorePoolConfig::default().name("other").cores([0]);
+    let other = scene.orb.real_time().create_core_pool(&other, Arc::new(ByName)).unwrap();
+    let foreign = other.take_endpoint().unwrap();
+    assert!(scene.poa.create_reference_at(&ObjectId::from(&b"task-1"[..]), "", &foreign).is_err());
+    scene.orb.real_time().destroy_threadpool(other.id()).unwrap();
+    assert!(other.take_endpoint().is_none());
+}
+
+/// The tasks of jobs that exceeded their budgets, and what was done.
+type Overruns = Arc<Mutex<Vec<(u64, JobOverrunAction)>>>;
+
+/// A scene that records the events of jobs that exceed their budgets.
+fn scene_with_overruns(name: &str) -> (Scene, Overruns) {
+    let events = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
+    let seen = Arc::clone(&events);
+    let observe = move |event: &Event| {
+        if let Event::JobOverBudget { task, budget, used, action } = event {
+            assert!(used >= budget, "{event}");
+            seen.lock().push((*task, *action));
+        }
+    };
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").on_event(observe).build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    (Scene::new(orb, CorePoolConfig::default().name(name).cores([0])), events)
+}
+
+fn budget(microseconds: u64, action: JobOverrunAction) -> TaskRules {
+    TaskRules::default().budget(Duration::from_micros(microseconds), action)
+}
+
+#[test]
+fn job_over_its_budget_is_demoted_until_its_end() {
+    let (scene, events) = scene_with_overruns("demoted");
+    scene.set(&[task(1, 0, 40).rules(budget(3_000, JobOverrunAction::Demote)), task(2, 0, 30)]);
+    let client = Orb::new().unwrap();
+    let [one, two] = ["task-1", "task-2"].map(|id| scene.object(&client, id));
+    // The first job binds the connection, the second one is read by the bound thread.
+    for number in 0..2 {
+        assert_eq!(step(&one, &DEMOTED, number).unwrap().native, 0);
+        assert_eq!(step(&one, &STEP, number).unwrap().native, 40);
+        let counts = scene.pool.counts();
+        assert_eq!(
+            (counts.over_budget, counts.demoted, counts.stopped),
+            (u64::from(number) + 1, u64::from(number) + 1, 0)
+        );
+    }
+    // A job that waits does not use its budget, and the other task has none.
+    step(&one, &REST, 20).unwrap();
+    scene.set(&[task(1, 0, 40), task(2, 0, 30).rules(budget(3_000, JobOverrunAction::Demote))]);
+    assert_eq!(step(&one, &STEP, 0).unwrap().native, 40);
+    // The thread that runs a handed-over job has the budget of the job's task.
+    assert_eq!(step(&two, &DEMOTED, 2).unwrap().native, 0);
+    let counts = scene.pool.counts();
+    assert_eq!((counts.over_budget, counts.demoted, counts.handed_over, counts.moved), (3, 3, 1, 0));
+    assert_eq!(*events.lock(), [1, 1, 2].map(|task| (task, JobOverrunAction::Demote)));
+}
+
+#[test]
+fn demoted_job_stays_low_when_the_priority_of_its_task_changes() {
+    let (scene, _) = scene_with_overruns("stays");
+    let rules = budget(3_000, JobOverrunAction::Demote);
+    scene.set(&[task(1, 0, 40).rules(rules)]);
+    let client = Orb::new().unwrap();
+    let object = scene.object(&client, "task-1");
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| step(&object, &LOW, 0).unwrap());
+        wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
+        scene.set(&[task(1, 0, 50).rules(rules)]);
+        scene.state.open.store(true, Ordering::SeqCst);
+        assert_eq!(call.join().unwrap().native, 0);
+    });
+    assert_eq!(step(&object, &STEP, 1).unwrap().native, 50);
+}
+
+#[test]
+fn job_over_its_budget_is_stopped_or_only_reported() {
+    let (scene, events) = scene_with_overruns("stopped");
+    scene.set(&[task(1, 0, 40).rules(budget(1_000, JobOverrunAction::Stop))]);
+    let client = Orb::new().unwrap();
+    let object = scene.object(&client, "task-1");
+    let stopped = step(&object, &OVER, 0).unwrap_err();
+    assert_eq!(
+        (stopped.kind(), stopped.minor(), stopped.completed()),
+        (Kind::Timeout, minor::OVERRUN, Completion::Yes)
+    );
+    assert_eq!(step(&object, &STEP, 1).unwrap().native, 40);
+    assert_eq!((scene.pool.counts().over_budget, scene.pool.counts().stopped), (1, 1));
+    scene.set(&[task(1, 0, 40).rules(budget(1_000, JobOverrunAction::Report))]);
+    assert_eq!(step(&object, &OVER, 2).unwrap().native, 40);
+    let counts = scene.pool.counts();
+    assert_eq!((counts.over_budget, counts.stopped, counts.bound, counts.moved), (2, 1, 1, 0));
+    assert_eq!(*events.lock(), [(1, JobOverrunAction::Stop), (1, JobOverrunAction::Report)]);
+}
+
+/// A rate that permits one request in an hour.
+fn hourly() -> TaskRules {
+    TaskRules::default().rate(Duration::from_secs(3_600), Duration::ZERO)
+}
+
+#[test]
+fn one_request_above_the_rate_waits_and_others_are_refused() {
+    let told = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
+    let seen = Arc::clone(&told);
+    let observe = move |event: &Event| {
+        if let Event::TaskRateExceeded { task, is_oneway, .. } = event {
+            seen.lock().push((*task, *is_oneway));
+        }
+    };
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").on_event(observe).build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    let scene = Scene::new(orb, CorePoolConfig::default().name("rate").cores([0]));
+    scene.set(&[task(1, 0, 40).rules(hourly())]);
+    let client = Orb::new().unwrap();
+    let object = scene.object(&client, "task-1");
+    let mut raw = RawClient::for_object(&object);
+    let sent = [0, 1, 2, 3].map(|number| raw.send("step", None, Some(number)));
+    assert_eq!(raw.receive_reply_id(), sent[0]);
+    for refused in &sent[2..] {
+        let (id, _, reply) = raw.receive_reply();
+        assert_eq!(id, *refused);
+        assert!(matches!(reply, RawReply::Raised(Kind::Transient, code) if code == minor::TASK_RATE), "{reply:?}");
+    }
+    // Requests on another connection of the task, which has no thread yet, count as well.
+    let exception = step(&object, &STEP, 4).unwrap_err();
+    assert_eq!((exception.kind(), exception.minor()), (Kind::Transient, minor::TASK_RATE));
+    let note = |encoder: &mut corelane::Encoder| {
+        encoder.write_u32(5);
+        Ok(())
+    };
+    object.send_oneway(&NOTE, &note).unwrap();
+    wait_until(|| scene.pool.counts().dropped == 1);
+    // A request without a task does not wait on the connection of the task.
+    raw.set_target(&scene.object(&client, "plain"));
+    assert_eq!(raw.send("step", None, Some(6)), raw.receive_reply_id());
+    // With another rate, the request that waits runs.
+    scene.set(&[task(1, 0, 40)]);
+    assert_eq!(raw.receive_reply_id(), sent[1]);
+    assert_eq!(*scene.state.steps.0.lock(), [0, 6, 1]);
+    let counts = scene.pool.counts();
+    assert_eq!((counts.delayed, counts.refused, counts.dropped), (1, 3, 1), "{counts:?}");
+    assert_eq!(*told.lock(), [(1, false), (1, false), (1, false), (1, true)]);
+}
+
+#[test]
+fn rate_bounds_a_handed_over_task_and_paces_a_client_that_waits_for_replies() {
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("paced").cores([0]));
+    let distance = Duration::from_millis(20);
+    let paced = TaskRules::default().rate(distance, Duration::ZERO);
+    scene.set(&[task(1, 0, 40).rules(paced), task(2, 0, 30).rules(hourly())]);
+    let client = Orb::new().unwrap();
+    let [one, two] = ["task-1", "task-2"].map(|id| scene.object(&client, id));
+    let begun = std::time::Instant::now();
+    for number in 0..5 {
+        assert_eq!(step(&one, &STEP, number).unwrap().native, 40);
+    }
+    assert!(begun.elapsed() >= 4 * distance);
+    // The other task shares the connection.
+    assert_eq!(step(&two, &STEP, 5).unwrap().native, 30);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| step(&two, &STEP, 6).unwrap());
+        wait_until(|| scene.pool.counts().handed_over == 2);
+        scene.set(&[task(1, 0, 40), task(2, 0, 20)]);
+        assert_eq!(waiting.join().unwrap().native, 20);
+    });
+    assert_eq!(*scene.state.steps.0.lock(), (0..7).collect::<Vec<_>>());
+    assert_eq!((scene.pool.counts().refused, scene.pool.counts().dropped), (0, 0));
 }
 
 #[test]

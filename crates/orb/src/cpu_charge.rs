@@ -52,6 +52,11 @@ impl ChargedOperation {
         ChargedOperation { started_at: thread_time(), uncharged_before: UNCHARGED_TIME.get() }
     }
 
+    #[cfg(feature = "core-pool")]
+    pub(crate) fn started_at(&self) -> Duration {
+        self.started_at
+    }
+
     pub(crate) fn used(&self) -> Duration {
         let uncharged = UNCHARGED_TIME.get().saturating_sub(self.uncharged_before);
         thread_time().saturating_sub(self.started_at).saturating_sub(uncharged)
@@ -102,6 +107,14 @@ impl BudgetScope {
             resume_budget(outer, Duration::ZERO);
             None
         }
+    }
+}
+
+#[cfg(feature = "core-pool")]
+impl BudgetScope {
+    /// Stops the budget. Returns true if the thread was lowered.
+    pub(crate) fn stop(&mut self) -> bool {
+        matches!(stop_budget(), BudgetOutcome::Exhausted(_))
     }
 }
 

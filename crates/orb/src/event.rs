@@ -213,6 +213,56 @@ pub enum Event {
         /// The task's number.
         task: u64,
     },
+    /// A request of a task used more processor time than the budget of the task
+    /// ([`TaskRules::budget`](field@crate::rt::TaskRules::budget)). Reported when the request has
+    /// ended.
+    #[cfg(feature = "core-pool")]
+    JobOverBudget {
+        /// The task's number.
+        task: u64,
+        /// The budget.
+        budget: Duration,
+        /// The processor time that the request used.
+        used: Duration,
+        /// What happened to the request when its budget was used up.
+        action: crate::rt::JobOverrunAction,
+    },
+    /// A request arrived above the rate of its task
+    /// ([`TaskRules::min_distance`](field@crate::rt::TaskRules::min_distance)) while another early
+    /// request waited, so it was refused.
+    #[cfg(feature = "core-pool")]
+    TaskRateExceeded {
+        /// The client.
+        peer: Peer,
+        /// The task's number.
+        task: u64,
+        /// True for a oneway, which was dropped. Otherwise the client got TRANSIENT.
+        is_oneway: bool,
+    },
+    /// The kernel lets no thread of the process run on a core any more, because a cpuset lost the
+    /// core or it went offline.
+    #[cfg(feature = "core-pool")]
+    CoreLost {
+        /// The name of the core pool.
+        pool: String,
+        /// The core, as the kernel counts cores.
+        core: usize,
+        /// Number of the core's tasks that other cores run now.
+        moved: usize,
+        /// Number of the core's tasks for which no other core has room. Their requests are best
+        /// effort.
+        demoted: usize,
+    },
+    /// Threads of the process can run on a lost core again.
+    #[cfg(feature = "core-pool")]
+    CoreReturned {
+        /// The name of the core pool.
+        pool: String,
+        /// The core, as the kernel counts cores.
+        core: usize,
+        /// Number of the core's tasks that it runs again.
+        restored: usize,
+    },
     /// A thread of the ORB ended early.
     ThreadFailed {
         /// The thread's name and the reason.
@@ -316,6 +366,26 @@ impl fmt::Display for Event {
             Event::TaskNotBound { peer, task } => {
                 write!(f, "a request of {peer} ran without the core of task {task}: the core pool has no free thread")
             }
+            #[cfg(feature = "core-pool")]
+            Event::JobOverBudget { task, budget, used, action } => {
+                write!(
+                    f,
+                    "a request of task {task} used {used:?} of processor time, and its budget is {budget:?}: {action:?}"
+                )
+            }
+            #[cfg(feature = "core-pool")]
+            Event::TaskRateExceeded { peer, task, is_oneway } => {
+                let what = if *is_oneway { "a oneway" } else { "a call" };
+                write!(f, "{what} of {peer} was refused: task {task} has requests above its rate")
+            }
+            #[cfg(feature = "core-pool")]
+            Event::CoreLost { pool, core, moved, demoted } => {
+                write!(f, "the core pool {pool} has lost core {core}: {moved} tasks moved, {demoted} are best effort")
+            }
+            #[cfg(feature = "core-pool")]
+            Event::CoreReturned { pool, core, restored } => {
+                write!(f, "the core pool {pool} has core {core} again: {restored} tasks are restored")
+            }
             Event::ThreadFailed { message } => write!(f, "a thread ended: {}", text::message(message)),
         }
     }
@@ -335,7 +405,7 @@ impl Event {
             | Event::OnewaysLost { peer, .. }
             | Event::DscpRefused { peer, .. } => Some(peer),
             #[cfg(feature = "core-pool")]
-            Event::TaskNotBound { peer, .. } => Some(peer),
+            Event::TaskNotBound { peer, .. } | Event::TaskRateExceeded { peer, .. } => Some(peer),
             Event::AcceptFailed { .. }
             | Event::ReferenceWithoutAddress { .. }
             | Event::ManagerNeverActivated { .. }
@@ -347,7 +417,10 @@ impl Event {
             | Event::ExecutionTimeOverrun { .. }
             | Event::ThreadFailed { .. } => None,
             #[cfg(feature = "core-pool")]
-            Event::TasksAdvisory { .. } => None,
+            Event::TasksAdvisory { .. }
+            | Event::JobOverBudget { .. }
+            | Event::CoreLost { .. }
+            | Event::CoreReturned { .. } => None,
         }
     }
 }
@@ -584,7 +657,12 @@ impl Events {
             | Event::ReachableLane { .. }
             | Event::ThreadFailed { .. } => None,
             #[cfg(feature = "core-pool")]
-            Event::TasksAdvisory { .. } | Event::TaskNotBound { .. } => None,
+            Event::TasksAdvisory { .. }
+            | Event::TaskNotBound { .. }
+            | Event::JobOverBudget { .. }
+            | Event::TaskRateExceeded { .. }
+            | Event::CoreLost { .. }
+            | Event::CoreReturned { .. } => None,
         };
         if let Some(counter) = counter {
             counter.fetch_add(1, Ordering::Relaxed);

@@ -48,6 +48,8 @@ mod fragment;
 pub mod fuzz;
 mod interceptor;
 mod invocation;
+#[cfg(feature = "core-pool")]
+mod job_budget;
 #[cfg(feature = "keep-octets")]
 mod kept_octets;
 mod listen_address;

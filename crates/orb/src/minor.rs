@@ -34,4 +34,9 @@ codes! {
     /// IMP_LIMIT: servants keep more octets of requests than the maximum
     /// (`OrbBuilder::max_kept_memory`).
     ImpLimit KEPT_OCTETS = 0x83;
+    /// TRANSIENT: a request of a task arrived above the rate of the task, while another early
+    /// request waited.
+    Transient TASK_RATE = 0x84;
+    /// TRANSIENT: the task of a task reference has ended.
+    Transient TASK_ENDED = 0x85;
 }

@@ -12,7 +12,7 @@ use corelane_sys::{bpf, interface};
 use crate::config::RioConfig;
 use crate::feature_level::{
     ActionResult, Capabilities, ControllerTiming, FeatureAction, FeatureController, FeatureLevel, FeatureStep,
-    InterfaceState, LevelChange, LevelLimit, ProbeResult, XdpHook,
+    InterfaceState, LevelChange, LevelLimit, ProbeResult, XdpHookState,
 };
 use crate::interface_steering::InterfaceSteering;
 
@@ -200,7 +200,7 @@ impl LevelControl {
             capabilities: capabilities(),
             interface: self.config.interface.as_deref().map_or(InterfaceState::Absent, interface_state),
             // An occupied hook shows when the program is attached.
-            hook: if is_ours { XdpHook::Ours } else { XdpHook::Free },
+            hook: if is_ours { XdpHookState::Ours } else { XdpHookState::Free },
         }
     }
 }

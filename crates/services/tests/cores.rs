@@ -8,7 +8,9 @@ use corelane::{Endpoint, ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemEx
 use corelane_sched::allocation::Machine;
 use corelane_services::cores::books::BooksLimits;
 use corelane_services::cores::protocol::tasks::{AdmitError, ReserveError};
-use corelane_services::cores::protocol::{AdmissionTest, Criticality, TaskSpec, TaskState, TaskTiming, TasksRef};
+use corelane_services::cores::protocol::{
+    AdmissionTest, Criticality, JobOverrun, Promise, TaskSpec, TaskState, TaskTiming, TasksRef,
+};
 use corelane_services::cores::{AdmissionConfig, ClientIdentityInterceptor, MemoryBooks};
 use corelane_services::naming::NamingConfig;
 use corelane_services::naming::cos_naming::NamingContextExtRef;
@@ -52,6 +54,7 @@ fn task(name: &str, execution: u64, period: u64) -> TaskSpec {
         importance: Criticality::Normal,
         core: -1,
         lease: 0,
+        overrun: JobOverrun::Report,
     }
 }
 
@@ -212,6 +215,11 @@ impl Skeleton for Reporter {
     }
 }
 
+/// Returns the addresses of a reference's first profile.
+fn address(object: &ObjectRef) -> Vec<String> {
+    object.ior().known_profiles().next().map(|profile| format!("{:?}", profile.address)).into_iter().collect()
+}
+
 fn report(object: &ObjectRef) -> Result<(u32, u8, String), SystemException> {
     static REPORT: Operation = Operation::new("report");
     object
@@ -229,10 +237,14 @@ struct PoolScene {
 
 impl PoolScene {
     fn new() -> Self {
+        Self::with_pool("tcp:127.0.0.1:0", CorePoolConfig::default())
+    }
+
+    fn with_pool(address: &str, config: CorePoolConfig) -> Self {
         let permitted = corelane_sys::thread::ThreadBuilder::new().scheduling(Scheduling::Fifo(1)).spawn(|| ());
         permitted.expect("SCHED_FIFO is not permitted here").join().unwrap();
-        let server = Orb::builder().listen("tcp:127.0.0.1:0").interceptor(ClientIdentityInterceptor).build().unwrap();
-        let config = AdmissionConfig::new(Machine::with_cores(2)).core_pool(CorePoolConfig::default().cores([0, 1]));
+        let server = Orb::builder().listen(address).interceptor(ClientIdentityInterceptor).build().unwrap();
+        let config = AdmissionConfig::new(Machine::with_cores(2)).core_pool(config.cores([0, 1]));
         let service = config.serve(&server).unwrap();
         let poa = server.root_poa();
         poa.manager().activate().unwrap();
@@ -302,4 +314,56 @@ fn end_of_a_lease_frees_the_thread_of_the_task() {
     tasks.renew(promise.task, &promise.token, MS).unwrap();
     scene.wait_until_nothing_is_bound();
     assert_eq!(report(&object).unwrap_err().kind(), Kind::Transient);
+}
+
+/// Admits two tasks of one client for the same object, on cores 0 and 1.
+fn two_tasks(tasks: &TasksRef, target: &ObjectRef) -> [Promise; 2] {
+    [0, 1].map(|core| {
+        let spec = TaskSpec { target: Some(target.clone()), core, ..task(&format!("on {core}"), MS, 100 * MS) };
+        tasks.admit(&spec).unwrap()
+    })
+}
+
+#[test]
+fn two_tasks_of_one_client_have_two_connections_on_two_cores() {
+    let path = std::env::temp_dir().join(format!("corelane-cores-endpoints-{}", std::process::id()));
+    for address in ["tcp:127.0.0.1:0".to_owned(), format!("unix:{}", path.display())] {
+        let scene = PoolScene::with_pool(&address, CorePoolConfig::default());
+        let (_client, tasks, target) = scene.client();
+        let promises = two_tasks(&tasks, &target);
+        for _ in 0..20 {
+            for (core, promise) in (0..).zip(&promises) {
+                let (on, native, thread) = report(promise.target.as_ref().unwrap()).unwrap();
+                assert_eq!((on, native, thread.starts_with("cores/b")), (core, 98, true), "{address}");
+            }
+        }
+        let counts = scene.pool.counts();
+        assert_eq!((counts.bound, counts.bound_now, counts.handed_over), (2, 2, 0), "{address} {counts:?}");
+        // Every answer about a task has the same reference.
+        let [first, _] = &promises;
+        let again = tasks.outcome(first.task, &first.token).unwrap();
+        assert_eq!(again.target.unwrap().to_string(), first.target.as_ref().unwrap().to_string());
+    }
+}
+
+#[test]
+fn tasks_share_the_address_of_the_pool_until_an_endpoint_is_given_back() {
+    let scene = PoolScene::with_pool("tcp:127.0.0.1:0", CorePoolConfig::default().task_endpoints(1));
+    let (_client, tasks, target) = scene.client();
+    let [own, shared] = two_tasks(&tasks, &target);
+    let third = TaskSpec { target: Some(target.clone()), core: 0, ..task("third", MS, 100 * MS) };
+    let also_shared = tasks.admit(&third).unwrap();
+    let [at_own, at_shared, at_pool] =
+        [&own, &shared, &also_shared].map(|promise| address(promise.target.as_ref().unwrap()));
+    assert_eq!(at_shared, at_pool);
+    assert_ne!(at_own, at_shared);
+    // A task reference cannot be the target of a task at any address.
+    let again = TaskSpec { target: own.target.clone(), ..third.clone() };
+    assert_eq!(kind(tasks.admit(&again)), Kind::BadParam);
+    tasks.withdraw(own.task, &own.token).unwrap();
+    let next = tasks.admit(&third).unwrap();
+    assert_eq!(address(next.target.as_ref().unwrap()), at_own);
+    report(next.target.as_ref().unwrap()).unwrap();
+    // The connection at this address belongs to the new task from its next message on.
+    assert_eq!(report(own.target.as_ref().unwrap()).unwrap_err().kind(), Kind::Transient);
 }

@@ -11,7 +11,8 @@ use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, S
 use corelane_sched::allocation::Machine;
 use corelane_services::cores::protocol::tasks::{AdmitError, ReserveError};
 use corelane_services::cores::protocol::{
-    self, Criticality, Pending, Promise, Promises, Reservation, TaskSpec, TaskState, TaskTiming, TaskToken, TasksRef,
+    self, Criticality, JobOverrun, Pending, Promise, Promises, Reservation, TaskSpec, TaskState, TaskTiming, TaskToken,
+    TasksRef,
 };
 use corelane_services::cores::{AdmissionConfig, AdmissionService, AdmittedTask, ClientIdentityInterceptor};
 use corelane_sys::lock::{LockScope, Mutex};
@@ -20,8 +21,16 @@ const MS: u64 = 1_000_000;
 
 fn spec(name: &str, execution: u64, period: u64) -> TaskSpec {
     let timing = TaskTiming { execution, period, deadline: 0, jitter: 0, blocking: 0, min_distance: 0 };
-    let (importance, operation) = (Criticality::Normal, String::new());
-    TaskSpec { name: name.to_owned(), target: None, operation, timing, importance, core: -1, lease: 0 }
+    TaskSpec {
+        name: name.to_owned(),
+        target: None,
+        operation: String::new(),
+        timing,
+        importance: Criticality::Normal,
+        core: -1,
+        lease: 0,
+        overrun: JobOverrun::Report,
+    }
 }
 
 /// A servant that reports the core, the native priority and the name of its thread. Its operation

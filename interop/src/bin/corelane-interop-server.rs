@@ -2,25 +2,29 @@
 //! `corelane_interop::suite::options::OrbOptions`.
 //!
 //! Serves an object of Interop::Suite under the plain key "Interop" and writes its reference to
-//! FILE. With `--task` it writes the reference of a task that calls the object, and fails at its end
-//! if no connection was bound to the task. The server ends at the shutdown operation, after SECONDS (300), or, with `--until-eof`, at
-//! the end of standard input.
+//! FILE. With `--task` the object and its object of type Bench are the targets of two tasks, on two
+//! cores. Clients get the task references. The server then fails at its end if no connection was
+//! bound to the first task, or if a request of the second task ran without being bound to its core.
+//! The server ends at the shutdown operation, after SECONDS (300), or, with `--until-eof`, at the
+//! end of standard input.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
 use std::io::Read;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 use std::{env, fs, io};
 
-use corelane::rt::{CorePool, CorePoolConfig};
+use corelane::rt::{CorePoolConfig, served_by};
 use corelane::{ObjectRef, Orb};
 use corelane_interop::suite::options::ServerOptions;
 use corelane_interop::suite::servants::{self, SuiteServant};
 use corelane_sched::allocation::Machine;
-use corelane_services::cores::AdmissionConfig;
-use corelane_services::cores::protocol::{Criticality, TaskSpec, TaskTiming};
+use corelane_services::cores::protocol::{Criticality, JobOverrun, TaskSpec, TaskTiming};
+use corelane_services::cores::{AdmissionConfig, AdmissionService};
 
 fn main() -> ExitCode {
     let options = match ServerOptions::parse(env::args().skip(1)) {
@@ -42,10 +46,24 @@ fn main() -> ExitCode {
 fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
     let orb = options.orb_options.orb()?;
     let poa = orb.root_poa();
-    let reference = poa.activate(&servants::suite_servant(SuiteServant::new(&poa, orb.shutdown_handle())?))?;
-    orb.bind_key("Interop", &reference)?;
+    let suite = SuiteServant::new(&poa, orb.shutdown_handle())?;
+    let second = Arc::new(SecondTask::default());
+    let admission = if options.task { Some(admission(&orb)?) } else { None };
     poa.manager().activate()?;
-    let (reference, pool) = if options.task { admit(&orb, &reference)? } else { (reference, None) };
+    let suite = match &admission {
+        Some(service) => {
+            let seen = Arc::clone(&second);
+            suite.with_bench(move || seen.count(), |bench| admit(service, "bench", 1, bench))?
+        }
+        None => suite,
+    };
+    let reference = poa.activate(&servants::suite_servant(suite))?;
+    orb.bind_key("Interop", &reference)?;
+    let reference = match &admission {
+        Some(service) => admit(service, "suite", 0, &reference)?,
+        None => reference,
+    };
+    let pool = admission.as_ref().and_then(AdmissionService::core_pool).cloned();
     let part = format!("{}.part", options.ior);
     fs::write(&part, format!("{reference}\n"))?;
     fs::rename(&part, &options.ior)?;
@@ -68,29 +86,53 @@ fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
     orb.run();
     let (counts, tasks) = (orb.event_counts(), pool.map(|pool| pool.counts()));
     orb.shutdown(true)?;
-    println!("ended; events: {counts:?}; core pool: {tasks:?}");
+    println!("ended; events: {counts:?}; core pool: {tasks:?}; {second:?}");
     match tasks {
         Some(tasks) if tasks.bound == 0 => Err("no connection was bound to the task".into()),
+        Some(_) if second.elsewhere.load(Ordering::SeqCst) > 0 => Err("a request left the core of its task".into()),
+        Some(_) if second.bound.load(Ordering::SeqCst) == 0 => Err("no request of the second task ran".into()),
         _ => Ok(()),
     }
 }
 
-/// Returns the reference of a task that calls `target`, and the core pool.
-fn admit(orb: &Orb, target: &ObjectRef) -> Result<(ObjectRef, Option<CorePool>), Box<dyn Error>> {
+/// Number of requests of the second task, by the thread that ran them.
+#[derive(Debug, Default)]
+struct SecondTask {
+    /// The thread that reads the connection, on core 1.
+    bound: AtomicU32,
+    /// Any other thread.
+    elsewhere: AtomicU32,
+}
+
+impl SecondTask {
+    fn count(&self) {
+        let by = served_by();
+        let is_bound = by.thread.contains("/b") && by.core == Some(1) && !by.handed_over;
+        if is_bound { &self.bound } else { &self.elsewhere }.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Adds an admission object for the tasks of cores 0 and 1 to the server.
+fn admission(orb: &Orb) -> Result<AdmissionService, Box<dyn Error>> {
     // Nested callbacks use a thread without a task for each nested upcall.
-    let pool = CorePoolConfig::default().cores([0]).best_effort_threads(40);
-    let service = AdmissionConfig::new(Machine::with_cores(1)).core_pool(pool).serve(orb)?;
+    let pool = CorePoolConfig::default().cores([0, 1]).best_effort_threads(40);
+    Ok(AdmissionConfig::new(Machine::with_cores(2)).core_pool(pool).serve(orb)?)
+}
+
+/// Returns the reference of a task that calls `target`.
+fn admit(service: &AdmissionService, name: &str, core: i32, target: &ObjectRef) -> Result<ObjectRef, Box<dyn Error>> {
     let timing =
         TaskTiming { execution: 1_000_000, period: 100_000_000, deadline: 0, jitter: 0, blocking: 0, min_distance: 0 };
     let task = TaskSpec {
-        name: "interop".into(),
+        name: name.into(),
         target: Some(target.clone()),
         operation: String::new(),
         timing,
         importance: Criticality::Normal,
-        core: 0,
+        core,
         lease: 3_600_000_000_000,
+        overrun: JobOverrun::Report,
     };
     let promise = service.reference().admit(&task).map_err(|error| format!("{error:?}"))?;
-    Ok((promise.target.ok_or("the task has no reference")?, service.core_pool().cloned()))
+    Ok(promise.target.ok_or("the task has no reference")?)
 }

@@ -182,10 +182,14 @@ impl Bottom for BottomServant {
 }
 
 #[derive(Debug)]
-struct BenchServant;
+struct BenchServant {
+    /// A function that the operation `nothing` runs.
+    watch: Watch,
+}
 
 impl Bench for BenchServant {
     fn nothing(&self) -> Result<(), SystemException> {
+        (self.watch.0)();
         Ok(())
     }
 
@@ -260,7 +264,7 @@ impl SuiteServant {
     pub fn new(poa: &Poa, stop: ShutdownHandle) -> Result<Self, PoaError> {
         let bouncer = poa.activate(&Bouncer::servant(BouncerServant::default()))?;
         let bottom = poa.activate(&bottom())?;
-        let bench = poa.activate(&Bench::servant(BenchServant))?;
+        let bench = poa.activate(&Bench::servant(BenchServant { watch: Watch(Box::new(|| ())) }))?;
         Ok(Self {
             poa: poa.clone(),
             stop,
@@ -276,6 +280,21 @@ impl SuiteServant {
     #[must_use]
     pub fn with_call_hook(self, watch: impl Fn() + Send + Sync + 'static) -> Self {
         Self { watch: Watch(Box::new(watch)), ..self }
+    }
+
+    /// Replaces the object of type Bench, whose operation `nothing` runs `watch`. `publish` gets
+    /// the reference of the new object, and returns the reference that clients get.
+    ///
+    /// # Errors
+    ///
+    /// The POA refuses the object, or `publish` fails.
+    pub fn with_bench<E: From<PoaError>>(
+        self,
+        watch: impl Fn() + Send + Sync + 'static,
+        publish: impl FnOnce(&ObjectRef) -> Result<ObjectRef, E>,
+    ) -> Result<Self, E> {
+        let bench = self.poa.activate(&Bench::servant(BenchServant { watch: Watch(Box::new(watch)) }))?;
+        Ok(Self { bench: BenchRef::from_object(publish(&bench)?), ..self })
     }
 
     pub(super) fn gone_object(&self) -> Result<BaseRef, SystemException> {

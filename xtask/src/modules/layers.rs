@@ -71,6 +71,7 @@ pub(super) const ORB: &[Layer] = &[
             "fragment.rs",
             "interceptor.rs",
             "kept_octets.rs",
+            "job_budget.rs",
             "listen_address.rs",
             "memory.rs",
             "minor.rs",

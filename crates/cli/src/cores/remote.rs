@@ -153,6 +153,7 @@ fn spec(named: &NamedTask, target: Option<ObjectRef>, lease: Nanos) -> Result<Ta
         importance,
         core,
         lease,
+        overrun: protocol::JobOverrun::Report,
     })
 }
 
@@ -255,6 +256,7 @@ pub(super) fn state_name(state: TaskState) -> &'static str {
         TaskState::Promised => "promised",
         TaskState::Ending => "ending",
         TaskState::Undecided => "undecided",
+        TaskState::Demoted => "demoted",
     }
 }
 

@@ -38,8 +38,8 @@ impl RequestHandler for ObjectAdapter {
         request::handle_message(self, connection, header, message, memory, wait, waited)
     }
 
-    fn reject_overloaded(&self, connection: &Connection, header: &Header, octets: &[u8], memory: &mut RequestMemory) {
-        request::reject_overloaded(self, connection, header, octets, memory);
+    fn reject(&self, connection: &Connection, message: (&Header, &[u8]), minor: u32, memory: &mut RequestMemory) {
+        request::reject(self, connection, message, minor, memory);
     }
 
     fn effective_priority(&self, connection: &Connection, message: &Message) -> Option<i16> {

@@ -311,14 +311,14 @@ pub(super) fn effective_priority(adapter: &ObjectAdapter, connection: &Connectio
 
 /// Rejects a Request or LocateRequest with TRANSIENT 1, because the lane has no room to queue it.
 #[cold]
-pub(super) fn reject_overloaded(
+pub(super) fn reject(
     adapter: &ObjectAdapter,
     connection: &Connection,
-    header: &Header,
-    octets: &[u8],
+    (header, octets): (&Header, &[u8]),
+    minor: u32,
     memory: &mut RequestMemory,
 ) {
-    let exception = SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No);
+    let exception = SystemException::new(Kind::Transient, minor, Completion::No);
     if header.kind == MessageKind::LocateRequest {
         let Ok(request) = giop::LocateRequest::parse(octets, header, &adapter.config().limits) else { return };
         let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));

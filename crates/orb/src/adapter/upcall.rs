@@ -11,6 +11,8 @@ use corelane_wire::exception::minor;
 use crate::current::UpcallScope;
 use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+#[cfg(feature = "core-pool")]
+use crate::job_budget;
 use crate::object::ObjectRef;
 use crate::orb_context::OrbContext;
 use crate::poa::{LookupResult, ServantPanicAction, UpcallTarget, WaitFor};
@@ -142,7 +144,21 @@ fn upcall(
         Ok(Err(exception)) => Err(exception),
         Err(panic) => Err(handle_servant_panic(orb, target, operation, &*panic)),
     };
+    #[cfg(feature = "core-pool")]
+    let result = if job_budget::can_stop() { stop_over_budget(call, result) } else { result };
     target.finish(operation).and(result)
+}
+
+/// Replaces the results of a job that has used up its budget by TIMEOUT.
+#[cfg(feature = "core-pool")]
+#[cold]
+fn stop_over_budget(call: &ServerCall<'_>, result: Result<(), SystemException>) -> Result<(), SystemException> {
+    if result.is_err() || call.has_raised() || !job_budget::is_job_over_budget() {
+        return result;
+    }
+    job_budget::stop();
+    let exception = SystemException::new(Kind::Timeout, crate::minor::OVERRUN, Completion::Yes);
+    Err(exception.because("the job used more processor time than the budget of its task"))
 }
 
 /// Runs one of the operations that every object has (CORBA 3.0.3, section 15.4.2, "operation").

@@ -5,6 +5,10 @@ use std::sync::Arc;
 use corelane_sched::{Priority, PriorityBand};
 
 use super::{ObjectId, Poa, PoaCore, PoaError, SlotId};
+#[cfg(feature = "core-pool")]
+use crate::address::LaneEndpoint;
+#[cfg(feature = "core-pool")]
+use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
 use crate::rt::poa::RtPoa;
 use crate::servant::Servant;
@@ -83,6 +87,34 @@ impl Poa {
         core.check_own_id(&id.0)?;
         rt.assign(&id.0, priority)?;
         Ok(core.reference(&id.0, repository_id)?)
+    }
+
+    /// Creates a reference to the object `id` as
+    /// [`create_reference_with_id`](Self::create_reference_with_id) does, with the addresses of an
+    /// endpoint of a task in place of the pool's addresses.
+    ///
+    /// # Errors
+    /// The errors of `create_reference_with_id`. BAD_PARAM if the endpoint does not belong to the
+    /// POA's pool.
+    #[cfg(feature = "core-pool")]
+    pub fn create_reference_at(
+        &self,
+        id: &ObjectId,
+        repository_id: &str,
+        endpoint: &crate::rt::TaskEndpoint,
+    ) -> Result<ObjectRef, PoaError> {
+        let core = &self.core;
+        core.check_not_dead()?;
+        core.check_own_id(&id.0)?;
+        let of_pool = |rt: &&RtPoa| rt.pool.as_ref().is_some_and(|pool| pool.id == endpoint.pool());
+        let Some(rt) = core.rt.as_ref().filter(of_pool) else {
+            let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
+            return Err(exception.because("the endpoint belongs to another pool than that of the POA").into());
+        };
+        let orb = core.orb()?;
+        let address = |address| LaneEndpoint { endpoint: orb.published(address), priority: -1 };
+        let lanes = endpoint.addresses().iter().map(address).collect();
+        Ok(rt.make_reference_at(&orb, repository_id, &core.object_key(&id.0), core.priority_of(&id.0), lanes))
     }
 }
 

@@ -14,6 +14,75 @@ pub struct TaskBinding {
     /// The native priority, 1 to 99. A thread in the ordinary class
     /// ([`SchedulingClass::Fair`](super::SchedulingClass::Fair)) ignores it.
     pub priority: u8,
+    /// The bounds that the task's requests must keep.
+    pub rules: TaskRules,
+}
+
+impl TaskBinding {
+    /// Creates the binding of a task without [`rules`](field@Self::rules).
+    #[must_use]
+    pub fn new(task: u64, core: usize, priority: u8) -> Self {
+        TaskBinding { task, core, priority, rules: TaskRules::default() }
+    }
+
+    /// Sets [`rules`](field@Self::rules).
+    #[must_use]
+    pub fn rules(mut self, rules: TaskRules) -> Self {
+        self.rules = rules;
+        self
+    }
+}
+
+/// The bounds that the requests of a task must keep. By default there are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub struct TaskRules {
+    /// The processor time that each job may use, from the reading of its request until the reply is
+    /// sent. `None` for no bound. Time during which the job waits or is preempted does not count.
+    pub budget: Option<Duration>,
+    /// What happens to a job that has used its budget. Default: [`JobOverrunAction::Report`].
+    pub overrun: JobOverrunAction,
+    /// The shortest time between two requests of the task; `None` for no bound. One request that
+    /// arrives earlier waits until this time has passed. While it waits, clients of further two-way
+    /// calls get TRANSIENT ([`minor::TASK_RATE`](crate::minor::TASK_RATE)), and further oneways are
+    /// dropped. The pool counts them and reports
+    /// [`Event::TaskRateExceeded`](crate::Event::TaskRateExceeded).
+    pub min_distance: Option<Duration>,
+    /// The time by which a request may arrive early. Default: 0.
+    pub jitter: Duration,
+}
+
+impl TaskRules {
+    /// Sets [`budget`](field@Self::budget) and [`overrun`](field@Self::overrun).
+    #[must_use]
+    pub fn budget(mut self, time: Duration, overrun: JobOverrunAction) -> Self {
+        (self.budget, self.overrun) = (Some(time), overrun);
+        self
+    }
+
+    /// Sets [`min_distance`](field@Self::min_distance) and [`jitter`](field@Self::jitter).
+    #[must_use]
+    pub fn rate(mut self, min_distance: Duration, jitter: Duration) -> Self {
+        (self.min_distance, self.jitter) = (Some(min_distance), jitter);
+        self
+    }
+}
+
+/// What happens to a job that has used the processor time of its budget. In every case the pool
+/// counts the job and reports [`Event::JobOverBudget`](crate::Event::JobOverBudget) at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum JobOverrunAction {
+    /// The job runs on.
+    #[default]
+    Report,
+    /// The rest of the job runs in the ordinary class, below all tasks. If the ORB's threads are in
+    /// the ordinary class, the job runs on.
+    Demote,
+    /// As [`Demote`](Self::Demote), and the job's client gets TIMEOUT
+    /// ([`minor::OVERRUN`](crate::minor::OVERRUN)) in place of the results. A running servant is
+    /// not interrupted; it can ask [`is_job_over_budget`](super::is_job_over_budget) and return.
+    Stop,
 }
 
 /// Tells a core pool which object keys name a task.
@@ -51,6 +120,10 @@ pub struct CorePoolConfig {
     /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). If the list is empty, the pool listens on
     /// the host of each address of the ORB, at a free port. Default: empty.
     pub listen: Vec<String>,
+    /// Number of [`TaskEndpoint`](super::TaskEndpoint)s that the pool opens at its creation. Each
+    /// listens beside every address of the pool: at a free TCP port of the same host, or at the
+    /// path with a suffix. Default: 16.
+    pub task_endpoints: u32,
     /// Limits on connections. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
     /// Maximum number of records of jobs ([`CorePool::record_jobs`](super::CorePool::record_jobs)),
@@ -68,6 +141,7 @@ impl Default for CorePoolConfig {
             best_effort_threads: 4,
             thread_stack_size: 1 << 20,
             listen: Vec::new(),
+            task_endpoints: 16,
             connection_limits: ConnectionLimits::default(),
             max_recorded_jobs: 65_536,
         }
@@ -80,6 +154,7 @@ setters!(CorePoolConfig {
     max_threads: u32,
     best_effort_threads: u32,
     thread_stack_size: usize,
+    task_endpoints: u32,
     connection_limits: ConnectionLimits,
     max_recorded_jobs: u32,
 });
@@ -125,6 +200,20 @@ pub struct CorePoolCounts {
     /// Requests without a task that arrived on the connection of a task. Threads without a task ran
     /// them.
     pub foreign: u64,
+    /// Jobs that used more processor time than the budget of their task
+    /// ([`TaskRules::budget`](field@TaskRules::budget)).
+    pub over_budget: u64,
+    /// Jobs that were demoted when they had used their budget, stopped jobs included.
+    pub demoted: u64,
+    /// Jobs whose clients got TIMEOUT because the jobs had used their budgets.
+    pub stopped: u64,
+    /// Requests above the rate of their task
+    /// ([`TaskRules::min_distance`](field@TaskRules::min_distance)) that waited.
+    pub delayed: u64,
+    /// Two-way calls above the rate of their task, whose clients got TRANSIENT.
+    pub refused: u64,
+    /// Oneways above the rate of their task, which were dropped.
+    pub dropped: u64,
     /// Number of connections that are bound now.
     pub bound_now: u64,
 }

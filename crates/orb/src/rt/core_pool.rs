@@ -4,15 +4,20 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corelane_net::IoClass;
+use corelane_net::{Endpoint, Listener};
 use corelane_sched::Priority;
 use corelane_sched::overload::OverloadRules;
 use corelane_sys::clock::Monotonic;
+use corelane_sys::cpu_budget::CpuBudgetMonitor;
 use corelane_sys::thread::{self, CpuSet, Scheduling};
 
-use super::config::UnmatchedPriority;
+use super::config::{SchedulingClass, UnmatchedPriority};
 use super::core_config::{CorePoolConfig, CorePoolCounts, JobBatch, TaskBinder, TaskBinding, TaskMeasurement};
+use super::overrun;
 use super::pool::{self, MAX_THREADS, bad_param, no_resources};
+use super::task_endpoint::{TaskEndpoint, TaskEndpoints};
 use crate::adapter::ObjectAdapter;
+use crate::event::Event;
 use crate::exception::SystemException;
 use crate::server::config::{Dispatch, PoolConfig};
 use crate::server::lane_role::LaneRole;
@@ -37,6 +42,8 @@ use crate::thread_context::ThreadpoolId;
 pub struct CorePool {
     id: ThreadpoolId,
     lane: Weak<Lane>,
+    endpoints: Arc<TaskEndpoints>,
+    orb: Weak<ObjectAdapter>,
 }
 
 impl CorePool {
@@ -66,12 +73,58 @@ impl CorePool {
                 return Err(bad_param(why));
             }
         }
+        self.with_threads(|threads| threads.set_tasks(tasks));
+        Ok(())
+    }
+
+    /// Takes an endpoint for the references of one task
+    /// ([`Poa::create_reference_at`](crate::poa::Poa::create_reference_at)). The drop of the
+    /// endpoint gives it back. Returns the endpoint that has been free the longest; `None` if all
+    /// are taken, and after the end of the pool.
+    #[must_use]
+    pub fn take_endpoint(&self) -> Option<TaskEndpoint> {
+        self.lane.upgrade().filter(|lane| !lane.is_closing())?;
+        self.endpoints.take()
+    }
+
+    /// Puts no thread on a core until [`return_core`](Self::return_core), because the kernel lets
+    /// no thread of the process run on it. The caller then passes the new set of tasks to
+    /// [`set_tasks`](Self::set_tasks).
+    pub fn lose_core(&self, core: usize) {
+        self.with_threads(|threads| threads.lose_core(core));
+    }
+
+    /// Puts the threads of a lost core back on it, because threads of the process can run on it
+    /// again. The caller then passes the new set of tasks to [`set_tasks`](Self::set_tasks).
+    pub fn return_core(&self, core: usize) {
+        self.with_threads(|threads| threads.return_core(core));
+    }
+
+    /// Reports [`Event::CoreLost`](crate::Event::CoreLost): other cores run `moved` tasks of the
+    /// core, and `demoted` tasks have no core. The caller holds no lock that the ORB's observer may
+    /// need.
+    pub fn report_lost_core(&self, core: usize, moved: usize, demoted: usize) {
+        self.report(&|pool| Event::CoreLost { pool, core, moved, demoted });
+    }
+
+    /// Reports [`Event::CoreReturned`](crate::Event::CoreReturned): the core runs `restored` tasks
+    /// again. The caller holds no lock that the ORB's observer may need.
+    pub fn report_returned_core(&self, core: usize, restored: usize) {
+        self.report(&|pool| Event::CoreReturned { pool, core, restored });
+    }
+
+    fn with_threads(&self, work: impl FnOnce(&CorePoolThreads)) {
         if let Some(lane) = self.lane.upgrade()
             && let Some(threads) = lane.core_pool()
         {
-            threads.set_tasks(tasks);
+            work(threads);
         }
-        Ok(())
+    }
+
+    fn report(&self, event: &dyn Fn(String) -> Event) {
+        if let (Some(orb), Some(lane)) = (self.orb.upgrade(), self.lane.upgrade()) {
+            orb.events().report(&event(lane.config.name.clone()));
+        }
     }
 
     /// Returns counts of the pool's decisions. All are 0 after the end of the pool.
@@ -141,8 +194,11 @@ pub(crate) fn create(
     if cores.len().saturating_mul(count(config.threads_per_core)) > count(config.max_threads) {
         return Err(bad_param("a core pool must not start with more threads than its maximum"));
     }
+    if config.task_endpoints > MAX_THREADS {
+        return Err(bad_param(format!("a core pool can have at most {MAX_THREADS} endpoints of tasks")));
+    }
     let id = pool::begin_pool(adapter)?;
-    let role = LaneRole {
+    let mut role = LaneRole {
         pool: id.number(),
         index: 0,
         priority: Priority::MIN,
@@ -154,9 +210,13 @@ pub(crate) fn create(
         cores: None,
         static_threads: config.best_effort_threads,
         overload_rules: OverloadRules { dynamic_threads: 0, borrowing: false, buffering: None },
+        task_listeners: 0,
         idle_thread_timeout: Duration::ZERO,
     };
-    let listeners = pool::open_listeners(adapter, &config.listen, &role, IoClass::BestEffort)?;
+    let mut listeners = pool::open_listeners(adapter, &config.listen, &role, IoClass::BestEffort)?;
+    let shared = listeners.len();
+    let of_tasks = open_task_endpoints(adapter, &mut listeners, config.task_endpoints)?;
+    role.task_listeners = listeners.len() - shared;
     let best_effort_threads = count(config.best_effort_threads);
     let lane_config = PoolConfig::default()
         .name(config.name.clone())
@@ -172,13 +232,38 @@ pub(crate) fn create(
         class: adapter.config().rt.scheduling,
         max_recorded_jobs: count(config.max_recorded_jobs),
     };
-    let threads = CorePoolThreads::new(settings, binder);
+    if settings.class != SchedulingClass::Fair {
+        // Jobs that use up their budgets are demoted.
+        overrun::ensure_cpu_monitor(adapter)
+            .map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
+    }
+    let threads = CorePoolThreads::new(settings, binder, adapter.cpu_monitor().map(CpuBudgetMonitor::budgets));
     let lane = Lane::of_core_pool(lane_config, listeners, adapter.config().drain_timeout, role, threads)
         .map_err(|error| no_resources(error.to_string()))?;
     if let Some(threads) = lane.core_pool() {
         threads.report_refusal(adapter, &lane.config.name);
     }
-    let handle = CorePool { id, lane: Arc::downgrade(&lane) };
+    let endpoints = Arc::new(TaskEndpoints::new(id, of_tasks));
+    let handle = CorePool { id, lane: Arc::downgrade(&lane), endpoints, orb: Arc::downgrade(adapter) };
     pool::start_pool(adapter, id, vec![lane], Box::default(), UnmatchedPriority::Refuse)?;
     Ok(handle)
+}
+
+/// Opens `count` endpoints of tasks, each with an address beside every listener of the pool. Adds
+/// their listeners to `listeners`, and returns the addresses of each endpoint.
+fn open_task_endpoints(
+    adapter: &Arc<ObjectAdapter>,
+    listeners: &mut Vec<Box<dyn Listener>>,
+    count: u32,
+) -> Result<Vec<Vec<Endpoint>>, SystemException> {
+    let shared: Vec<Endpoint> = listeners.iter().map(|listener| listener.local_endpoint().clone()).collect();
+    let mut open = |of: &Endpoint, number: u32| {
+        let endpoint = pool::sibling_endpoint(of, &format!("-t{number}"));
+        let listener = adapter.transports().listen(&endpoint);
+        let listener = listener.map_err(|error| no_resources(format!("cannot listen at {endpoint}: {error}")))?;
+        let address = listener.local_endpoint().clone();
+        listeners.push(listener);
+        Ok(address)
+    };
+    (0..count).map(|number| shared.iter().map(|of| open(of, number)).collect()).collect()
 }

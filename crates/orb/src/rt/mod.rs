@@ -21,6 +21,8 @@ pub(crate) mod policies;
 pub(crate) mod pool;
 pub(crate) mod protocol;
 pub(crate) mod registry;
+#[cfg(feature = "core-pool")]
+mod task_endpoint;
 mod thread_priority;
 
 use std::sync::{Arc, Weak};
@@ -31,7 +33,10 @@ pub use config::{
     UnmatchedPriority,
 };
 #[cfg(feature = "core-pool")]
-pub use core_config::{CoreJob, CorePoolConfig, CorePoolCounts, JobBatch, TaskBinder, TaskBinding, TaskMeasurement};
+pub use core_config::{
+    CoreJob, CorePoolConfig, CorePoolCounts, JobBatch, JobOverrunAction, TaskBinder, TaskBinding, TaskMeasurement,
+    TaskRules,
+};
 #[cfg(feature = "core-pool")]
 pub use core_pool::CorePool;
 pub use corelane_sched::distribution::TimeDistribution;
@@ -50,6 +55,11 @@ pub use periodic::{PeriodicJob, PeriodicOverrun, PeriodicTask, PeriodicTaskBuild
 pub use policies::RtPolicies;
 pub use pool::InvalidThreadpool;
 pub use protocol::{Protocol, TcpProperties, UnixProperties};
+#[cfg(feature = "core-pool")]
+pub use task_endpoint::TaskEndpoint;
+
+#[cfg(feature = "core-pool")]
+pub use crate::job_budget::is_job_over_budget;
 pub(crate) use thread_priority::{CallerPriority, UpcallPriority, caller_priority};
 
 use corelane_wire::exception::minor;

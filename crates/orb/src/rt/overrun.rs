@@ -33,6 +33,17 @@ pub(crate) fn start_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
     if !matches!(rt.overruns, OverrunAction::LowerPriority(_)) || rt.scheduling == SchedulingClass::Fair {
         return Ok(());
     }
+    ensure_cpu_monitor(orb)
+}
+
+/// Starts the thread that lowers priorities at the end of budgets, unless it runs.
+///
+/// # Errors
+/// If the kernel refuses to start a thread.
+pub(super) fn ensure_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
+    if orb.cpu_monitor().is_some() {
+        return Ok(());
+    }
     const NAME: &str = "orb/overrun";
     // Without a fixed priority for this thread, lanes have none that could be lowered.
     orb.set_cpu_monitor(thread::start_at_highest_priority(|scheduling| CpuBudgetMonitor::start(NAME, scheduling))?);

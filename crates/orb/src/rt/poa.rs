@@ -357,6 +357,18 @@ impl RtPoa {
                     .map(|endpoint| LaneEndpoint { endpoint: endpoint.clone(), priority: -1 }),
             );
         }
+        self.make_reference_at(orb, type_id, key, object, lanes)
+    }
+
+    /// Makes a reference to an object of the POA, with these addresses.
+    pub(crate) fn make_reference_at(
+        &self,
+        orb: &Arc<ServerContext>,
+        type_id: &str,
+        key: &[u8],
+        object: Option<Priority>,
+        lanes: Vec<LaneEndpoint>,
+    ) -> ObjectRef {
         let protocols = match &*self.policies.server_protocols {
             // Without a ServerProtocol policy, references offer all protocols, the fastest first.
             [] => &[

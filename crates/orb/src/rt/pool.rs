@@ -230,6 +230,7 @@ fn lane_role(
         cores: (!cores.is_empty()).then_some(cores),
         static_threads: lane.static_threads,
         overload_rules,
+        task_listeners: 0,
         idle_thread_timeout: config.idle_thread_timeout,
     })
 }
@@ -271,7 +272,8 @@ pub(super) fn open_listeners(
         endpoints.push(endpoint.ok_or_else(refused)?);
     }
     if addresses.is_empty() {
-        endpoints = adapter.listening().iter().map(|endpoint| sibling_endpoint(endpoint, role)).collect();
+        let suffix = format!("-{}-{}", role.pool, role.index);
+        endpoints = adapter.listening().iter().map(|endpoint| sibling_endpoint(endpoint, &suffix)).collect();
     }
     let mut listeners = Vec::new();
     for endpoint in endpoints {
@@ -305,13 +307,12 @@ fn open_lane(
 }
 
 /// A free port of the endpoint's host, or its path with a suffix.
-fn sibling_endpoint(endpoint: &Endpoint, role: &LaneRole) -> Endpoint {
-    let suffix = format!("-{}-{}", role.pool, role.index);
+pub(super) fn sibling_endpoint(endpoint: &Endpoint, suffix: &str) -> Endpoint {
     let mut sibling = endpoint.clone();
     match &mut sibling {
         Endpoint::Tcp { port, .. } => *port = 0,
         Endpoint::Unix { path } | Endpoint::SharedMemory { path } => path.as_mut_os_string().push(suffix),
-        Endpoint::Other(address) => *address = address.with_suffix(&suffix),
+        Endpoint::Other(address) => *address = address.with_suffix(suffix),
         _ => {}
     }
     sibling

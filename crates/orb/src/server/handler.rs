@@ -33,8 +33,8 @@ pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
         waited: Duration,
     ) -> bool;
 
-    /// Rejects a message with TRANSIENT 1, because the lane has no room for it (CORBA 3.0.3, section 4.12.4).
-    fn reject_overloaded(&self, connection: &Connection, header: &Header, octets: &[u8], memory: &mut RequestMemory);
+    /// Rejects a message, given as its header and its bytes, with TRANSIENT and the code `minor`. Does not block.
+    fn reject(&self, connection: &Connection, message: (&Header, &[u8]), minor: u32, memory: &mut RequestMemory);
 
     /// Returns the CORBA priority at which a request will run, by which a queue orders it. `None` means the priority of
     /// the pool. May lock tables of the object adapter, but does not wait for servants.

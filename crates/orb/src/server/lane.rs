@@ -168,9 +168,10 @@ impl<S: Architecture<S>> Lane<S> {
         lane.downcast().ok()
     }
 
-    /// A configured port 0 is replaced by the port that the kernel chose.
+    /// A configured port 0 is replaced by the port that the kernel chose. The addresses of single tasks are left out.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
-        self.endpoints.iter()
+        let of_tasks = self.role.as_ref().map_or(0, |role| role.task_listeners);
+        self.endpoints.iter().take(self.endpoints.len().saturating_sub(of_tasks))
     }
 
     /// Returns the properties that no POA has claimed before. Each claim holds for the life of the lane, because all

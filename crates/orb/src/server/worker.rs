@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use corelane_net::Wait;
 use corelane_wire::connection::{Framer, FramingStep};
+use corelane_wire::exception::minor;
 use corelane_wire::giop::{Header, MessageKind};
 use corelane_wire::{Endian, Limits, Scratch, Version};
 
@@ -345,6 +346,19 @@ impl Worker {
         )
     }
 
+    /// Rejects a message with TRANSIENT and this minor code.
+    #[cold]
+    pub(crate) fn reject<H: RequestHandler>(
+        &mut self,
+        handler: &Arc<H>,
+        connection: &Connection,
+        message: &Message,
+        minor: u32,
+    ) {
+        let (header, octets) = message.parts();
+        handler.reject(connection, (header, octets), minor, &mut self.memory);
+    }
+
     #[cold]
     pub(crate) fn reject_overloaded<H: RequestHandler>(
         &mut self,
@@ -352,8 +366,7 @@ impl Worker {
         connection: &Connection,
         message: &Message,
     ) {
-        let (header, octets) = message.parts();
-        handler.reject_overloaded(connection, header, octets, &mut self.memory);
+        self.reject(handler, connection, message, minor::transient::DISCARDED);
     }
 
     /// Returns false if the connection has ended.

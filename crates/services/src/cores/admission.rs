@@ -1,5 +1,5 @@
-//! The books of a server, shared by its threads, with the targets of task references. After each
-//! change of the books, task references and the core pool follow.
+//! The books of a server, shared by its threads, with the targets and endpoints of task references.
+//! After each change of the books, task references and the core pool follow.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,14 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::ObjectRef;
-use corelane_sched::task::{Nanos, TaskId};
+use corelane::rt::TaskEndpoint;
+use corelane_sched::task::{CoreId, Nanos, TaskId};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Condvar, LockScope, Mutex};
 use corelane_sys::thread;
 
-use super::books::{Books, Token};
+use super::books::{Books, CoreChange, Token};
+use super::core_watch::CoreWatch;
 use super::dispatch::TaskDispatch;
 use super::task_id::Secrets;
+
+/// The longest time after which the thread that makes decisions notices the loss of a core.
+const CORE_CHECK_INTERVAL: Nanos = 100_000_000;
 
 /// Delay after the end of a lease or reservation until the thread that makes decisions acts on it.
 const EXPIRY_DELAY: Nanos = 1_000_000;
@@ -24,6 +29,9 @@ pub(super) struct AdmissionState {
     pub(super) books: Box<dyn Books>,
     /// The targets of the tasks that have not ended.
     pub(super) targets: HashMap<TaskId, ObjectRef>,
+    /// The endpoints of the tasks that have not ended; `None` if all endpoints were taken when the
+    /// task got its reference.
+    pub(super) endpoints: HashMap<TaskId, Option<TaskEndpoint>>,
     /// Task references and the core pool; `None` until the server has them.
     dispatch: Option<TaskDispatch>,
     /// Number of the last token.
@@ -37,6 +45,7 @@ impl AdmissionState {
         let ended = self.books.take_ended_tasks(now);
         for task in &ended {
             self.targets.remove(task);
+            self.endpoints.remove(task);
         }
         !ended.is_empty()
     }
@@ -65,14 +74,43 @@ impl SharedAdmission {
 
     /// Makes pending decisions and ends expired promises until the service ends.
     fn decide_pending(&self) {
+        let mut watch = None;
         let mut state = self.state.lock();
         while !state.is_ending {
             let now = self.now();
+            if let Some(pool) = state.dispatch.as_ref().and_then(TaskDispatch::pool).cloned() {
+                let watch = watch.get_or_insert_with(|| {
+                    CoreWatch::start(state.books.snapshot(now).cores.iter().map(|core| core.core))
+                });
+                let change = state.books.set_lost_cores(&watch.lost(), now);
+                if change != CoreChange::default() {
+                    let numbers = |cores: &[CoreId]| -> Vec<usize> {
+                        cores.iter().filter_map(|core| usize::try_from(core.core).ok()).collect()
+                    };
+                    let (lost, returned) = (numbers(&change.lost), numbers(&change.returned));
+                    // The pool must not put threads on lost cores, so it learns of them first.
+                    lost.iter().for_each(|core| pool.lose_core(*core));
+                    returned.iter().for_each(|core| pool.return_core(*core));
+                    state.update_dispatch(now);
+                    // The observer of the events may call the admission object.
+                    drop(state);
+                    for core in lost {
+                        pool.report_lost_core(core, change.moved.len(), change.demoted.len());
+                    }
+                    for core in returned {
+                        pool.report_returned_core(core, change.restored.len());
+                    }
+                    state = self.state.lock();
+                    continue;
+                }
+            }
             if state.forget_ended(now) {
                 state.update_dispatch(now);
             }
             let Some(undecided) = state.books.next_pending_decision(now) else {
-                let at = state.books.next_expiry().map(|expiry| expiry.max(now).saturating_add(EXPIRY_DELAY));
+                let expiry = state.books.next_expiry().map(|expiry| expiry.max(now).saturating_add(EXPIRY_DELAY));
+                let check = watch.as_ref().map(|_| now.saturating_add(CORE_CHECK_INTERVAL));
+                let at = expiry.into_iter().chain(check).min();
                 let until = at.map(|at| self.started_at + Duration::from_nanos(at));
                 (state, _) = self.pending.wait_until(state, until);
                 continue;
@@ -96,7 +134,14 @@ pub(super) struct SharedBooks {
 
 impl SharedBooks {
     pub(super) fn new(books: Box<dyn Books>) -> io::Result<Self> {
-        let state = AdmissionState { books, targets: HashMap::new(), dispatch: None, last_token: 0, is_ending: false };
+        let state = AdmissionState {
+            books,
+            targets: HashMap::new(),
+            endpoints: HashMap::new(),
+            dispatch: None,
+            last_token: 0,
+            is_ending: false,
+        };
         let shared = Arc::new(SharedAdmission {
             state: Mutex::new("cores admission", LockScope::Orb, state),
             pending: Condvar::new(),
@@ -136,6 +181,8 @@ impl SharedBooks {
     /// Sets the task references and the core pool that follow the books.
     pub(super) fn set_dispatch(&self, dispatch: TaskDispatch) {
         self.shared.state.lock().dispatch = Some(dispatch);
+        // The thread that makes decisions watches the cores of the pool from now on.
+        self.decide();
     }
 
     /// Wakes the thread that makes pending decisions.

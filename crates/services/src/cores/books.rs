@@ -13,17 +13,20 @@
 //! reserve ----> reserved ---> promised                commit, of all stages of a chain
 //!                  |
 //!                  +--------> gone                    cancel, or no commit in time
+//!
+//! promised <---> demoted                              its core is lost, and no other has room
 //! ```
 //!
-//! Invariant: at every instant each core meets the deadlines of all jobs that may run on it. A task
-//! that ends keeps its share of the core until the deadline of its last job. A task that moves
-//! keeps its share of the old core until the deadline of its last job there. A promise that needs
-//! such a share begins when the share is free: [`Promise::starts_at`].
+//! Invariant: while no core is lost, at every instant each core meets the deadlines of all jobs
+//! that may run on it. A task that ends keeps its share of the core until the deadline of its last
+//! job. A task that moves keeps its share of the old core until the deadline of its last job there.
+//! A promise that needs such a share begins when the share is free: [`Promise::starts_at`].
 
 use std::fmt;
 use std::sync::Arc;
 
-use corelane_sched::allocation::{Machine, Move, Plan, Rejection, TaskSet};
+use corelane::rt::JobOverrunAction;
+use corelane_sched::allocation::{AdmissionPlan, Machine, Move, Rejection, TaskSet};
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, TimingError, Utilization};
 
 use super::transition;
@@ -71,6 +74,8 @@ pub struct TaskRequest {
     /// The time for which the promise holds unless the client renews it. 0 means
     /// [`BooksLimits::default_lease`].
     pub lease: Nanos,
+    /// What happens to a job that has used the execution time of `timing`.
+    pub overrun: JobOverrunAction,
 }
 
 /// The bounds of the books.
@@ -179,6 +184,8 @@ pub enum BooksRefusal {
     NotFound,
     /// The token belongs to another task.
     WrongToken,
+    /// The task has lost its core, and no other core has room for it.
+    CoreLost,
     /// The task is not admitted yet: its decision is pending, or its chain is not committed.
     NotAdmittedYet,
 }
@@ -198,6 +205,7 @@ impl fmt::Display for BooksRefusal {
             }
             Self::NotFound => f.write_str("the task has ended or never existed"),
             Self::WrongToken => f.write_str("the token belongs to another task"),
+            Self::CoreLost => f.write_str("the core of the task is lost, and no other core has room for the task"),
             Self::NotAdmittedYet => f.write_str("the task is not admitted yet"),
         }
     }
@@ -212,6 +220,9 @@ pub enum TaskState {
     Reserved(Nanos),
     /// The task is promised until this time.
     Promised(Nanos),
+    /// The task has lost its core, and no other core has room for it. Its requests are best effort.
+    /// It is promised again when a core has room, until this time.
+    Demoted(Nanos),
     /// The task ends. Its last job may run until this time.
     Ending(Nanos),
     /// The decision about the task waits for a longer search.
@@ -227,11 +238,13 @@ pub struct TaskRecord {
     pub name: String,
     /// The operation that the task's requests call; empty for all operations.
     pub operation: String,
+    /// What happens to a job that has used the task's execution time.
+    pub overrun: JobOverrunAction,
     /// The client that asked for the task.
     pub client: ClientName,
     /// The task's state.
     pub state: TaskState,
-    /// The task's core; `None` while the decision is pending.
+    /// The task's core; `None` while the decision is pending, and while the task is demoted.
     pub core: Option<CoreId>,
     /// The task's priority level on the core; 0 is the most urgent.
     pub level: u32,
@@ -247,7 +260,7 @@ pub struct TaskRecord {
 pub struct CoreUse {
     /// The core.
     pub core: CoreId,
-    /// The share that may be promised.
+    /// The share that may be promised; 0 while the core is lost.
     pub capacity: Utilization,
     /// The share that promised and reserved tasks and the last jobs of ended or moved tasks use,
     /// without the machine's overheads.
@@ -282,6 +295,21 @@ pub struct Snapshot {
     pub counts: DecisionCounts,
 }
 
+/// The effect of the loss or return of cores ([`Books::set_lost_cores`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CoreChange {
+    /// The cores that are lost now and were usable before.
+    pub lost: Vec<CoreId>,
+    /// The cores that are usable now and were lost before.
+    pub returned: Vec<CoreId>,
+    /// The tasks that moved from a lost core to another one.
+    pub moved: Vec<TaskId>,
+    /// The tasks that lost their core, and for which no other core has room.
+    pub demoted: Vec<TaskId>,
+    /// The tasks that returned to their core, and demoted tasks that have a core again.
+    pub restored: Vec<TaskId>,
+}
+
 /// A decision that needs a longer search than a request may wait for.
 #[derive(Clone, Debug)]
 pub struct PendingDecision {
@@ -307,7 +335,7 @@ impl PendingDecision {
 pub struct CompletedDecision {
     pub(super) task: TaskId,
     pub(super) revision: u64,
-    pub(super) outcome: Result<Plan, Rejection>,
+    pub(super) outcome: Result<AdmissionPlan, Rejection>,
 }
 
 /// The record of admitted tasks. All implementations pass `conformance::check`.
@@ -401,6 +429,14 @@ pub trait Books: Send {
     /// Applies the result of a search. If the books have changed since the search began, the
     /// decision stays pending for another search, up to a maximum number of searches.
     fn apply_decision(&mut self, decided: CompletedDecision, now: Nanos);
+
+    /// Sets the cores of the machine that cannot run tasks at present. Tasks of a lost core move,
+    /// the most critical first, to cores that have room for them beside the tasks there. The other
+    /// tasks are demoted. When the core returns, its tasks return to it. A caller repeats the call
+    /// now and then, so that demoted tasks get cores on which room has become free.
+    ///
+    /// A job that runs at the time of the loss may miss its deadline.
+    fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange;
 
     /// Returns the tasks that have ended since the last call. A task has ended when it is no longer
     /// promised, reserved or pending.

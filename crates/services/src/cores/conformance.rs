@@ -1,11 +1,13 @@
 //! The suite that every implementation of [`Books`] passes.
 
+use corelane::rt::JobOverrunAction;
 use corelane_sched::allocation::{AdmissionTest, Machine};
 use corelane_sched::task::{CoreId, Criticality, Nanos, Timing, TimingField, Utilization};
 
 use super::MemoryBooks;
 use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ClientName, Promise, TaskAdmission, TaskRequest, TaskState, Token,
+    Books, BooksLimits, BooksRefusal, ChainAdmission, ClientName, CoreChange, Promise, TaskAdmission, TaskRequest,
+    TaskState, Token,
 };
 use super::simulation::{self, MakeBooks};
 
@@ -24,6 +26,7 @@ fn request(execution: Nanos, period: Nanos) -> TaskRequest {
         criticality: Criticality::Normal,
         pinned: None,
         lease: 0,
+        overrun: JobOverrunAction::Report,
     }
 }
 
@@ -118,6 +121,72 @@ fn a_change_begins_after_the_last_job_of_the_old_timing(make: &MakeBooks) {
     assert_eq!(books.snapshot(200 * MS).tasks[0].task.timing, Timing::new(10 * MS, 50 * MS));
 }
 
+/// Checks that the tasks of a lost core move by criticality, that the rest is demoted, and that the
+/// return of the core restores all of them.
+fn tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make: &MakeBooks) {
+    let mut books = make(Machine::with_cores(2), BooksLimits::default());
+    let core = |core| CoreId { core, ..CoreId::default() };
+    let pinned = |execution, on| TaskRequest { pinned: Some(core(on)), ..request(execution * MS, 100 * MS) };
+    let lease = 3_600_000 * MS;
+    // Core 0 has no room for the next two tasks.
+    let filler = promised(books.admit(&pinned(90, 0), &client(), OWN, 0));
+    let low = TaskRequest { criticality: Criticality::Low, lease, ..request(30 * MS, 100 * MS) };
+    let low = promised(books.admit(&low, &client(), OWN, 0));
+    let high = TaskRequest { criticality: Criticality::High, lease, ..request(30 * MS, 100 * MS) };
+    let high = promised(books.admit(&high, &client(), OWN, 0));
+    let fixed = promised(books.admit(&TaskRequest { lease, ..pinned(10, 1) }, &client(), OWN, 0));
+    assert_eq!([&low, &high, &fixed].map(|promise| promise.core), [core(1); 3]);
+    books.withdraw(filler.task, OWN, MS).unwrap();
+    let now = 200 * MS;
+    let resident = promised(books.admit(&TaskRequest { lease, ..pinned(50, 0) }, &client(), OWN, now));
+    let change = books.set_lost_cores(&[core(1)], now);
+    let expected = CoreChange {
+        lost: vec![core(1)],
+        moved: vec![high.task],
+        demoted: vec![fixed.task, low.task],
+        ..CoreChange::default()
+    };
+    assert_eq!(change, expected);
+    let cores = |books: &mut dyn Books, now| {
+        let tasks = books.snapshot(now).tasks;
+        [high.task, fixed.task, low.task].map(|task| tasks.iter().find(|record| record.task.id == task).unwrap().core)
+    };
+    assert_eq!(cores(&mut *books, now), [Some(core(0)), None, None]);
+    let snapshot = books.snapshot(now);
+    assert_eq!(snapshot.cores.iter().map(|core| core.capacity.0).collect::<Vec<_>>(), [950_000_000, 0]);
+    assert!(
+        snapshot.tasks.iter().any(|record| record.task.id == low.task && record.state == TaskState::Demoted(lease))
+    );
+    // A demoted task can be renewed, but it has no promise.
+    books.renew(low.task, OWN, lease, now).unwrap();
+    assert_eq!(books.outcome(low.task, OWN, now), Err(BooksRefusal::CoreLost));
+    assert_eq!(books.change_timing(low.task, OWN, Timing::new(MS, 100 * MS), now), Err(BooksRefusal::CoreLost));
+    assert!(matches!(books.admit(&pinned(1, 1), &client(), OWN, now), Err(BooksRefusal::NoSuchCore(..))));
+    assert_eq!(books.set_lost_cores(&[core(1)], now), CoreChange::default());
+    // A demoted task gets the room that another task leaves.
+    books.withdraw(resident.task, OWN, now + MS).unwrap();
+    assert_eq!(books.set_lost_cores(&[core(1)], 300 * MS), CoreChange::default());
+    let now = 301 * MS;
+    let restored = CoreChange { restored: vec![low.task], ..CoreChange::default() };
+    assert_eq!(books.set_lost_cores(&[core(1)], now), restored);
+    assert_eq!(cores(&mut *books, now), [Some(core(0)), None, Some(core(0))]);
+    // The core returns, and its tasks with it. The moved tasks keep their shares of core 0 until
+    // the deadlines of their last jobs there.
+    let change = books.set_lost_cores(&[], now);
+    let expected = CoreChange {
+        returned: vec![core(1)],
+        restored: vec![high.task, fixed.task, low.task],
+        ..CoreChange::default()
+    };
+    assert_eq!(change, expected);
+    assert_eq!(cores(&mut *books, now), [Some(core(1)); 3]);
+    let used =
+        |books: &mut dyn Books, now| books.snapshot(now).cores.iter().map(|core| core.used.0).collect::<Vec<_>>();
+    assert_eq!(used(&mut *books, now), [600_000_000, 700_000_000]);
+    assert_eq!(used(&mut *books, 401 * MS), [0, 700_000_000]);
+    promised(books.outcome(low.task, OWN, now));
+}
+
 /// Checks that the refusal of a request out of range names the field.
 fn a_request_out_of_range_names_its_field(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(2), BooksLimits::default());
@@ -188,6 +257,7 @@ pub(super) fn check(make: &MakeBooks) {
     a_lease_ends(make);
     a_chain_is_reserved_whole_or_not_at_all(make);
     a_change_begins_after_the_last_job_of_the_old_timing(make);
+    tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make);
     a_request_out_of_range_names_its_field(make);
     rates_and_quotas_are_kept(make);
     a_pending_decision_is_given_up(make);

@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use corelane::ObjectRef;
 use corelane::poa::{ObjectId, Poa};
-use corelane::rt::{CorePool, TaskBinder, TaskBinding};
+use corelane::rt::{CorePool, TaskBinder, TaskBinding, TaskRules};
 use corelane_sched::task::TaskId;
 
 use super::books::{Snapshot, TaskState};
@@ -22,6 +23,7 @@ pub(super) struct TaskDispatch {
     /// The POA of task references.
     poa: Poa,
     pool: Option<CorePool>,
+    enforces_rates: bool,
     /// The bindings that the pool has.
     bindings: Vec<TaskBinding>,
     /// The tasks whose targets serve the requests to their task references.
@@ -29,13 +31,19 @@ pub(super) struct TaskDispatch {
 }
 
 impl TaskDispatch {
-    pub(super) fn new(secrets: Secrets, poa: Poa, pool: Option<CorePool>) -> Self {
-        TaskDispatch { secrets, poa, pool, bindings: Vec::new(), served: BTreeSet::new() }
+    pub(super) fn new(secrets: Secrets, poa: Poa, pool: Option<CorePool>, enforces_rates: bool) -> Self {
+        TaskDispatch { secrets, poa, pool, enforces_rates, bindings: Vec::new(), served: BTreeSet::new() }
+    }
+
+    pub(super) fn pool(&self) -> Option<&CorePool> {
+        self.pool.as_ref()
     }
 
     /// Follows the books: binds new promises, moves changed ones, and ends the others.
     pub(super) fn update(&mut self, snapshot: &Snapshot, targets: &HashMap<TaskId, ObjectRef>) {
-        let promised = || snapshot.tasks.iter().filter(|record| matches!(record.state, TaskState::Promised(_)));
+        // A demoted task has no core, so it has no binding.
+        let is_live = |state| matches!(state, TaskState::Promised(_) | TaskState::Demoted(_));
+        let promised = || snapshot.tasks.iter().filter(|record| is_live(record.state));
         let live: BTreeSet<TaskId> = promised().map(|record| record.task.id).collect();
         let ended: Vec<TaskId> = self.served.difference(&live).copied().collect();
         for task in ended {
@@ -55,7 +63,12 @@ impl TaskDispatch {
         let binding = |record: &super::books::TaskRecord| {
             let core = usize::try_from(record.core?.core).ok()?;
             let priority = HIGHEST_PRIORITY.saturating_sub(record.level).max(1);
-            Some(TaskBinding { task: record.task.id.0, core, priority: u8::try_from(priority).ok()? })
+            let timing = record.task.timing;
+            let mut rules = TaskRules::default().budget(Duration::from_nanos(timing.execution), record.overrun);
+            if self.enforces_rates {
+                rules = rules.rate(Duration::from_nanos(timing.period), Duration::from_nanos(timing.jitter));
+            }
+            Some(TaskBinding::new(record.task.id.0, core, u8::try_from(priority).ok()?).rules(rules))
         };
         let bindings: Vec<TaskBinding> = promised().filter_map(binding).collect();
         // A core whose number the kernel cannot have is refused, and its tasks stay unbound.

@@ -1,16 +1,18 @@
 //! [`Books`] in memory, which end with the process.
 
+mod lost_cores;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use corelane_sched::allocation::{
-    AllocationStep, Core, Machine, Move, Plan, Rejection, TaskSet, admit, task_placements,
+    AdmissionPlan, AllocationStep, Core, Machine, Move, Rejection, TaskSet, admit, task_placements,
 };
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Utilization};
 
 use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreUse, DecisionCounts,
-    MAX_OPERATION_NAME, MAX_STAGES, MAX_TASK_NAME, PendingDecision, Promise, Snapshot, TaskAdmission, TaskRecord,
-    TaskRequest, TaskState, Token,
+    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreChange, CoreUse,
+    DecisionCounts, MAX_OPERATION_NAME, MAX_STAGES, MAX_TASK_NAME, PendingDecision, Promise, Snapshot, TaskAdmission,
+    TaskRecord, TaskRequest, TaskState, Token,
 };
 use super::transition;
 
@@ -35,8 +37,11 @@ struct Entry {
     client: ClientName,
     token: Token,
     state: EntryState,
-    /// The core of the task; `None` before the decision and after a rejection.
+    /// The core of the task; `None` before the decision, after a rejection, and while the task is
+    /// demoted.
     core: Option<CoreId>,
+    /// The lost core that the task had, if it lost a core.
+    home: Option<CoreId>,
     starts_at: Nanos,
 }
 
@@ -72,6 +77,8 @@ impl Entry {
 #[derive(Debug)]
 pub struct MemoryBooks {
     limits: BooksLimits,
+    /// All cores of the machine. The other machines below have those that are not lost.
+    all_cores: Vec<Core>,
     /// The machine with the bounds of a search on another thread.
     machine: Machine,
     /// The machine with the bounds of a decision that a request waits for.
@@ -80,6 +87,8 @@ pub struct MemoryBooks {
     set: TaskSet,
     /// Increases with each change of `set`.
     revision: u64,
+    /// The revision at which cores were last searched for demoted tasks.
+    searched: u64,
     entries: BTreeMap<TaskId, Entry>,
     /// The times at which entries' states end.
     ends: BTreeSet<(Nanos, TaskId)>,
@@ -106,10 +115,12 @@ impl MemoryBooks {
         inline.max_allocation_step = inline.max_allocation_step.min(machine.max_allocation_step);
         Self {
             limits,
+            all_cores: machine.cores.clone(),
             set: TaskSet::for_machine(&machine),
             inline,
             machine,
             revision: 0,
+            searched: 0,
             entries: BTreeMap::new(),
             ends: BTreeSet::new(),
             left_shares: BTreeSet::new(),
@@ -303,7 +314,7 @@ impl MemoryBooks {
     }
 
     /// Applies a plan to the books. Returns the earliest start of the plan's task.
-    fn apply(&mut self, plan: &Plan) -> Nanos {
+    fn apply(&mut self, plan: &AdmissionPlan) -> Nanos {
         self.set.apply(plan);
         self.revision += 1;
         let mut starts_at = self.now;
@@ -334,7 +345,7 @@ impl MemoryBooks {
     }
 
     /// Applies a plan to the books, and adds the entry of the plan's task.
-    fn enter(&mut self, plan: &Plan, mut entry: Entry) -> Promise {
+    fn enter(&mut self, plan: &AdmissionPlan, mut entry: Entry) -> Promise {
         entry.starts_at = self.apply(plan);
         entry.core = Some(plan.core);
         self.counts.promised += 1;
@@ -345,7 +356,7 @@ impl MemoryBooks {
 
     fn new_entry(request: &TaskRequest, client: &ClientName, token: Token, state: EntryState) -> Entry {
         let (request, client) = (request.clone(), client.clone());
-        Entry { request, client, token, state, core: None, starts_at: 0 }
+        Entry { request, client, token, state, core: None, home: None, starts_at: 0 }
     }
 
     /// Returns the stages of a chain, in their order.
@@ -395,8 +406,9 @@ impl Books for MemoryBooks {
             EntryState::Ending { .. } => Err(BooksRefusal::NotFound),
             EntryState::Pending { .. } => Ok(TaskAdmission::Pending(task)),
             EntryState::Reserved { .. } | EntryState::Promised { .. } => {
+                // A task that has no core is demoted.
                 let promise = self.promises(&[task]).pop();
-                promise.map(TaskAdmission::Promised).ok_or(BooksRefusal::NotFound)
+                promise.map(TaskAdmission::Promised).ok_or(BooksRefusal::CoreLost)
             }
         }
     }
@@ -479,7 +491,7 @@ impl Books for MemoryBooks {
                 BooksRefusal::NotFound
             });
         };
-        let Some(core) = entry.core else { return Err(BooksRefusal::NotAdmittedYet) };
+        let Some(core) = entry.core else { return Err(BooksRefusal::CoreLost) };
         timing.check().map_err(BooksRefusal::TimingOutOfRange)?;
         self.count_decisions(1)?;
         if self.entries.len() + self.left_shares.len() >= self.limits.max_tasks {
@@ -550,6 +562,7 @@ impl Books for MemoryBooks {
         let record = |(task, entry): (&TaskId, &Entry)| {
             let state = match entry.state {
                 EntryState::Reserved { until, .. } => TaskState::Reserved(until),
+                EntryState::Promised { until } if entry.core.is_none() => TaskState::Demoted(until),
                 EntryState::Promised { until } => TaskState::Promised(until),
                 EntryState::Ending { until } => TaskState::Ending(until),
                 EntryState::Pending { .. } => TaskState::Pending,
@@ -560,6 +573,7 @@ impl Books for MemoryBooks {
                 task: entry.task(*task),
                 name: entry.request.name.clone(),
                 operation: entry.request.operation.clone(),
+                overrun: entry.request.overrun,
                 client: entry.client.clone(),
                 state,
                 core: entry.core,
@@ -572,11 +586,13 @@ impl Books for MemoryBooks {
             let tasks = self.set.iter().filter(|(_, on)| *on == core.id);
             let used =
                 tasks.fold(Utilization::default(), |sum, (task, _)| sum.saturating_add(task.timing.utilization()));
-            CoreUse { core: core.id, capacity: core.capacity, used }
+            let is_usable = self.machine.cores.iter().any(|usable| usable.id == core.id);
+            let capacity = if is_usable { core.capacity } else { Utilization::default() };
+            CoreUse { core: core.id, capacity, used }
         };
         Snapshot {
             tasks: self.entries.iter().filter_map(record).collect(),
-            cores: self.machine.cores.iter().map(use_of).collect(),
+            cores: self.all_cores.iter().map(use_of).collect(),
             counts: self.counts,
         }
     }
@@ -614,6 +630,11 @@ impl Books for MemoryBooks {
                 self.insert(task, entry);
             }
         }
+    }
+
+    fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange {
+        self.advance(now);
+        self.change_lost_cores(lost)
     }
 
     fn take_ended_tasks(&mut self, now: Nanos) -> Vec<TaskId> {

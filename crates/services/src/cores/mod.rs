@@ -19,8 +19,8 @@
 //! core pool the promises are advisory.
 //!
 //! The module has a pure core ([`books`], `memory`, `transition`), which knows neither clocks nor
-//! sockets. `admission` shares this core between threads; `dispatch` lets task references and the
-//! core pool follow it; `servants` knows the ORB. `admitted` is the side of the client.
+//! sockets. `admission` shares this core between threads; `core_watch` notices lost cores;
+//! `dispatch` lets task references and the core pool follow it; `servants` knows the ORB. `admitted` is the side of the client.
 
 mod admission;
 mod admitted;
@@ -28,6 +28,7 @@ pub mod books;
 mod clients;
 #[cfg(test)]
 mod conformance;
+mod core_watch;
 mod dispatch;
 mod idl;
 mod memory;
@@ -71,6 +72,7 @@ const OBJECT_POA: &str = "CorelaneAdmission";
 pub struct AdmissionConfig {
     books: Box<dyn Books>,
     core_pool: Option<CorePoolConfig>,
+    enforces_rates: bool,
 }
 
 impl fmt::Debug for AdmissionConfig {
@@ -91,15 +93,25 @@ impl AdmissionConfig {
     /// limits.
     #[must_use]
     pub fn with_books(books: impl Books + 'static) -> Self {
-        AdmissionConfig { books: Box::new(books), core_pool: None }
+        AdmissionConfig { books: Box::new(books), core_pool: None, enforces_rates: false }
     }
 
-    /// Runs the requests of tasks on their cores, by a core pool with these settings. Task
-    /// references then have the addresses of the pool. The machine's cores must be cores of this
+    /// Runs the requests of tasks on their cores, by a core pool with these settings. Each task
+    /// reference then has an address of its own ([`CorePoolConfig::task_endpoints`]), or the
+    /// addresses of the pool if all endpoints are taken. The machine's cores must be cores of this
     /// computer, and its discipline one of fixed priorities.
     #[must_use]
     pub fn core_pool(mut self, config: CorePoolConfig) -> Self {
         self.core_pool = Some(config);
+        self
+    }
+
+    /// Bounds the requests of each task to the rate at which the task was admitted, its period and
+    /// jitter ([`TaskRules::min_distance`](field@corelane::rt::TaskRules::min_distance)). Needs a
+    /// [core pool](Self::core_pool). By default requests above the rate run as they arrive.
+    #[must_use]
+    pub fn enforce_rates(mut self, enforces: bool) -> Self {
+        self.enforces_rates = enforces;
         self
     }
 
@@ -122,6 +134,7 @@ impl AdmissionConfig {
             request_processing: RequestProcessing::ServantManager,
             ..PoaPolicies::default()
         };
+        let enforces_rates = self.enforces_rates;
         let keys = Arc::new(TaskKeys::new(admission.secrets.clone()));
         let pool = match &self.core_pool {
             Some(config) => Some(orb.real_time().create_core_pool(config, Arc::<TaskKeys>::clone(&keys))?),
@@ -130,7 +143,8 @@ impl AdmissionConfig {
         let real_time = RtPolicies { threadpool: pool.as_ref().map(CorePool::id), ..RtPolicies::default() };
         let tasks = root.create_rt_poa(TASK_POA, None, task_policies, &real_time);
         let served = tasks.map_err(SystemException::from).and_then(|tasks| {
-            let served = serve_in(orb, &root, &tasks, admission, &keys, pool.clone());
+            let dispatch = TaskDispatch::new(admission.secrets.clone(), tasks.clone(), pool.clone(), enforces_rates);
+            let served = serve_in(orb, &root, &tasks, admission, &keys, dispatch);
             if served.is_err() {
                 // Destroying a POA fails only after the ORB's shutdown.
                 let _ = tasks.destroy(false, true);
@@ -151,13 +165,14 @@ fn serve_in(
     tasks: &Poa,
     admission: Arc<SharedBooks>,
     keys: &TaskKeys,
-    pool: Option<CorePool>,
+    dispatch: TaskDispatch,
 ) -> Result<AdmissionService, SystemException> {
     // The number 0 belongs to no task.
     let example = admission.secrets.object_id(TaskId(0));
     let of_task = tasks.create_reference_with_id(&ObjectId::from(&example[..]), "")?;
     keys.learn(&of_task, &example);
-    admission.set_dispatch(TaskDispatch::new(admission.secrets.clone(), tasks.clone(), pool.clone()));
+    let pool = dispatch.pool().cloned();
+    admission.set_dispatch(dispatch);
     tasks.set_servant_manager(ServantManager::Locator(Arc::new(TaskLocator(Arc::clone(&admission)))))?;
     let policies =
         PoaPolicies { lifespan: Lifespan::Persistent, id_assignment: IdAssignment::User, ..PoaPolicies::default() };
@@ -165,8 +180,7 @@ fn serve_in(
     let served = (|| -> Result<AdmissionService, SystemException> {
         let id = ObjectId::from(ADMISSION_OBJECT_KEY.as_bytes());
         let own = poa.create_reference_with_id(&id, protocol::TasksRef::REPOSITORY_ID)?;
-        let (poa_of_tasks, own_references) = (tasks.clone(), [own.clone(), of_task]);
-        let servant = TasksServant { admission, poa: poa_of_tasks, pool: pool.clone(), own: own_references };
+        let servant = TasksServant { admission, poa: tasks.clone(), own: [own.clone(), of_task], pool: pool.clone() };
         poa.activate_object_with_id(&id, &protocol::Tasks::servant(servant))?;
         orb.bind_key(ADMISSION_OBJECT_KEY, &own)?;
         tasks.manager().activate()?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::poa::{Cookie, ObjectId, Poa, ServantLocator, ServantManagerError, ServantResult};
-use corelane::rt::CorePool;
+use corelane::rt::{CorePool, JobOverrunAction};
 use corelane::{Completion, ObjectRef, Servant, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::allocation::{AdmissionTest, Rejection};
 use corelane_sched::task::{CoreId, Criticality, Nanos, TaskId, Timing};
@@ -29,7 +29,7 @@ pub(super) struct TasksServant {
     pub(super) admission: Arc<SharedBooks>,
     /// The POA of task references.
     pub(super) poa: Poa,
-    /// The core pool that runs the requests of tasks, if there is one.
+    /// The core pool that runs the requests of tasks and gives them their endpoints, if there is one.
     pub(super) pool: Option<CorePool>,
     /// The references of the admission object and of a task. Targets must have one of their
     /// addresses, because they must be objects of this server.
@@ -47,7 +47,7 @@ impl From<BooksRefusal> for SystemException {
             BooksRefusal::RateExceeded(_)
             | BooksRefusal::TaskQuotaExceeded(_)
             | BooksRefusal::UtilizationQuotaExceeded(_) => Kind::Transient,
-            BooksRefusal::Full(_) | BooksRefusal::NoSuchCore(..) => Kind::NoResources,
+            BooksRefusal::Full(_) | BooksRefusal::NoSuchCore(..) | BooksRefusal::CoreLost => Kind::NoResources,
             BooksRefusal::NotFound => Kind::ObjectNotExist,
             BooksRefusal::WrongToken => Kind::NoPermission,
             BooksRefusal::NotAdmittedYet => Kind::BadInvOrder,
@@ -86,7 +86,12 @@ fn request(task: &idl::TaskSpec) -> Result<TaskRequest, SystemException> {
         idl::Criticality::High => Criticality::High,
     };
     let (name, operation) = (task.name.clone(), task.operation.clone());
-    Ok(TaskRequest { name, operation, timing: timing(&task.timing), criticality, pinned, lease: task.lease })
+    let overrun = match task.overrun {
+        idl::JobOverrun::Report => JobOverrunAction::Report,
+        idl::JobOverrun::Demote => JobOverrunAction::Demote,
+        idl::JobOverrun::Stop => JobOverrunAction::Stop,
+    };
+    Ok(TaskRequest { name, operation, timing: timing(&task.timing), criticality, pinned, lease: task.lease, overrun })
 }
 
 fn rejected(name: &str, rejection: &Rejection) -> idl::Rejected {
@@ -117,11 +122,12 @@ impl TasksServant {
                 own.any(|own| own.tag == profile.tag && own.address == profile.address)
             })
         };
-        if !of_server(target) {
-            return Err(system(Kind::BadParam, "target: the object does not belong to this server"));
-        }
+        // The reference of a task may have an address that no other reference has.
         if self.poa.reference_to_id(target).is_ok() {
             return Err(system(Kind::BadParam, "target: the reference names a task already"));
+        }
+        if !of_server(target) {
+            return Err(system(Kind::BadParam, "target: the object does not belong to this server"));
         }
         if target.with_timeout(TARGET_TIMEOUT).non_existent()? {
             return Err(system(Kind::ObjectNotExist, "target: the object does not exist"));
@@ -131,7 +137,7 @@ impl TasksServant {
 
     fn promise(
         &self,
-        state: &AdmissionState,
+        state: &mut AdmissionState,
         promise: &books::Promise,
         token: Token,
         now: Nanos,
@@ -139,7 +145,13 @@ impl TasksServant {
         let target = match state.targets.get(&promise.task) {
             Some(target) => {
                 let id = ObjectId::from(&self.admission.secrets.object_id(promise.task)[..]);
-                Some(self.poa.create_reference_with_id(&id, target.type_id())?)
+                // All references of a task have the same address.
+                let take = || self.pool.as_ref().and_then(CorePool::take_endpoint);
+                let reference = match state.endpoints.entry(promise.task).or_insert_with(take) {
+                    Some(endpoint) => self.poa.create_reference_at(&id, target.type_id(), endpoint)?,
+                    None => self.poa.create_reference_with_id(&id, target.type_id())?,
+                };
+                Some(reference)
             }
             None => None,
         };
@@ -156,7 +168,7 @@ impl TasksServant {
 
     fn promises(
         &self,
-        state: &AdmissionState,
+        state: &mut AdmissionState,
         promises: &[books::Promise],
         token: Token,
         now: Nanos,
@@ -321,6 +333,7 @@ fn reported_task(record: books::TaskRecord, now: Nanos) -> idl::TaskRecord {
     let (state, end) = match record.state {
         TaskState::Reserved(end) => (idl::TaskState::Reserved, end),
         TaskState::Promised(end) => (idl::TaskState::Promised, end),
+        TaskState::Demoted(end) => (idl::TaskState::Demoted, end),
         TaskState::Ending(end) => (idl::TaskState::Ending, end),
         TaskState::Pending => (idl::TaskState::Undecided, now),
     };
@@ -354,7 +367,10 @@ impl ServantLocator for TaskLocator {
         let task = self.0.secrets.task(id.as_octets()).ok_or_else(ServantManagerError::no_such_object)?;
         match self.0.target(task) {
             Some(target) => Err(ServantManagerError::Forward(target)),
-            None => Err(system(Kind::Transient, "the task has ended").into()),
+            None => {
+                let ended = SystemException::new(Kind::Transient, corelane::minor::TASK_ENDED, Completion::No);
+                Err(ended.because("the task has ended").into())
+            }
         }
     }
 

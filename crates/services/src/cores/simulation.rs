@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use corelane::rt::JobOverrunAction;
 use corelane_sched::allocation::{AdmissionTest, Discipline, Machine, TaskSet, is_schedulable};
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Utilization};
 
@@ -123,6 +124,7 @@ impl BooksSimulation {
             criticality: Criticality::Normal,
             pinned,
             lease,
+            overrun: JobOverrunAction::Report,
         }
     }
 

@@ -20,6 +20,9 @@ use crate::syscall;
 use crate::thread::{JoinHandle, Scheduling, ThreadBuilder, Tid, current_tid, set_scheduling};
 use crate::usage::{clock_time, thread_time};
 
+/// The shortest time between two checks of one budget.
+pub const MIN_CHECK_INTERVAL: Duration = Duration::from_micros(100);
+
 /// The signal of the timers goes to the monitor's thread alone, which blocks it, so other users of
 /// the number are not disturbed.
 fn signal() -> libc::c_int {
@@ -46,7 +49,36 @@ struct CpuMonitorShared {
 struct CpuBudgetState {
     owner: Tid,
     clock: libc::clockid_t,
+    timer: Timer,
     inner: PiMutex<Inner>,
+}
+
+/// A kernel timer, which any thread of the process may set.
+#[derive(Debug)]
+struct Timer(libc::timer_t);
+
+// SAFETY: the value names a timer of the process. The C library and the kernel permit every thread
+// to set the timer, and no code follows the value as a pointer.
+unsafe impl Send for Timer {}
+// SAFETY: as above.
+unsafe impl Sync for Timer {}
+
+impl Timer {
+    /// Makes the timer expire once after `time`. A time of zero stops the timer.
+    fn set(&self, time: Duration) {
+        let none = timespec(Duration::ZERO);
+        let setting = libc::itimerspec { it_interval: none, it_value: timespec(time) };
+        // SAFETY: the timer lives until the drop of this value, `setting` is only read, and the old
+        // setting is not requested. So the call cannot fail.
+        let _ = syscall::once(|| unsafe { libc::timer_settime(self.0, 0, &setting, std::ptr::null_mut()) });
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        // SAFETY: the timer is this value's, and no code uses it afterwards.
+        let _ = syscall::once(|| unsafe { libc::timer_delete(self.0) });
+    }
 }
 
 #[derive(Debug, Default)]
@@ -77,6 +109,33 @@ impl CpuBudgetMonitor {
             own.run(&set);
         })?;
         Ok(CpuBudgetMonitor { shared, thread: Some(thread) })
+    }
+
+    /// Returns a handle to the budgets of this monitor, which other threads may keep.
+    #[must_use]
+    pub fn budgets(&self) -> CpuBudgets {
+        CpuBudgets(Arc::clone(&self.shared))
+    }
+}
+
+/// The budgets of a [`CpuBudgetMonitor`].
+#[derive(Clone, Debug)]
+pub struct CpuBudgets(Arc<CpuMonitorShared>);
+
+impl CpuBudgets {
+    /// Sets the scheduling of a thread, unless its budget is used up: the thread then keeps the
+    /// lower scheduling, and the caller sets the scheduling again when the budget has ended.
+    ///
+    /// # Errors
+    /// If the kernel refuses the scheduling.
+    pub fn set_scheduling(&self, thread: Tid, to: Scheduling) -> io::Result<()> {
+        let own = self.0.budgets.lock().iter().filter_map(Weak::upgrade).find(|budget| budget.owner == thread);
+        // Under this lock the monitor does not lower the thread.
+        let inner = own.as_ref().map(|budget| budget.inner.lock());
+        if inner.as_ref().is_some_and(|inner| inner.lowered.is_some()) {
+            return Ok(());
+        }
+        set_scheduling(Some(thread), to)
     }
 }
 
@@ -134,16 +193,17 @@ impl Drop for CpuBudgetMonitor {
 impl CpuBudgetState {
     fn expire(&self) {
         let mut inner = self.inner.lock();
+        let Some((until, to)) = inner.armed else { return };
         // The signal may be late and belong to an earlier setting of the timer, so the clock
         // decides.
-        if let Some((until, to)) = inner.armed
-            && clock_time(self.clock) >= until
-        {
-            inner.armed = None;
-            // This thread holds the budget's lock, so the owner has not ended the budget.
-            if set_scheduling(Some(self.owner), to).is_ok() {
-                inner.lowered = Some(to);
-            }
+        let left = until.saturating_sub(clock_time(self.clock));
+        if !left.is_zero() {
+            return self.timer.set(left.max(MIN_CHECK_INTERVAL));
+        }
+        inner.armed = None;
+        // This thread holds the budget's lock, so the owner has not ended the budget.
+        if set_scheduling(Some(self.owner), to).is_ok() {
+            inner.lowered = Some(to);
         }
     }
 }
@@ -151,7 +211,6 @@ impl CpuBudgetState {
 /// Processor time that a thread may use before a [`CpuBudgetMonitor`] lowers its priority.
 #[derive(Debug)]
 pub struct CpuBudget {
-    timer: libc::timer_t,
     state: Arc<CpuBudgetState>,
     /// Makes the budget neither `Send` nor `Sync`: the clock belongs to its thread.
     here: PhantomData<*const ()>,
@@ -181,8 +240,6 @@ impl CpuBudget {
         if failed != 0 {
             return Err(io::Error::from_raw_os_error(failed));
         }
-        let inner = PiMutex::new("CPU budget", LockScope::Connection, Inner::default());
-        let state = Arc::new(CpuBudgetState { owner: current_tid(), clock, inner });
         let mut budgets = monitor.shared.budgets.lock();
         let number = budgets.iter().position(|other| other.strong_count() == 0).unwrap_or(budgets.len());
         // SAFETY: the structure is integers and an address that is never followed, for which zeroes
@@ -194,12 +251,14 @@ impl CpuBudget {
         event.sigev_notify_thread_id = monitor.shared.tid.wait().as_raw();
         let mut timer: libc::timer_t = std::ptr::null_mut();
         // SAFETY: the call reads `event`, which is filled, and writes `timer`. Both outlive the call.
-        syscall::once(|| unsafe { libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &mut event, &mut timer) })?;
+        syscall::once(|| unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer) })?;
+        let inner = PiMutex::new("CPU budget", LockScope::Connection, Inner::default());
+        let state = Arc::new(CpuBudgetState { owner: current_tid(), clock, timer: Timer(timer), inner });
         match budgets.get_mut(number) {
             Some(vacant) => *vacant = Arc::downgrade(&state),
             None => budgets.push(Arc::downgrade(&state)),
         }
-        Ok(CpuBudget { timer, state, here: PhantomData })
+        Ok(CpuBudget { state, here: PhantomData })
     }
 
     /// Starts a budget of `time` for the calling thread. When the budget is used up, the thread
@@ -207,7 +266,7 @@ impl CpuBudget {
     pub fn restart(&mut self, time: Duration, then: Scheduling) {
         *self.state.inner.lock() = Inner { armed: Some((thread_time() + time, then)), lowered: None };
         // A time of zero would stop the timer.
-        self.set_timer(time.max(Duration::from_nanos(1)));
+        self.state.timer.set(time.max(Duration::from_nanos(1)));
     }
 
     /// Ends the budget. After the call the monitor does not lower the thread.
@@ -216,27 +275,18 @@ impl CpuBudget {
         match (armed, lowered) {
             (_, Some(to)) => BudgetOutcome::Exhausted(to),
             (Some((until, then)), None) => {
-                self.set_timer(Duration::ZERO);
+                self.state.timer.set(Duration::ZERO);
                 BudgetOutcome::Unused(until.saturating_sub(thread_time()), then)
             }
             (None, None) => BudgetOutcome::NotStarted,
         }
     }
-
-    fn set_timer(&self, time: Duration) {
-        let none = timespec(Duration::ZERO);
-        let setting = libc::itimerspec { it_interval: none, it_value: timespec(time) };
-        // SAFETY: the timer is this budget's, `setting` is only read, and the old setting is not
-        // requested. So the call cannot fail.
-        let _ = syscall::once(|| unsafe { libc::timer_settime(self.timer, 0, &setting, std::ptr::null_mut()) });
-    }
 }
 
 impl Drop for CpuBudget {
     fn drop(&mut self) {
+        // The monitor may hold the state for a moment longer.
         *self.state.inner.lock() = Inner::default();
-        // SAFETY: the timer is this budget's, and no code uses it afterwards.
-        let _ = syscall::once(|| unsafe { libc::timer_delete(self.timer) });
     }
 }
 
@@ -273,6 +323,12 @@ mod tests {
             );
             spin(Duration::from_millis(60), || false);
             assert_eq!(scheduling(None).unwrap(), Scheduling::Fifo(5));
+            // A budget of which a part is left after a wait is checked again.
+            budget.restart(time, Scheduling::Fifo(2));
+            std::thread::sleep(3 * time);
+            let used = spin(Duration::from_secs(2), is_low);
+            assert!(is_low() && used + Duration::from_millis(1) > time, "{used:?}");
+            assert_eq!(budget.stop(), BudgetOutcome::Exhausted(Scheduling::Fifo(2)));
         };
         ThreadBuilder::new().scheduling(Scheduling::Fifo(5)).spawn(body).unwrap().join().unwrap();
     }

@@ -23,7 +23,7 @@ use corelane_sched::generate::Workload;
 use corelane_sched::simulation::{CoreAssignment, SchedulingRule, SimulatedSystem, simulate};
 use corelane_sched::task::{Task, Utilization};
 use corelane_services::cores::protocol::tasks::AdmitError;
-use corelane_services::cores::protocol::{Criticality, Promise, TaskSpec, TaskTiming, TasksRef};
+use corelane_services::cores::protocol::{Criticality, JobOverrun, Promise, TaskSpec, TaskTiming, TasksRef};
 use corelane_sys::clock;
 use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder};
 
@@ -323,6 +323,7 @@ impl Scene {
                 importance: Criticality::Normal,
                 core: -1,
                 lease: LEASE,
+                overrun: JobOverrun::Report,
             };
             if let Some(promise) = admitted(&admission, &spec)? {
                 promises.push((task, promise));

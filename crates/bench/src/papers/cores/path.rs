@@ -16,7 +16,7 @@ use corelane::Orb;
 use corelane_sched::allocation::{Machine, TaskSet, admit};
 use corelane_sched::task::{Task, TaskId, Timing};
 use corelane_services::cores::protocol::tasks::AdmitError;
-use corelane_services::cores::protocol::{Criticality, TaskSpec, TaskTiming, TasksRef};
+use corelane_services::cores::protocol::{Criticality, JobOverrun, TaskSpec, TaskTiming, TasksRef};
 use corelane_sys::clock;
 use corelane_sys::thread::Scheduling;
 
@@ -269,6 +269,7 @@ fn spec(number: u64, execution_ms: u64) -> (TaskSpec, Task) {
         importance: Criticality::Normal,
         core: -1,
         lease: 600_000_000_000,
+        overrun: JobOverrun::Report,
     };
     (spec, Task { id: TaskId(number), timing, criticality: corelane_sched::task::Criticality::Normal, pinned: None })
 }

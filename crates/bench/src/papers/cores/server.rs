@@ -180,7 +180,7 @@ fn binding(word: &str) -> Result<TaskBinding, Failure> {
     let wrong = || Failure::new(format!("`{word}` is not a task with its core and priority"));
     let [task, core, priority] = parts[..] else { return Err(wrong()) };
     match (task.parse(), core.parse(), priority.parse()) {
-        (Ok(task), Ok(core), Ok(priority)) => Ok(TaskBinding { task, core, priority }),
+        (Ok(task), Ok(core), Ok(priority)) => Ok(TaskBinding::new(task, core, priority)),
         _ => Err(wrong()),
     }
 }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn lines_and_keys_are_parsed() {
-        assert_eq!(binding("3:1:98").unwrap(), TaskBinding { task: 3, core: 1, priority: 98 });
+        assert_eq!(binding("3:1:98").unwrap(), TaskBinding::new(3, 1, 98));
         for word in ["", "3:1", "3:1:98:2", "3:x:98"] {
             assert!(binding(word).is_err(), "{word}");
         }

@@ -256,7 +256,7 @@ mod tests {
     fn jobs_are_recorded_only_while_they_are_asked_for() {
         let log = JobLog::new(8);
         let mut meters = TaskMeters::default();
-        meters.set_tasks(&[TaskBinding { task: 5, core: 0, priority: 1 }]);
+        meters.set_tasks(&[TaskBinding::new(5, 0, 1)]);
         let meter = meters.get(5).unwrap();
         log.end(&meter, log.begin());
         assert_eq!(log.recorded(0, 100), JobBatch { jobs: Vec::new(), next: 0 });
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn meters_of_tasks_that_stay_keep_their_sums() {
-        let binding = |task| TaskBinding { task, core: 0, priority: 1 };
+        let binding = |task| TaskBinding::new(task, 0, 1);
         let mut meters = TaskMeters::default();
         meters.set_tasks(&[binding(1), binding(2)]);
         meters.get(2).unwrap().add(10);

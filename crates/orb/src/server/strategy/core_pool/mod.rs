@@ -9,14 +9,18 @@
 //! threads read the connection, because a callback may arrive on it. A message of a task on a
 //! connection that has another thread is handed over to a thread of its task's core.
 //!
-//! [`Roster`] decides which thread serves which connection.
+//! [`Roster`] decides which thread serves which connection, and [`RateGuard`] which requests of a
+//! task wait or are refused.
 //!
 //! Invariant: the read lock of a connection belongs to one thread at any time, so each message is
 //! read once, and in the order of its arrival.
 
+mod bound;
 mod job_log;
+mod rate;
 mod roster;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -24,32 +28,38 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use corelane_net::Wait;
 use corelane_sys::clock::Monotonic;
+use corelane_sys::cpu_budget::CpuBudgets;
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder, Tid};
 use corelane_sys::{counters, poll};
-use corelane_wire::giop::MessageKind;
+use corelane_wire::giop::{Header, MessageKind};
 
-use self::job_log::{JobLog, JobStart, TaskMeter, TaskMeters};
+use self::bound::{BoundConnection, serve};
+use self::job_log::{JobLog, TaskMeter, TaskMeters};
+use self::rate::{RateGuard, RateVerdict};
 use self::roster::{BindDecision, Duty, Roster, ThreadNumber};
 use crate::event::Event;
-use crate::nested_wait::{self, NestedWaitHook};
+use crate::job_budget::JobBudget;
 use crate::orb_context::OrbContext;
 use crate::rt::config::SchedulingClass;
-use crate::rt::core_config::{CorePoolCounts, JobBatch, TaskBinder, TaskBinding, TaskMeasurement};
+use crate::rt::core_config::{
+    CorePoolCounts, JobBatch, JobOverrunAction, TaskBinder, TaskBinding, TaskMeasurement, TaskRules,
+};
 use crate::server::architecture::{Architecture, MessagePlacement};
 use crate::server::connection::{Connection, ReadCause, WaitingRequest};
 use crate::server::handler::RequestHandler;
-use crate::server::lane::{Lane, LaneTask, StartedRequest};
+use crate::server::lane::Lane;
 use crate::server::lane_loop;
 use crate::server::message::{Message, object_key};
 use crate::server::threads::ThreadStarter;
-use crate::server::worker::{ReadResult, Worker};
+use crate::server::worker::Worker;
 use crate::thread_context::{self, LaneIdentity};
+use crate::{minor, nested_wait};
 
-/// Interval at which a thread that waits for a message checks if its task has ended.
+/// The longest time for which a thread waits for its connection alone, and so notices no change of
+/// its duty.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Native priority of sleeping threads: the lowest fixed priority.
@@ -80,6 +90,10 @@ impl std::fmt::Debug for CorePoolThreads {
 struct SharedPool {
     settings: CorePoolSettings,
     binder: Arc<dyn TaskBinder>,
+    /// The budgets of jobs that can be demoted; `None` if the threads have no priorities.
+    budgets: Option<CpuBudgets>,
+    /// The instant from which the times of rates are counted.
+    started_at: Monotonic,
     state: PiMutex<PoolState>,
     jobs: JobLog,
 }
@@ -90,6 +104,10 @@ struct PoolState {
     /// The threads in the order of their numbers.
     seats: Vec<Seat>,
     handles: Vec<JoinHandle<()>>,
+    /// The cores on which the kernel lets no thread run at present.
+    lost_cores: BTreeSet<usize>,
+    /// The rates of the tasks that have one, by task.
+    rates: BTreeMap<u64, Arc<RateGuard>>,
     /// The reason why promises are advisory, once the kernel has refused a core or a priority.
     refusal: Option<String>,
     is_refusal_reported: bool,
@@ -123,6 +141,24 @@ struct Assignment {
     /// The object key of the task if the thread serves the connection from now on; `None` if it
     /// serves the message alone.
     key: Option<Box<[u8]>>,
+    /// The time at which the message may run; `None` for at once.
+    not_before: Option<Monotonic>,
+}
+
+/// The task whose messages a thread serves.
+struct ServedTask {
+    binding: TaskBinding,
+    rate: Option<Arc<RateGuard>>,
+    meter: Option<Arc<TaskMeter>>,
+}
+
+/// The decision whether the rate of a task permits a message.
+enum RateAdmission {
+    /// The message runs, at once or at the time `not_before`. In the second case the rate waits for
+    /// [`RateGuard::end_wait`].
+    Runs { not_before: Option<Monotonic>, rate: Option<Arc<RateGuard>> },
+    /// The message is refused.
+    Refused,
 }
 
 /// The thread that runs a message of a task.
@@ -136,21 +172,22 @@ enum TaskThread {
 }
 
 impl Mailbox {
-    /// Passes a message to the thread, which sleeps. If `key` is set, the thread serves the
-    /// message's connection from now on, as that of the task with this object key.
-    fn assign(&self, waiting: WaitingRequest, message: Message, key: Option<Box<[u8]>>) {
-        *self.assignment.lock() = Some(Assignment { waiting, message, key });
+    /// Passes a message, and perhaps its connection, to the thread, which sleeps.
+    fn assign(&self, assignment: Assignment) {
+        *self.assignment.lock() = Some(assignment);
         counters::count_handoff();
         self.wake.notify();
     }
 }
 
 impl CorePoolThreads {
-    pub(crate) fn new(settings: CorePoolSettings, binder: Arc<dyn TaskBinder>) -> Self {
+    pub(crate) fn new(settings: CorePoolSettings, binder: Arc<dyn TaskBinder>, budgets: Option<CpuBudgets>) -> Self {
         let state = PoolState {
             roster: Roster::new(settings.max_threads),
             meters: TaskMeters::default(),
             seats: Vec::new(),
+            lost_cores: BTreeSet::new(),
+            rates: BTreeMap::new(),
             handles: Vec::new(),
             refusal: (settings.class == SchedulingClass::Fair)
                 .then(|| "the ORB's threads are in the ordinary class".to_owned()),
@@ -158,7 +195,7 @@ impl CorePoolThreads {
         };
         let state = PiMutex::new("core pool", LockScope::Lane, state);
         let jobs = JobLog::new(settings.max_recorded_jobs);
-        CorePoolThreads(Arc::new(SharedPool { settings, binder, state, jobs }))
+        CorePoolThreads(Arc::new(SharedPool { settings, binder, budgets, started_at: Monotonic::now(), state, jobs }))
     }
 
     /// Replaces the set of tasks. Bound threads take their new cores and priorities at once. Threads
@@ -167,11 +204,38 @@ impl CorePoolThreads {
         let pool = &*self.0;
         let mut state = pool.state.lock();
         state.meters.set_tasks(tasks);
+        let mut before = std::mem::take(&mut state.rates);
+        for TaskBinding { task, rules, .. } in tasks {
+            let Some(distance) = rules.min_distance else { continue };
+            let kept = before.remove(task).filter(|rate| rate.has(distance, rules.jitter));
+            let rate = kept.unwrap_or_else(|| Arc::new(RateGuard::new(distance, rules.jitter)));
+            state.rates.insert(*task, rate);
+        }
         for number in state.roster.set_tasks(tasks) {
             pool.place(&mut state, number);
             if let Some(seat) = state.seats.get(number) {
                 seat.mailbox.changes.fetch_add(1, Ordering::Release);
+                seat.mailbox.wake.notify();
             }
+        }
+    }
+
+    /// Records that no thread can run on a core at present. The kernel has moved the threads of the
+    /// core to other cores.
+    pub(crate) fn lose_core(&self, core: usize) {
+        self.0.state.lock().lost_cores.insert(core);
+    }
+
+    /// Records that threads can run on a core again, and puts the core's threads back on it.
+    pub(crate) fn return_core(&self, core: usize) {
+        let mut state = self.0.state.lock();
+        state.lost_cores.remove(&core);
+        for number in 0..state.seats.len() {
+            // The kernel may have restored the mask of a thread or not, so it is set again.
+            if let Some(seat) = state.seats.get_mut(number).filter(|seat| seat.core == Some(core)) {
+                seat.core = None;
+            }
+            self.0.place(&mut state, number);
         }
     }
 
@@ -223,14 +287,20 @@ impl SharedPool {
         let Some(seat) = state.seats.get_mut(number) else { return };
         let Some(tid) = seat.tid else { return };
         let mut refused = None;
-        if seat.core != Some(core) {
+        if seat.core != Some(core) && !state.lost_cores.contains(&core) {
             match thread::set_affinity(Some(tid), &CpuSet::one(core)) {
                 Ok(()) => seat.core = Some(core),
                 Err(error) => refused = Some(format!("core {core}: {error}")),
             }
         }
         if seat.scheduling != scheduling {
-            match thread::set_scheduling(Some(tid), scheduling) {
+            // A demoted job keeps its low priority until its end, when its thread takes its duty
+            // again.
+            let set = match &self.budgets {
+                Some(budgets) => budgets.set_scheduling(tid, scheduling),
+                None => thread::set_scheduling(Some(tid), scheduling),
+            };
+            match set {
                 Ok(()) => seat.scheduling = scheduling,
                 Err(error) => refused = Some(format!("{scheduling:?}: {error}")),
             }
@@ -338,6 +408,90 @@ impl SharedPool {
         }
     }
 
+    /// Returns the time since the pool's start.
+    fn now(&self) -> Duration {
+        self.started_at.elapsed()
+    }
+
+    /// Decides whether the rate of a task permits a message with this header.
+    fn admit(&self, task: u64, header: &Header) -> RateAdmission {
+        let rate = self.state.lock().rates.get(&task).cloned();
+        let Some(rate) = rate.filter(|_| header.kind == MessageKind::Request) else {
+            return RateAdmission::Runs { not_before: None, rate: None };
+        };
+        match rate.arrive(self.now()) {
+            RateVerdict::Run => RateAdmission::Runs { not_before: None, rate: None },
+            RateVerdict::WaitUntil(at) => {
+                self.state.lock().roster.count_delayed();
+                RateAdmission::Runs { not_before: Some(self.started_at + at), rate: Some(rate) }
+            }
+            RateVerdict::Refuse => RateAdmission::Refused,
+        }
+    }
+
+    /// Refuses a request above the rate of its task: the client of a two-way call gets TRANSIENT,
+    /// and a oneway is dropped.
+    #[cold]
+    fn refuse<H: RequestHandler>(
+        &self,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+        connection: &Connection,
+        message: &Message,
+        task: u64,
+    ) {
+        let is_oneway = !message.wants_reply();
+        self.state.lock().roster.count_refused(is_oneway);
+        worker.reject(handler, connection, message, minor::TASK_RATE);
+        let peer = connection.stream.peer().clone();
+        handler.context().events().report(&Event::TaskRateExceeded { peer, task, is_oneway });
+    }
+
+    /// Runs a message of a task on the calling thread, within the task's budget. Only a request is a
+    /// job, which is measured.
+    #[inline]
+    fn run_job<R>(
+        &self,
+        context: &OrbContext,
+        task: Option<&ServedTask>,
+        kind: MessageKind,
+        run: impl FnOnce() -> R,
+    ) -> R {
+        let meter = task.and_then(|task| task.meter.as_deref()).filter(|_| kind == MessageKind::Request);
+        let run = || {
+            let started = meter.map(|meter| (meter, self.jobs.begin()));
+            let result = run();
+            if let Some((meter, start)) = started {
+                self.jobs.end(meter, start);
+            }
+            result
+        };
+        match task.map(|task| task.binding) {
+            Some(TaskBinding { task, rules: TaskRules { budget: Some(budget), overrun, .. }, .. }) => {
+                self.run_with_budget(context, (task, budget, overrun), run)
+            }
+            _ => run(),
+        }
+    }
+
+    #[cold]
+    fn run_with_budget<R>(
+        &self,
+        context: &OrbContext,
+        (task, budget, action): (u64, Duration, JobOverrunAction),
+        job: impl FnOnce() -> R,
+    ) -> R {
+        let monitor = context.cpu_monitor().filter(|_| action != JobOverrunAction::Report);
+        let monitor = monitor.map(|monitor| (context.stamp(), monitor));
+        let running = JobBudget::begin(budget, monitor, action == JobOverrunAction::Stop);
+        let result = job();
+        if let Some(overrun) = running.end() {
+            self.state.lock().roster.count_overrun(overrun);
+            context.events().report(&Event::JobOverBudget { task, budget, used: overrun.used, action });
+        }
+        result
+    }
+
     /// Records that a thread runs, and gives the thread its core.
     fn enter(&self, number: ThreadNumber) {
         let scheduling = thread_context::current_scheduling().unwrap_or(Scheduling::Other);
@@ -359,27 +513,14 @@ impl SharedPool {
         self.place(&mut state, number);
     }
 
-    /// Returns the meter of the task that a thread serves.
-    fn meter(&self, number: ThreadNumber) -> Option<Arc<TaskMeter>> {
-        let state = self.state.lock();
-        let Duty::Serve(binding) = state.roster.duty(number) else { return None };
-        state.meters.get(binding.task)
-    }
-
-    /// Begins a job if a message is a request of a task.
-    fn begin_job(&self, meter: Option<&TaskMeter>, kind: MessageKind) -> Option<JobStart> {
-        (meter.is_some() && kind == MessageKind::Request).then(|| self.jobs.begin())
-    }
-
-    fn end_job(&self, meter: Option<&TaskMeter>, start: Option<JobStart>) {
-        if let (Some(meter), Some(start)) = (meter, start) {
-            self.jobs.end(meter, start);
-        }
-    }
-
     /// Records the core and the priority of the calling thread's task in the thread's context.
-    /// Returns false if the thread must give its connection up.
-    fn take_duty<S: Architecture<S>>(&self, lane: &Lane<S>, context: &OrbContext, number: ThreadNumber) -> bool {
+    /// Returns `None` if the thread must give its connection up.
+    fn take_duty<S: Architecture<S>>(
+        &self,
+        lane: &Lane<S>,
+        context: &OrbContext,
+        number: ThreadNumber,
+    ) -> Option<ServedTask> {
         let state = self.state.lock();
         let native = state.seats.get(number).map(|seat| seat.scheduling);
         let identity = lane.identity(context.stamp());
@@ -392,11 +533,12 @@ impl SharedPool {
                 // If the priority changed during an overrunning operation, the end of the operation
                 // has restored the earlier priority. A refusal has been recorded before.
                 let _ = native.map(|native| thread::set_scheduling(None, native));
-                true
+                let rate = state.rates.get(&binding.task).cloned();
+                Some(ServedTask { binding, rate, meter: state.meters.get(binding.task) })
             }
             Duty::GiveUp | Duty::Sleep => {
                 thread_context::enter_lane(identity, native);
-                false
+                None
             }
         }
     }
@@ -437,13 +579,25 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
             }
             return MessagePlacement::Here { reads_on: false };
         };
+        let (header, _) = detached.as_ref().map_or_else(|| worker.in_place(), Message::parts);
+        let (not_before, rate) = match self.0.admit(task, header) {
+            RateAdmission::Runs { not_before, rate } => (not_before, rate),
+            RateAdmission::Refused => {
+                let message = detached.take().unwrap_or_else(|| worker.detach());
+                self.0.refuse(handler, worker, connection, &message, task);
+                connection.read_state.release();
+                lane.list_connection(connection, ReadCause::Readiness);
+                return MessagePlacement::Elsewhere { reads_on: false };
+            }
+        };
         let thread = self.0.choose_thread(lane, handler, connection, task, true);
         if let TaskThread::Connection(mailbox) = thread {
             let message = detached.take().unwrap_or_else(|| worker.detach());
             let (header, octets) = message.parts();
             let key = object_key(header, octets, &handler.context().config().limits).unwrap_or_default().into();
             unwatch(lane, connection);
-            mailbox.assign(connection.add_waiting_request(Duration::ZERO), message, Some(key));
+            let waiting = connection.add_waiting_request(Duration::ZERO);
+            mailbox.assign(Assignment { waiting, message, key: Some(key), not_before });
             return MessagePlacement::Elsewhere { reads_on: false };
         }
         // Threads that found the lock kept have left no flag, so the connection is listed.
@@ -451,8 +605,13 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         lane.list_connection(connection, ReadCause::Readiness);
         if let TaskThread::Message(mailbox) = thread {
             let message = detached.take().unwrap_or_else(|| worker.detach());
-            mailbox.assign(connection.add_waiting_request(Duration::ZERO), message, None);
+            let waiting = connection.add_waiting_request(Duration::ZERO);
+            mailbox.assign(Assignment { waiting, message, key: None, not_before });
             return MessagePlacement::Elsewhere { reads_on: false };
+        }
+        // A thread without a task does not wait for the rate.
+        if let Some(rate) = rate.filter(|_| not_before.is_some()) {
+            rate.end_wait();
         }
         MessagePlacement::Here { reads_on: false }
     }
@@ -494,246 +653,40 @@ fn run_thread<S: Architecture<S>, H: RequestHandler>(
     let mut worker = Worker::new();
     while !lane.is_stopping() {
         let assignment = mailbox.assignment.lock().take();
-        let Some(Assignment { waiting, message, key }) = assignment else {
+        let Some(Assignment { waiting, message, key, not_before }) = assignment else {
             // An error only makes this loop check again.
             let _ = poll::wait_readable(mailbox.wake.as_fd(), None);
             mailbox.wake.drain();
             continue;
         };
         let Some(key) = key else {
-            pool.take_duty(lane, handler.context(), number);
-            let meter = pool.meter(number);
-            let job = pool.begin_job(meter.as_deref(), message.parts().0.kind);
-            lane.run_waiting(handler, &mut worker, waiting, message);
-            pool.end_job(meter.as_deref(), job);
+            let task = pool.take_duty(lane, handler.context(), number);
+            if let Some(until) = not_before {
+                // A change of the task ends the wait.
+                let seen = mailbox.changes.load(Ordering::Acquire);
+                while !until.is_past() && !lane.is_stopping() && mailbox.changes.load(Ordering::Acquire) == seen {
+                    // An error only makes this loop check again.
+                    let _ = poll::wait_readable(mailbox.wake.as_fd(), Some(until));
+                    mailbox.wake.drain();
+                }
+                if let Some(rate) = task.as_ref().and_then(|task| task.rate.as_ref()) {
+                    rate.end_wait();
+                }
+            }
+            let kind = message.parts().0.kind;
+            pool.run_job(handler.context(), task.as_ref(), kind, || {
+                lane.run_waiting(handler, &mut worker, waiting, message);
+            });
             pool.finish(number);
             continue;
         };
         let connection = Arc::clone(&*waiting);
         let bound = BoundConnection { lane: Arc::clone(lane), handler: Arc::clone(handler), connection, key };
         let bound = Rc::new(bound);
-        serve(pool, number, mailbox, &bound, &mut worker, (waiting, message));
+        serve(pool, number, mailbox, &bound, &mut worker, (waiting, message, not_before));
         nested_wait::uninstall();
         // The drop of the last handle frees the descriptor.
         drop(bound);
         lane.accept_again();
-    }
-}
-
-/// Serves a connection, beginning with its first message, until the connection ends or returns to
-/// the lane's threads.
-fn serve<S: Architecture<S>, H: RequestHandler>(
-    pool: &Arc<SharedPool>,
-    number: ThreadNumber,
-    mailbox: &Mailbox,
-    bound: &Rc<BoundConnection<S, H>>,
-    worker: &mut Worker,
-    (waiting, message): (WaitingRequest, Message),
-) {
-    let BoundConnection { lane, handler, connection, .. } = &**bound;
-    let context = handler.context();
-    let seen = mailbox.changes.load(Ordering::Acquire);
-    let mut duty = DutyWatch { pool, mailbox, number, seen, keeps: true, meter: None };
-    duty.take(lane, context);
-    nested_wait::install_dedicated(Rc::<BoundConnection<S, H>>::clone(bound));
-    // The thread never waits in a write, so only the time-out of reading matters.
-    let write_timeout = lane.config.connection_limits.write_timeout;
-    duty.keeps &= connection.stream.set_coarse_timeouts(CHECK_INTERVAL, write_timeout).is_ok();
-    let job = duty.begin_job(message.parts().0.kind);
-    let mut step = bound.run_first(worker, waiting, message);
-    duty.end_job(job);
-    loop {
-        match step {
-            Step::GoesOn => {}
-            Step::Failed => {
-                pool.finish(number);
-                return lane.retire_connection(context, connection.handle);
-            }
-            Step::Ended => return pool.finish(number),
-        }
-        if !nested_wait::is_dedicated() {
-            if !bound.reclaim() {
-                return pool.finish(number);
-            }
-            nested_wait::install_dedicated(Rc::<BoundConnection<S, H>>::clone(bound));
-        }
-        duty.check(lane, context);
-        if !duty.keeps || connection.is_read_paused() || lane.is_closing() {
-            // The thread is free before the lane's threads read the connection, so they can bind
-            // the connection to it again.
-            pool.finish(number);
-            return bound.give_back();
-        }
-        step = bound.serve_next(&mut duty, worker);
-    }
-}
-
-/// The duty of a bound thread, as the thread last read it.
-struct DutyWatch<'p> {
-    pool: &'p Arc<SharedPool>,
-    mailbox: &'p Mailbox,
-    number: ThreadNumber,
-    /// The number of changes that the thread has read.
-    seen: u32,
-    /// False if the thread must give its connection up.
-    keeps: bool,
-    /// The meter of the thread's task.
-    meter: Option<Arc<TaskMeter>>,
-}
-
-impl DutyWatch<'_> {
-    /// Reads the duty again if it has changed.
-    #[inline]
-    fn check<S: Architecture<S>>(&mut self, lane: &Lane<S>, context: &OrbContext) {
-        let changes = self.mailbox.changes.load(Ordering::Acquire);
-        if changes != self.seen {
-            self.seen = changes;
-            self.take(lane, context);
-        }
-    }
-
-    #[cold]
-    fn take<S: Architecture<S>>(&mut self, lane: &Lane<S>, context: &OrbContext) {
-        self.keeps &= self.pool.take_duty(lane, context, self.number);
-        self.meter = self.pool.meter(self.number);
-        // A change of the tasks reports no refusal itself, because its caller may hold locks.
-        self.pool.report_refusal(context, &lane.config.name);
-    }
-
-    #[inline]
-    fn begin_job(&self, kind: MessageKind) -> Option<JobStart> {
-        self.pool.begin_job(self.meter.as_deref(), kind)
-    }
-
-    #[inline]
-    fn end_job(&self, job: Option<JobStart>) {
-        self.pool.end_job(self.meter.as_deref(), job);
-    }
-}
-
-/// The outcome of a step of a thread with its connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// The connection can be read again.
-    GoesOn,
-    /// The connection has ended, and the thread retires it.
-    Failed,
-    /// The connection has ended and is retired.
-    Ended,
-}
-
-/// The connection that a thread serves, with the hook of the thread's nested calls.
-struct BoundConnection<S, H> {
-    lane: Arc<Lane<S>>,
-    handler: Arc<H>,
-    connection: Arc<Connection>,
-    /// The object key of the task.
-    key: Box<[u8]>,
-}
-
-impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
-    /// Runs the message with which another thread passed the connection to this thread.
-    fn run_first(&self, worker: &mut Worker, waiting: WaitingRequest, message: Message) -> Step {
-        let started = self.lane.begin_waiting_request(waiting, message);
-        let Some(StartedRequest { guard, connection, message, waited }) = started else { return Step::GoesOn };
-        let goes_on = worker.dispatch(&self.handler, &connection, message, Wait::Now, waited);
-        drop(guard);
-        if goes_on { Step::GoesOn } else { Step::Failed }
-    }
-
-    /// Waits for the next message and runs it. Returns without a message after the check interval.
-    fn serve_next(&self, duty: &mut DutyWatch<'_>, worker: &mut Worker) -> Step {
-        let BoundConnection { lane, handler, connection, key } = self;
-        let context = handler.context();
-        // The lock is kept for this thread until it gives the connection back.
-        let Some(mut turn) = connection.read_state.resume() else { return Step::Ended };
-        let message = match turn.with(|reading| worker.read(reading, connection, context, Wait::Block)) {
-            ReadResult::InPlace { .. } => None,
-            ReadResult::Message { message, .. } => Some(message),
-            ReadResult::Incomplete => {
-                turn.keep();
-                return Step::GoesOn;
-            }
-            ReadResult::AlreadyEnded => return Step::Ended,
-            ReadResult::EndOfStream => {
-                drop(turn);
-                lane.handle_half_close(context, connection);
-                return Step::Ended;
-            }
-            ReadResult::Fault(fault, told) => {
-                drop(turn);
-                lane.handle_protocol_fault(context, connection, fault, &told);
-                return Step::Ended;
-            }
-        };
-        turn.keep();
-        connection.record_message(lane.idle_tracker.now());
-        let Some(held) = lane.guard_connection(connection) else { return Step::Ended };
-        let (header, octets) = message.as_ref().map_or_else(|| worker.in_place(), Message::parts);
-        let kind = header.kind;
-        if let Some(named) = object_key(header, octets, &context.config().limits)
-            && *named != **key
-        {
-            let task = duty.pool.binder.task_of(named);
-            self.pass_on(duty.pool, worker, message, task);
-            return Step::GoesOn;
-        }
-        // The task may have changed while the thread waited for the message.
-        duty.check(lane, context);
-        let job = duty.begin_job(kind);
-        // The lane's threads may run other messages of the connection at this time, so this thread
-        // must not wait for the peer while it holds the output lock.
-        let goes_on = match message {
-            None => worker.dispatch_in_place(handler, connection, Wait::Now),
-            Some(message) => worker.dispatch(handler, connection, message, Wait::Now, Duration::ZERO),
-        };
-        duty.end_job(job);
-        drop(held);
-        if goes_on { Step::GoesOn } else { Step::Failed }
-    }
-
-    /// Passes a message that does not belong to the connection's task to a thread of its own task,
-    /// or to the lane's threads.
-    #[cold]
-    fn pass_on(&self, pool: &Arc<SharedPool>, worker: &mut Worker, message: Option<Message>, task: Option<u64>) {
-        let message = message.unwrap_or_else(|| worker.detach());
-        let waiting = self.connection.add_waiting_request(Duration::ZERO);
-        let choose = |task| pool.choose_thread(&self.lane, &self.handler, &self.connection, task, false);
-        match task.map(choose) {
-            Some(TaskThread::Connection(mailbox) | TaskThread::Message(mailbox)) => {
-                mailbox.assign(waiting, message, None);
-            }
-            Some(TaskThread::None) => self.lane.push(LaneTask::Dispatch(waiting, message)),
-            None => {
-                pool.state.lock().roster.count_foreign();
-                self.lane.push(LaneTask::Dispatch(waiting, message));
-            }
-        }
-    }
-
-    /// Takes the connection back from the lane's threads after a nested call. Returns false if one
-    /// of them reads it now, or if it is retired.
-    fn reclaim(&self) -> bool {
-        // A draining connection needs its events. With the guard it cannot begin to drain meanwhile.
-        let Some(_served) = self.lane.guard_connection(&self.connection) else { return false };
-        let Some(turn) = self.connection.read_state.try_enter() else { return false };
-        turn.keep();
-        unwatch(&self.lane, &self.connection);
-        true
-    }
-
-    /// Gives the connection back to the lane's threads.
-    fn give_back(&self) {
-        self.connection.read_state.release();
-        // With the guard the connection cannot begin to drain meanwhile, which needs other events.
-        if let Some(_served) = self.lane.guard_connection(&self.connection) {
-            self.lane.watch_connection(self.handler.context(), &self.connection);
-        }
-    }
-}
-
-impl<S: Architecture<S>, H: RequestHandler> NestedWaitHook for BoundConnection<S, H> {
-    fn release_connection(&self) {
-        self.give_back();
     }
 }

@@ -15,6 +15,7 @@
 //! There are never more threads than the maximum. Only a thread itself ends its binding
 //! ([`finish`](Roster::finish)): the set of tasks only tells the thread to.
 
+use crate::job_budget::JobOverrun;
 use crate::rt::core_config::{CorePoolCounts, TaskBinding};
 
 /// The number of a thread in its pool.
@@ -228,7 +229,9 @@ impl Roster {
                 Err(_) => Place::Bound { connection, binding, ends: true },
             };
             if now != entry.place {
-                self.counts.moved += u64::from(found.is_ok() && !ends);
+                let Place::Bound { binding: next, .. } = now else { continue };
+                let is_moved = (next.core, next.priority) != (binding.core, binding.priority);
+                self.counts.moved += u64::from(is_moved && !ends);
                 entry.place = now;
                 changed.push(number);
             }
@@ -260,6 +263,24 @@ impl Roster {
         self.counts.foreign += 1;
     }
 
+    /// Counts a request that arrived too early and waits.
+    pub(super) fn count_delayed(&mut self) {
+        self.counts.delayed += 1;
+    }
+
+    /// Counts a request above the rate of its task.
+    pub(super) fn count_refused(&mut self, is_oneway: bool) {
+        let count = if is_oneway { &mut self.counts.dropped } else { &mut self.counts.refused };
+        *count += 1;
+    }
+
+    /// Counts a job that used more than its budget.
+    pub(super) fn count_overrun(&mut self, overrun: JobOverrun) {
+        self.counts.over_budget += 1;
+        self.counts.demoted += u64::from(overrun.is_demoted);
+        self.counts.stopped += u64::from(overrun.is_stopped);
+    }
+
     pub(super) fn counts(&self) -> CorePoolCounts {
         let is_bound = |entry: &&Entry| matches!(entry.place, Place::Bound { connection: Some(_), .. });
         let bound = self.threads.iter().filter(is_bound).count();
@@ -276,7 +297,7 @@ mod tests {
     const DEPTH: usize = 6;
 
     fn binding(task: u64, core: usize) -> TaskBinding {
-        TaskBinding { task, core, priority: 10 }
+        TaskBinding::new(task, core, 10)
     }
 
     /// The sets of tasks between which the pool changes.

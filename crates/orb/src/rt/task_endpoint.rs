@@ -1,0 +1,67 @@
+//! The endpoints of a core pool that only references of single tasks have.
+//!
+//! Clients share the connections to an address. If the references of two tasks have two addresses,
+//! a client of any ORB opens a connection for each task, and each connection is bound to its task's
+//! core.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use corelane_net::Endpoint;
+use corelane_sys::lock::{LockScope, Mutex};
+
+use crate::thread_context::ThreadpoolId;
+
+/// The endpoints of a pool's tasks.
+#[derive(Debug)]
+pub(crate) struct TaskEndpoints {
+    pool: ThreadpoolId,
+    /// The addresses of each endpoint.
+    addresses: Vec<Vec<Endpoint>>,
+    /// The indexes of endpoints without a task. The first has been free the longest.
+    free: Mutex<VecDeque<usize>>,
+}
+
+impl TaskEndpoints {
+    pub(crate) fn new(pool: ThreadpoolId, addresses: Vec<Vec<Endpoint>>) -> Self {
+        let free = (0..addresses.len()).collect();
+        TaskEndpoints { pool, addresses, free: Mutex::new("endpoints of tasks", LockScope::Orb, free) }
+    }
+
+    pub(crate) fn take(self: &Arc<Self>) -> Option<TaskEndpoint> {
+        let index = self.free.lock().pop_front()?;
+        Some(TaskEndpoint { set: Arc::clone(self), index })
+    }
+}
+
+/// An endpoint that one task of a core pool has ([`CorePool::take_endpoint`]). Its drop gives the
+/// endpoint back to the pool, which may then give it to another task.
+///
+/// The endpoint has an address for each address of its pool. TCP ports are free ports, so a
+/// reference with such an address is valid until the end of the process.
+///
+/// [`CorePool::take_endpoint`]: super::CorePool::take_endpoint
+#[derive(Debug)]
+#[must_use = "the drop of the endpoint gives it back"]
+pub struct TaskEndpoint {
+    set: Arc<TaskEndpoints>,
+    index: usize,
+}
+
+impl TaskEndpoint {
+    /// Returns the addresses at which the pool listens for this task. No address has port 0.
+    #[must_use]
+    pub fn addresses(&self) -> &[Endpoint] {
+        self.set.addresses.get(self.index).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn pool(&self) -> ThreadpoolId {
+        self.set.pool
+    }
+}
+
+impl Drop for TaskEndpoint {
+    fn drop(&mut self) {
+        self.set.free.lock().push_back(self.index);
+    }
+}

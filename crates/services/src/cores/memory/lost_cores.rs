@@ -1,0 +1,132 @@
+//! The loss and the return of cores: which tasks move, which lose their promise, and how both are
+//! restored.
+//!
+//! A task that loses its core remembers it as its home. It moves to a core that has room for it
+//! beside the tasks there, the most critical task first; no other task moves. If there is no such
+//! core, it is demoted: it has no core, and its requests are best effort. A demoted task gets a
+//! core as soon as one has room. When its home returns, each task goes back there.
+
+use std::cmp::Reverse;
+
+use corelane_sched::allocation::{AllocationStep, Machine, admit};
+use corelane_sched::task::{CoreId, Task, TaskId};
+
+use super::{EntryState, MemoryBooks};
+use crate::cores::books::CoreChange;
+
+impl MemoryBooks {
+    pub(super) fn change_lost_cores(&mut self, lost: &[CoreId]) -> CoreChange {
+        let is_lost = |core: &CoreId| lost.contains(core);
+        let known: Vec<CoreId> = self.all_cores.iter().map(|core| core.id).collect();
+        let was_lost = |books: &Self, core: &CoreId| !books.machine.cores.iter().any(|usable| usable.id == *core);
+        let newly_lost = known.iter().filter(|core| is_lost(core) && !was_lost(self, core)).copied().collect();
+        let returned = known.iter().filter(|core| !is_lost(core) && was_lost(self, core)).copied().collect();
+        let mut change = CoreChange { lost: newly_lost, returned, ..CoreChange::default() };
+        if !change.lost.is_empty() || !change.returned.is_empty() {
+            let usable: Vec<_> = self.all_cores.iter().filter(|core| !is_lost(&core.id)).cloned().collect();
+            (self.machine.cores, self.inline.cores) = (usable.clone(), usable);
+            let displaced = self.leave_lost_cores(&change.lost);
+            self.return_home(&mut change);
+            self.place_homeless(&displaced, &mut change);
+        } else if self.searched != self.revision {
+            self.place_homeless(&[], &mut change);
+        }
+        self.searched = self.revision;
+        change
+    }
+
+    /// Takes the tasks of lost cores, and the shares of ended and moved tasks there, out of the
+    /// set. Returns the tasks.
+    fn leave_lost_cores(&mut self, lost: &[CoreId]) -> Vec<TaskId> {
+        let gone: Vec<TaskId> =
+            self.set.iter().filter(|(_, core)| lost.contains(core)).map(|(task, _)| task.id).collect();
+        let mut displaced = Vec::new();
+        for task in gone {
+            self.set.withdraw(task);
+            if let Some(entry) = self.entries.get_mut(&task)
+                && matches!(entry.state, EntryState::Promised { .. } | EntryState::Reserved { .. })
+            {
+                entry.home = entry.home.or(entry.core);
+                entry.core = None;
+                displaced.push(task);
+            }
+        }
+        self.set = std::mem::take(&mut self.set).with_machine(&self.machine);
+        self.revision += 1;
+        displaced
+    }
+
+    /// Returns the tasks with a home that match `is_wanted`, the most critical first.
+    fn by_criticality(&self, is_wanted: impl Fn(CoreId, Option<CoreId>) -> bool) -> Vec<TaskId> {
+        let wanted = |(task, entry): (&TaskId, &super::Entry)| {
+            let is_live = matches!(entry.state, EntryState::Promised { .. } | EntryState::Reserved { .. });
+            let is_wanted = is_live && is_wanted(entry.home?, entry.core);
+            is_wanted.then_some((Reverse(entry.request.criticality), *task))
+        };
+        let mut tasks: Vec<_> = self.entries.iter().filter_map(wanted).collect();
+        tasks.sort_unstable();
+        tasks.into_iter().map(|(_, task)| task).collect()
+    }
+
+    /// Moves the tasks whose home has returned back to it.
+    fn return_home(&mut self, change: &mut CoreChange) {
+        let returned = change.returned.clone();
+        for id in self.by_criticality(|home, _| returned.contains(&home)) {
+            let Some((task, Some(home), from)) =
+                self.entries.get(&id).map(|entry| (entry.task(id), entry.home, entry.core))
+            else {
+                continue;
+            };
+            // On its home a task meets its deadlines beside the tasks that were there with it. The
+            // test fails only if its timing has changed meanwhile.
+            if !self.place_beside(&Task { pinned: Some(home), ..task }, task) {
+                continue;
+            }
+            if let Some(from) = from {
+                self.leave_share(task.timing, from);
+            }
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.home = None;
+            }
+            change.restored.push(id);
+        }
+    }
+
+    /// Gives tasks without a core a core that has room for them, and cancels reserved chains of
+    /// which a stage has none. `displaced` are the tasks that have lost their core now.
+    fn place_homeless(&mut self, displaced: &[TaskId], change: &mut CoreChange) {
+        for id in self.by_criticality(|_, core| core.is_none()) {
+            let Some(entry) = self.entries.get(&id) else { continue };
+            let (task, state, is_new) = (entry.task(id), entry.state.clone(), displaced.contains(&id));
+            let has_core = self.place_beside(&task, task);
+            match (has_core, state) {
+                (true, _) if is_new => change.moved.push(id),
+                (true, _) => change.restored.push(id),
+                (false, EntryState::Reserved { chain, .. }) => {
+                    let is_stage = |entry: &super::Entry| matches!(entry.state, EntryState::Reserved { chain: of, .. } if of == chain);
+                    let stages: Vec<TaskId> =
+                        self.entries.iter().filter(|(_, entry)| is_stage(entry)).map(|(task, _)| *task).collect();
+                    stages.into_iter().for_each(|stage| self.remove(stage));
+                }
+                (false, _) if is_new => change.demoted.push(id),
+                (false, _) => {}
+            }
+        }
+    }
+
+    /// Places a task beside the other tasks of a core, as `asked` permits, and adds it to the set
+    /// as `task`. Returns false if no core has room.
+    fn place_beside(&mut self, asked: &Task, task: Task) -> bool {
+        let machine = Machine { max_allocation_step: AllocationStep::Direct, ..self.inline.clone() };
+        let mut set = self.set.clone();
+        set.withdraw(task.id);
+        let Ok(plan) = admit(&set, &machine, asked) else { return false };
+        self.set = set;
+        self.set.insert(task, plan.core);
+        self.revision += 1;
+        if let Some(entry) = self.entries.get_mut(&task.id) {
+            entry.core = Some(plan.core);
+        }
+        true
+    }
+}
