@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane::Orb;
 use corelane::poa::PoaPolicies;
 use corelane::rt::{
     LaneConfig, LanesConfig, PriorityModel, RtPolicies, Scheduling, ThreadpoolConfig, ThreadpoolId, served_by,
 };
+use corelane::{IoClass, Orb, OrbBuilder, Transports};
 use corelane_interop::client_server_run::TrafficCheck;
 use corelane_interop::peers::Orb::{self as Peer, JacOrb, OmniOrb};
 use corelane_interop::peers::{Peers, Variant};
@@ -18,7 +18,12 @@ use corelane_interop::process;
 use corelane_interop::report::Report;
 use corelane_interop::skips::Skips;
 use corelane_interop::suite::servants::{self, SuiteServant};
+use corelane_net::Transport;
+use corelane_rio::feature_level::FeatureLevel;
+use corelane_rio::{RioConfig, RioTransport};
+use corelane_sys::bpf::{self, AttachMode};
 use corelane_sys::lock::{LockScope, Mutex};
+use corelane_sys::process as own_process;
 
 /// The native priorities are 2 and 50 by the default mapping.
 const LOW: i16 = 335;
@@ -39,9 +44,21 @@ fn no_lanes(orb: &Orb) -> ThreadpoolId {
 
 /// Returns the native priorities and the lanes of the requests.
 fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityModel>) -> BTreeSet<(u8, usize)> {
+    served_by_orb(client, Orb::builder(), client.name(), pool, model)
+}
+
+/// Runs the checks against an object of the ORB that `builder` makes. The client's output is in a
+/// folder with this name.
+fn served_by_orb(
+    client: Peer,
+    builder: OrbBuilder,
+    name: &str,
+    pool: fn(&Orb) -> ThreadpoolId,
+    model: Option<PriorityModel>,
+) -> BTreeSet<(u8, usize)> {
     let files = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     let peers = Peers::build(&files.join("peers")).unwrap_or_else(|trouble| panic!("{trouble}"));
-    let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    let orb = builder.listen("tcp:127.0.0.1:0").build().unwrap();
     let policies = RtPolicies {
         priority_model: model.map(|model| (model, HIGH)),
         threadpool: Some(pool(&orb)),
@@ -59,7 +76,7 @@ fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityMo
     let reference = poa.activate(&servants::suite_servant(suite)).unwrap();
     root.manager().activate().unwrap();
 
-    let folder = files.join(format!("priorities-{}", client.name()));
+    let folder = files.join(format!("priorities-{name}"));
     std::fs::create_dir_all(&folder).unwrap();
     let mut command = peers.client_command(client, Variant::GIOP_1_2, 0);
     let skips = Skips::for_pair("corelane", client.name(), Variant::GIOP_1_2.name).unwrap();
@@ -91,4 +108,51 @@ fn omniorb_is_served_at_the_declared_or_the_default_priority() {
 #[test]
 fn jacorb_is_served_at_the_declared_or_the_default_priority() {
     at_every_model(JacOrb);
+}
+
+/// Makes the lanes of [`lanes`], with a class for the packets of the high one.
+fn lanes_in_class(orb: &Orb, class: IoClass) -> ThreadpoolId {
+    let lane = |priority| LaneConfig::default().priority(priority).static_threads(THREADS);
+    let config = LanesConfig::default().lanes([lane(LOW), lane(HIGH).io(class)]);
+    orb.real_time().create_threadpool_with_lanes(&config).unwrap()
+}
+
+fn with_budget(orb: &Orb) -> ThreadpoolId {
+    lanes_in_class(orb, IoClass::Guaranteed { bytes: 20_000, period: Duration::from_millis(1) })
+}
+
+fn in_order_of_priority(orb: &Orb) -> ThreadpoolId {
+    lanes_in_class(orb, IoClass::Priority)
+}
+
+#[test]
+fn omniorb_is_served_by_a_lane_with_a_budget_of_bytes() {
+    let rio: Arc<dyn Transport> = Arc::new(RioTransport::new(RioConfig::default()));
+    let builder = Orb::builder().transports(Transports::new(vec![rio]));
+    let model = Some(PriorityModel::ServerDeclared);
+    assert_eq!(served_by_orb(OmniOrb, builder, "budget", with_budget, model), BTreeSet::from([(50, 1)]));
+}
+
+/// Client and server are in a network namespace of their own, on whose loopback interface frames are
+/// sorted.
+#[test]
+fn omniorb_is_served_by_a_lane_whose_frames_are_sorted() {
+    if let Some(refusal) = bpf::unavailable_reason() {
+        return println!("not run: {refusal}");
+    }
+    let run = || {
+        own_process::enter_new_network_namespace().unwrap();
+        assert!(std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
+        let config = RioConfig::for_interface("lo").attach_mode(AttachMode::Generic);
+        let rio = Arc::new(RioTransport::new(config.max_connections(1_000)));
+        assert_eq!(rio.level(), FeatureLevel::StreamSteering, "{}", rio.limit());
+        let transport: Arc<dyn Transport> = rio.clone();
+        let builder = Orb::builder().transports(Transports::new(vec![transport]));
+        let model = Some(PriorityModel::ServerDeclared);
+        assert_eq!(served_by_orb(OmniOrb, builder, "sorted", in_order_of_priority, model), BTreeSet::from([(50, 1)]));
+        rio.frame_counts().unwrap()
+    };
+    let counts = std::thread::spawn(run).join().unwrap();
+    // Each of the checks takes at least one frame.
+    assert!(counts.queued >= 100 && counts.missed == 0, "{counts:?}");
 }

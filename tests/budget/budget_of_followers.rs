@@ -11,7 +11,8 @@ const CALLS: u64 = 2000;
 /// The interval at which the hang-up monitor looks for idle connections, which takes a few system calls and locks.
 const ROUND: Duration = Duration::from_millis(50);
 
-/// A few calls in a thousand may cost more, because of periodic work of the ORBs.
+/// The least and most system calls, and the most futex calls, of one call on average. The margins allow for rare
+/// additional calls.
 struct Budget {
     system_calls: (f64, f64),
     futex: Option<f64>,

@@ -28,7 +28,7 @@ fn sent_and_late(call: impl Fn() -> SystemException) -> SystemException {
 fn deadlines_are_kept_at_every_level() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
     let (_orb, probe) = client(&server.ior);
-    // The following time-outs must not include the time to connect.
+    // Makes the connection, so that the time-outs of calls on it do not include the time to connect.
     assert_eq!(probe.cube_octet(2).unwrap(), 8);
     let precise = probe.with_timeout(Duration::from_millis(30));
     let late = sent_and_late(|| {

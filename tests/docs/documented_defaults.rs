@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-const STRUCTURES: [(&str, &str); 9] = [
+const STRUCTURES: [(&str, &str); 10] = [
     ("crates/orb/src/server/config.rs", "PoolConfig"),
     ("crates/orb/src/server/config.rs", "ConnectionLimits"),
     ("crates/orb/src/rt/config.rs", "RtConfig"),
@@ -13,6 +13,7 @@ const STRUCTURES: [(&str, &str); 9] = [
     ("crates/orb/src/rt/config.rs", "LanesConfig"),
     ("crates/orb/src/config.rs", "OnewayBatch"),
     ("crates/idl/src/limits.rs", "CompilerLimits"),
+    ("crates/rio/src/config.rs", "RioConfig"),
 ];
 
 fn read(path: &str) -> String {

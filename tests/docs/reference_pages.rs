@@ -14,7 +14,7 @@ use corelane::{CallPolicies, ConnectionLimits, Limits, OnewayBatch, PoolConfig};
 const PAGE: &str = include_str!("../../docs/options.md");
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
 
-const SECTIONS: [(&str, &str, Options); 18] = [
+const SECTIONS: [(&str, &str, Options); 19] = [
     ("OrbBuilder", "crates/orb/src/orb/builder.rs", Options::Methods),
     ("CallPolicies", "crates/orb/src/policy.rs", Options::Fields),
     ("OnewayBatch", "crates/orb/src/config.rs", Options::Fields),
@@ -33,6 +33,7 @@ const SECTIONS: [(&str, &str, Options); 18] = [
     ("TcpProperties", "crates/orb/src/rt/protocol.rs", Options::Fields),
     ("UnixProperties", "crates/orb/src/rt/protocol.rs", Options::Fields),
     ("SharedMemory", "crates/net/src/shared_memory/mod.rs", Options::Methods),
+    ("RioConfig", "crates/rio/src/config.rs", Options::Fields),
 ];
 
 #[derive(Clone, Copy)]

@@ -107,7 +107,7 @@ fn extraction_needs_an_equivalent_type() {
     assert!(any.extract::<u32>().is_err() && any.extract::<i64>().is_err() && any.extract::<Point>().is_err());
     assert_eq!(kind(Any::new(&"7".to_owned()).unwrap().extract()), SystemExceptionKind::BadOperation);
     assert_eq!(kind(Any::null().extract()), SystemExceptionKind::BadOperation);
-    // Types are equivalent if they differ in aliases, bounds and the width of characters.
+    // Extraction ignores aliases, bounds and the width of characters.
     let names = TypeCode::from_description(&WIDE_NAMES_TYPE);
     let any = Any::with_type(&names, &vec!["€".to_owned()]).unwrap();
     assert_eq!((any.extract::<Vec<String>>().unwrap(), any.type_code()), (vec!["€".to_owned()], &names));

@@ -181,6 +181,7 @@ impl Client {
                 Protocols::Unix => vec![unix],
                 Protocols::TcpFirst => vec![tcp, unix],
             },
+            ..RtClientPolicies::default()
         };
         self.orb.string_to_object(text).unwrap().unwrap().with_rt_policies(&policies).unwrap()
     }

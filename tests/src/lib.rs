@@ -24,6 +24,13 @@ pub mod shared {
     corelane::include_idl!("shared.types");
 }
 
+/// Tests the examples of documentation pages.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../docs/real-time-io.md")]
+    struct RealTimeIo;
+}
+
 pub use test::{Counts, Probe, ProbeRef, Refused, Small, probe::RefuseError};
 
 /// Policies of a POA with a servant locator and object ids of the program.

@@ -226,7 +226,8 @@ fn ended((pid, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
 fn handovers(process: &ProcessRecords) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| process.probes.iter().filter(move |point| point.name == name);
     let place = |point| (process.pid, point);
-    // The queue is first in, first out.
+    // The requests of one connection leave the queue in their order. Requests of several connections may be paired
+    // wrongly.
     let queued = of("request queued").zip(of("taken from the queue"));
     let to_lanes = of("request parsed").filter_map(|first| {
         let again = |point: &&PassedProbe| {

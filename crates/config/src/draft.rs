@@ -50,6 +50,7 @@ pub(crate) struct OrbDraft {
     pub(crate) publish: Vec<String>,
     pub(crate) transports: Option<Vec<BuiltInTransport>>,
     pub(crate) max_reply_memory: Option<usize>,
+    pub(crate) max_kept_memory: Option<usize>,
     pub(crate) call_policies: CallPolicies,
     pub(crate) on_connection_pool_exhausted: Option<ConnectionPoolExhaustedAction>,
     pub(crate) max_connections_per_server: Option<usize>,
@@ -371,6 +372,9 @@ impl Draft {
         let orb = &self.orb;
         if let Some(size) = orb.max_reply_memory {
             builder = builder.max_reply_memory(size);
+        }
+        if let Some(size) = orb.max_kept_memory {
+            builder = builder.max_kept_memory(size);
         }
         if let Some(action) = orb.on_connection_pool_exhausted {
             builder = builder.on_connection_pool_exhausted(action);

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod endpoint;
+mod io_class;
 pub mod mock;
 mod properties;
 mod resolver;
@@ -23,6 +24,7 @@ mod transport;
 /// The clock in which deadlines are passed to transports.
 pub use corelane_sys::clock::Monotonic;
 pub use endpoint::{Endpoint, OtherAddress};
+pub use io_class::{IoClass, IoProperties};
 pub use properties::ConnectionProperties;
 pub use shared_memory::{AllowedUsers, SharedMemory};
 pub use spin::{SpinPolicy, SpinWait, spinning_thread_count};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use corelane_sys::clock::Monotonic;
 
 pub use crate::socket::{Tcp, Unix};
-use crate::{ConnectionProperties, Endpoint, SharedMemory, Stream};
+use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 
 /// A transport: makes connections to, and listeners at, the endpoints of one kind.
 ///
@@ -80,10 +80,16 @@ use crate::{ConnectionProperties, Endpoint, SharedMemory, Stream};
 /// A transport with threads of its own starts them when needed. It ends them when the last ORB has
 /// called [`detach_orb`](Self::detach_orb).
 ///
+/// ## Real-time I/O
+/// A transport whose packets can have priorities or budgets implements
+/// [`listen_with_io`](Self::listen_with_io) and [`connect_with_io`](Self::connect_with_io), which
+/// the ORB calls in place of `listen` and `connect_with`. A transport that wraps such a transport
+/// passes both calls on to it.
+///
 /// ## Tests
 /// `tests/conformance.rs` of this crate checks these rules, except the rules about forks and
-/// threads. A transport of this crate is added to the list at the beginning of the file. A
-/// transport of another crate runs a copy of the file.
+/// threads. A transport of this crate is added to the list in the file. A transport of another
+/// crate has such a file with a list of its own, which includes `tests/conformance/checks.rs`.
 ///
 /// # Examples
 /// A transport that wraps another one:
@@ -167,11 +173,37 @@ pub trait Transport: Send + Sync + fmt::Debug {
         self.connect_with(endpoint, &ConnectionProperties::default(), deadline)
     }
 
+    /// Connects like [`connect_with`](Self::connect_with), for calls with the properties `io`. The
+    /// default implementation ignores `io`.
+    ///
+    /// # Errors
+    /// As for [`connect_with`](Self::connect_with). `InvalidInput` if the transport uses `io` and
+    /// its class is not valid.
+    fn connect_with_io(
+        &self,
+        endpoint: &Endpoint,
+        properties: &ConnectionProperties,
+        _io: &IoProperties,
+        deadline: Option<Monotonic>,
+    ) -> io::Result<Box<dyn Stream>> {
+        self.connect_with(endpoint, properties, deadline)
+    }
+
     /// Listens at `endpoint`.
     ///
     /// # Errors
     /// If the address is taken, is not an address of this machine, or is not permitted.
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>>;
+
+    /// Listens at `endpoint` for a lane with the properties `io`. The default implementation
+    /// ignores `io`.
+    ///
+    /// # Errors
+    /// As for [`listen`](Self::listen). `InvalidInput` if the transport uses `io` and its class is
+    /// not valid.
+    fn listen_with_io(&self, endpoint: &Endpoint, _io: &IoProperties) -> io::Result<Box<dyn Listener>> {
+        self.listen(endpoint)
+    }
 
     /// Tells the transport that an ORB uses it until [`detach_orb`](Self::detach_orb).
     fn attach_orb(&self) {}
@@ -250,6 +282,20 @@ impl Transports {
         self.require(endpoint)?.connect_with(endpoint, properties, deadline)
     }
 
+    /// Connects as [`connect_with`](Self::connect_with), for calls with the properties `io`.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect) and [`Transport::connect_with_io`].
+    pub fn connect_with_io(
+        &self,
+        endpoint: &Endpoint,
+        properties: &ConnectionProperties,
+        io: &IoProperties,
+        deadline: Option<Monotonic>,
+    ) -> io::Result<Box<dyn Stream>> {
+        self.require(endpoint)?.connect_with_io(endpoint, properties, io, deadline)
+    }
+
     /// Listens through the first transport that supports `endpoint`.
     ///
     /// # Errors
@@ -257,6 +303,14 @@ impl Transports {
     /// [`Transport::listen`].
     pub fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
         self.require(endpoint)?.listen(endpoint)
+    }
+
+    /// Listens as [`listen`](Self::listen), for a lane with the properties `io`.
+    ///
+    /// # Errors
+    /// As for [`listen`](Self::listen) and [`Transport::listen_with_io`].
+    pub fn listen_with_io(&self, endpoint: &Endpoint, io: &IoProperties) -> io::Result<Box<dyn Listener>> {
+        self.require(endpoint)?.listen_with_io(endpoint, io)
     }
 
     /// Tells every transport that an ORB uses it (see [`Transport::attach_orb`]).

@@ -26,6 +26,9 @@ pub(crate) struct Config {
     pub(crate) native_char_set: CharSet,
     pub(crate) fragment_size: Option<usize>,
     pub(crate) max_reply_memory: usize,
+    /// Maximum number of bytes of memory that servants may keep of requests.
+    #[cfg(feature = "keep-octets")]
+    pub(crate) max_kept_memory: usize,
     pub(crate) rt: RtConfig,
     /// If true, threads touch their stacks before they begin.
     pub(crate) locks_memory: bool,

@@ -5,11 +5,17 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
+use corelane_wire::Octets;
+
 use crate::exception::SystemException;
+#[cfg(feature = "keep-octets")]
+use crate::kept_octets::{self, KeepAccount};
 use crate::object::ObjectRef;
 use crate::poa::{ObjectId, Poa, PoaCore, PoaTable, UpcallTarget};
 use crate::servant::Servant;
 use crate::server_context::ServerContext;
+#[cfg(feature = "keep-octets")]
+use crate::thread_context;
 use crate::upcall_stack::{self, UpcallFrame};
 
 #[derive(Default)]
@@ -62,6 +68,51 @@ impl Current {
 pub fn current() -> Option<Current> {
     let (frame, depth) = upcall_stack::innermost()?;
     resolve(frame, depth)
+}
+
+/// Keeps octets that a servant was lent, for use after its request.
+///
+/// Octets of a request of at least 16 KiB are kept without a copy if they are themselves 16 KiB or
+/// more: the result shares the memory of the received message. This is so for parameters of type
+/// `sequence<octet>` and parts of them, on the thread that runs the operation. Returned as the
+/// operation's result, the octets are sent from this memory. All other octets are copied: smaller
+/// ones, members of structures, arguments of collocated calls, octets from other threads.
+///
+/// Kept octets of a request count in the ORB's memory
+/// ([`OrbBuilder::max_kept_memory`](crate::OrbBuilder::max_kept_memory)) until they and their clones
+/// are dropped. A small part of a large message counts with the memory of the whole message; its
+/// copy ([`Octets::copy_from`]) is then cheaper. Outside requests, and in collocated calls, nothing
+/// counts.
+///
+/// # Errors
+/// IMP_LIMIT 0x434c4e83, COMPLETED_MAYBE, if the octets exceed the ORB's maximum, or the half of it
+/// that the requests of one connection may keep. The text of the exception has the numbers. The
+/// servant can pass the exception to its client, or drop octets that it has kept earlier.
+///
+/// # Examples
+/// ```
+/// use corelane::Octets;
+/// // In a servant: `self.images.lock().push(corelane::keep_octets(image)?)`.
+/// let kept: Octets = corelane::keep_octets(b"outside a request, a copy")?;
+/// # Ok::<(), corelane::SystemException>(())
+/// ```
+pub fn keep_octets(octets: &[u8]) -> Result<Octets, SystemException> {
+    #[cfg(feature = "keep-octets")]
+    {
+        if let Some(kept) = kept_octets::keep_lent(octets) {
+            return Ok(kept?);
+        }
+        if let (Some(connection), Some(orb)) = (thread_context::current_connection(), running_orb_of_thread()) {
+            return Ok(KeepAccount::new(orb.kept_budget(), connection).copy(octets)?);
+        }
+    }
+    Ok(Octets::copy_from(octets))
+}
+
+/// Returns the ORB whose upcall or callback the calling thread runs.
+pub(crate) fn running_orb_of_thread() -> Option<Arc<ServerContext>> {
+    let (frame, _) = upcall_stack::innermost()?;
+    SPILL.with_borrow(|beside| beside.orbs.iter().find(|(stamp, _)| *stamp == frame.stamp)?.1.upgrade())
 }
 
 fn resolve(frame: UpcallFrame, depth: usize) -> Option<Current> {

@@ -10,6 +10,9 @@
 //! - `half-sync`: the dispatch architecture half-sync/half-async.
 //! - `shared-memory`: the shared-memory transport among an ORB's default transports.
 //! - `unix-sockets`: Unix sockets among an ORB's default transports.
+//! - `keep-octets`: servants keep octets of requests without a copy ([`keep_octets`] copies without
+//!   it).
+//! - `replies-first`: replies that are sent in part go out before new requests run.
 //! - `core-pool`: thread pools that serve the connections of tasks on the tasks' cores.
 //! - `spin`: the threads of a lane may poll before they sleep.
 //! - `minor-names`: exceptions are printed with the names of their minor codes.
@@ -47,6 +50,8 @@ mod interceptor;
 mod invocation;
 #[cfg(feature = "core-pool")]
 mod job_budget;
+#[cfg(feature = "keep-octets")]
+mod kept_octets;
 mod listen_address;
 mod local;
 mod long_double;
@@ -58,6 +63,7 @@ pub mod minor;
 mod nested_wait;
 mod object;
 mod object_key;
+mod octets_buffer;
 mod operation_table;
 mod orb;
 mod orb_context;
@@ -90,11 +96,11 @@ pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};
 pub use cancel::Canceller;
 pub use config::OnewayBatch;
 pub use context::Context;
-pub use corelane_net::{Endpoint, OtherAddress, Peer, SpinPolicy, Transports};
+pub use corelane_net::{Endpoint, IoClass, OtherAddress, Peer, SpinPolicy, Transports};
 pub use corelane_wire::{
     Cdr, CdrError, CharSet, Decimal, DecimalError, Decoder, Encoder, Fixed, Ior, Limits, Octets, Version,
 };
-pub use current::{Current, current};
+pub use current::{Current, current, keep_octets};
 pub use event::{Event, EventCounts};
 pub use exception::{CallPhase, Completion, FailureDetail, SystemException, SystemExceptionKind, UserException};
 pub use fault::PeerFault;
@@ -103,6 +109,7 @@ pub use invocation::{DeferredCall, Operation, Reply};
 pub use local::{LocalRef, Native};
 pub use long_double::LongDouble;
 pub use object::{ObjectRef, Reference};
+pub use octets_buffer::OctetsBuffer;
 pub use orb::{Orb, OrbBuilder, OrbError, ShutdownHandle};
 pub use policy::{CallPolicies, ConnectionPoolExhaustedAction, RebindMode, SyncScope, Timeout, with_call_policies};
 pub use servant::{InterfaceQuery, Servant, ServerCall, Skeleton};

@@ -31,9 +31,12 @@ codes! {
     /// IMP_LIMIT: the request is larger than the largest message that the server accepts
     /// (`Limits::max_message_size`).
     ImpLimit MESSAGE_TOO_LARGE = 0x82;
+    /// IMP_LIMIT: servants keep more octets of requests than the maximum
+    /// (`OrbBuilder::max_kept_memory`).
+    ImpLimit KEPT_OCTETS = 0x83;
     /// TRANSIENT: a request of a task arrived above the rate of the task, while another early
     /// request waited.
-    Transient TASK_RATE = 0x83;
+    Transient TASK_RATE = 0x84;
     /// TRANSIENT: the task of a task reference has ended.
-    Transient TASK_ENDED = 0x84;
+    Transient TASK_ENDED = 0x85;
 }

@@ -22,6 +22,7 @@ use corelane_wire::exception::minor;
 use crate::event::EventCounts;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::{ObjectRef, Reference};
+use crate::octets_buffer::OctetsBuffer;
 use crate::poa::Poa;
 use crate::rt::RtOrb;
 
@@ -165,6 +166,25 @@ impl Orb {
     #[must_use]
     pub fn value_factories(&self) -> &crate::value::ValueFactories {
         self.core.value_factories()
+    }
+
+    /// Creates an empty buffer with room for `octets` octets, in memory that the ORB uses again. For
+    /// arguments that are sent repeatedly; servants use
+    /// [`OctetsBuffer::with_capacity`].
+    ///
+    /// # Errors
+    /// NO_MEMORY if the process has no address range of this size.
+    pub fn octets_buffer(&self, octets: usize) -> Result<OctetsBuffer, SystemException> {
+        OctetsBuffer::from_cache(octets, Some(self.core.adapter().spares().clone()))
+    }
+
+    /// Returns the number of bytes of memory that servants keep of requests
+    /// ([`keep_octets`](crate::keep_octets)). The maximum is that of
+    /// [`OrbBuilder::max_kept_memory`].
+    #[cfg(feature = "keep-octets")]
+    #[must_use]
+    pub fn kept_memory(&self) -> usize {
+        self.core.adapter().kept_budget().kept_bytes()
     }
 
     /// Returns the number of times that each event has happened.

@@ -1,6 +1,8 @@
 //! The state of an ORB that all of its layers share.
 
 use std::any::Any;
+#[cfg(feature = "keep-octets")]
+use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -17,12 +19,19 @@ use crate::config::Config;
 use crate::event::{Event, Events};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::interceptor::InterceptionPoints;
+#[cfg(feature = "keep-octets")]
+use crate::kept_octets::KeptBudget;
 use crate::{listen_address, text};
 
 const RUNNING: u8 = 0;
 const ENDING: u8 = 1;
 const CLOSED: u8 = 2;
 const ENDED: u8 = 3;
+
+/// Number of messages of the maximum size for which the ORB keeps memory.
+const CACHED_MESSAGES: usize = 4;
+/// Number of further bytes of memory that the ORB keeps, for bytes that were read after a message.
+const CACHED_REST: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(crate) struct OrbContext {
@@ -37,6 +46,9 @@ pub(crate) struct OrbContext {
     /// Incremented `Relaxed` by the thread that accepts or connects.
     next_connection_id: AtomicU64,
     spares: RegionCache,
+    /// The budget of the octets of requests that servants keep.
+    #[cfg(feature = "keep-octets")]
+    kept_budget: Arc<KeptBudget>,
     /// Raised with AcqRel by the threads that shut the ORB down, and never lowered.
     state: AtomicU8,
     /// Threads wait here if another thread began the shutdown.
@@ -51,7 +63,14 @@ pub(crate) struct OrbContext {
 
 impl OrbContext {
     pub(crate) fn new(config: Config, transports: Transports, events: Events, stamp: u64) -> Self {
+        let max_cached = usize::try_from(config.limits.max_message_size)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(CACHED_MESSAGES)
+            .saturating_add(CACHED_REST);
+        let spares = RegionCache::with_max_bytes(max_cached);
         OrbContext {
+            #[cfg(feature = "keep-octets")]
+            kept_budget: KeptBudget::new(config.max_kept_memory),
             config,
             transports,
             events,
@@ -60,7 +79,7 @@ impl OrbContext {
             listening: OnceLock::new(),
             published: OnceLock::new(),
             next_connection_id: AtomicU64::new(1),
-            spares: RegionCache::new(),
+            spares,
             state: AtomicU8::new(RUNNING),
             closing: EventCount::new("end of the ORB"),
             nowhere_reported: AtomicBool::new(false),
@@ -103,6 +122,12 @@ impl OrbContext {
     #[inline]
     pub(crate) fn spares(&self) -> &RegionCache {
         &self.spares
+    }
+
+    /// Returns the budget of the octets of requests that servants keep.
+    #[cfg(feature = "keep-octets")]
+    pub(crate) fn kept_budget(&self) -> &Arc<KeptBudget> {
+        &self.kept_budget
     }
 
     pub(crate) fn cpu_monitor(&self) -> Option<&CpuBudgetMonitor> {

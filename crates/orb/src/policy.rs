@@ -138,8 +138,9 @@ pub(crate) fn thread_policies() -> CallPolicies {
     THREAD_POLICIES.get()
 }
 
-/// Runs `body` with `policies` as the policies of the calling thread. A policy of a reference
-/// overrides the thread's policy.
+/// Runs `body` with each policy that is set in `policies` as the policy of the calling thread. A
+/// policy that is `None` keeps the thread's value. A policy of a reference overrides the thread's
+/// policy.
 ///
 /// # Examples
 /// ```

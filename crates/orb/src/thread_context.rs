@@ -54,7 +54,8 @@ const OUTSIDE_LANES: LaneIdentity = LaneIdentity {
 struct CurrentRequest {
     /// 0 for a collocated call.
     connection: u64,
-    handed_over: bool,
+    /// Numbers of the pool and lane at which the request arrived.
+    arrived_at: (u32, u32),
 }
 
 thread_local! {
@@ -65,7 +66,7 @@ thread_local! {
     /// Number of writes to `SCHEDULING`, wrapping, because numbers are cheaper to compare than schedulings.
     static SCHEDULING_CHANGES: Cell<u32> = const { Cell::new(0) };
     static INITIAL_SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
-    static CURRENT_REQUEST: Cell<CurrentRequest> = const { Cell::new(CurrentRequest { connection: 0, handed_over: false }) };
+    static CURRENT_REQUEST: Cell<CurrentRequest> = const { Cell::new(CurrentRequest { connection: 0, arrived_at: (0, 0) }) };
 }
 
 pub(crate) fn set_owner(stamp: u64) {
@@ -238,9 +239,7 @@ impl RequestScope {
     /// `arrived_at` has the numbers of the pool and lane at which the request arrived.
     #[inline]
     pub(crate) fn begin(connection: u64, arrived_at: (u32, u32)) -> Self {
-        let identity = SERVED_LANE.get();
-        let handed_over = arrived_at != (identity.pool, identity.lane);
-        RequestScope(CURRENT_REQUEST.replace(CurrentRequest { connection, handed_over }))
+        RequestScope(CURRENT_REQUEST.replace(CurrentRequest { connection, arrived_at }))
     }
 }
 
@@ -290,8 +289,16 @@ pub fn served_by() -> ServedBy {
         scheduling: thread::scheduling(None).ok(),
         core: thread::current_core(),
         connection: (request.connection != 0).then_some(request.connection),
-        handed_over: request.connection != 0 && request.handed_over,
+        handed_over: request.connection != 0 && request.arrived_at != (identity.pool, identity.lane),
     }
+}
+
+/// Returns the id of the connection whose request the calling thread runs. `None` for a collocated
+/// call, and outside requests.
+#[cfg(feature = "keep-octets")]
+pub(crate) fn current_connection() -> Option<u64> {
+    let connection = CURRENT_REQUEST.get().connection;
+    (connection != 0).then_some(connection)
 }
 
 /// The number is never 0 and never used again.

@@ -154,6 +154,25 @@ impl BudgetState {
         true
     }
 
+    /// Takes up to `wanted` bytes of a stream of bytes from the budget, and never more than are left.
+    /// Returns their number with the number of the period, or `None` if no bytes are left. The
+    /// budget must bound bytes; its bound in packets has no effect here.
+    pub fn reserve_bytes(&mut self, wanted: usize, now: Nanos) -> Option<(usize, u64)> {
+        self.advance(now);
+        let left = usize::try_from(self.bytes_left).ok().filter(|_| now >= self.origin)?;
+        let bytes = left.min(wanted);
+        self.bytes_left -= i64::try_from(bytes).unwrap_or(i64::MAX);
+        (bytes > 0).then_some((bytes, self.period))
+    }
+
+    /// Returns bytes that [`reserve_bytes`](Self::reserve_bytes) took in `period` and that did not
+    /// arrive. They expire if the period has ended.
+    pub fn return_bytes(&mut self, bytes: usize, period: u64) {
+        if period == self.period {
+            self.bytes_left = self.bytes_left.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+    }
+
     /// Records that no packet waits. Under [`BudgetServerKind::Polling`] the remaining budget of the
     /// period expires.
     pub fn record_empty_queue(&mut self, now: Nanos) {
@@ -309,6 +328,23 @@ mod tests {
     use super::*;
 
     const MS: Nanos = 1_000_000;
+
+    #[test]
+    fn reserved_bytes_never_exceed_the_budget_of_a_period() {
+        let budget = Budget::of_bytes(1_000, 10 * MS);
+        let mut state = BudgetState::new(budget, BudgetServerKind::Deferrable, 5).unwrap();
+        assert_eq!(state.reserve_bytes(10, 4), None);
+        assert_eq!(state.reserve_bytes(600, 5), Some((600, 0)));
+        assert_eq!(state.reserve_bytes(600, 6), Some((400, 0)));
+        assert_eq!(state.reserve_bytes(600, 7), None);
+        state.return_bytes(100, 0);
+        assert_eq!(state.reserve_bytes(600, 8), Some((100, 0)));
+        assert_eq!(state.reserve_bytes(1_500, 10 * MS + 5), Some((1_000, 1)));
+        // Bytes of a period that has ended are lost.
+        state.return_bytes(400, 0);
+        assert_eq!(state.reserve_bytes(1, 10 * MS + 6), None);
+        assert_eq!(state.next_period_at(), 20 * MS + 5);
+    }
 
     #[test]
     fn polling_budget_expires_when_no_packet_waits() {

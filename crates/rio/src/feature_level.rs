@@ -165,7 +165,7 @@ pub enum InterfaceState {
 
 /// The XDP program on the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum XdpHook {
+pub enum XdpHookState {
     /// The interface has no XDP program.
     Free,
     /// The interface has the steering program of this process.
@@ -182,7 +182,7 @@ pub struct ProbeResult {
     /// State of the network interface.
     pub interface: InterfaceState,
     /// XDP program on the interface.
-    pub hook: XdpHook,
+    pub hook: XdpHookState,
 }
 
 /// The reason why no higher level is in use.
@@ -205,6 +205,21 @@ pub enum LevelLimit {
     ProgramLost,
     /// The step failed. The controller will try it again later.
     StepFailed(FeatureStep),
+}
+
+impl fmt::Display for LevelLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Configured => f.write_str("the configuration asks for no higher level"),
+            Self::NotProbed => f.write_str("the machine has not been examined"),
+            Self::Capability(name) => write!(f, "the process lacks {name}"),
+            Self::InterfaceAbsent => f.write_str("the interface does not exist"),
+            Self::LinkDown => f.write_str("the link of the interface is down"),
+            Self::HookTaken => f.write_str("the interface has an XDP program of another owner"),
+            Self::ProgramLost => f.write_str("another process has detached the program from the interface"),
+            Self::StepFailed(step) => write!(f, "the step {step:?} failed"),
+        }
+    }
 }
 
 /// Times of a [`FeatureController`].
@@ -360,7 +375,7 @@ impl FeatureController {
             InterfaceState::Down => limit(FeatureLevel::KernelPriorities, LevelLimit::LinkDown),
             InterfaceState::Up => {}
         }
-        if facts.hook == XdpHook::Foreign {
+        if facts.hook == XdpHookState::Foreign {
             limit(FeatureLevel::KernelPriorities, LevelLimit::HookTaken);
         }
         if let Some(failure) = self.failure.filter(|failure| now < failure.retry_at) {
@@ -426,7 +441,7 @@ impl FeatureController {
     fn take_facts(&mut self, facts: ProbeResult, now: Nanos) {
         self.probe_at = now.saturating_add(self.timing.probe_interval);
         self.facts = Some(facts);
-        if self.is_in_place(FeatureStep::Program) && facts.hook != XdpHook::Ours && !self.is_program_lost {
+        if self.is_in_place(FeatureStep::Program) && facts.hook != XdpHookState::Ours && !self.is_program_lost {
             self.is_program_lost = true;
             self.fail(FeatureLevel::StreamSteering, LevelLimit::ProgramLost, now);
         }

@@ -13,7 +13,12 @@
 //! | [`frame`] | parsing of frames that may belong to a stream: Ethernet, VLAN, IPv4, IPv6, TCP | yes |
 //! | [`memory`] | the maximum number of bytes that a stream occupies | yes |
 //! | [`feature_level`] | the features in use, and their changes while the system runs | yes |
+//! | [`examination`] | the features that an interface has, and why not more | no |
 //! | [`steering`] | a frame's stream and queue: tables, XDP program, kernel maps | except maps |
+//! | `transport`, `connection` | [`RioTransport`]: TCP whose connections are streams | no |
+//! | `byte_budget` | the bytes that the connections of a stream receive in each period | no |
+//! | `level_control` | the steps of a feature level, done on this machine | no |
+//! | `interface_steering` | the program on an interface, with this process's streams | no |
 //!
 //! Pure modules have no clock, thread, socket or descriptor: time and bytes are arguments.
 #![forbid(unsafe_code)]
@@ -27,12 +32,22 @@
 
 pub mod admission;
 pub mod budget;
+mod byte_budget;
+mod config;
+mod connection;
+pub mod examination;
 pub mod feature_level;
 pub mod frame;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
+mod interface_steering;
+mod level_control;
 pub mod memory;
 mod rate;
 #[cfg(test)]
 mod simulation;
 pub mod steering;
+mod transport;
+
+pub use config::{LevelChangeHandler, RioConfig};
+pub use transport::{RioTransport, StreamStatus};

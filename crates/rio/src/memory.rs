@@ -123,21 +123,32 @@ impl StreamBuffers {
     pub fn memory_bound(&self) -> Result<MemoryBound, StreamBuffersError> {
         self.check()?;
         let [queues, ring_frames] = [u64::from(self.queues), u64::from(self.ring_frames)];
-        let [kernel_thread_queue_frames, connections] =
-            [self.kernel_thread_queue_frames, self.max_connections].map(u64::from);
-        let largest = u64::from(self.max_packet) + PACKET_OVERHEAD;
         let ring = (RING_HEADER + ring_frames * RECEIVE_DESCRIPTOR).next_multiple_of(PAGE);
         // The size of the fill ring is rounded up to a power of two, which at most doubles the sum
         // of the receive rings (`fill_ring_frames`).
         let fill_share = (RING_HEADER + 2 * ring_frames * FILL_DESCRIPTOR).next_multiple_of(PAGE);
-        let socket = 2 * (u64::from(self.receive_buffer) + u64::from(self.send_buffer)) + 2 * largest;
         Ok(MemoryBound {
             frames: queues * ring_frames * u64::from(self.frame_size),
             rings: queues * (ring + fill_share),
+            ..self.memory_bound_without_rings()
+        })
+    }
+
+    /// Returns the maximum memory of the stream if it has no AF_XDP rings: its frames wait for a
+    /// kernel thread, or only in the sockets.
+    #[must_use]
+    pub fn memory_bound_without_rings(&self) -> MemoryBound {
+        let [kernel_thread_queue_frames, connections] =
+            [self.kernel_thread_queue_frames, self.max_connections].map(u64::from);
+        let largest = u64::from(self.max_packet) + PACKET_OVERHEAD;
+        let socket = 2 * (u64::from(self.receive_buffer) + u64::from(self.send_buffer)) + 2 * largest;
+        MemoryBound {
+            frames: 0,
+            rings: 0,
             thread_queue: u64::saturating_mul(kernel_thread_queue_frames, largest.next_multiple_of(PAGE)),
             sockets: connections.saturating_mul(socket),
             tables: connections * CONNECTION_ENTRY,
-        })
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use corelane_sched::task::Nanos;
 use crate::budget::{Budget, ServiceClass, StreamScheduler, ThreadStep, processing_order};
 use crate::feature_level::{
     ActionResult, Capabilities, ControllerTiming, FeatureAction, FeatureController, FeatureLevel, FeatureStep,
-    InterfaceState, ProbeResult, XdpHook,
+    InterfaceState, ProbeResult, XdpHookState,
 };
 use crate::frame::{ConnectionKey, build};
 use crate::steering::{Delivery, PortRule, Route, Steering, StreamDelivery, StreamId, TableSizes};
@@ -407,7 +407,7 @@ fn a_stream_that_is_too_slow_drops_only_its_own_frames() {
 fn act(simulation: &mut Simulation, action: FeatureAction, facts: &ProbeResult) -> ActionResult {
     match action {
         FeatureAction::Probe => {
-            let hook = if simulation.is_attached { XdpHook::Ours } else { facts.hook };
+            let hook = if simulation.is_attached { XdpHookState::Ours } else { facts.hook };
             return ActionResult::Probed(ProbeResult { hook, ..*facts });
         }
         FeatureAction::Do(FeatureStep::Program) => simulation.is_attached = true,
@@ -439,13 +439,13 @@ fn connections_survive_every_change_of_level() {
         let timing = ControllerTiming { probe_interval: 5 * MS, first_retry: 5 * MS, max_retry: 20 * MS };
         let mut controller = FeatureController::new(FeatureLevel::StreamSteering, timing, 0);
         let mut facts =
-            ProbeResult { capabilities: Capabilities::ALL, interface: InterfaceState::Up, hook: XdpHook::Free };
+            ProbeResult { capabilities: Capabilities::ALL, interface: InterfaceState::Up, hook: XdpHookState::Free };
         let mut random = LinearCongruence(seed);
         for round in 0..2_000 {
             if round < 1_000 {
                 change_something(&mut random, &mut simulation, &mut controller, &mut facts);
             } else {
-                (facts.interface, facts.hook, simulation.is_link_up) = (InterfaceState::Up, XdpHook::Free, true);
+                (facts.interface, facts.hook, simulation.is_link_up) = (InterfaceState::Up, XdpHookState::Free, true);
             }
             if let Some(action) = controller.poll(simulation.now) {
                 let event = act(&mut simulation, action, &facts);
@@ -480,10 +480,10 @@ fn change_something(
         }
         1 => {
             // A program of another owner replaces the steering program.
-            facts.hook = XdpHook::Foreign;
+            facts.hook = XdpHookState::Foreign;
             simulation.is_attached = false;
         }
-        2 => facts.hook = XdpHook::Free,
+        2 => facts.hook = XdpHookState::Free,
         3 => controller.set_requested(if random.below(3) == 0 {
             FeatureLevel::PlainTcp
         } else {

@@ -46,11 +46,16 @@ impl Skeleton for Reporter {
     }
 
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
-        if operation == b"wait" {
-            self.waiting.fetch_add(1, Ordering::SeqCst);
-            while !self.is_released.load(Ordering::SeqCst) {
-                std::thread::sleep(Duration::from_millis(1));
+        match operation {
+            b"report" => {}
+            b"wait" => {
+                self.waiting.fetch_add(1, Ordering::SeqCst);
+                while !self.is_released.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
             }
+            // The ORB answers the operations of every object, such as `_non_existent`.
+            _ => return Err(SystemException::bad_operation()),
         }
         let by = served_by();
         let native = if let Some(Scheduling::Fifo(native)) = by.scheduling { native } else { 0 };

@@ -2,6 +2,7 @@
 
 use corelane::{Octets, SystemException};
 use corelane_sys::{counters, probe};
+use corelane_wire::cdr::BORROW_THRESHOLD;
 
 use super::generated::cubit::{CountedTarget, Longs, Mixed, Mixeds, Tally, Target};
 
@@ -46,7 +47,8 @@ impl Target for Echo {
     }
 
     fn echo_octets(&self, v: &[u8]) -> Result<Octets, SystemException> {
-        upcall(|| Ok(Octets::from(v.to_vec())))
+        // Large octets are returned from the memory of the request.
+        upcall(|| if v.len() < BORROW_THRESHOLD { Ok(Octets::from(v.to_vec())) } else { corelane::keep_octets(v) })
     }
 
     fn echo_string(&self, v: &str) -> Result<String, SystemException> {

@@ -3,6 +3,7 @@
 
 mod analyse;
 mod generate;
+mod output;
 mod picture;
 mod remote;
 mod report;
@@ -19,6 +20,7 @@ use corelane_sched::quantity::{parse_fraction, parse_time};
 use corelane_sched::task::{Nanos, TaskId, Utilization};
 use corelane_sched::task_file::{self, MAX_BYTES, MAX_CORES, TaskFile};
 
+use self::output::{milliseconds, write_file, write_table};
 use crate::arguments::{self, ArgumentRefusal, flag, option};
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
@@ -318,31 +320,6 @@ fn read_text(name: &str) -> io::Result<String> {
     Ok(text)
 }
 
-fn write_file(name: &str, text: &str) -> Result<(), String> {
-    std::fs::write(name, text).map_err(|error| format!("{}: {error}", excerpt(name)))
-}
-
-/// Formats a time in milliseconds, rounded up to the microsecond.
-fn milliseconds(time: Nanos) -> String {
-    let micros = time.div_ceil(1_000);
-    format!("{}.{:03}", micros / 1_000, micros % 1_000)
-}
-
-/// Writes rows in columns. The first column is aligned to the left and the others to the right.
-fn write_table(out: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows {
-        let mut line = format!("{:<1$}", row[0], widths[0]);
-        for (cell, width) in row.iter().zip(&widths).skip(1) {
-            line.push_str(&format!("  {cell:>width$}"));
-        }
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -387,12 +364,5 @@ mod tests {
         ] {
             assert!(matches!(parsed(wrong), Err(Some(_))), "{wrong}");
         }
-    }
-
-    #[test]
-    fn times_are_rounded_up_to_microseconds() {
-        assert_eq!(milliseconds(0), "0.000");
-        assert_eq!(milliseconds(1), "0.001");
-        assert_eq!(milliseconds(20_500_000), "20.500");
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use corelane_sched::simulation::SimulationOutcome;
 use corelane_sched::task::Nanos;
 
-use super::milliseconds;
+use super::output::milliseconds;
 
 /// Width in pixels of the column of names.
 const NAMES: usize = 170;

@@ -2,6 +2,7 @@
 //! called.
 
 mod finding;
+mod interface;
 mod reference;
 
 use std::ffi::OsString;
@@ -20,6 +21,7 @@ use crate::{DONE, NOT_DONE, input};
 pub(crate) const USAGE: &str = "\
 usage: corelane doctor [--require NAME]... [--json]
        corelane doctor [--timeout SECONDS] [--json] REFERENCE
+       corelane doctor --interface IF [--json]
 
 Examines and tests the machine, and lists the real-time guarantees that hold for programs started like this one. Without them
 all functions still work, at best effort.
@@ -27,8 +29,11 @@ all functions still work, at best effort.
 With REFERENCE (IOR:, corbaloc:, corbaname:, @FILE or -) it examines why the object cannot be called: the name, each address with
 its host name, its route and its server, GIOP version, code sets and limits. Each line has one cause and one remedy.
 
+With --interface it says which features real-time I/O has on a network interface, why not more, and what to change.
+
   --require NAME        exit status 1 unless this guarantee holds; may be given several times; `all` stands for all
   --timeout SECONDS     give up a step after this time (3)
+  --interface IF        examine the interface IF for real-time I/O
   --json                print one JSON object
 
 Exit status: 0 examined, 1 a required guarantee does not hold, or the object cannot be called, 2 wrong usage.
@@ -36,7 +41,12 @@ Exit status: 0 examined, 1 a required guarantee does not hold, or the object can
 
 pub(crate) fn command() -> Command {
     let command = arguments::command("doctor", USAGE)
-        .args([option("require", "NAME").action(ArgAction::Append), option("timeout", "SECONDS"), flag("json")])
+        .args([
+            option("require", "NAME").action(ArgAction::Append),
+            option("timeout", "SECONDS"),
+            option("interface", "IF"),
+            flag("json"),
+        ])
         .arg(positional("REFERENCE"));
     arguments::with_descriptions(command, USAGE)
 }
@@ -55,9 +65,10 @@ fn run_with(
         Ok(request) => request,
         Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
-    let (status, text) = match request.reference {
-        Some(word) => of_reference(&word, request.timeout, request.is_json),
-        None => of_machine(&examine_machine(), &request.required, request.is_json),
+    let (status, text) = match (request.interface, request.reference) {
+        (Some(name), _) => (DONE, interface::report(&name, request.is_json)),
+        (None, Some(word)) => of_reference(&word, request.timeout, request.is_json),
+        (None, None) => of_machine(&examine_machine(), &request.required, request.is_json),
     };
     // The reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes());
@@ -109,6 +120,7 @@ fn of_reference(word: &str, timeout: Duration, is_json: bool) -> (u8, String) {
 struct DoctorRequest {
     required: Vec<&'static str>,
     reference: Option<String>,
+    interface: Option<String>,
     timeout: Duration,
     is_json: bool,
 }
@@ -135,11 +147,17 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<DoctorRequest, Opt
     if reference.is_some() && !required.is_empty() {
         return Err(Some("`--require` is about the machine, not about a reference".to_owned()));
     }
+    let interface = arguments::text(&parsed, "interface");
+    if interface.is_some() && (reference.is_some() || !required.is_empty()) {
+        return Err(Some(
+            "`--interface` is about an interface, so it has neither a reference nor `--require`".to_owned(),
+        ));
+    }
     let timeout = match arguments::text(&parsed, "timeout") {
         None => Duration::from_secs(3),
         Some(text) => arguments::seconds(&text, MIN_TIMEOUT_S, INVALID_TIMEOUT).map_err(Some)?,
     };
-    Ok(DoctorRequest { required, reference, timeout, is_json: parsed.get_flag("json") })
+    Ok(DoctorRequest { required, reference, interface, timeout, is_json: parsed.get_flag("json") })
 }
 
 /// The server's process alone can report its reachable lanes.
@@ -221,6 +239,9 @@ mod tests {
         assert!(required(&["--require", "third"]).unwrap_err().unwrap().contains("timer-slack, idle-states"));
         assert!(required(&["--require"]).is_err() && required(&["one", "more"]).is_err());
         assert!(required(&["--require", "timer-slack", "corbaloc::h/k"]).is_err());
+        assert!(required(&["--interface", "lo", "corbaloc::h/k"]).is_err());
+        assert!(required(&["--interface", "lo", "--require", "timer-slack"]).is_err());
+        assert_eq!(parse(&["--interface", "lo"]).unwrap().interface.as_deref(), Some("lo"));
         let request = parse(&["--json", "--timeout", "0.5", "corbaloc::h/k"]).unwrap();
         assert_eq!((request.reference.as_deref(), request.is_json), (Some("corbaloc::h/k"), true));
         assert_eq!(request.timeout, Duration::from_millis(500));
@@ -238,7 +259,12 @@ mod tests {
             is_tested
         };
         assert!(tested(&[]) && tested(&["--json"]) && tested(&["--require", "timer-slack"]));
-        assert!(!tested(&["--help"]) && !tested(&["--what"]) && !tested(&["nonsense"]));
+        assert!(
+            !tested(&["--help"])
+                && !tested(&["--what"])
+                && !tested(&["nonsense"])
+                && !tested(&["--interface", "no-such-if"])
+        );
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub(super) const ROOT: &[Entry<OrbDraft>] = &[
         ];
         list(value, |one| choice(one, &names)).map(|list| orb.transports = Some(list))
     }),
+    entry("max-kept-memory", "size", "256MiB", |orb, value| size(value).map(|size| orb.max_kept_memory = Some(size))),
     entry("max-reply-memory", "size", "256MiB", |orb, value| size(value).map(|size| orb.max_reply_memory = Some(size))),
     entry("call-timeout", "duration or none", "30s", |orb, value| {
         let timeout = optional(value, positive_duration)?.map_or(Timeout::Never, Timeout::from);

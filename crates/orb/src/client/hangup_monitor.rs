@@ -46,6 +46,9 @@ const PINNED: u8 = 2;
 /// Mode of a connection that is always monitored, or that has no descriptor to monitor.
 const ALWAYS: u8 = 3;
 
+/// Maximum time between two runs of the maintenance while the ORB keeps memory of large messages.
+const SPARES_PERIOD: Duration = Duration::from_secs(1);
+
 pub(crate) trait Maintained: Send + Sync {
     fn orb(&self) -> &OrbContext;
 
@@ -193,7 +196,10 @@ impl MonitorInner {
         let mut held: Option<Monotonic> = None;
         let mut round: Option<Monotonic> = None;
         while !self.stop.load(Ordering::Acquire) {
-            let period = self.maintained.get().map(|(_, period)| *period);
+            let period = self.maintained.get().map(|(orb, period)| {
+                let has_spares = orb.upgrade().is_some_and(|orb| orb.orb().spares().cached_bytes() > 0);
+                if has_spares { SPARES_PERIOD.min(*period) } else { *period }
+            });
             let moments = held.into_iter().chain(round).map(Monotonic::remaining);
             let timeout = period.into_iter().chain(moments).min();
             let count = match self.epoll.wait(&mut events, timeout) {

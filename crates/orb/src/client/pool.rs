@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Stream};
+use corelane_net::{Endpoint, IoProperties, Stream};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::event_count::EventCount;
 use corelane_sys::lock::{ArcCheckoutGuard, CheckoutCell, CheckoutHolder, LockScope, Mutex, PiMutex};
 use corelane_sys::process;
+use corelane_sys::thread::Scheduling;
 
 use super::checkout::Checkout;
 use super::connection::{ClientConnection, PoolSlot};
@@ -338,11 +339,12 @@ impl ConnectionPool {
     ) -> Result<(Box<dyn Stream>, &Endpoint), AcquireError> {
         let mut failure = io::Error::new(io::ErrorKind::AddrNotAvailable, "the profile has no address");
         let mut attempts = Attempts::new(self.endpoint_order(context));
+        let io = self.io_properties(context);
         while let Some((index, attempt_time)) = attempts.next() {
             let Some(endpoint) = self.endpoints.get(index) else { break };
             let begun = crate::clock::now();
             let due = attempt_time.deadline(begun, until, 1);
-            match context.transports().connect_with(endpoint, &self.sockets.properties, due) {
+            match context.transports().connect_with_io(endpoint, &self.sockets.properties, &io, due) {
                 Ok(stream) => {
                     context.backoff().record_success(endpoint);
                     self.last_answered.store(index, Ordering::Relaxed);
@@ -364,6 +366,15 @@ impl ConnectionPool {
             }
         }
         Err(AcquireError::ConnectFailed(failure))
+    }
+
+    /// Returns the service class of the connections' packets, with the highest priority of the
+    /// pool's callers.
+    fn io_properties(&self, orb: &OrbContext) -> IoProperties {
+        let native = self.band.scheduling(&orb.config().rt).ok().flatten();
+        let priority = native.map(Scheduling::priority);
+        let native_priority = priority.filter(|native| Scheduling::FIXED_PRIORITIES.contains(native));
+        IoProperties { class: self.sockets.io, native_priority, cores: None }
     }
 
     fn set_code_point(&self, orb: &OrbContext, stream: &dyn Stream) {

@@ -242,7 +242,7 @@ fn usable_profiles(context: &ClientContext, ior: &Ior, client: &ClientPolicies) 
                 left_out = true;
                 return None;
             };
-            let sockets = SocketSettings { spin: client.spin, ..sockets };
+            let sockets = SocketSettings { spin: client.spin, io: client.io.unwrap_or_default(), ..sockets };
             let pools = context.pools_for(endpoints, sockets, client.private);
             let lanes = || {
                 let reached = found.lanes.into_iter().filter(|lane| context.has_transport(&lane.endpoint));

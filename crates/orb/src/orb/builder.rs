@@ -48,6 +48,7 @@ pub struct OrbBuilder {
     transports: Transports,
     limits: Limits,
     max_reply_memory: usize,
+    max_kept_memory: usize,
     call_policies: CallPolicies,
     max_connections_per_server: usize,
     oneway_batch: OnewayBatch,
@@ -91,6 +92,7 @@ impl OrbBuilder {
             transports: transports(),
             limits: Limits::default(),
             max_reply_memory: 256 << 20,
+            max_kept_memory: 256 << 20,
             call_policies: CallPolicies {
                 timeout: Some(Timeout::Coarse(Duration::from_secs(30))),
                 connect_timeout: Some(Duration::from_secs(10)),
@@ -173,6 +175,18 @@ impl OrbBuilder {
     /// A call whose reply would exceed the maximum fails with IMP_LIMIT, and an incomplete reply ends its connection.
     pub fn max_reply_memory(mut self, bytes: usize) -> Self {
         self.max_reply_memory = bytes;
+        self
+    }
+
+    /// Sets the maximum memory in bytes that servants may keep of requests by
+    /// [`keep_octets`](crate::keep_octets); 256 MiB by default. The requests of one connection may
+    /// keep half of it. Kept octets count until they are dropped: octets without a copy with the
+    /// memory of their whole message, copies with their size.
+    ///
+    /// Beyond the maximum `keep_octets` fails with IMP_LIMIT 0x434c4e83. Requests of which nothing
+    /// is kept do not count.
+    pub fn max_kept_memory(mut self, bytes: usize) -> Self {
+        self.max_kept_memory = bytes;
         self
     }
 
@@ -395,6 +409,8 @@ impl OrbBuilder {
             client_policies,
             limits: self.limits,
             max_reply_memory: self.max_reply_memory,
+            #[cfg(feature = "keep-octets")]
+            max_kept_memory: self.max_kept_memory,
             call_policies: self.call_policies,
             max_connections_per_server: self.max_connections_per_server,
             oneway_batch: self.oneway_batch,
@@ -497,6 +513,7 @@ impl fmt::Debug for OrbBuilder {
             .field("transports", &self.transports)
             .field("limits", &self.limits)
             .field("max_reply_memory", &self.max_reply_memory)
+            .field("max_kept_memory", &self.max_kept_memory)
             .field("call_policies", &self.call_policies)
             .field("max_connections_per_server", &self.max_connections_per_server)
             .field("oneway_batch", &self.oneway_batch)

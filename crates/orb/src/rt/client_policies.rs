@@ -1,6 +1,6 @@
 //! Real-time policies of clients, and the policies in the profiles of references.
 
-use corelane_net::{Endpoint, SpinPolicy};
+use corelane_net::{Endpoint, IoClass, SpinPolicy};
 use corelane_sched::{PriorityBands, PriorityModel, selection};
 
 use super::protocol::{Protocol, SocketSettings};
@@ -22,6 +22,10 @@ pub struct RtClientPolicies {
     /// preferred first. If this list is empty, the list in the reference applies. If both lists are
     /// empty, all protocols are permitted. If neither is empty, calls raise INV_POLICY.
     pub client_protocols: Vec<Protocol>,
+    /// The service class of the packets that the connections receive. Calls with different classes
+    /// share no connections. A transport without such classes ignores the policy. `None` means
+    /// [`IoClass::BestEffort`], or the class that a wider scope sets.
+    pub io: Option<IoClass>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +43,7 @@ pub(crate) struct ClientPolicies {
     pub(crate) protocols: Vec<Protocol>,
     /// The spin policy of a reference. References with different spin policies share no connections.
     pub(crate) spin: Option<SpinPolicy>,
+    pub(crate) io: Option<IoClass>,
 }
 
 impl ClientPolicies {
@@ -50,6 +55,7 @@ impl ClientPolicies {
             private: self.private || wider.private,
             protocols: or(self.protocols, &wider.protocols),
             spin: self.spin.or(wider.spin),
+            io: self.io.or(wider.io),
         }
     }
 }
@@ -66,7 +72,7 @@ impl RtClientPolicies {
             return Err(exception.because("the size of a buffer must not be negative"));
         }
         let (bands, protocols) = (bands.unwrap_or_default(), self.client_protocols.clone());
-        Ok(ClientPolicies { bands, private: self.private_connection, protocols, spin: None })
+        Ok(ClientPolicies { bands, private: self.private_connection, protocols, spin: None, io: self.io })
     }
 }
 

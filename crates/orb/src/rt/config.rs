@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::SpinPolicy;
+use corelane_net::{IoClass, SpinPolicy};
 use corelane_sched::overload::BufferBounds;
 use corelane_sched::{
     LinearMapping, NativeRange, NetworkPriorityMapping, Priority, PriorityMapping, PriorityTransform,
@@ -279,6 +279,9 @@ pub struct LaneConfig {
     /// `cores` or [`LanesConfig::allow_borrowing`](field@LanesConfig::allow_borrowing). Default:
     /// `None`.
     pub reservation: Option<Reservation>,
+    /// Service class of the packets that the lane receives. Transports without real-time I/O ignore
+    /// it. Default: [`IoClass::BestEffort`].
+    pub io: IoClass,
     /// How long the lane's threads poll for the next request before they sleep. Threads with a
     /// fixed priority poll only with [`SpinPolicy::Always`]. Threads of a pool with dynamic
     /// threads, borrowing or buffering never poll. `None` means the policy of the pool. Default:
@@ -296,6 +299,7 @@ impl Default for LaneConfig {
             ceiling: None,
             cores: Vec::new(),
             reservation: None,
+            io: IoClass::BestEffort,
             spin_policy: None,
         }
     }
@@ -307,6 +311,7 @@ setters!(LaneConfig {
     dynamic_threads: u32,
     ceiling: Option<i16>,
     reservation: Option<Reservation>,
+    io: IoClass,
     spin_policy: Option<SpinPolicy>,
 });
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use corelane_net::IoClass;
 use corelane_net::{Endpoint, Listener};
 use corelane_sched::Priority;
 use corelane_sched::overload::OverloadRules;
@@ -212,7 +213,7 @@ pub(crate) fn create(
         task_listeners: 0,
         idle_thread_timeout: Duration::ZERO,
     };
-    let mut listeners = pool::open_listeners(adapter, &config.listen, &role)?;
+    let mut listeners = pool::open_listeners(adapter, &config.listen, &role, IoClass::BestEffort)?;
     let shared = listeners.len();
     let of_tasks = open_task_endpoints(adapter, &mut listeners, config.task_endpoints)?;
     role.task_listeners = listeners.len() - shared;

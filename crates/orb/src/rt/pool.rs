@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::{fmt, io};
 
-use corelane_net::{Endpoint, Listener};
+use corelane_net::{Endpoint, IoClass, IoProperties, Listener};
 use corelane_sched::Priority;
 use corelane_sched::overload::OverloadRules;
 use corelane_sys::clock::Monotonic;
@@ -72,6 +72,7 @@ pub(crate) fn create(adapter: &Arc<ObjectAdapter>, config: &ThreadpoolConfig) ->
         ceiling: config.ceiling,
         cores: config.cores.clone(),
         reservation: None,
+        io: IoClass::BestEffort,
         spin_policy: None,
     };
     let lanes = LanesConfig::default()
@@ -256,7 +257,11 @@ pub(super) fn open_listeners(
     adapter: &Arc<ObjectAdapter>,
     addresses: &[String],
     role: &LaneRole,
+    class: IoClass,
 ) -> Result<Vec<Box<dyn Listener>>, SystemException> {
+    let priority = role.scheduling.map(Scheduling::priority);
+    let native_priority = priority.filter(|native| Scheduling::FIXED_PRIORITIES.contains(native));
+    let io = IoProperties { class, native_priority, cores: role.cores };
     let mut endpoints = Vec::new();
     for address in addresses {
         let endpoint = crate::listen_address::parse(address, adapter.transports());
@@ -272,7 +277,7 @@ pub(super) fn open_listeners(
     }
     let mut listeners = Vec::new();
     for endpoint in endpoints {
-        let listener = adapter.transports().listen(&endpoint);
+        let listener = adapter.transports().listen_with_io(&endpoint, &io);
         listeners.push(listener.map_err(|error| no_resources(format!("cannot listen at {endpoint}: {error}")))?);
     }
     Ok(listeners)
@@ -285,7 +290,7 @@ fn open_lane(
     role: LaneRole,
     with_lanes: bool,
 ) -> Result<Arc<Lane>, SystemException> {
-    let listeners = open_listeners(adapter, &lane.listen, &role)?;
+    let listeners = open_listeners(adapter, &lane.listen, &role, lane.io)?;
     let threads = usize::try_from(lane.static_threads).unwrap_or(usize::MAX);
     let name = if with_lanes { format!("{}/p{}", config.name, role.priority) } else { config.name.clone() };
     let dispatch = Dispatch::LeaderFollowers { threads };

@@ -1,6 +1,6 @@
 //! The protocols in Real-time CORBA protocol policies, and their socket settings.
 
-use corelane_net::{ConnectionProperties, Endpoint, SpinPolicy};
+use corelane_net::{ConnectionProperties, Endpoint, IoClass, SpinPolicy};
 use corelane_wire::ior::profile_tag;
 use corelane_wire::rt::ProtocolValue;
 
@@ -67,11 +67,18 @@ pub(crate) struct SocketSettings {
     pub(crate) network_priority: bool,
     /// `None` means the policy of the ORB.
     pub(crate) spin: Option<SpinPolicy>,
+    /// The service class of the connections' packets.
+    pub(crate) io: IoClass,
 }
 
 impl Default for SocketSettings {
     fn default() -> Self {
-        SocketSettings { properties: ConnectionProperties::default(), network_priority: true, spin: None }
+        SocketSettings {
+            properties: ConnectionProperties::default(),
+            network_priority: true,
+            spin: None,
+            io: IoClass::BestEffort,
+        }
     }
 }
 
@@ -98,7 +105,7 @@ impl Protocol {
                     no_delay: Some(tcp.no_delay),
                 },
                 network_priority: tcp.enable_network_priority,
-                spin: None,
+                ..SocketSettings::default()
             },
             Protocol::Unix(unix) => SocketSettings {
                 properties: ConnectionProperties {
@@ -106,8 +113,7 @@ impl Protocol {
                     receive_buffer_size: octets(unix.recv_buffer_size),
                     ..ConnectionProperties::default()
                 },
-                network_priority: true,
-                spin: None,
+                ..SocketSettings::default()
             },
             Protocol::SharedMemory | Protocol::Other => SocketSettings::default(),
         }

@@ -24,7 +24,7 @@ use crate::thread_context::DEFAULT_POOL;
 /// lower bits.
 #[derive(Debug)]
 pub(super) struct Delegation<S> {
-    /// The accepting lane, and the number of this lane in its list `from`.
+    /// The lane that accepts for this lane, and this lane's number in the list `from` of the accepting lane.
     to: OnceLock<(Weak<Lane<S>>, u64)>,
     /// The lanes for which this lane accepts; the first has the number 1.
     from: OnceLock<Vec<Weak<Lane<S>>>>,

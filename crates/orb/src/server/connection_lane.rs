@@ -12,4 +12,7 @@ pub(crate) trait ConnectionLane: Any + Send + Sync {
 
     /// Makes epoll report room to write while `congested` is true, and report again the events that are true now.
     fn watch_writability(&self, readiness: BorrowedFd<'_>, handle: (u32, u32), congested: bool);
+
+    /// Counts a connection that begins or ends to wait for room to write.
+    fn count_begun(&self, begins: bool);
 }

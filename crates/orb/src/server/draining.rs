@@ -266,7 +266,7 @@ impl<S: Architecture<S>> Lane<S> {
     #[cold]
     fn flush_draining(&self, connection: &Arc<Connection>) {
         if connection.is_congested() {
-            match connection.flush() {
+            match connection.flush().1 {
                 Ok(true) => {
                     for (waiting, message) in connection.take_deferred() {
                         self.requeue(waiting, message);

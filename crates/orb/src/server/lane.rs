@@ -22,6 +22,7 @@ use corelane_sys::wake_flag::WakeFlag;
 use super::acceptor::Delegation;
 use super::admission;
 use super::architecture::{Architecture, MessagePlacement};
+use super::begun_replies::BegunReplies;
 use super::config::PoolConfig;
 use super::connection::{Connection, LateRequest, ReadCause, ReadState, WaitingRequest};
 use super::connection_lane::ConnectionLane;
@@ -77,6 +78,7 @@ pub(crate) struct Lane<S> {
     pub(crate) strategy: S,
     pub(super) draining: DrainingConnections,
     pub(super) memory_budget: Arc<MemoryBudget>,
+    pub(super) begun: BegunReplies,
     pub(super) closing_time: Duration,
     /// True after accepting has stopped because of an error, until a connection ends.
     pub(super) accept_starved: AtomicBool,
@@ -147,6 +149,7 @@ impl<S: Architecture<S>> Lane<S> {
                 strategy,
                 draining: DrainingConnections::new(),
                 memory_budget,
+                begun: BegunReplies::new(),
                 closing_time,
                 accept_starved: AtomicBool::new(false),
                 idle_tracker: IdleTracker::new(clock::now()),
@@ -232,7 +235,12 @@ impl<S: Architecture<S>> Lane<S> {
         timeout: Option<Duration>,
     ) -> io::Result<()> {
         let mut timeout = timeout;
-        if self.has_ready() {
+        let is_anything_ready = self.ready.has_any_or_begun();
+        if cfg!(feature = "replies-first") && is_anything_ready && self.ready.has_begun() {
+            let mut flush = |token| self.flush(handler.context(), handle_of(token));
+            self.begun.send(&self.memory_budget, &|| self.is_stopping(), &mut flush);
+        }
+        if is_anything_ready && self.has_ready() {
             // Connections on the ready list with endless input must not delay the events of other connections.
             if !worker.ran_listed_task
                 && let Some(work) = self.next_ready()
@@ -541,14 +549,17 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     #[cold]
-    fn flush(&self, context: &OrbContext, handle: (u32, u32)) {
+    pub(super) fn flush(&self, context: &OrbContext, handle: (u32, u32)) -> usize {
         let Some(connection) = self.connections.get(handle.0, handle.1) else {
-            return self.poll_draining(context, handle);
+            self.poll_draining(context, handle);
+            return 0;
         };
         if !connection.is_congested() {
-            return;
+            return 0;
         }
-        match connection.flush() {
+        let (sent, flushed) = connection.flush();
+        self.begun.record_sent(sent);
+        match flushed {
             Ok(true) => {
                 for (waiting, message) in connection.take_deferred() {
                     self.requeue(waiting, message);
@@ -558,6 +569,7 @@ impl<S: Architecture<S>> Lane<S> {
             Ok(false) => {}
             Err(_) => self.retire_connection(context, handle),
         }
+        sent
     }
 
     #[cold]
@@ -739,6 +751,14 @@ impl<S: Architecture<S>> ConnectionLane for Lane<S> {
         if self.epoll.modify(readiness, token, interest).is_err() {
             let _ = self.epoll.add(readiness, token, interest);
         }
+        if cfg!(feature = "replies-first") {
+            self.begun.watch(readiness, token, congested);
+        }
+    }
+
+    #[cold]
+    fn count_begun(&self, begins: bool) {
+        self.ready.count_begun(begins);
     }
 }
 

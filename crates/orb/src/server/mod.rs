@@ -4,6 +4,7 @@
 mod acceptor;
 pub(crate) mod admission;
 mod architecture;
+mod begun_replies;
 mod burst_role;
 pub(crate) mod config;
 pub(crate) mod connection;

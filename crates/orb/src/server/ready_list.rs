@@ -56,6 +56,9 @@ pub(super) struct ReadyList {
     count: AtomicUsize,
 }
 
+/// The unit of connections in [`ReadyList::count`].
+const BEGUN: usize = 1 << 32;
+
 #[derive(Debug, Default)]
 struct TaskList {
     tasks: VecDeque<LaneTask>,
@@ -94,13 +97,32 @@ impl ReadyList {
 
     #[inline]
     pub(super) fn has_any(&self) -> bool {
+        self.count.load(Ordering::Acquire) & (BEGUN - 1) > 0
+    }
+
+    /// Returns true if a task is on the list, or a connection waits for room to write.
+    #[inline]
+    pub(super) fn has_any_or_begun(&self) -> bool {
         self.count.load(Ordering::Acquire) > 0
+    }
+
+    /// Returns true if a connection of the lane waits for room to write the rest of a reply.
+    pub(super) fn has_begun(&self) -> bool {
+        self.count.load(Ordering::Acquire) >= BEGUN
+    }
+
+    /// Counts a connection that begins or ends to wait for room to write.
+    pub(super) fn count_begun(&self, begins: bool) {
+        let change = if begins { BEGUN } else { BEGUN.wrapping_neg() };
+        self.count.fetch_add(change, Ordering::SeqCst);
     }
 
     fn update<R>(&self, update: impl FnOnce(&mut TaskList) -> R) -> R {
         let mut list = self.list.lock();
+        let before = list.tasks.len();
         let result = update(&mut list);
-        self.count.store(list.tasks.len(), Ordering::SeqCst);
+        // The sum wraps if the list has become shorter.
+        self.count.fetch_add(list.tasks.len().wrapping_sub(before), Ordering::SeqCst);
         result
     }
 

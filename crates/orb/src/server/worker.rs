@@ -16,6 +16,8 @@ use super::final_messages;
 use super::handler::RequestHandler;
 use super::message::{Message, RequestMemory, wants_reply};
 use crate::fault::PeerFault;
+#[cfg(feature = "keep-octets")]
+use crate::kept_octets::{KeepAccount, Lender, MIN_LENT_BYTES, MessageMemory};
 use crate::orb_context::OrbContext;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
@@ -37,6 +39,9 @@ pub(crate) struct Worker {
     pub(super) burst_role: BurstRole,
     spares: Vec<ReceiveBuffer>,
     pub(crate) memory: RequestMemory,
+    /// Lends large messages to their requests, whose servants may keep octets.
+    #[cfg(feature = "keep-octets")]
+    lender: Lender,
     pub(super) is_overload_thread: bool,
     /// While this field is set, the thread keeps the connection's read lock.
     #[cfg(feature = "core-pool")]
@@ -77,6 +82,8 @@ impl Worker {
             burst_role: BurstRole::default(),
             spares: Vec::new(),
             memory: RequestMemory::default(),
+            #[cfg(feature = "keep-octets")]
+            lender: Lender::default(),
             is_overload_thread: false,
             #[cfg(feature = "core-pool")]
             claimed_task: None,
@@ -371,6 +378,10 @@ impl Worker {
         wait: Wait,
     ) -> bool {
         let length = self.in_place_header.total_len();
+        #[cfg(feature = "keep-octets")]
+        if length >= MIN_LENT_BYTES {
+            return self.lend_in_place(handler, connection, wait);
+        }
         let octets = &self.buffer.unread()[..length];
         let goes_on = handler.handle_message(
             connection,
@@ -395,6 +406,14 @@ impl Worker {
         wait: Wait,
         waited: Duration,
     ) -> bool {
+        #[cfg(feature = "keep-octets")]
+        if message.parts().1.len() >= MIN_LENT_BYTES {
+            let (goes_on, buffer) = self.lend(handler, connection, message, wait, waited);
+            if let Some(buffer) = buffer {
+                self.give_back(buffer);
+            }
+            return goes_on;
+        }
         let goes_on = match message {
             Message::Buffered(header, length, buffer) => {
                 let octets = &buffer.unread()[..length];
@@ -409,6 +428,59 @@ impl Worker {
         };
         self.trim_buffers();
         goes_on
+    }
+
+    /// Passes the large message [in place](ReadResult::InPlace) to the handler. The worker keeps
+    /// its buffer unless a servant keeps octets of the message.
+    #[cfg(feature = "keep-octets")]
+    #[cold]
+    #[inline(never)]
+    fn lend_in_place<H: RequestHandler>(&mut self, handler: &Arc<H>, connection: &Arc<Connection>, wait: Wait) -> bool {
+        let buffer = std::mem::take(&mut self.buffer);
+        let message = Message::Buffered(self.in_place_header, self.in_place_header.total_len(), buffer);
+        let (goes_on, buffer) = self.lend(handler, connection, message, wait, Duration::ZERO);
+        self.buffer = match buffer {
+            Some(mut buffer) => {
+                buffer.clear();
+                buffer
+            }
+            None => self.spare(),
+        };
+        goes_on
+    }
+
+    /// Passes a large message to the handler. A servant may keep octets of the message without a
+    /// copy. Returns false if the connection has ended, and the message's buffer if nothing of it is
+    /// kept and its memory may be used again.
+    #[cfg(feature = "keep-octets")]
+    #[cold]
+    #[inline(never)]
+    fn lend<H: RequestHandler>(
+        &mut self,
+        handler: &Arc<H>,
+        connection: &Arc<Connection>,
+        message: Message,
+        wait: Wait,
+        waited: Duration,
+    ) -> (bool, Option<ReceiveBuffer>) {
+        let account = KeepAccount::new(handler.context().kept_budget(), connection.origin.id);
+        let (header, length, memory, breaks) = match message {
+            Message::Buffered(header, length, buffer) => (header, length, MessageMemory::Buffer(buffer), Vec::new()),
+            Message::Assembled(header, octets, breaks) => {
+                (header, octets.len(), MessageMemory::Assembled(octets), breaks)
+            }
+        };
+        let (lender, request_memory) = (&mut self.lender, &mut self.memory);
+        let (goes_on, memory) = lender.lend(memory, account, |octets| {
+            let octets = octets.get(..length).unwrap_or_default();
+            handler.handle_message(connection, &header, (octets, &breaks), request_memory, wait, waited)
+        });
+        self.trim_buffers();
+        let reusable = match memory {
+            MessageMemory::Buffer(buffer) if buffer.capacity() <= MAX_RETAINED_BYTES => Some(buffer),
+            _ => None,
+        };
+        (goes_on, reusable)
     }
 }
 

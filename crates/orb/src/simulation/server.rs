@@ -76,6 +76,8 @@ pub(super) fn core(
         native_char_set: CharSet::Utf8,
         fragment_size,
         max_reply_memory: 256 << 20,
+        #[cfg(feature = "keep-octets")]
+        max_kept_memory: 256 << 20,
         rt: crate::rt::RtConfig::default(),
         locks_memory: false,
     };

@@ -82,7 +82,7 @@ macro_rules! value_type_code {
     };
 }
 
-/// For generated code: implements an abstract value type for the trait of its operations.
+/// For generated code: implements `ValueKind` for the trait object of an abstract value type's operations.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! abstract_value {

@@ -7,7 +7,7 @@ use super::*;
 const TICK: Nanos = 250_000_000;
 const PACE: ControllerTiming = ControllerTiming { probe_interval: TICK, first_retry: TICK, max_retry: 2 * TICK };
 const GOOD: ProbeResult =
-    ProbeResult { capabilities: Capabilities::ALL, interface: InterfaceState::Up, hook: XdpHook::Free };
+    ProbeResult { capabilities: Capabilities::ALL, interface: InterfaceState::Up, hook: XdpHookState::Free };
 
 /// A simulated machine: its steps in place, and the result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,8 +22,8 @@ impl World {
     }
 
     fn probe(&self) -> ProbeResult {
-        let is_attached = self.in_place.contains(&FeatureStep::Program) && self.facts.hook == XdpHook::Free;
-        ProbeResult { hook: if is_attached { XdpHook::Ours } else { self.facts.hook }, ..self.facts }
+        let is_attached = self.in_place.contains(&FeatureStep::Program) && self.facts.hook == XdpHookState::Free;
+        ProbeResult { hook: if is_attached { XdpHookState::Ours } else { self.facts.hook }, ..self.facts }
     }
 
     /// Begins an action. Fails if the order of the steps is wrong.
@@ -131,7 +131,7 @@ fn lost_feature_lowers_the_level_within_a_second() {
             LevelLimit::InterfaceAbsent,
         ),
         (ProbeResult { interface: InterfaceState::Down, ..GOOD }, FeatureLevel::KernelPriorities, LevelLimit::LinkDown),
-        (ProbeResult { hook: XdpHook::Foreign, ..GOOD }, FeatureLevel::KernelPriorities, LevelLimit::HookTaken),
+        (ProbeResult { hook: XdpHookState::Foreign, ..GOOD }, FeatureLevel::KernelPriorities, LevelLimit::HookTaken),
     ];
     for (trouble, level, limit) in troubles {
         let (mut controller, mut world, mut now) =
@@ -242,7 +242,7 @@ fn key(controller: &FeatureController, world: &World, now: Nanos) -> Key {
 fn every_order_of_events_keeps_the_order_of_steps() {
     let worlds = [
         GOOD,
-        ProbeResult { hook: XdpHook::Foreign, ..GOOD },
+        ProbeResult { hook: XdpHookState::Foreign, ..GOOD },
         ProbeResult { interface: InterfaceState::Down, ..GOOD },
         ProbeResult { interface: InterfaceState::Absent, ..GOOD },
         ProbeResult { capabilities: Capabilities { bpf: false, ..Capabilities::ALL }, ..GOOD },
@@ -261,7 +261,7 @@ fn every_order_of_events_keeps_the_order_of_steps() {
         for facts in worlds {
             // A program of another owner replaces the steering program, which is then detached.
             let mut world = World { facts, ..world.clone() };
-            if facts.hook == XdpHook::Foreign || facts.interface == InterfaceState::Absent {
+            if facts.hook == XdpHookState::Foreign || facts.interface == InterfaceState::Absent {
                 world.in_place.retain(|step| *step != FeatureStep::Program);
             }
             open.push_back((controller.clone(), world, now));
@@ -327,7 +327,7 @@ fn requested_level_is_reached_after_faults_end() {
                     world.facts.interface =
                         [InterfaceState::Up, InterfaceState::Down, InterfaceState::Absent][index(random(3))]
                 }
-                1 => world.facts.hook = [XdpHook::Free, XdpHook::Foreign][index(random(2))],
+                1 => world.facts.hook = [XdpHookState::Free, XdpHookState::Foreign][index(random(2))],
                 2 => now += u64::from(random(750)) * (TICK / 250),
                 3 => controller.set_requested(FeatureLevel::ALL[index(random(4))]),
                 _ => {

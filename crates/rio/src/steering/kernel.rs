@@ -195,6 +195,15 @@ impl LoadedSteeringProgram {
         Ok(threads.update_u32(processor, queue_length)?)
     }
 
+    /// Returns the name that the kernel gives to the thread of a stream on `processor`.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown stream; any other error of the kernel.
+    pub fn thread_name(&self, stream: StreamId, processor: u32) -> io::Result<String> {
+        let threads = self.threads_of.get(usize::from(stream.0)).ok_or(io::ErrorKind::NotFound)?;
+        Ok(format!("cpumap/{processor}/map:{}", threads.id()?))
+    }
+
     /// Stops the kernel thread of a stream on `processor`, once its queue is empty. Has no effect
     /// if the stream has no thread there.
     ///

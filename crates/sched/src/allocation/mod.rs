@@ -216,7 +216,7 @@ impl TaskSet {
     }
 
     /// Applies a plan: moves other tasks to their new cores, and adds the new task to its core.
-    pub fn apply(&mut self, plan: &Plan) {
+    pub fn apply(&mut self, plan: &AdmissionPlan) {
         for step in &plan.moves {
             if let Some(task) = self.take(step.task) {
                 self.insert(task, step.to);
@@ -306,7 +306,7 @@ pub struct Move {
 
 /// Placement of a new task, with the moves that it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct AdmissionPlan {
     /// The new task.
     pub task: Task,
     /// The new task's core.
@@ -417,7 +417,7 @@ impl std::error::Error for Rejection {}
 /// assert_eq!(set.len(), 2);
 /// # Ok::<(), corelane_sched::task::TimingError>(())
 /// ```
-pub fn admit(set: &TaskSet, machine: &Machine, task: &Task) -> Result<Plan, Rejection> {
+pub fn admit(set: &TaskSet, machine: &Machine, task: &Task) -> Result<AdmissionPlan, Rejection> {
     if set.core_of(task.id).is_some() {
         return Err(Rejection::without_core(task.id, AdmissionTest::DuplicateName));
     }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::load::{Charged, CoreLoad};
-use super::{AllocationStep, Machine, Move, Plan};
+use super::{AdmissionPlan, AllocationStep, Machine, Move};
 use crate::analysis::StepBudget;
 use crate::task::{Task, Utilization};
 
@@ -40,7 +40,7 @@ impl<'a> Search<'a> {
         !self.is_cut && !self.steps.is_exhausted()
     }
 
-    pub(super) fn place(&mut self, task: &Task, charged: &Charged) -> Option<Plan> {
+    pub(super) fn place(&mut self, task: &Task, charged: &Charged) -> Option<AdmissionPlan> {
         let item = SearchTask { task: *task, charged: *charged, from: None };
         let all: Vec<usize> = (0..self.loads.len()).collect();
         let for_moves = std::mem::replace(&mut self.steps, StepBudget::new(DIRECT_STEPS.max(self.machine.max_steps)));
@@ -83,8 +83,8 @@ impl<'a> Search<'a> {
         moves: Vec<Move>,
         allocation_step: AllocationStep,
         response: Option<u64>,
-    ) -> Plan {
-        Plan { task: item.task, core: self.machine.cores[core].id, moves, found_by: allocation_step, response }
+    ) -> AdmissionPlan {
+        AdmissionPlan { task: item.task, core: self.machine.cores[core].id, moves, found_by: allocation_step, response }
     }
 
     fn response_after(&self, item: &SearchTask, core: usize, moves: &[Move]) -> Option<u64> {

@@ -112,11 +112,12 @@ pub(crate) fn follow(
     None
 }
 
-/// `window_start` is the end of the periods of the earlier jobs in the busy window.
-fn from_arrival(done: Nanos, task: &Timing, window_start: Nanos) -> Nanos {
-    match done.checked_sub(window_start) {
+/// Returns the time from a job's arrival to its completion at `done`. `earlier_periods` is the sum of
+/// the periods of the earlier jobs in the busy window. Both times count from the start of the window.
+fn from_arrival(done: Nanos, task: &Timing, earlier_periods: Nanos) -> Nanos {
+    match done.checked_sub(earlier_periods) {
         Some(in_period) => in_period.saturating_add(task.jitter),
-        None => task.jitter.saturating_sub(window_start - done),
+        None => task.jitter.saturating_sub(earlier_periods - done),
     }
 }
 

@@ -26,7 +26,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use corelane::rt::JobOverrunAction;
-use corelane_sched::allocation::{Machine, Move, Plan, Rejection, TaskSet};
+use corelane_sched::allocation::{AdmissionPlan, Machine, Move, Rejection, TaskSet};
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, TimingError, Utilization};
 
 use super::transition;
@@ -335,7 +335,7 @@ impl PendingDecision {
 pub struct CompletedDecision {
     pub(super) task: TaskId,
     pub(super) revision: u64,
-    pub(super) outcome: Result<Plan, Rejection>,
+    pub(super) outcome: Result<AdmissionPlan, Rejection>,
 }
 
 /// The record of admitted tasks. All implementations pass `conformance::check`.

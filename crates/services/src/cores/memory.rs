@@ -5,7 +5,7 @@ mod lost_cores;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use corelane_sched::allocation::{
-    AllocationStep, Core, Machine, Move, Plan, Rejection, TaskSet, admit, task_placements,
+    AdmissionPlan, AllocationStep, Core, Machine, Move, Rejection, TaskSet, admit, task_placements,
 };
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Utilization};
 
@@ -314,7 +314,7 @@ impl MemoryBooks {
     }
 
     /// Applies a plan to the books. Returns the earliest start of the plan's task.
-    fn apply(&mut self, plan: &Plan) -> Nanos {
+    fn apply(&mut self, plan: &AdmissionPlan) -> Nanos {
         self.set.apply(plan);
         self.revision += 1;
         let mut starts_at = self.now;
@@ -345,7 +345,7 @@ impl MemoryBooks {
     }
 
     /// Applies a plan to the books, and adds the entry of the plan's task.
-    fn enter(&mut self, plan: &Plan, mut entry: Entry) -> Promise {
+    fn enter(&mut self, plan: &AdmissionPlan, mut entry: Entry) -> Promise {
         entry.starts_at = self.apply(plan);
         entry.core = Some(plan.core);
         self.counts.promised += 1;

@@ -4,7 +4,7 @@
 //! all deadlines can be met before and after the swap but missed during it. This module refuses
 //! such plans.
 
-use corelane_sched::allocation::{self, AllocationStep, Machine, Plan, Rejection, TaskSet, is_schedulable};
+use corelane_sched::allocation::{self, AdmissionPlan, AllocationStep, Machine, Rejection, TaskSet, is_schedulable};
 use corelane_sched::task::{CoreId, Task, TaskId};
 
 /// Searches for a plan that adds `task` to `set`. `before` is the set that runs before the plan. It
@@ -13,7 +13,12 @@ use corelane_sched::task::{CoreId, Task, TaskId};
 /// # Errors
 /// [`Rejection`] if no plan keeps all deadlines. The rejection is not exhaustive if a plan was
 /// refused because of its moves.
-pub(super) fn admit(before: &TaskSet, set: &TaskSet, machine: &Machine, task: &Task) -> Result<Plan, Rejection> {
+pub(super) fn admit(
+    before: &TaskSet,
+    set: &TaskSet,
+    machine: &Machine,
+    task: &Task,
+) -> Result<AdmissionPlan, Rejection> {
     let mut is_exhaustive = true;
     let mut machine = machine.clone();
     for rung in [machine.max_allocation_step, AllocationStep::Move, AllocationStep::Direct] {
@@ -42,7 +47,7 @@ pub(super) fn admit(before: &TaskSet, set: &TaskSet, machine: &Machine, task: &T
 
 /// Returns true if each core to which a task moves has room for that task in addition to all tasks
 /// that the core runs before the plan.
-fn keeps_deadlines(before: &TaskSet, machine: &Machine, plan: &Plan) -> bool {
+fn keeps_deadlines(before: &TaskSet, machine: &Machine, plan: &AdmissionPlan) -> bool {
     if plan.moves.is_empty() {
         return true;
     }

@@ -4,6 +4,7 @@ pub mod bpf;
 pub mod deferred_close;
 pub mod epoll;
 pub mod eventfd;
+pub mod interface;
 pub mod poll;
 pub mod socket;
 pub(crate) mod syscall;

@@ -17,7 +17,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 
 use region::MappedRegion;
-pub use region::{RegionCache, mapped_bytes};
+pub use region::{RegionCache, mapped_bytes, mappings};
 
 use crate::socket::{self, WaitMode};
 

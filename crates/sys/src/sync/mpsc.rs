@@ -198,7 +198,7 @@ impl<T> Mailbox<T> {
     }
 
     /// Makes the descriptor unreadable. A receiver calls it after the descriptor has woken it.
-    pub fn drain(&self) {
+    pub fn clear_readiness(&self) {
         self.wake.drain();
     }
 
@@ -277,7 +277,7 @@ mod tests {
         mailbox.send(3).unwrap();
         assert_eq!((counters::snapshot() - before).syscalls, 1);
         assert!(poll::wait_readable(mailbox.as_fd(), None).unwrap());
-        mailbox.drain();
+        mailbox.clear_readiness();
         let soon = clock::now() + Duration::from_millis(1);
         assert_eq!(mailbox.receive_until(Some(soon)).unwrap(), Some(2));
         assert_eq!(mailbox.receive_until(Some(soon)).unwrap(), Some(3));

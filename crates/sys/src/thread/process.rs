@@ -179,6 +179,18 @@ fn watch_forks() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
+/// Moves the calling thread into a new network namespace, in which the loopback interface is down.
+/// Threads that it starts are in this namespace as well. The namespace ends with its last thread.
+///
+/// # Errors
+/// `PermissionDenied` without `CAP_SYS_ADMIN`.
+#[cfg(any(test, feature = "testing"))]
+pub fn enter_new_network_namespace() -> std::io::Result<()> {
+    // SAFETY: the call takes no pointers, and changes the network namespace of this thread only.
+    syscall::once(|| unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
+    Ok(())
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;

@@ -247,6 +247,23 @@ pub fn list_threads() -> io::Result<Vec<ThreadInfo>> {
     Ok(entries.filter_map(|entry| look(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect())
 }
 
+/// Returns the kernel's own thread with this name; `None` if there is none. In a PID namespace of its
+/// own, a process sees no threads of the kernel.
+///
+/// # Errors
+/// If `/proc` does not exist.
+pub fn find_kernel_thread(name: &str) -> io::Result<Option<Tid>> {
+    for entry in fs::read_dir("/proc")? {
+        let Some(tid) = entry?.file_name().to_str().and_then(|tid| tid.parse::<i32>().ok()) else { continue };
+        let has_name = fs::read_to_string(format!("/proc/{tid}/comm")).is_ok_and(|found| found.trim_end() == name);
+        // A program may have the name of a kernel thread. A kernel thread has no command line.
+        if has_name && fs::read(format!("/proc/{tid}/cmdline")).is_ok_and(|line| line.is_empty()) {
+            return Ok(Some(Tid(tid)));
+        }
+    }
+    Ok(None)
+}
+
 /// Returns the calling thread's identifier.
 #[inline]
 pub fn current_tid() -> Tid {

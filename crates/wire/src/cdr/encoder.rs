@@ -621,7 +621,7 @@ impl<'a> Encoder<'a> {
         list.get_mut(..count).unwrap_or_default()
     }
 
-    /// Returns the slices of a range of all bytes, in order, for example of a fragment.
+    /// Returns the bytes at the positions in `range`, such as the bytes of one fragment, as slices in order.
     pub fn slices_in(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
         let mut start = 0usize;
         let parts = self.slices().map(move |slice| {

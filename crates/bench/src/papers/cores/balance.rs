@@ -205,7 +205,7 @@ fn run_tasks(tasks: usize, percent: u64, core: usize, time: Duration) -> Result<
             while due < begin + time {
                 std::thread::sleep(due.remaining());
                 std::hint::black_box(compute(std::hint::black_box(rounds)));
-                due = due + period;
+                due += period;
             }
         });
         threads.push(thread.map_err(|error| Failure::new(format!("a task cannot be started: {error}")))?);

@@ -10,8 +10,8 @@
 //! paper's formula 2y - x - z is twice this offset.
 
 use std::hint::spin_loop;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
@@ -167,7 +167,7 @@ impl Wait {
                         spin_loop();
                         turns = turns.wrapping_add(1);
                         // The other thread may not have a core.
-                        if turns % 4096 == 0 {
+                        if turns.is_multiple_of(4096) {
                             thread::yield_now();
                         }
                     }
@@ -187,16 +187,24 @@ fn exchange(waking: Waking, count: usize, placement: &Placement) -> Result<Excha
     let refused = |error: std::io::Error| Failure::new(format!("the threads cannot be placed: {error}"));
     let _placed = placement.enter(Side::Client).map_err(refused)?;
     let (wait, own_end) = Wait::create(waking)?;
-    let (ends, other_end) = std::sync::mpsc::channel();
+    // The second thread's end, or `None` if that thread has failed before.
+    let other_end = Arc::new(OnceLock::new());
     let second = {
-        let (over, placement) = (over.clone(), *placement);
+        let (over, placement, ends) = (over.clone(), *placement, other_end.clone());
         let body = move || {
-            let placed = placement.enter(Side::Server);
-            let _placed = placed.map_err(|error| Failure::new(format!("the second thread: {error}")))?;
-            let (wait, end) = Wait::create(waking)?;
+            let prepared =
+                placement.enter(Side::Server).map_err(|error| Failure::new(format!("the second thread: {error}")));
+            let prepared = prepared.and_then(|placed| Ok((placed, Wait::create(waking)?)));
+            let (_placed, (wait, end)) = match prepared {
+                Ok(prepared) => prepared,
+                Err(failure) => {
+                    let _ = ends.set(None);
+                    return Err(failure);
+                }
+            };
             let mut times = Vec::with_capacity(count);
-            // The receiver ends only if the first thread has failed.
-            let _ = ends.send(end);
+            // Only this thread sets the end.
+            let _ = ends.set(Some(end));
             for _ in 0..count {
                 if !wait.wait(&over)? {
                     break;
@@ -210,8 +218,7 @@ fn exchange(waking: Waking, count: usize, placement: &Placement) -> Result<Excha
         builder.spawn(body).map_err(refused)?
     };
     let first = || {
-        let gone = |_| Failure::new("the second thread has ended");
-        let end = other_end.recv().map_err(gone)?;
+        let end = other_end.wait().as_ref().ok_or_else(|| Failure::new("the second thread has ended"))?;
         let mut times = Vec::with_capacity(count + 1);
         times.push(clock::now().as_nanos());
         for _ in 0..count {

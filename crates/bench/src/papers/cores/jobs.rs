@@ -135,7 +135,7 @@ impl PeriodicClient {
             std::thread::sleep(due.remaining());
             self.target.work(self.rounds)?;
             jobs.push(Job { due: due.as_nanos(), replied: clock::now().as_nanos() });
-            due = due + self.period;
+            due += self.period;
         }
         Ok(jobs)
     }

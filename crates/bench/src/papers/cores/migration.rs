@@ -7,8 +7,8 @@
 //! which the other thread moves. With fixed priorities the manager has the higher one, so the moved
 //! thread waits until the manager has sent it back.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use corelane_sys::clock;
@@ -68,7 +68,8 @@ impl MeasuredSubject for SelfMigration {
     }
 }
 
-/// Makes the moves, and adds the time of each divided by `parts` to the samples.
+/// Calls `once` `warm_up + count` times. Adds the time that each of the last `count` calls returns, divided by `parts`,
+/// the number of moves in this time, to the samples.
 fn timed(
     warm_up: usize,
     count: usize,
@@ -114,6 +115,8 @@ struct Subject {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
+    /// The kernel's number of the thread, which the thread sets first.
+    tid: OnceLock<Tid>,
     /// Number of turns of the running thread.
     turns: AtomicU64,
     sleep: Semaphore,
@@ -122,13 +125,13 @@ struct Shared {
 impl Subject {
     fn start(cores: Cores, moved: MovedThread, priority: Option<u8>) -> Result<Self, Failure> {
         let shared = Arc::new(Shared::default());
-        let (own, (tell, told)) = (shared.clone(), std::sync::mpsc::channel());
+        let own = shared.clone();
         let scheduling = priority.map_or(Scheduling::Other, |priority| Scheduling::Fifo((priority - 1).max(1)));
         let builder =
             ThreadBuilder::new().name("bench/moved").affinity(CpuSet::one(cores.other)).scheduling(scheduling);
         let body = move || {
-            // The receiver waits for this message.
-            let _ = tell.send(thread::current_tid());
+            // Only this thread sets the number.
+            let _ = own.tid.set(thread::current_tid());
             match moved {
                 MovedThread::Sleeping => own.sleep.wait(),
                 MovedThread::Running => {
@@ -139,7 +142,7 @@ impl Subject {
             }
         };
         let handle = builder.spawn(body).map_err(refused)?;
-        let tid = told.recv().map_err(|_| Failure::new("the moved thread has ended"))?;
+        let tid = *shared.tid.wait();
         Ok(Subject { tid, shared, handle: Some(handle) })
     }
 

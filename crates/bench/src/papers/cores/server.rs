@@ -16,7 +16,7 @@ use std::sync::Arc;
 use corelane::poa::{IdAssignment, ObjectId, PoaPolicies};
 use corelane::rt::{CorePool, CorePoolConfig, PriorityModel, RtPolicies, TaskBinder, TaskBinding};
 use corelane::{Orb, OrbBuilder};
-use corelane_sched::allocation::Machine;
+use corelane_sched::allocation::{Machine, Overheads};
 use corelane_services::cores::books::BooksLimits;
 use corelane_services::cores::{AdmissionConfig, MemoryBooks};
 use corelane_sys::clock;
@@ -32,6 +32,10 @@ use crate::service::{RunningProgram, serve_lines};
 
 /// Threads for each core of a pool, as in the MC-ORB paper.
 const THREADS_PER_CORE: u32 = 15;
+
+/// Time of a job beyond its computing: 0.1 ms in all, for the client, which runs on the same cores,
+/// the messages and the switches.
+const OVERHEADS: Overheads = Overheads { context_switch: 20_000, hand_off: 60_000, release_jitter: 0, blocking: 0 };
 
 /// Prefix of the object ids of tasks, before the number of the task.
 const TASK: &[u8] = b"task-";
@@ -95,6 +99,9 @@ pub(crate) fn serve_admission(cores: &str, pool: &str) -> Result<(), Failure> {
     let mut machine = Machine::with_cores(u32::try_from(cores.len()).unwrap_or(u32::MAX));
     for (core, &number) in machine.cores.iter_mut().zip(&cores) {
         core.id.core = u32::try_from(number).map_err(failed)?;
+    }
+    if pool == "pool" {
+        machine.overheads = OVERHEADS;
     }
     // A benchmark asks more often than the default limits permit.
     let limits = BooksLimits { max_decisions_per_second: 1_000_000, ..BooksLimits::default() };

@@ -71,6 +71,8 @@ pub(crate) struct Connection {
     has_partial_message: AtomicBool,
     stall_detector: PiMutex<StallDetector>,
     memory_use: MemoryUse,
+    /// True while epoll reports room to write on the connection.
+    waits_for_room: AtomicBool,
     bound_band: AtomicU32,
     /// Negative before the first priority is set.
     dscp_priority: AtomicI16,
@@ -126,6 +128,7 @@ impl Connection {
             has_partial_message: AtomicBool::new(false),
             stall_detector: PiMutex::new("incomplete messages", LockScope::Connection, StallDetector::default()),
             memory_use: MemoryUse::new(memory_budget),
+            waits_for_room: AtomicBool::new(false),
             bound_band: AtomicU32::new(NO_BAND),
             dscp_priority: AtomicI16::new(-1),
             request_bounds,
@@ -317,6 +320,20 @@ impl Connection {
             && let Some(lane) = self.lane.upgrade()
         {
             lane.watch_writability(readiness, self.handle, congested);
+            if cfg!(feature = "replies-first") && self.waits_for_room.swap(congested, Ordering::AcqRel) != congested {
+                lane.count_begun(congested);
+            }
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if cfg!(feature = "replies-first")
+            && *self.waits_for_room.get_mut()
+            && let Some(lane) = self.lane.upgrade()
+        {
+            lane.count_begun(false);
         }
     }
 }

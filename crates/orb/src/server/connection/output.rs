@@ -237,26 +237,30 @@ impl Connection {
         SendResult::Queued
     }
 
-    /// Returns true if the queue is empty and the connection may be read. Does nothing after the graceful close has
-    /// begun: [`advance_drain`](Self::advance_drain) then sends the queue.
+    /// Returns the number of bytes sent,
+    /// and true if the queue is empty and the connection may be
+    /// read. Does nothing after the graceful close has
+    /// begun:
+    /// [`advance_drain`](Self::advance_drain) then sends the queue.
     #[cold]
-    pub(crate) fn flush(&self) -> io::Result<bool> {
+    pub(crate) fn flush(&self) -> (usize, io::Result<bool>) {
         self.output.with(|writing| {
             if writing.closing.is_some() {
-                return Ok(false);
+                return (0, Ok(false));
             }
             let before = writing.queue.len();
-            let sent = self.flush_queue(writing);
-            if writing.queue.len() < before {
+            let flushed = self.flush_queue(writing);
+            let sent = before - writing.queue.len();
+            if sent > 0 {
                 writing.progress_at = clock::now();
                 self.memory_use.set_output(writing.queue.held_bytes());
             }
-            let flushed = sent? && self.state.clear(Flag::Congested);
+            let flushed = flushed.map(|is_empty| is_empty && self.state.clear(Flag::Congested));
             // Watching stops under the output lock, because the next holder of the lock may start it.
-            if flushed {
+            if matches!(flushed, Ok(true)) {
                 self.watch_writability(false);
             }
-            Ok(flushed)
+            (sent, flushed)
         })
     }
 

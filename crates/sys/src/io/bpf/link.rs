@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use super::program::XDP_ATTACH;
-use super::{Command, LoadedProgram, address, enter, own};
+use super::{Command, InfoAttributes, LoadedProgram, address, enter, own};
 
 /// Point in the receive path at which an XDP program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +37,6 @@ struct UpdateAttributes {
     new_prog_fd: u32,
     flags: u32,
     old_prog_fd: u32,
-}
-
-#[repr(C)]
-struct InfoAttributes {
-    bpf_fd: u32,
-    info_len: u32,
-    info: u64,
 }
 
 /// The beginning of `struct bpf_link_info`, with the fields of an XDP link.

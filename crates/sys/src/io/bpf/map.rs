@@ -102,6 +102,25 @@ impl Map {
         Ok(Self { fd, kind, key_size, value_size, copies })
     }
 
+    /// Returns the kernel's number of the map. The names of a [`MapKind::CpuMap`]'s kernel threads
+    /// contain it.
+    ///
+    /// # Errors
+    /// Any error that the kernel returns.
+    pub fn id(&self) -> io::Result<u32> {
+        // The beginning of `struct bpf_map_info`: kind and number.
+        let mut info = [0_u32; 2];
+        let mut attributes = super::InfoAttributes {
+            bpf_fd: self.fd.as_raw_fd().cast_unsigned(),
+            info_len: u32::try_from(size_of_val(&info)).unwrap_or(0),
+            info: address(&raw mut info),
+        };
+        // SAFETY: the attributes belong to the command; the kernel writes at most `info_len`
+        // bytes into `info`, which lives through the call and consists of integers.
+        unsafe { enter(Command::ObjectInfo, &mut attributes) }?;
+        Ok(info[1])
+    }
+
     /// Returns the structure of the map.
     #[must_use]
     pub fn kind(&self) -> MapKind {

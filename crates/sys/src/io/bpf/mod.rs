@@ -58,6 +58,14 @@ unsafe fn enter<Attributes>(command: Command, attributes: &mut Attributes) -> io
     i32::try_from(result).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
+/// `union bpf_attr` for `BPF_OBJ_GET_INFO_BY_FD`.
+#[repr(C)]
+struct InfoAttributes {
+    bpf_fd: u32,
+    info_len: u32,
+    info: u64,
+}
+
 /// Takes over a descriptor that the kernel has just returned.
 ///
 /// # Safety
@@ -127,6 +135,15 @@ pub fn unavailable_reason() -> Option<BpfUnavailable> {
 /// Numbers of capabilities (include/uapi/linux/capability.h).
 const CAPABILITIES: [(&str, u32); 2] = [("CAP_BPF", 39), ("CAP_NET_ADMIN", 12)];
 const CAP_SYS_ADMIN: u32 = 21;
+
+/// Returns true if the calling thread has the capability with this number
+/// (include/uapi/linux/capability.h). False if `/proc` does not exist.
+#[must_use]
+pub fn has_capability(number: u32) -> bool {
+    let status = fs::read_to_string("/proc/thread-self/status").ok();
+    let effective = status.and_then(|status| effective_capabilities(&status)).unwrap_or(0);
+    effective.checked_shr(number).unwrap_or(0) & 1 == 1
+}
 
 fn missing_capability() -> Option<&'static str> {
     let status = fs::read_to_string("/proc/thread-self/status").ok()?;

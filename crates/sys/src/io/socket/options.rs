@@ -330,6 +330,77 @@ pub fn incoming_core(fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
     Ok(usize::try_from(int(fd, libc::SOL_SOCKET, libc::SO_INCOMING_CPU)?).ok())
 }
 
+/// Sets the core whose packets a listener of a shared port prefers (`SO_INCOMING_CPU`,
+/// `SO_REUSEPORT`).
+///
+/// # Errors
+/// No error occurs on a socket.
+pub fn set_incoming_core(fd: BorrowedFd<'_>, core: usize) -> io::Result<()> {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_INCOMING_CPU, saturate(core))
+}
+
+/// Sets the priority of sent packets in the queues of the interface (`SO_PRIORITY`), 0 to 6.
+///
+/// # Errors
+/// `PermissionDenied` without `CAP_NET_ADMIN` for a priority above 6.
+pub fn set_priority(fd: BorrowedFd<'_>, priority: u8) -> io::Result<()> {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, priority.into())
+}
+
+/// Returns the priority of sent packets in the queues of the interface.
+///
+/// # Errors
+/// No error occurs on a socket.
+pub fn priority(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(int(fd, libc::SOL_SOCKET, libc::SO_PRIORITY)?.unsigned_abs())
+}
+
+/// Limits the rate at which the kernel sends, in bytes per second (`SO_MAX_PACING_RATE`).
+///
+/// # Errors
+/// No error occurs on a socket.
+pub fn set_max_pacing_rate(fd: BorrowedFd<'_>, bytes_per_second: u32) -> io::Result<()> {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_second.cast_signed())
+}
+
+/// Returns the limit set by [`set_max_pacing_rate`], `u32::MAX` for none.
+///
+/// # Errors
+/// No error occurs on a socket.
+pub fn max_pacing_rate(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(int(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)?.cast_unsigned())
+}
+
+/// TCP: sets the number of unsent bytes in the send buffer, from which on the socket has no room
+/// (`TCP_NOTSENT_LOWAT`).
+///
+/// # Errors
+/// If the socket is not a TCP socket.
+pub fn set_max_unsent(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes.cast_signed())
+}
+
+/// Returns the number set by [`set_max_unsent`].
+///
+/// # Errors
+/// If the socket is not a TCP socket.
+pub fn max_unsent(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(int(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT)?.cast_unsigned())
+}
+
+/// TCP: makes the socket report to epoll instances and to waiting threads that bytes, or the end of
+/// the stream, can be read. Has no effect if nothing can be read.
+///
+/// The report is an edge, even if an edge-triggered epoll instance has reported the same bytes
+/// before. The function sets `SO_RCVLOWAT` to its default of one byte, after which the kernel looks
+/// for unread bytes (Linux 4.18 and later).
+///
+/// # Errors
+/// If the socket is not a TCP socket.
+pub fn report_unread_bytes(fd: BorrowedFd<'_>) -> io::Result<()> {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1)
+}
+
 /// Returns the pending error of the socket and clears it.
 ///
 /// # Errors

@@ -214,3 +214,41 @@ fn busy_poll_is_set_where_permitted() {
     set_busy_poll(client.as_fd(), before).unwrap();
     assert_eq!(busy_poll(client.as_fd()).unwrap(), before);
 }
+
+/// Fails if an edge-triggered epoll instance does not report unread bytes again, or reports them
+/// where there are none.
+#[test]
+fn unread_bytes_are_reported_again() {
+    use crate::epoll::{Epoll, EpollEvent, Interest};
+    let (client, server) = connected(&inet("127.0.0.1:0"));
+    let epoll = Epoll::new().unwrap();
+    epoll.add(server.as_fd(), 7, Interest::READABLE | Interest::EDGE).unwrap();
+    let reported = || epoll.wait(&mut [EpollEvent::EMPTY; 1], Some(Duration::ZERO)).unwrap();
+    report_unread_bytes(server.as_fd()).unwrap();
+    assert_eq!(reported(), 0);
+    send(client.as_fd(), b"bytes", WaitMode::Block).unwrap();
+    poll::wait_readable(server.as_fd(), None).unwrap();
+    assert_eq!((reported(), reported()), (1, 0));
+    report_unread_bytes(server.as_fd()).unwrap();
+    assert_eq!((reported(), reported()), (1, 0));
+    recv(server.as_fd(), &mut [0; 8], WaitMode::Now).unwrap();
+    report_unread_bytes(server.as_fd()).unwrap();
+    assert_eq!(reported(), 0);
+    shutdown(client.as_fd(), Shutdown::Write).unwrap();
+    poll::wait_readable(server.as_fd(), None).unwrap();
+    assert_eq!(reported(), 1);
+    report_unread_bytes(server.as_fd()).unwrap();
+    assert_eq!(reported(), 1);
+}
+
+#[test]
+fn output_options_are_set() {
+    let (client, _server) = connected(&inet("127.0.0.1:0"));
+    let fd = client.as_fd();
+    set_priority(fd, 6).unwrap();
+    set_max_pacing_rate(fd, 1_000_000).unwrap();
+    set_max_unsent(fd, 16_384).unwrap();
+    set_incoming_core(fd, 0).unwrap();
+    assert_eq!((priority(fd).unwrap(), max_pacing_rate(fd).unwrap(), max_unsent(fd).unwrap()), (6, 1_000_000, 16_384));
+    assert_eq!(incoming_core(fd).unwrap(), Some(0));
+}

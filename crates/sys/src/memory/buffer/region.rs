@@ -24,11 +24,13 @@ use crate::syscall;
 
 const MIN_REGION_BYTES: usize = 64 * 1024;
 const MAX_CACHED_REGIONS: usize = 8;
-/// Maximum memory of all cached regions in bytes: one message of the default maximum size, and 64
-/// KiB.
+/// Default maximum memory of all cached regions in bytes: one message of the default maximum size,
+/// and 64 KiB.
 const MAX_CACHED_BYTES: usize = (64 << 20) + (64 << 10);
 
 static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// Number of regions that were mapped since the start of the process. `Relaxed`.
+static MAPPINGS: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the size in bytes of the address ranges of all large buffers of the process, including
 /// cached ranges.
@@ -37,12 +39,22 @@ pub fn mapped_bytes() -> usize {
     MAPPED_BYTES.load(Ordering::Relaxed)
 }
 
-/// A cache of address ranges for large messages. Clones share the cache.
+/// Returns the number of address ranges that the process has mapped for large buffers. A buffer that
+/// takes its range from a cache maps none.
+#[must_use]
+pub fn mappings() -> usize {
+    MAPPINGS.load(Ordering::Relaxed)
+}
+
+/// A cache of address ranges for large messages. It has a maximum number of bytes of memory, by
+/// default 64 MiB, the default maximum size of one message, plus 64 KiB. Clones share the cache.
 #[derive(Clone, Debug, Default)]
 pub struct RegionCache(Arc<CacheInner>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct CacheInner {
+    /// Maximum memory of all cached regions in bytes.
+    max_bytes: usize,
     slots: [AtomicPtr<CachedRegion>; MAX_CACHED_REGIONS],
     cached_bytes: AtomicUsize,
     closed: AtomicBool,
@@ -56,11 +68,30 @@ struct CachedRegion {
     is_old: bool,
 }
 
+impl CacheInner {
+    fn with_max_bytes(max_bytes: usize) -> Self {
+        let slots = Default::default();
+        CacheInner { max_bytes, slots, cached_bytes: AtomicUsize::new(0), closed: AtomicBool::new(false) }
+    }
+}
+
+impl Default for CacheInner {
+    fn default() -> Self {
+        Self::with_max_bytes(MAX_CACHED_BYTES)
+    }
+}
+
 impl RegionCache {
     /// Creates an empty cache.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Creates an empty cache that keeps at most `max_bytes` bytes of memory.
+    #[must_use]
+    pub fn with_max_bytes(max_bytes: usize) -> Self {
+        RegionCache(Arc::new(CacheInner::with_max_bytes(max_bytes)))
     }
 
     /// Unmaps the cached regions that no thread has taken since the previous call.
@@ -131,7 +162,7 @@ impl CacheInner {
         }
         let (address, touched) =
             (reservation.octets.cast::<CachedRegion>(), reservation.touched.max(size_of::<CachedRegion>()));
-        if self.cached_bytes.fetch_add(touched, Ordering::Relaxed) + touched <= MAX_CACHED_BYTES {
+        if self.cached_bytes.fetch_add(touched, Ordering::Relaxed) + touched <= self.max_bytes {
             let spare = CachedRegion { mapped: reservation.mapped, touched, is_old: reservation.is_old };
             // SAFETY: the caller owns the mapping, which begins at a page and is long enough. Its
             // present bytes have no meaning.
@@ -216,6 +247,7 @@ impl MappedRegion {
         match NonNull::new(address as *mut u8) {
             Some(octets) => {
                 MAPPED_BYTES.fetch_add(mapped, Ordering::Relaxed);
+                MAPPINGS.fetch_add(1, Ordering::Relaxed);
                 Ok(Self { octets, mapped, touched: 0, is_old: false, pool })
             }
             None => Err(io::ErrorKind::OutOfMemory.into()),

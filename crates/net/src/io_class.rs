@@ -1,0 +1,40 @@
+//! The treatment of packets that a lane or a client asks for.
+
+use std::time::Duration;
+
+use corelane_sys::thread::CpuSet;
+
+/// Service class of the packets of a lane, or of a client's connections.
+///
+/// A transport without such classes, such as [`Tcp`](crate::Tcp), ignores the class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum IoClass {
+    /// Packets are treated as the kernel treats all packets.
+    #[default]
+    BestEffort,
+    /// Packets are processed as soon as they arrive, at the lane's priority as far as the machine
+    /// permits it.
+    Priority,
+    /// The connections together receive at most `bytes` bytes in each period, and can rely on as
+    /// many.
+    Guaranteed {
+        /// Number of received bytes in each period, at least 1.
+        bytes: u32,
+        /// Length of a period.
+        period: Duration,
+    },
+}
+
+/// Properties of a lane, or of a client's calls, that a transport with real-time I/O uses for their
+/// packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoProperties {
+    /// Service class of the packets.
+    pub class: IoClass,
+    /// Fixed priority of the threads that read the packets, 1 to 99. `None` means the ordinary
+    /// class.
+    pub native_priority: Option<u8>,
+    /// Cores on which these threads may run. `None` means all cores.
+    pub cores: Option<CpuSet>,
+}

@@ -1,0 +1,153 @@
+//! The configuration of a [`RioTransport`](crate::RioTransport).
+
+use std::sync::Arc;
+
+use corelane_sys::bpf::AttachMode;
+
+use crate::feature_level::{FeatureLevel, LevelChange};
+use crate::memory::{MemoryBound, StreamBuffers};
+
+/// A function that is called after each change of the feature level.
+pub type LevelChangeHandler = Arc<dyn Fn(&LevelChange) + Send + Sync>;
+
+/// The configuration of a [`RioTransport`](crate::RioTransport).
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct RioConfig {
+    /// The network interface whose frames are sorted by stream. With `None` the transport stays
+    /// below [`FeatureLevel::StreamSteering`]. Default: `None`.
+    pub interface: Option<String>,
+    /// The highest feature level that the transport uses. Default:
+    /// [`FeatureLevel::StreamSteering`].
+    pub level: FeatureLevel,
+    /// Point in the receive path at which frames are sorted. Default: [`AttachMode::Any`].
+    pub attach_mode: AttachMode,
+    /// Maximum number of connections of a stream. The transport closes further connections.
+    /// Default: 64.
+    pub max_connections: u32,
+    /// Size of the kernel's receive buffer of a stream's connection in bytes. The system limits it
+    /// (`net.core.rmem_max`). Default: 131,072.
+    pub receive_buffer: u32,
+    /// Size of the kernel's send buffer of a stream's connection in bytes. The system limits it
+    /// (`net.core.wmem_max`). Default: 131,072.
+    pub send_buffer: u32,
+    /// Number of unsent bytes of a stream's connection from which on the kernel takes no more bytes
+    /// (`TCP_NOTSENT_LOWAT`). Default: 16,384.
+    pub max_unsent: u32,
+    /// Maximum rate in bytes per second at which the kernel sends on each connection that belongs to
+    /// no stream (`SO_MAX_PACING_RATE`). `None` means no limit. Default: `None`.
+    pub best_effort_pacing: Option<u32>,
+    /// Maximum number of frames that wait for the kernel thread of a stream. Default: 512.
+    pub thread_queue_frames: u32,
+    /// If true, a kernel thread of the ordinary class processes the sorted frames that belong to no
+    /// stream, in the place of the receive context, which preempts threads. Default: `false`.
+    pub best_effort_thread: bool,
+    /// Core on which the kernel threads of best effort and of streams without cores run. Default: 0.
+    pub default_core: u32,
+    /// Called after each change of the feature level. Default: `None`.
+    pub on_level_change: Option<LevelChangeHandler>,
+}
+
+impl Default for RioConfig {
+    fn default() -> Self {
+        Self {
+            interface: None,
+            level: FeatureLevel::StreamSteering,
+            attach_mode: AttachMode::Any,
+            max_connections: 64,
+            receive_buffer: 131_072,
+            send_buffer: 131_072,
+            max_unsent: 16_384,
+            best_effort_pacing: None,
+            thread_queue_frames: 512,
+            best_effort_thread: false,
+            default_core: 0,
+            on_level_change: None,
+        }
+    }
+}
+
+impl RioConfig {
+    /// Returns the default configuration with the frames of an interface sorted by stream.
+    #[must_use]
+    pub fn for_interface(interface: impl Into<String>) -> Self {
+        Self { interface: Some(interface.into()), ..Self::default() }
+    }
+
+    /// Sets [`level`](field@Self::level).
+    #[must_use]
+    pub fn level(mut self, level: FeatureLevel) -> Self {
+        self.level = level;
+        self
+    }
+
+    /// Sets [`attach_mode`](field@Self::attach_mode).
+    #[must_use]
+    pub fn attach_mode(mut self, mode: AttachMode) -> Self {
+        self.attach_mode = mode;
+        self
+    }
+
+    /// Sets [`max_connections`](field@Self::max_connections).
+    #[must_use]
+    pub fn max_connections(mut self, connections: u32) -> Self {
+        self.max_connections = connections;
+        self
+    }
+
+    /// Sets the sizes of the kernel's [receive](field@Self::receive_buffer) and
+    /// [send](field@Self::send_buffer) buffers.
+    #[must_use]
+    pub fn buffers(mut self, receive: u32, send: u32) -> Self {
+        (self.receive_buffer, self.send_buffer) = (receive, send);
+        self
+    }
+
+    /// Sets [`best_effort_thread`](field@Self::best_effort_thread).
+    #[must_use]
+    pub fn best_effort_thread(mut self, has_thread: bool) -> Self {
+        self.best_effort_thread = has_thread;
+        self
+    }
+
+    /// Sets [`best_effort_pacing`](field@Self::best_effort_pacing).
+    #[must_use]
+    pub fn best_effort_pacing(mut self, bytes_per_second: Option<u32>) -> Self {
+        self.best_effort_pacing = bytes_per_second;
+        self
+    }
+
+    /// Sets [`on_level_change`](field@Self::on_level_change).
+    #[must_use]
+    pub fn on_level_change(mut self, handler: impl Fn(&LevelChange) + Send + Sync + 'static) -> Self {
+        self.on_level_change = Some(Arc::new(handler));
+        self
+    }
+
+    /// Returns the maximum memory of one stream of the transport.
+    #[must_use]
+    pub fn memory_bound(&self) -> MemoryBound {
+        let steers = self.level == FeatureLevel::StreamSteering && self.interface.is_some();
+        let buffers = StreamBuffers {
+            queues: 0,
+            ring_frames: 0,
+            frame_size: 0,
+            kernel_thread_queue_frames: if steers { self.thread_queue_frames } else { 0 },
+            max_connections: self.max_connections,
+            receive_buffer: self.receive_buffer,
+            send_buffer: self.send_buffer,
+            // The kernel may merge segments, up to the largest IP packet.
+            max_packet: 65_535,
+        };
+        buffers.memory_bound_without_rings()
+    }
+}
+
+impl std::fmt::Debug for RioConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RioConfig")
+            .field("interface", &self.interface)
+            .field("level", &self.level)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,282 @@
+//! The steering program on an interface, with the streams and connections of this process.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use corelane_sys::bpf::{AttachMode, LoadedProgram, XdpLink};
+use corelane_sys::lock::{LockScope, Mutex};
+use corelane_sys::thread::{self, Scheduling};
+use corelane_sys::{interface, process};
+
+use crate::frame::ConnectionKey;
+use crate::steering::{
+    Delivery, LoadedSteeringProgram, PortRule, SteeringError, StreamCounts, StreamDelivery, StreamId, TableSizes,
+};
+
+/// Number of streams in the tables, including best effort.
+const STREAMS: u16 = 64;
+/// Number of receive queues in the tables. Frames of further queues are best effort.
+const QUEUES: u16 = 64;
+/// Maximum number of connections in the tables.
+const MAX_CONNECTIONS: u32 = 4_096;
+
+/// The steering program with its tables, and its link to the interface. Dropping it detaches the
+/// program.
+#[derive(Debug)]
+pub(crate) struct InterfaceSteering {
+    program: LoadedSteeringProgram,
+    link: Mutex<Option<XdpLink>>,
+    /// Number of listeners and connections that need the rule of a port.
+    ports: Mutex<BTreeMap<u16, u32>>,
+    unused_streams: Mutex<Vec<StreamId>>,
+}
+
+impl InterfaceSteering {
+    /// Loads the program, without attaching it.
+    pub(crate) fn load() -> Result<Self, SteeringError> {
+        let sizes = TableSizes { streams: STREAMS, queues: QUEUES, max_connections: MAX_CONNECTIONS };
+        Ok(Self {
+            program: LoadedSteeringProgram::load(sizes)?,
+            link: Mutex::new("link of the steering program", LockScope::Orb, None),
+            ports: Mutex::new("ports in the steering tables", LockScope::Orb, BTreeMap::new()),
+            unused_streams: Mutex::new("unused streams", LockScope::Orb, (1..STREAMS).rev().map(StreamId).collect()),
+        })
+    }
+
+    /// Returns the loaded program.
+    pub(crate) fn program(&self) -> &LoadedProgram {
+        self.program.program()
+    }
+
+    /// Attaches the program to the interface. Has no effect if it is attached.
+    pub(crate) fn attach(&self, name: &str, mode: AttachMode) -> io::Result<()> {
+        let mut link = self.link.lock();
+        if link.is_none() {
+            *link = Some(XdpLink::attach(self.program.program(), interface::index(name)?, mode)?);
+        }
+        Ok(())
+    }
+
+    /// Detaches the program.
+    pub(crate) fn detach(&self) {
+        self.link.lock().take();
+    }
+
+    /// Returns true if the program is attached to an interface.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.link.lock().as_ref().is_some_and(|link| link.interface().is_ok_and(|interface| interface.is_some()))
+    }
+
+    /// Returns the frame counts of a stream.
+    pub(crate) fn counts(&self, stream: StreamId) -> Result<StreamCounts, SteeringError> {
+        self.program.counts(stream)
+    }
+
+    /// Returns the frame counts of all streams together, without best effort.
+    pub(crate) fn total_counts(&self) -> Result<StreamCounts, SteeringError> {
+        let mut total = StreamCounts::default();
+        for stream in (1..STREAMS).map(StreamId) {
+            let StreamCounts { in_context, queued, missed } = self.program.counts(stream)?;
+            total.in_context += in_context;
+            total.queued += queued;
+            total.missed += missed;
+        }
+        Ok(total)
+    }
+
+    /// Adds a stream whose frames a kernel thread processes on `core`, with the scheduling of the
+    /// lane. The second value tells why the kernel thread has another scheduling.
+    pub(crate) fn open_stream(
+        self: &Arc<Self>,
+        core: u32,
+        scheduling: Option<Scheduling>,
+        queue_frames: u32,
+    ) -> Result<(SteeredStream, Option<String>), SteeringError> {
+        let id = self.unused_streams.lock().pop();
+        let id = id.ok_or_else(|| io::Error::other(format!("the steering tables have {STREAMS} streams")))?;
+        let opened = SteeredStream { steering: Arc::clone(self), id, core, process: process::id() };
+        self.program.start_thread(id, core, queue_frames)?;
+        let refusal = match scheduling {
+            Some(scheduling) => self.schedule_thread(id, core, scheduling).err(),
+            None => None,
+        };
+        for queue in 0..u32::from(QUEUES) {
+            self.program.set_processor(id, queue, core)?;
+        }
+        self.program.set_stream(id, StreamDelivery { delivery: Delivery::Thread, in_context_cap: None })?;
+        Ok((opened, refusal.map(|error| format!("the kernel thread of a stream has the ordinary class: {error}"))))
+    }
+
+    /// Makes a kernel thread of the ordinary class process the frames that belong to no stream.
+    pub(crate) fn start_best_effort_thread(&self, core: u32, queue_frames: u32) -> Result<(), SteeringError> {
+        let id = StreamId::BEST_EFFORT;
+        self.program.start_thread(id, core, queue_frames)?;
+        for queue in 0..u32::from(QUEUES) {
+            self.program.set_processor(id, queue, core)?;
+        }
+        self.program.set_stream(id, StreamDelivery { delivery: Delivery::Thread, in_context_cap: None })
+    }
+
+    /// Gives the kernel thread of a stream the scheduling of the lane.
+    fn schedule_thread(&self, stream: StreamId, core: u32, scheduling: Scheduling) -> io::Result<()> {
+        let name = self.program.thread_name(stream, core)?;
+        let hidden = || io::Error::new(io::ErrorKind::NotFound, format!("the process does not see the thread {name}"));
+        let thread = thread::find_kernel_thread(&name)?.ok_or_else(hidden)?;
+        thread::set_scheduling(Some(thread), scheduling)
+    }
+
+    /// Adds the rule of a local port. Frames of connections that are not in the tables stay best
+    /// effort.
+    pub(crate) fn open_port(self: &Arc<Self>, port: u16) -> Result<SteeredPort, SteeringError> {
+        let mut ports = self.ports.lock();
+        let users = ports.entry(port).or_default();
+        if *users == 0 {
+            self.program.set_port(port, Some(PortRule::ServerPort))?;
+        }
+        *users += 1;
+        Ok(SteeredPort { steering: Arc::clone(self), port, process: process::id() })
+    }
+}
+
+/// A stream in the tables until the value is dropped.
+#[derive(Debug)]
+pub(crate) struct SteeredStream {
+    steering: Arc<InterfaceSteering>,
+    id: StreamId,
+    core: u32,
+    process: u32,
+}
+
+impl SteeredStream {
+    pub(crate) fn steering(&self) -> &Arc<InterfaceSteering> {
+        &self.steering
+    }
+
+    /// Returns the frame counts of the stream.
+    pub(crate) fn counts(&self) -> Result<StreamCounts, SteeringError> {
+        self.steering.counts(self.id)
+    }
+
+    /// Adds a connection of the stream. `None` if its addresses have different IP versions, which
+    /// does not happen.
+    pub(crate) fn add_connection(
+        &self,
+        remote: SocketAddr,
+        local: SocketAddr,
+    ) -> Result<Option<SteeredConnection>, SteeringError> {
+        let Some(key) = ConnectionKey::new(remote, local) else { return Ok(None) };
+        let port = self.steering.open_port(local.port())?;
+        self.steering.program.add_connection(key, self.id)?;
+        Ok(Some(SteeredConnection { key, port }))
+    }
+}
+
+impl Drop for SteeredStream {
+    fn drop(&mut self) {
+        // The tables belong to the process that opened the stream, not to its forked children.
+        if self.process != process::id() {
+            return;
+        }
+        let program = &self.steering.program;
+        // An error leaves an entry to which no connection leads.
+        let _ = program.set_stream(self.id, StreamDelivery::default());
+        let _ = program.stop_thread(self.id, self.core);
+        self.steering.unused_streams.lock().push(self.id);
+    }
+}
+
+/// The rule of a port until the value is dropped.
+#[derive(Debug)]
+pub(crate) struct SteeredPort {
+    steering: Arc<InterfaceSteering>,
+    port: u16,
+    process: u32,
+}
+
+impl Drop for SteeredPort {
+    fn drop(&mut self) {
+        if self.process != process::id() {
+            return;
+        }
+        let mut ports = self.steering.ports.lock();
+        let Some(users) = ports.get_mut(&self.port) else { return };
+        *users -= 1;
+        if *users == 0 {
+            ports.remove(&self.port);
+            // An error leaves a rule whose frames are best effort, because no connection has the
+            // port.
+            let _ = self.steering.program.set_port(self.port, None);
+        }
+    }
+}
+
+/// A connection in the tables until the value is dropped.
+#[derive(Debug)]
+pub(crate) struct SteeredConnection {
+    key: ConnectionKey,
+    port: SteeredPort,
+}
+
+impl Drop for SteeredConnection {
+    fn drop(&mut self) {
+        if self.port.process == process::id() {
+            // An error leaves an entry for a connection that has ended.
+            let _ = self.port.steering.program.remove_connection(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corelane_sys::bpf::unavailable_reason;
+
+    use super::*;
+
+    /// Fails if the kernel thread of a stream does not get the lane's scheduling, or outlives the
+    /// stream.
+    #[test]
+    fn the_kernel_thread_of_a_stream_has_the_priority_of_the_lane() {
+        if let Some(refusal) = unavailable_reason() {
+            return println!("not run: {refusal}");
+        }
+        let steering = Arc::new(InterfaceSteering::load().unwrap());
+        let (stream, lack) = steering.open_stream(0, Some(Scheduling::Fifo(3)), 64).unwrap();
+        assert_eq!(lack, None);
+        let name = steering.program.thread_name(stream.id, 0).unwrap();
+        let thread = thread::find_kernel_thread(&name).unwrap().unwrap();
+        assert_eq!(thread::scheduling(Some(thread)).unwrap(), Scheduling::Fifo(3));
+        let (other, lack) = steering.open_stream(0, None, 64).unwrap();
+        assert_eq!((other.id, lack), (StreamId(2), None));
+        let other = thread::find_kernel_thread(&steering.program.thread_name(other.id, 0).unwrap()).unwrap();
+        assert_eq!(thread::scheduling(other).unwrap(), Scheduling::Other);
+        drop(stream);
+        // The kernel ends the thread after a grace period.
+        let deadline = corelane_sys::clock::now() + std::time::Duration::from_secs(30);
+        while thread::find_kernel_thread(&name).unwrap().is_some() {
+            assert!(!deadline.is_past(), "{name} has not ended");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn ports_and_streams_are_given_back() {
+        if let Some(refusal) = unavailable_reason() {
+            return println!("not run: {refusal}");
+        }
+        let steering = Arc::new(InterfaceSteering::load().unwrap());
+        let (stream, _) = steering.open_stream(0, None, 64).unwrap();
+        let ends = ("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
+        let connection = stream.add_connection(ends.0, ends.1).unwrap().unwrap();
+        let port = steering.open_port(6).unwrap();
+        assert_eq!(steering.ports.lock().get(&6), Some(&2));
+        drop(connection);
+        assert_eq!(steering.ports.lock().get(&6), Some(&1));
+        assert!(!steering.program.remove_connection(&ConnectionKey::new(ends.0, ends.1).unwrap()).unwrap());
+        drop(port);
+        assert_eq!(steering.ports.lock().get(&6), None);
+        drop(stream);
+        assert_eq!(steering.open_stream(0, None, 64).unwrap().0.id, StreamId(1));
+    }
+}

@@ -1,0 +1,221 @@
+//! The feature level of a transport: the steps that a [`FeatureController`] decides on, executed on
+//! this machine.
+
+use std::io;
+use std::sync::Arc;
+
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{LockScope, PiCondvar, PiMutex};
+use corelane_sys::thread::{JoinHandle, ThreadBuilder};
+use corelane_sys::{bpf, interface};
+
+use crate::config::RioConfig;
+use crate::feature_level::{
+    ActionResult, Capabilities, ControllerTiming, FeatureAction, FeatureController, FeatureLevel, FeatureStep,
+    InterfaceState, LevelChange, LevelLimit, ProbeResult, XdpHookState,
+};
+use crate::interface_steering::InterfaceSteering;
+
+/// Returns the capabilities of the calling thread.
+pub(crate) fn capabilities() -> Capabilities {
+    // include/uapi/linux/capability.h. CAP_SYS_ADMIN includes CAP_BPF.
+    let has = bpf::has_capability;
+    Capabilities { net_admin: has(12), net_raw: has(13), sys_nice: has(23), bpf: has(39) || has(21) }
+}
+
+/// Returns the state of an interface.
+pub(crate) fn interface_state(name: &str) -> InterfaceState {
+    match interface::is_running(name) {
+        Ok(true) => InterfaceState::Up,
+        Ok(false) => InterfaceState::Down,
+        Err(_) => InterfaceState::Absent,
+    }
+}
+
+struct State {
+    controller: FeatureController,
+    /// The program, from the first time that it was loaded. The tables stay while the level
+    /// changes.
+    steering: Option<Arc<InterfaceSteering>>,
+    /// The error of the last step that failed.
+    failure: Option<String>,
+    is_stopping: bool,
+}
+
+/// The feature level of a transport.
+pub(crate) struct LevelControl {
+    config: RioConfig,
+    requested: FeatureLevel,
+    state: PiMutex<State>,
+    changed: PiCondvar,
+}
+
+impl LevelControl {
+    /// Raises the level as far as the machine permits.
+    pub(crate) fn new(config: RioConfig) -> Self {
+        let requested = match config.level {
+            FeatureLevel::StreamSteering if config.interface.is_some() => FeatureLevel::StreamSteering,
+            other => other.min(FeatureLevel::SocketOptions),
+        };
+        let controller = FeatureController::new(requested, ControllerTiming::default(), Monotonic::now().as_nanos());
+        let state = State { controller, steering: None, failure: None, is_stopping: false };
+        let state = PiMutex::new("feature level", LockScope::Orb, state);
+        let control = Self { config, requested, state, changed: PiCondvar::new() };
+        control.run_due();
+        control
+    }
+
+    /// Returns the level in use. The level [`FeatureLevel::KernelPriorities`] has no effect yet, and
+    /// counts as the next lower one.
+    pub(crate) fn level(&self) -> FeatureLevel {
+        effective(self.state.lock().controller.level())
+    }
+
+    /// Returns the reason why the level is not higher.
+    pub(crate) fn limit(&self) -> (LevelLimit, Option<String>) {
+        let state = self.state.lock();
+        let (_, limit) = state.controller.target(Monotonic::now().as_nanos());
+        let is_failure = matches!(limit, LevelLimit::StepFailed(_));
+        (limit, state.failure.clone().filter(|_| is_failure))
+    }
+
+    /// Returns the program with its tables; `None` if it was never loaded.
+    pub(crate) fn steering(&self) -> Option<Arc<InterfaceSteering>> {
+        self.state.lock().steering.clone()
+    }
+
+    /// Raises the level as far as the machine permits, or lowers it to plain TCP. The streams keep
+    /// their connections and their entries in the tables.
+    pub(crate) fn set_active(&self, is_active: bool) {
+        let requested = if is_active { self.requested } else { FeatureLevel::PlainTcp };
+        self.state.lock().controller.set_requested(requested);
+        self.run_due();
+    }
+
+    /// Starts the thread that notices changes of the machine, if the transport sorts frames.
+    pub(crate) fn start_thread(self: &Arc<Self>) -> Option<JoinHandle<()>> {
+        if self.config.interface.is_none() || self.config.level != FeatureLevel::StreamSteering {
+            return None;
+        }
+        self.state.lock().is_stopping = false;
+        let control = Arc::clone(self);
+        // Without the thread the level stays as it is.
+        ThreadBuilder::new().name("rio/level").spawn(move || control.run()).ok()
+    }
+
+    /// Makes the thread end.
+    pub(crate) fn stop_thread(&self) {
+        self.state.lock().is_stopping = true;
+        self.changed.notify_all();
+    }
+
+    fn run(&self) {
+        loop {
+            self.run_due();
+            let mut state = self.state.lock();
+            let now = Monotonic::now().as_nanos();
+            let due = Monotonic::from_nanos(state.controller.next_action_at(now));
+            while !state.is_stopping && !due.is_past() {
+                state = self.changed.wait_until(state, Some(due)).0;
+            }
+            if state.is_stopping {
+                return;
+            }
+        }
+    }
+
+    /// Executes all actions that are due.
+    fn run_due(&self) {
+        loop {
+            let now = Monotonic::now().as_nanos();
+            let Some(action) = self.state.lock().controller.poll(now) else { return };
+            let result = self.execute(action);
+            let change = self.state.lock().controller.handle(result, now);
+            let change = change.map(|change| LevelChange {
+                from: effective(change.from),
+                to: effective(change.to),
+                limit: change.limit,
+            });
+            if let Some(change) = change.filter(|change| change.from != change.to)
+                && let Some(handler) = &self.config.on_level_change
+            {
+                handler(&change);
+            }
+        }
+    }
+
+    fn execute(&self, action: FeatureAction) -> ActionResult {
+        match action {
+            FeatureAction::Probe => ActionResult::Probed(self.probe()),
+            FeatureAction::Do(step) => self.do_step(step),
+            FeatureAction::Undo(FeatureStep::Program) => {
+                self.steering().iter().for_each(|steering| steering.detach());
+                ActionResult::Done
+            }
+            FeatureAction::Undo(_) => ActionResult::Done,
+        }
+    }
+
+    fn do_step(&self, step: FeatureStep) -> ActionResult {
+        let done = match step {
+            FeatureStep::SocketOptions | FeatureStep::Connections => Ok(()),
+            // Kernel threads take the place of rings.
+            FeatureStep::Journal | FeatureStep::ThreadedNapi | FeatureStep::TransmitClasses | FeatureStep::Rings => {
+                return ActionResult::Skipped;
+            }
+            FeatureStep::Threads => self.load(),
+            FeatureStep::Program => self.attach(),
+        };
+        match done {
+            Ok(()) => ActionResult::Done,
+            Err(reason) => {
+                self.state.lock().failure = Some(reason);
+                ActionResult::Failed
+            }
+        }
+    }
+
+    fn load(&self) -> Result<(), String> {
+        if self.steering().is_none() {
+            let steering = InterfaceSteering::load().map_err(|error| error.to_string())?;
+            if self.config.best_effort_thread {
+                let (core, frames) = (self.config.default_core, self.config.thread_queue_frames);
+                steering.start_best_effort_thread(core, frames).map_err(|error| error.to_string())?;
+            }
+            self.state.lock().steering = Some(Arc::new(steering));
+        }
+        Ok(())
+    }
+
+    fn attach(&self) -> Result<(), String> {
+        let (Some(steering), Some(name)) = (self.steering(), &self.config.interface) else {
+            return Err("the program is not loaded".to_owned());
+        };
+        steering.attach(name, self.config.attach_mode).map_err(|error| attach_error(name, &error))
+    }
+
+    fn probe(&self) -> ProbeResult {
+        let is_ours = self.steering().is_some_and(|steering| steering.is_attached());
+        ProbeResult {
+            capabilities: capabilities(),
+            interface: self.config.interface.as_deref().map_or(InterfaceState::Absent, interface_state),
+            // An occupied hook shows when the program is attached.
+            hook: if is_ours { XdpHookState::Ours } else { XdpHookState::Free },
+        }
+    }
+}
+
+/// Returns the level whose features a level really has.
+fn effective(level: FeatureLevel) -> FeatureLevel {
+    if level == FeatureLevel::KernelPriorities { FeatureLevel::SocketOptions } else { level }
+}
+
+/// Returns the reason for which the program cannot be attached to an interface.
+pub(crate) fn attach_error(name: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists => {
+            format!("{name} has an XDP program of another owner, which is not replaced")
+        }
+        _ => format!("the program cannot be attached to {name}: {error}"),
+    }
+}

@@ -1,0 +1,461 @@
+//! The transport: TCP whose connections are streams with a service class.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+use corelane_net::{
+    ConnectionProperties, Endpoint, IoClass, IoProperties, Listener, Monotonic, Stream, Tcp, Transport,
+};
+use corelane_sys::lock::{LockScope, Mutex};
+use corelane_sys::socket;
+use corelane_sys::thread::{JoinHandle, Scheduling};
+
+use crate::byte_budget::{ByteBudget, Clock, monotonic};
+use crate::config::RioConfig;
+use crate::connection::RioStream;
+use crate::feature_level::FeatureLevel;
+use crate::interface_steering::{SteeredPort, SteeredStream};
+use crate::level_control::LevelControl;
+use crate::memory::MemoryBound;
+use crate::steering::{StreamCounts, StreamId};
+
+/// Priority of the sent packets of a stream in the queues of the interface. It is the highest that
+/// needs no capability.
+const STREAM_PRIORITY: u8 = 6;
+
+/// TCP with real-time I/O. It serves the addresses of [`Tcp`] and takes its place in the list of an
+/// ORB's transports.
+///
+/// A lane with the class [`IoClass::Priority`] or [`IoClass::Guaranteed`] is a stream for each of its
+/// addresses, and so are a client's connections with equal class and priority. Connections of the
+/// class [`IoClass::BestEffort`] are those of [`Tcp`].
+///
+/// The transport uses the highest [`FeatureLevel`] that the machine permits. A level needs no
+/// change of the program, and the sockets are the same at each level. When the last ORB that uses
+/// the transport has ended, the level falls to [`FeatureLevel::PlainTcp`] until another ORB begins.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// use corelane_net::{Endpoint, IoClass, IoProperties, Transport};
+/// use corelane_rio::{RioConfig, RioTransport};
+///
+/// let transport = RioTransport::new(RioConfig::default());
+/// let class = IoClass::Guaranteed { bytes: 65_536, period: Duration::from_millis(10) };
+/// let io = IoProperties { class, ..IoProperties::default() };
+/// let listener = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &io)?;
+/// let _client = transport.connect(listener.local_endpoint(), None)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct RioTransport {
+    tcp: Tcp,
+    config: RioConfig,
+    /// A clock that a test moves. The transport then has no threads for periods, which could not
+    /// wait for this clock.
+    test_clock: Option<Clock>,
+    levels: Arc<LevelControl>,
+    /// Number of streams that were made.
+    numbers: AtomicU32,
+    streams: Mutex<Vec<Weak<StreamState>>>,
+    orbs: Mutex<Orbs>,
+}
+
+/// The ORBs that use the transport.
+#[derive(Default)]
+struct Orbs {
+    count: usize,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A stream with the resources that its connections share.
+pub(crate) struct StreamState {
+    number: u32,
+    io: IoProperties,
+    /// True if the connections were accepted, false if they are a client's.
+    is_of_listener: bool,
+    pub(crate) budget: Option<ByteBudget>,
+    steered: Option<SteeredStream>,
+    connections: AtomicU32,
+    refused: AtomicU32,
+    /// The reason why the stream has less than the feature level promises.
+    lack: Option<String>,
+    max_connections: u32,
+    max_unsent: u32,
+}
+
+/// The state of a stream, for diagnostics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamStatus {
+    /// Number of the stream, which no other stream of the transport has.
+    pub number: u32,
+    /// Service class, priority and cores of the lane or of the client's calls.
+    pub io: IoProperties,
+    /// Number of open connections.
+    pub connections: u32,
+    /// Number of connections that the transport closed because the stream had its maximum.
+    pub refused_connections: u32,
+    /// Frames by the way in which the steering program handled them. `None` if the program does not
+    /// sort the stream's frames.
+    pub frames: Option<StreamCounts>,
+    /// The reason why the stream has less than the feature level promises.
+    pub lack: Option<String>,
+}
+
+impl RioTransport {
+    /// Creates a transport at the highest feature level that the machine and the configuration
+    /// permit. [`level`](Self::level) and [`limit`](Self::limit) tell the result.
+    #[must_use]
+    pub fn new(config: RioConfig) -> Self {
+        Self::with_clock(config, None)
+    }
+
+    fn with_clock(config: RioConfig, test_clock: Option<Clock>) -> Self {
+        Self {
+            tcp: Tcp::new(),
+            levels: Arc::new(LevelControl::new(config.clone())),
+            config,
+            test_clock,
+            numbers: AtomicU32::new(0),
+            streams: Mutex::new("streams of a transport", LockScope::Orb, Vec::new()),
+            orbs: Mutex::new("ORBs of a transport", LockScope::Orb, Orbs::default()),
+        }
+    }
+
+    /// Returns the feature level in use.
+    #[must_use]
+    pub fn level(&self) -> FeatureLevel {
+        self.levels.level()
+    }
+
+    /// Returns the reason why the level is not higher.
+    #[must_use]
+    pub fn limit(&self) -> String {
+        match self.levels.limit() {
+            (_, Some(failure)) => failure,
+            (limit, None) => limit.to_string(),
+        }
+    }
+
+    /// Returns the maximum memory of each stream.
+    #[must_use]
+    pub fn memory_bound(&self) -> MemoryBound {
+        self.config.memory_bound()
+    }
+
+    /// Returns the state of each stream.
+    #[must_use]
+    pub fn streams(&self) -> Vec<StreamStatus> {
+        let streams: Vec<Arc<StreamState>> = self.streams.lock().iter().filter_map(Weak::upgrade).collect();
+        streams.iter().map(|stream| stream.status()).collect()
+    }
+
+    /// Returns the frame counts of all streams together, including streams that have ended. `None` if
+    /// the steering program was never loaded.
+    #[must_use]
+    pub fn frame_counts(&self) -> Option<StreamCounts> {
+        self.levels.steering()?.total_counts().ok()
+    }
+
+    /// Returns the counts of the frames that belong to no stream. The count `missed` is that of the
+    /// frames that the receive context processes. `None` if the steering program was never loaded.
+    #[must_use]
+    pub fn best_effort_frames(&self) -> Option<StreamCounts> {
+        self.levels.steering()?.counts(StreamId::BEST_EFFORT).ok()
+    }
+
+    /// Returns the properties of a stream's sockets: buffers have fixed sizes.
+    fn fixed(&self, properties: &ConnectionProperties) -> ConnectionProperties {
+        fixed(&self.config, properties)
+    }
+
+    /// Returns true if connections with these properties are those of [`Tcp`].
+    fn is_plain(&self, io: &IoProperties) -> bool {
+        io.class == IoClass::BestEffort || self.level() == FeatureLevel::PlainTcp
+    }
+
+    fn open_stream(&self, io: &IoProperties, is_of_listener: bool) -> io::Result<Arc<StreamState>> {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let scheduling = io.native_priority.map(Scheduling::Fifo);
+        let budget = match io.class {
+            IoClass::Guaranteed { bytes, period } => {
+                let name = format!("rio/s{number}");
+                let thread = self.test_clock.is_none().then_some((name.as_str(), scheduling, io.cores));
+                Some(ByteBudget::start(bytes, period, self.test_clock.unwrap_or(monotonic), thread)?)
+            }
+            _ => None,
+        };
+        let core = io.cores.and_then(|cores| cores.iter().next()).and_then(|core| u32::try_from(core).ok());
+        let core = core.unwrap_or(self.config.default_core);
+        let (mut steered, mut lack) = (None, None);
+        if let Some(steering) = self.levels.steering() {
+            match steering.open_stream(core, scheduling, self.config.thread_queue_frames) {
+                Ok((stream, refusal)) => (steered, lack) = (Some(stream), refusal),
+                Err(error) => lack = Some(format!("frames of the stream are not sorted: {error}")),
+            }
+        }
+        let stream = Arc::new(StreamState {
+            number,
+            io: *io,
+            is_of_listener,
+            budget,
+            steered,
+            connections: AtomicU32::new(0),
+            refused: AtomicU32::new(0),
+            lack,
+            max_connections: self.config.max_connections,
+            max_unsent: self.config.max_unsent,
+        });
+        let mut streams = self.streams.lock();
+        streams.retain(|stream| stream.strong_count() > 0);
+        streams.push(Arc::downgrade(&stream));
+        Ok(stream)
+    }
+
+    /// Returns the stream of a client's connections with these properties.
+    fn client_stream(&self, io: &IoProperties) -> io::Result<Arc<StreamState>> {
+        let known: Vec<Arc<StreamState>> = self.streams.lock().iter().filter_map(Weak::upgrade).collect();
+        match known.into_iter().find(|stream| !stream.is_of_listener && stream.io == *io) {
+            Some(stream) => Ok(stream),
+            None => self.open_stream(io, false),
+        }
+    }
+}
+
+fn fixed(config: &RioConfig, properties: &ConnectionProperties) -> ConnectionProperties {
+    ConnectionProperties {
+        send_buffer_size: properties.send_buffer_size.or(Some(config.send_buffer)),
+        receive_buffer_size: properties.receive_buffer_size.or(Some(config.receive_buffer)),
+        ..*properties
+    }
+}
+
+impl std::fmt::Debug for RioTransport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RioTransport({}, {:?})", self.level(), self.config)
+    }
+}
+
+impl Transport for RioTransport {
+    fn name(&self) -> &'static str {
+        "rio"
+    }
+
+    fn supports(&self, endpoint: &Endpoint) -> bool {
+        self.tcp.supports(endpoint)
+    }
+
+    fn connect_with(
+        &self,
+        endpoint: &Endpoint,
+        properties: &ConnectionProperties,
+        deadline: Option<Monotonic>,
+    ) -> io::Result<Box<dyn Stream>> {
+        self.connect_with_io(endpoint, properties, &IoProperties::default(), deadline)
+    }
+
+    fn connect_with_io(
+        &self,
+        endpoint: &Endpoint,
+        properties: &ConnectionProperties,
+        io: &IoProperties,
+        deadline: Option<Monotonic>,
+    ) -> io::Result<Box<dyn Stream>> {
+        if self.is_plain(io) {
+            let stream = self.tcp.connect_with(endpoint, properties, deadline)?;
+            if self.level() > FeatureLevel::PlainTcp {
+                pace(&*stream, self.config.best_effort_pacing)?;
+            }
+            return Ok(stream);
+        }
+        let stream = self.client_stream(io)?;
+        stream.adopt(self.tcp.connect_with(endpoint, &self.fixed(properties), deadline)?)
+    }
+
+    fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
+        self.listen_with_io(endpoint, &IoProperties::default())
+    }
+
+    fn listen_with_io(&self, endpoint: &Endpoint, io: &IoProperties) -> io::Result<Box<dyn Listener>> {
+        let inner = self.tcp.listen(endpoint)?;
+        if self.is_plain(io) {
+            let pacing = self.config.best_effort_pacing.filter(|_| self.level() > FeatureLevel::PlainTcp);
+            return Ok(match pacing {
+                None => inner,
+                Some(rate) => Box::new(RioListener {
+                    inner,
+                    stream: None,
+                    config: self.config.clone(),
+                    rate: Some(rate),
+                    port: None,
+                }),
+            });
+        }
+        let stream = self.open_stream(io, true)?;
+        inner.set_properties(&self.fixed(&ConnectionProperties::default()))?;
+        if let Some(core) = io.cores.filter(|cores| cores.len() == 1).and_then(|cores| cores.iter().next()) {
+            socket::set_incoming_core(inner.readiness(), core)?;
+        }
+        let port = match (&stream.steered, inner.local_endpoint()) {
+            (Some(steered), Endpoint::Tcp { port, .. }) => {
+                Some(steered.steering().open_port(*port).map_err(io::Error::other)?)
+            }
+            _ => None,
+        };
+        Ok(Box::new(RioListener { inner, stream: Some(stream), config: self.config.clone(), rate: None, port }))
+    }
+
+    fn attach_orb(&self) {
+        let mut orbs = self.orbs.lock();
+        orbs.count += 1;
+        if orbs.count == 1 {
+            self.levels.set_active(true);
+            orbs.thread = self.levels.start_thread();
+        }
+        self.tcp.attach_orb();
+    }
+
+    fn detach_orb(&self) {
+        self.tcp.detach_orb();
+        let mut orbs = self.orbs.lock();
+        orbs.count = orbs.count.saturating_sub(1);
+        if orbs.count > 0 {
+            return;
+        }
+        if let Some(thread) = orbs.thread.take() {
+            self.levels.stop_thread();
+            // `join` fails if the thread panicked. The panic has been reported.
+            let _ = thread.join();
+        }
+        // References keep the transport of an ORB that has ended. The interface must not stay
+        // occupied until the last reference is dropped.
+        self.levels.set_active(false);
+    }
+}
+
+impl StreamState {
+    /// Makes a new connection a connection of the stream.
+    ///
+    /// # Errors
+    /// If the stream has its maximum number of connections, or the kernel refuses an option.
+    fn adopt(self: &Arc<Self>, inner: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
+        let slot = ConnectionSlot::take(self)?;
+        let mut steered = None;
+        if let Some(fd) = inner.readiness() {
+            socket::set_priority(fd, STREAM_PRIORITY)?;
+            socket::set_max_unsent(fd, self.max_unsent)?;
+            if let Some(stream) = &self.steered {
+                let (remote, local) = (socket::peer_address(fd)?, socket::local_address(fd)?);
+                if let (Some(remote), Some(local)) = (remote.as_inet(), local.as_inet()) {
+                    // With full tables, the frames of the connection stay best effort.
+                    steered = stream.add_connection(*remote, *local).unwrap_or(None);
+                }
+            }
+        }
+        Ok(Box::new(RioStream::new(inner, slot, steered)))
+    }
+
+    fn status(&self) -> StreamStatus {
+        StreamStatus {
+            number: self.number,
+            io: self.io,
+            connections: self.connections.load(Ordering::Relaxed),
+            refused_connections: self.refused.load(Ordering::Relaxed),
+            frames: self.steered.as_ref().and_then(|steered| steered.counts().ok()),
+            lack: self.lack.clone(),
+        }
+    }
+}
+
+/// Priority of the sent packets of a stream's connections.
+pub(crate) const fn packet_priority() -> u8 {
+    STREAM_PRIORITY
+}
+
+/// A connection's place in its stream until the value is dropped.
+pub(crate) struct ConnectionSlot(Arc<StreamState>);
+
+impl ConnectionSlot {
+    fn take(stream: &Arc<StreamState>) -> io::Result<Self> {
+        let before = stream.connections.fetch_add(1, Ordering::Relaxed);
+        let slot = Self(Arc::clone(stream));
+        if before >= stream.max_connections {
+            stream.refused.fetch_add(1, Ordering::Relaxed);
+            let most = stream.max_connections;
+            return Err(io::Error::other(format!("stream {} has its maximum of {most} connections", stream.number)));
+        }
+        Ok(slot)
+    }
+
+    pub(crate) fn stream(&self) -> &StreamState {
+        &self.0
+    }
+}
+
+impl Drop for ConnectionSlot {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Limits the rate at which the kernel sends on a connection.
+fn pace(stream: &dyn Stream, rate: Option<u32>) -> io::Result<()> {
+    match (rate, stream.readiness()) {
+        (Some(rate), Some(fd)) => socket::set_max_pacing_rate(fd, rate),
+        _ => Ok(()),
+    }
+}
+
+struct RioListener {
+    inner: Box<dyn Listener>,
+    /// `None` for best effort.
+    stream: Option<Arc<StreamState>>,
+    config: RioConfig,
+    /// Maximum rate of best-effort connections in bytes per second.
+    rate: Option<u32>,
+    /// Dropped after the listener has been closed.
+    port: Option<SteeredPort>,
+}
+
+impl std::fmt::Debug for RioListener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RioListener({:?}, {:?})", self.inner, self.port)
+    }
+}
+
+impl Listener for RioListener {
+    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        let inner = self.inner.accept()?;
+        match &self.stream {
+            // The error concerns this connection only, so the caller accepts the next one.
+            Some(stream) => {
+                stream.adopt(inner).map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))
+            }
+            None => {
+                pace(&*inner, self.rate)?;
+                Ok(inner)
+            }
+        }
+    }
+
+    fn set_properties(&self, properties: &ConnectionProperties) -> io::Result<()> {
+        match &self.stream {
+            Some(_) => self.inner.set_properties(&fixed(&self.config, properties)),
+            None => self.inner.set_properties(properties),
+        }
+    }
+
+    fn readiness(&self) -> BorrowedFd<'_> {
+        self.inner.readiness()
+    }
+
+    fn local_endpoint(&self) -> &Endpoint {
+        self.inner.local_endpoint()
+    }
+}
+
+#[cfg(test)]
+mod tests;

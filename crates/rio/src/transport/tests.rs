@@ -1,0 +1,216 @@
+use std::io::IoSlice;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use corelane_net::Wait;
+use corelane_sched::task::Nanos;
+use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
+use corelane_sys::poll;
+
+use super::*;
+
+const PERIOD: Duration = Duration::from_millis(10);
+const BYTES: u32 = 5_000;
+
+const GUARANTEED: IoProperties =
+    IoProperties { class: IoClass::Guaranteed { bytes: BYTES, period: PERIOD }, native_priority: None, cores: None };
+
+fn transport() -> RioTransport {
+    RioTransport::new(RioConfig::default())
+}
+
+fn local() -> Endpoint {
+    Endpoint::tcp("127.0.0.1", 0)
+}
+
+fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
+    poll::wait_readable(listener.readiness(), None).unwrap();
+    listener.accept().unwrap()
+}
+
+/// Sends until the peer takes no more bytes. Returns their number.
+fn fill(stream: &dyn Stream) -> usize {
+    let mut sent = 0;
+    while let Ok(count) = stream.send_vectored(&[IoSlice::new(&[7; 4_096])], Wait::Now) {
+        sent += count;
+    }
+    sent
+}
+
+/// Reads without waiting until the stream refuses. Returns the number of bytes.
+fn drain(stream: &dyn Stream) -> usize {
+    let (mut received, mut buffer) = (0, [0; 777]);
+    while let Ok(count) = stream.recv(&mut buffer, Wait::Now) {
+        received += count;
+    }
+    received
+}
+
+/// Fails if connections of a stream receive more, or while they have bytes less, than the budget in
+/// any period.
+#[test]
+fn connections_of_a_stream_receive_exactly_the_budget() {
+    static NOW: AtomicU64 = AtomicU64::new(1_000);
+    let transport = RioTransport::with_clock(RioConfig::default(), Some(|| NOW.load(Ordering::Relaxed)));
+    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let clients: Vec<_> = (0..2).map(|_| transport.connect(listener.local_endpoint(), None).unwrap()).collect();
+    let servers: Vec<_> = (0..2).map(|_| accept(&*listener)).collect();
+    clients.iter().for_each(|client| assert!(fill(&**client) > 50_000));
+    servers.iter().for_each(|server| assert!(poll::wait_readable(server.readiness().unwrap(), None).unwrap()));
+    let budget = usize::try_from(BYTES).unwrap();
+    for period in 0..10 {
+        let (first, second) = (drain(&*servers[period % 2]), drain(&*servers[(period + 1) % 2]));
+        assert_eq!((first, second), (budget, 0), "period {period}");
+        // A late start of a period does not move the next one.
+        let late: Nanos = if period == 4 { 9_999_999 } else { 0 };
+        NOW.store(1_000 + (u64::try_from(period).unwrap() + 1) * 10_000_000 + late, Ordering::Relaxed);
+    }
+    // Periods in which the stream received nothing do not accumulate.
+    NOW.fetch_add(500_000_000, Ordering::Relaxed);
+    assert_eq!(drain(&*servers[0]) + drain(&*servers[1]), budget);
+}
+
+/// Fails if a thread that waits in an edge-triggered epoll instance does not learn of the bytes that
+/// the next period permits. The sender sends nothing more, so only the stream's thread reports them.
+#[test]
+fn unread_bytes_are_reported_in_the_next_period() {
+    let transport = transport();
+    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let client = transport.connect(listener.local_endpoint(), None).unwrap();
+    let server = accept(&*listener);
+    let sent = 20 * usize::try_from(BYTES).unwrap() + 123;
+    let mut left = sent;
+    while left > 0 {
+        left -= client.send(&vec![1; left.min(10_000)], Wait::Block).unwrap();
+    }
+    let begun = Monotonic::now();
+    let epoll = Epoll::new().unwrap();
+    epoll.add(server.readiness().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
+    let (mut received, mut buffer) = (0, [0; 3_001]);
+    while received < sent {
+        assert_eq!(epoll.wait(&mut [EpollEvent::EMPTY; 1], Some(Duration::from_secs(60))).unwrap(), 1);
+        // As the ORB does, the reader takes a read that does not fill the buffer for the last one.
+        while let Ok(count) = server.recv(&mut buffer, Wait::Now) {
+            received += count;
+            if count < buffer.len() {
+                break;
+            }
+        }
+    }
+    // 20 budgets need 20 starts of a period after the first one.
+    assert!(begun.elapsed() > PERIOD * 19, "{:?}", begun.elapsed());
+}
+
+/// A reader with a dedicated thread waits for the next period inside `recv`.
+#[test]
+fn a_blocking_reader_receives_all_bytes_and_keeps_its_timeouts() {
+    let transport = transport();
+    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let client = transport.connect(listener.local_endpoint(), None).unwrap();
+    let server = accept(&*listener);
+    client.send(&[1; 12_000], Wait::Block).unwrap();
+    let (mut received, mut buffer) = (0, [0; 9_000]);
+    while received < 12_000 {
+        let count = server.recv(&mut buffer, Wait::Block).unwrap();
+        assert!(count <= 5_000);
+        received += count;
+    }
+    server.set_coarse_timeouts(Duration::from_millis(1), Duration::ZERO).unwrap();
+    assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap_err().kind(), io::ErrorKind::TimedOut);
+}
+
+/// The end of a connection is seen although the budget is used up for an hour.
+#[test]
+fn the_end_of_a_connection_is_seen_without_budget() {
+    let transport = transport();
+    let class = IoClass::Guaranteed { bytes: 4, period: Duration::from_secs(3_600) };
+    let listener = transport.listen_with_io(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
+    let client = transport.connect(listener.local_endpoint(), None).unwrap();
+    let server = accept(&*listener);
+    client.send(&[1; 8], Wait::Block).unwrap();
+    let mut buffer = [0; 8];
+    assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 4);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| server.recv(&mut [0; 8], Wait::Block));
+        server.shutdown(corelane_net::ShutdownMode::Both);
+        assert!(reader.join().unwrap().is_ok());
+    });
+}
+
+#[test]
+fn a_class_without_bytes_or_period_is_refused() {
+    let transport = transport();
+    for (bytes, period) in [(0, PERIOD), (1, Duration::ZERO), (1, Duration::from_secs(4_000))] {
+        let io = IoProperties { class: IoClass::Guaranteed { bytes, period }, ..GUARANTEED };
+        assert_eq!(transport.listen_with_io(&local(), &io).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+}
+
+/// Fails if a stream whose server does not read holds more than its bound, or accepts more
+/// connections than its maximum.
+#[test]
+fn a_stream_holds_at_most_its_memory_bound() {
+    let transport = RioTransport::new(RioConfig::default().max_connections(3).buffers(20_000, 30_000));
+    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let tcp = Tcp::new();
+    let mut held = 0;
+    let mut pairs = Vec::new();
+    for _ in 0..3 {
+        let client = tcp.connect(listener.local_endpoint(), None).unwrap();
+        let server = accept(&*listener);
+        fill(&*client);
+        fill(&*server);
+        let fd = server.readiness().unwrap();
+        assert_eq!(socket::receive_buffer_size(fd).unwrap(), 40_000);
+        assert_eq!(socket::send_buffer_size(fd).unwrap(), 60_000);
+        held += u64::try_from(socket::unread_bytes(fd).unwrap()).unwrap() + 60_000;
+        pairs.push((client, server));
+    }
+    assert!(held <= transport.memory_bound().total(), "{held} of {}", transport.memory_bound());
+    let _surplus = tcp.connect(listener.local_endpoint(), None).unwrap();
+    poll::wait_readable(listener.readiness(), None).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
+    let status = transport.streams();
+    assert_eq!((status.len(), status[0].connections, status[0].refused_connections), (1, 3, 1));
+    drop(pairs);
+    assert_eq!(transport.streams()[0].connections, 0);
+}
+
+#[test]
+fn sockets_have_the_options_of_their_class() {
+    let transport = RioTransport::new(RioConfig::default().best_effort_pacing(Some(1_000_000)));
+    let priority = IoProperties { class: IoClass::Priority, ..GUARANTEED };
+    for (io, expected) in [(priority, (6, 16_384, u32::MAX)), (IoProperties::default(), (0, u32::MAX, 1_000_000))] {
+        let listener = transport.listen_with_io(&local(), &io).unwrap();
+        let properties = ConnectionProperties::default();
+        let client = transport.connect_with_io(listener.local_endpoint(), &properties, &io, None).unwrap();
+        let server = accept(&*listener);
+        for stream in [client, server] {
+            let fd = stream.readiness().unwrap();
+            let unsent = socket::max_unsent(fd).unwrap();
+            let unsent = if unsent == 0 { u32::MAX } else { unsent };
+            let found = (socket::priority(fd).unwrap(), unsent, socket::max_pacing_rate(fd).unwrap());
+            assert_eq!(found, expected);
+            stream.set_dscp(46).unwrap();
+            assert!(socket::priority(fd).unwrap() == 6 || io.class == IoClass::BestEffort);
+        }
+    }
+}
+
+/// Fails if a read takes bytes from the budget that have not arrived.
+#[test]
+fn bytes_that_do_not_arrive_stay_in_the_budget() {
+    let transport = RioTransport::with_clock(RioConfig::default(), Some(|| 1_000));
+    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let client = transport.connect(listener.local_endpoint(), None).unwrap();
+    let server = accept(&*listener);
+    for part in 0..50 {
+        assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        client.send(&[part; 100], Wait::Block).unwrap();
+        poll::wait_readable(server.readiness().unwrap(), None).unwrap();
+        assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap(), 100, "part {part}");
+    }
+    client.send(&[0; 100], Wait::Block).unwrap();
+    poll::wait_readable(server.readiness().unwrap(), None).unwrap();
+    assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+}

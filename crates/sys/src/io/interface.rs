@@ -1,0 +1,107 @@
+//! Network interfaces of the calling thread's network namespace: index, state and offloads.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use crate::syscall;
+
+/// Returns the index of the interface `name`.
+///
+/// # Errors
+/// `NotFound` if the namespace has no such interface.
+pub fn index(name: &str) -> io::Result<u32> {
+    let name = CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: `name` is a terminated string that lives through the call.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::ErrorKind::NotFound.into()),
+        index => Ok(index),
+    }
+}
+
+/// Returns true if the interface is up and its link has a carrier.
+///
+/// # Errors
+/// `ENODEV` if the namespace has no such interface.
+pub fn is_running(name: &str) -> io::Result<bool> {
+    let mut request = request(name)?;
+    control(libc::SIOCGIFFLAGS, &mut request)?;
+    // SAFETY: the kernel has set the flags, and every bit pattern of the field is valid.
+    let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
+    Ok(flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0)
+}
+
+/// Number of the ioctl for the settings of a driver (include/uapi/linux/sockios.h).
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+/// Commands of [`SIOCETHTOOL`] (include/uapi/linux/ethtool.h).
+const ETHTOOL_GET_TRANSMIT_CHECKSUM: u32 = 0x16;
+const ETHTOOL_SET_TRANSMIT_CHECKSUM: u32 = 0x17;
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct DriverValue {
+    command: u32,
+    data: u32,
+}
+
+/// Returns true if the kernel leaves the checksums of sent packets to the interface. Between the
+/// two ends of a `veth` pair, nothing then computes them.
+///
+/// # Errors
+/// `EOPNOTSUPP` if the driver does not report it; `ENODEV` if there is no such interface.
+pub fn offloads_transmit_checksums(name: &str) -> io::Result<bool> {
+    Ok(driver_value(name, ETHTOOL_GET_TRANSMIT_CHECKSUM, 0)? != 0)
+}
+
+/// Sets whether the kernel leaves the checksums of sent packets to the interface.
+///
+/// # Errors
+/// `PermissionDenied` without `CAP_NET_ADMIN`; otherwise as for [`offloads_transmit_checksums`].
+pub fn set_transmit_checksum_offload(name: &str, offload: bool) -> io::Result<()> {
+    driver_value(name, ETHTOOL_SET_TRANSMIT_CHECKSUM, offload.into()).map(drop)
+}
+
+fn driver_value(name: &str, command: u32, data: u32) -> io::Result<u32> {
+    let mut value = DriverValue { command, data };
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    control(SIOCETHTOOL, &mut request)?;
+    Ok(value.data)
+}
+
+/// Returns an empty request for an interface.
+fn request(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: `ifreq` consists of integers and pointers, for which zeros are valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() || name.bytes().any(|byte| byte == 0) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    request.ifr_name.iter_mut().zip(name.bytes()).for_each(|(into, byte)| *into = byte as libc::c_char);
+    Ok(request)
+}
+
+fn control(command: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: the call takes no pointers.
+    let fd = syscall::once(|| unsafe { libc::socket(libc::AF_INET, kind, 0) })?;
+    // SAFETY: the kernel has just returned `fd`, and nothing else owns it.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: the commands of this module read and write one `ifreq`, and for SIOCETHTOOL the
+    // `DriverValue` to which it points. Both live through the call.
+    syscall::once(|| unsafe { libc::ioctl(socket.as_raw_fd(), command as _, std::ptr::from_mut(request)) })?;
+    Ok(())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_is_found() {
+        assert!(index("lo").unwrap() > 0);
+        assert!(is_running("lo").is_ok());
+        assert_eq!(index("no-such-if").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(is_running("no-such-if").unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        assert_eq!(is_running("a-name-that-is-too-long").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+}

@@ -1,0 +1,312 @@
+//! Real-time I/O: lanes and clients whose packets have a service class.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+use corelane::poa::PoaPolicies;
+use corelane::rt::{
+    LaneConfig, LanesConfig, PriorityModel, RtClientPolicies, RtConfig, RtPolicies, SchedulingClass, ThreadpoolId,
+};
+use corelane::{IoClass, ObjectRef, Orb, OrbBuilder};
+use corelane_net::{Transport, Transports};
+use corelane_rio::feature_level::FeatureLevel;
+use corelane_rio::{RioConfig, RioTransport};
+use corelane_sys::bpf::{self, AttachMode};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::{interface, process, thread};
+use corelane_tests::real_time::{Reporter, call_who};
+use corelane_wire::Encoder;
+
+const LOW: i16 = 10;
+const HIGH: i16 = 20;
+/// Number of calls of a test that counts frames.
+const CALLS: u64 = 50;
+
+fn with(transport: &Arc<RioTransport>) -> OrbBuilder {
+    let transport: Arc<dyn Transport> = transport.clone();
+    let config = RtConfig::default().scheduling(SchedulingClass::Fair);
+    Orb::builder().transports(Transports::new(vec![transport])).real_time(config)
+}
+
+/// Makes a pool with a lane of best effort and a lane of the class `io`.
+fn lanes(orb: &Orb, io: IoClass) -> ThreadpoolId {
+    // Without a ceiling, the lowest lane reads the connections of other machines.
+    let high = LaneConfig::default().priority(HIGH).ceiling(Some(i16::MAX)).io(io);
+    let lanes = [LaneConfig::default().priority(LOW), high];
+    orb.real_time().create_threadpool_with_lanes(&LanesConfig::default().lanes(lanes)).unwrap()
+}
+
+/// Activates an object whose requests run in the lane with this priority.
+fn object(orb: &Orb, pool: ThreadpoolId, priority: i16) -> ObjectRef {
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ServerDeclared, priority)),
+        threadpool: Some(pool),
+        ..RtPolicies::default()
+    };
+    let root = orb.root_poa();
+    root.manager().activate().unwrap();
+    let poa = root.create_rt_poa(&format!("p{priority}"), Some(root.manager()), PoaPolicies::default(), &policies);
+    poa.unwrap().activate(&Reporter::new(orb).servant()).unwrap()
+}
+
+/// Calls `who` with a sequence of octets in front of its arguments, which it ignores.
+fn call_with(object: &ObjectRef, octets: usize) {
+    static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("who");
+    let octets = vec![7; octets];
+    let write = |encoder: &mut Encoder<'_>| {
+        encoder.write_raw(&octets);
+        Ok(())
+    };
+    object.invoke(&OPERATION, &write).unwrap();
+}
+
+/// Fails if a lane with a budget does not serve calls, or receives more than the budget in a period.
+#[test]
+fn a_lane_with_a_budget_serves_calls_and_receives_its_bytes() {
+    let period = Duration::from_millis(5);
+    let transport = Arc::new(RioTransport::new(RioConfig::default()));
+    assert_eq!(transport.level(), FeatureLevel::SocketOptions, "{}", transport.limit());
+    let server = with(&transport).listen("tcp:127.0.0.1:0").build().unwrap();
+    let pool = lanes(&server, IoClass::Guaranteed { bytes: 4_000, period });
+    let (low, high) = (object(&server, pool, LOW), object(&server, pool, HIGH));
+    let client = Orb::new().unwrap();
+    let reached = |object: &ObjectRef| client.string_to_object(&object.to_string()).unwrap().unwrap();
+    let (low, high) = (reached(&low), reached(&high));
+    assert_eq!((call_who(&low).unwrap().lane, call_who(&high).unwrap().lane), (0, 1));
+    // The first period of the call may have the unused bytes of a whole period.
+    let begun = Monotonic::now();
+    call_with(&high, 80_000);
+    assert!(begun.elapsed() > period * 18, "{:?}", begun.elapsed());
+    for _ in 0..100 {
+        call_with(&high, 10);
+    }
+    let streams = transport.streams();
+    assert_eq!((streams.len(), streams[0].connections), (1, 1), "{streams:?}");
+}
+
+/// Fails if replies to a client with a class do not arrive, or share a connection with other replies.
+#[test]
+fn a_client_with_a_budget_gets_its_replies() {
+    let transport = Arc::new(RioTransport::new(RioConfig::default()));
+    let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    server.root_poa().manager().activate().unwrap();
+    let object = server.root_poa().activate(&Reporter::new(&server).servant()).unwrap();
+    let client = with(&transport).build().unwrap();
+    let plain = client.string_to_object(&object.to_string()).unwrap().unwrap();
+    let io = Some(IoClass::Guaranteed { bytes: 1_000, period: Duration::from_millis(1) });
+    let own = plain.with_rt_policies(&RtClientPolicies { io, ..RtClientPolicies::default() }).unwrap();
+    let first = call_who(&own).unwrap();
+    assert_ne!(first.connection, call_who(&plain).unwrap().connection);
+    for _ in 0..100 {
+        assert_eq!(call_who(&own).unwrap().connection, first.connection);
+    }
+    let streams = transport.streams();
+    assert_eq!((streams.len(), streams[0].connections), (1, 1), "{streams:?}");
+}
+
+#[expect(clippy::disallowed_methods, reason = "threads of a test, which are not measured")]
+fn channel<T>() -> (Sender<T>, Receiver<T>) {
+    std::sync::mpsc::channel()
+}
+
+fn ip(words: &str) -> String {
+    let output = Command::new("ip").args(words.split(' ')).output().expect("iproute2 is installed");
+    assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Waits for a state that the kernel reaches by itself.
+fn wait_until(reached: impl Fn() -> bool) {
+    let deadline = Monotonic::now() + Duration::from_secs(30);
+    while !reached() {
+        assert!(!deadline.is_past());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Runs `server` in a network namespace with the interface `rio0` (10.99.0.1), and `client` in a
+/// namespace with its other end, `rio1` (10.99.0.2). The client gets what the server sends.
+fn in_two_namespaces(server: impl FnOnce(Sender<Option<String>>) + Send, client: impl Fn(String) + Send) {
+    let (to_client, for_client) = channel::<Option<String>>();
+    let (to_server, for_server) = channel::<i32>();
+    std::thread::scope(|scope| {
+        let caller = scope.spawn(move || {
+            process::enter_new_network_namespace().unwrap();
+            to_server.send(thread::current_tid().as_raw()).unwrap();
+            assert_eq!(for_client.recv().unwrap().as_deref(), Some("linked"));
+            ip("address add 10.99.0.2/24 dev rio1");
+            ip("link set rio1 up");
+            while let Some(sent) = for_client.recv().unwrap() {
+                client(sent);
+            }
+        });
+        let serving = scope.spawn(move || {
+            process::enter_new_network_namespace().unwrap();
+            ip("link add rio0 type veth peer name rio1");
+            ip(&format!("link set rio1 netns {}", for_server.recv().unwrap()));
+            ip("address add 10.99.0.1/24 dev rio0");
+            ip("link set rio0 up");
+            to_client.send(Some("linked".to_owned())).unwrap();
+            wait_until(|| interface::is_running("rio0").unwrap());
+            server(to_client);
+        });
+        serving.join().unwrap();
+        caller.join().unwrap();
+    });
+}
+
+/// Prints the reason and returns true if the machine does not permit stream steering.
+fn is_refused() -> bool {
+    let refusal = bpf::unavailable_reason();
+    refusal.iter().for_each(|refusal| println!("not run: {refusal}"));
+    refusal.is_some()
+}
+
+fn has_xdp() -> bool {
+    ip("link show dev rio0").contains("xdp")
+}
+
+/// Fails if frames of the lane do not take the path of its stream, if other frames do, or if calls
+/// fail. Also fails if the program outlives its transport.
+#[test]
+fn frames_of_a_lane_take_the_path_of_its_stream() {
+    if is_refused() {
+        return;
+    }
+    let (to_server, called) = channel::<u32>();
+    in_two_namespaces(
+        move |to_client| {
+            let config = RioConfig::for_interface("rio0").attach_mode(AttachMode::Generic);
+            let transport = Arc::new(RioTransport::new(config.best_effort_thread(true)));
+            assert_eq!(transport.level(), FeatureLevel::StreamSteering, "{}", transport.limit());
+            assert!(has_xdp());
+            let server = with(&transport).listen("tcp:10.99.0.1:0").build().unwrap();
+            let pool = lanes(&server, IoClass::Priority);
+            let (low, high) = (object(&server, pool, LOW), object(&server, pool, HIGH));
+            let frames = || transport.streams()[0].frames.unwrap();
+            let calls = |object: &ObjectRef, lane| {
+                to_client.send(Some(object.to_string())).unwrap();
+                assert_eq!(called.recv().unwrap(), lane);
+            };
+            calls(&low, 0);
+            let before = frames();
+            assert_eq!((before.queued, before.missed), (0, 0));
+            let best_effort = transport.best_effort_frames().unwrap();
+            assert!(best_effort.queued >= CALLS && best_effort.missed == 0, "{best_effort:?}");
+            calls(&high, 1);
+            let after = frames();
+            assert!(after.queued >= CALLS, "{after:?}");
+            assert_eq!(after.missed, 0);
+            calls(&low, 0);
+            assert_eq!(frames().queued, after.queued);
+            // The references keep the transport.
+            drop(server);
+            assert_eq!(transport.level(), FeatureLevel::PlainTcp);
+            wait_until(|| !has_xdp());
+            to_client.send(None).unwrap();
+        },
+        move |reference| {
+            let client = Orb::new().unwrap();
+            let object = client.string_to_object(&reference).unwrap().unwrap();
+            let lanes: Vec<u32> = (0..CALLS).map(|_| call_who(&object).unwrap().lane).collect();
+            // The connection ends before the server looks at the counts.
+            drop(client);
+            assert!(lanes.iter().all(|lane| *lane == lanes[0]));
+            to_server.send(lanes[0]).unwrap();
+        },
+    );
+}
+
+/// The level falls when the link goes down and rises when it comes back. Connections stay.
+#[test]
+fn the_level_follows_the_link_and_connections_stay() {
+    if is_refused() {
+        return;
+    }
+    let (to_server, called) = channel::<()>();
+    in_two_namespaces(
+        move |to_client| {
+            let (level, changes) = channel();
+            let level = corelane_sys::lock::Mutex::new("level", corelane_sys::lock::LockScope::Orb, level);
+            let config = RioConfig::for_interface("rio0").attach_mode(AttachMode::Generic);
+            let config = config.on_level_change(move |change| level.lock().send(change.to).unwrap());
+            let transport = Arc::new(RioTransport::new(config));
+            let next = || changes.recv_timeout(Duration::from_secs(30)).unwrap();
+            assert_eq!((next(), next()), (FeatureLevel::SocketOptions, FeatureLevel::StreamSteering));
+            let server = with(&transport).listen("tcp:10.99.0.1:0").build().unwrap();
+            let high = object(&server, lanes(&server, IoClass::Priority), HIGH);
+            let call = || {
+                to_client.send(Some(high.to_string())).unwrap();
+                called.recv().unwrap();
+            };
+            call();
+            ip("link set rio0 down");
+            assert_eq!(next(), FeatureLevel::SocketOptions);
+            assert!(!has_xdp());
+            ip("link set rio0 up");
+            assert_eq!(next(), FeatureLevel::StreamSteering);
+            let before = transport.streams()[0].frames.unwrap().queued;
+            call();
+            assert!(transport.streams()[0].frames.unwrap().queued > before);
+            assert_eq!(transport.streams()[0].connections, 1);
+            to_client.send(None).unwrap();
+        },
+        {
+            let client = std::cell::OnceCell::new();
+            move |reference| {
+                let (_, object) = client.get_or_init(|| {
+                    let client = Orb::new().unwrap();
+                    let object = client.string_to_object(&reference).unwrap().unwrap();
+                    (client, object)
+                });
+                call_who(object).unwrap();
+                to_server.send(()).unwrap();
+            }
+        },
+    );
+}
+
+/// Fails if the program of a killed process stays on the interface, or takes the interface from
+/// another process.
+#[test]
+fn the_program_of_a_killed_process_vanishes() {
+    if is_refused() {
+        return;
+    }
+    in_two_namespaces(
+        |to_client| {
+            let arguments = ["--exact", "a_process_that_holds_the_interface", "--ignored", "--nocapture"];
+            let mut holder = Command::new(std::env::current_exe().unwrap())
+                .args(arguments)
+                .env("CORELANE_HOLD", "rio0")
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+            assert!(lines.any(|line| line.ends_with("stream steering")));
+            assert!(has_xdp());
+            let other = RioTransport::new(RioConfig::for_interface("rio0").attach_mode(AttachMode::Generic));
+            assert_eq!(other.level(), FeatureLevel::SocketOptions);
+            assert!(other.limit().contains("another owner"), "{}", other.limit());
+            // `kill` sends SIGKILL.
+            holder.kill().unwrap();
+            holder.wait().unwrap();
+            wait_until(|| !has_xdp());
+            to_client.send(None).unwrap();
+        },
+        |_| {},
+    );
+}
+
+#[test]
+#[ignore = "a process that another test starts and kills"]
+fn a_process_that_holds_the_interface() {
+    let Ok(name) = std::env::var("CORELANE_HOLD") else { return };
+    let transport = RioTransport::new(RioConfig::for_interface(name).attach_mode(AttachMode::Generic));
+    println!("{}", transport.level());
+    // The process ends in any case, even if nothing kills it.
+    std::thread::sleep(Duration::from_secs(60));
+}
