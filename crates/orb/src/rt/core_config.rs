@@ -222,7 +222,8 @@ pub struct CorePoolCounts {
 /// threads of the pool ran for the task.
 ///
 /// A time lasts from the moment at which the task's thread has read the request until the reply is
-/// written. It includes the time in which more urgent threads had the core.
+/// written. It includes the time in which more urgent threads had the core, but no wait for the task's
+/// [rate](field@TaskRules::min_distance).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskMeasurement {
