@@ -154,33 +154,3 @@ fn begun_reply_goes_out_before_threads_take_new_requests() {
         assert!(turns[TURNS - 1] > LARGE, "{dispatch:?}: the reply waited for {TURNS} requests: {turns:?}");
     }
 }
-
-/// The replies to all clients exceed the lane's memory, and the clients read more slowly than the
-/// server could reply. The server holds requests back, and ends no connection.
-#[test]
-fn replies_that_fill_the_memory_of_a_lane_hold_requests_back() {
-    const CLIENTS: usize = 40;
-    const REPLY: usize = 4 << 20;
-    for dispatch in [Dispatch::Reactive, Dispatch::LeaderFollowers { threads: 2 }] {
-        let limits = ConnectionLimits::default().max_buffered_bytes(64 << 20);
-        let server = Server::new(dispatch, limits, REPLY);
-        let mut readers: Vec<Reader> = (0..CLIENTS).map(|_| Reader { stream: server.served(), received: 0 }).collect();
-        for reader in &readers {
-            reader.stream.set_nonblocking(true).unwrap();
-            server.send(&reader.stream, "large");
-        }
-        until("replies", || {
-            let mut complete = 0;
-            for reader in &mut readers {
-                let before = reader.received;
-                let received = reader.read_arrived();
-                if received > before {
-                    std::thread::sleep(Duration::from_millis(4));
-                }
-                complete += usize::from(received > REPLY);
-            }
-            complete == CLIENTS
-        });
-        assert_eq!(server.orb.event_counts().memory_budget_exceeded, 0, "{dispatch:?}");
-    }
-}

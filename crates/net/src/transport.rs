@@ -67,6 +67,7 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 ///   after a send with `Wait::Now` that did not take all bytes. A stream whose descriptor does not
 ///   report other arrivals returns false from
 ///   [`reports_every_arrival`](Stream::reports_every_arrival) and implements
+///   [`arm_readiness`](Stream::arm_readiness).
 /// * A stream without a descriptor implements
 ///   [`set_readiness_callback`](Stream::set_readiness_callback). Otherwise the ORB must serve it by
 ///   a thread of its own.

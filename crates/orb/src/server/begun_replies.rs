@@ -6,46 +6,25 @@
 //! such connections, a thread asks this instance, without waiting, before each event or task, and
 //! sends what the transports accept. It does not wait, so a peer that does not read delays no other
 //! connection.
-//!
-//! If the replies of the lane hold more than half of its memory budget, the threads hold requests
-//! back: they wait for room to write instead of taking new work. A wait that sends less than
-//! [`MIN_PROGRESS`] bytes lets one request run and halves the time of the next wait, so peers that
-//! do not read delay requests by [`MAX_WAIT`] twice in total. Progress restores the time.
 
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 
-use super::memory_budget::MemoryBudget;
-
 /// Maximum number of connections whose replies a thread continues before it takes new work.
 const MAX_EVENTS: usize = 16;
-/// Maximum time in microseconds for which a thread waits for room to write while it holds requests
-/// back.
-const MAX_WAIT: u32 = 32_000;
-/// Number of bytes that a wait must send to count as progress.
-const MIN_PROGRESS: usize = 64 * 1024;
-/// Maximum number of waits before a thread takes new work.
-const MAX_WAITS: usize = 64;
 
 /// The connections of a lane whose peers must read before the rest of a reply can be sent.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct BegunReplies {
     /// The epoll instance that reports their room to write. Empty until the first reply is sent in
     /// part.
     epoll: OnceLock<Epoll>,
-    /// Time in microseconds of the next wait of a thread that holds requests back. `Relaxed`.
-    wait: AtomicU32,
 }
 
 impl BegunReplies {
-    pub(super) fn new() -> Self {
-        BegunReplies { epoll: OnceLock::new(), wait: AtomicU32::new(MAX_WAIT) }
-    }
-
     /// Returns the epoll instance. `None` if the kernel refuses one: the lane's epoll instance then
     /// reports the room alone.
     fn epoll(&self) -> Option<&Epoll> {
@@ -67,43 +46,13 @@ impl BegunReplies {
         };
     }
 
-    /// Records that a thread has sent `bytes` bytes of begun replies.
-    pub(super) fn record_sent(&self, bytes: usize) {
-        if bytes >= MIN_PROGRESS {
-            self.wait.store(MAX_WAIT, Ordering::Relaxed);
-        }
-    }
-
-    /// Sends begun replies for which there is room: `flush` gets the token of a connection, and
-    /// returns the number of bytes that it has sent. Holds requests back while the replies fill the
-    /// memory of `budget` and the peers read them, unless `is_stopping` returns true.
+    /// Sends begun replies for which there is room now: `flush` gets the token of each connection.
     #[cold]
     #[inline(never)]
-    pub(super) fn send(
-        &self,
-        budget: &MemoryBudget,
-        is_stopping: &dyn Fn() -> bool,
-        flush: &mut dyn FnMut(u64) -> usize,
-    ) {
-        self.send_reported(Duration::ZERO, flush);
-        for _ in 0..MAX_WAITS {
-            let wait = self.wait.load(Ordering::Relaxed);
-            if wait == 0 || !budget.has_many_replies() || is_stopping() {
-                return;
-            }
-            if self.send_reported(Duration::from_micros(wait.into()), flush) < MIN_PROGRESS {
-                self.wait.store(wait / 2, Ordering::Relaxed);
-                return;
-            }
-        }
-    }
-
-    /// Waits at most the time `wait` for room to write, and sends begun replies. Returns the number
-    /// of bytes.
-    fn send_reported(&self, wait: Duration, flush: &mut dyn FnMut(u64) -> usize) -> usize {
-        let Some(epoll) = self.epoll.get() else { return 0 };
+    pub(super) fn send(&self, flush: &mut dyn FnMut(u64)) {
+        let Some(epoll) = self.epoll.get() else { return };
         let mut events = [EpollEvent::EMPTY; MAX_EVENTS];
-        let reported = epoll.wait(&mut events, Some(wait)).unwrap_or(0);
-        events.iter().take(reported).map(|event| flush(event.token())).sum()
+        let reported = epoll.wait(&mut events, Some(Duration::ZERO)).unwrap_or(0);
+        events.iter().take(reported).for_each(|event| flush(event.token()));
     }
 }

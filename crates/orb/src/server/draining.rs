@@ -266,7 +266,7 @@ impl<S: Architecture<S>> Lane<S> {
     #[cold]
     fn flush_draining(&self, connection: &Arc<Connection>) {
         if connection.is_congested() {
-            match connection.flush().1 {
+            match connection.flush() {
                 Ok(true) => {
                     for (waiting, message) in connection.take_deferred() {
                         self.requeue(waiting, message);

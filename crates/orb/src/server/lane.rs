@@ -149,7 +149,7 @@ impl<S: Architecture<S>> Lane<S> {
                 strategy,
                 draining: DrainingConnections::new(),
                 memory_budget,
-                begun: BegunReplies::new(),
+                begun: BegunReplies::default(),
                 closing_time,
                 accept_starved: AtomicBool::new(false),
                 idle_tracker: IdleTracker::new(clock::now()),
@@ -238,7 +238,7 @@ impl<S: Architecture<S>> Lane<S> {
         let is_anything_ready = self.ready.has_any_or_begun();
         if cfg!(feature = "replies-first") && is_anything_ready && self.ready.has_begun() {
             let mut flush = |token| self.flush(handler.context(), handle_of(token));
-            self.begun.send(&self.memory_budget, &|| self.is_stopping(), &mut flush);
+            self.begun.send(&mut flush);
         }
         if is_anything_ready && self.has_ready() {
             // Connections on the ready list with endless input must not delay the events of other connections.
@@ -549,17 +549,15 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     #[cold]
-    pub(super) fn flush(&self, context: &OrbContext, handle: (u32, u32)) -> usize {
+    pub(super) fn flush(&self, context: &OrbContext, handle: (u32, u32)) {
         let Some(connection) = self.connections.get(handle.0, handle.1) else {
             self.poll_draining(context, handle);
-            return 0;
+            return;
         };
         if !connection.is_congested() {
-            return 0;
+            return;
         }
-        let (sent, flushed) = connection.flush();
-        self.begun.record_sent(sent);
-        match flushed {
+        match connection.flush() {
             Ok(true) => {
                 for (waiting, message) in connection.take_deferred() {
                     self.requeue(waiting, message);
@@ -569,7 +567,6 @@ impl<S: Architecture<S>> Lane<S> {
             Ok(false) => {}
             Err(_) => self.retire_connection(context, handle),
         }
-        sent
     }
 
     #[cold]

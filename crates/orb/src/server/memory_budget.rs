@@ -19,8 +19,6 @@ use crate::memory::ByteBudget;
 pub(crate) struct MemoryBudget {
     connections: AtomicUsize,
     total: ByteBudget,
-    /// The part of `total` that unread replies use.
-    replies: AtomicUsize,
     running: ByteBudget,
     /// The budget for one running request that found no room in `running`.
     reserve: ByteBudget,
@@ -52,7 +50,6 @@ impl MemoryBudget {
         Arc::new(MemoryBudget {
             connections,
             total: ByteBudget::new(max_bytes),
-            replies: AtomicUsize::new(0),
             running: ByteBudget::new(max_bytes),
             reserve: ByteBudget::new(max_bytes),
             shedding_requested: asked,
@@ -65,11 +62,6 @@ impl MemoryBudget {
 
     pub(crate) fn is_exceeded(&self) -> bool {
         self.total.is_exceeded()
-    }
-
-    /// Returns true if unread replies hold more than half of the first budget.
-    pub(crate) fn has_many_replies(&self) -> bool {
-        self.replies.load(Ordering::Relaxed) > self.total.limit() / 2
     }
 
     /// After the result true, returns false until a thread calls [`begin_shedding`](Self::begin_shedding).
@@ -175,10 +167,6 @@ impl MemoryUse {
         let swap = |bytes| {
             let before = part.swap(bytes, Ordering::SeqCst);
             self.memory_budget.total.change(before, bytes);
-            if std::ptr::eq(part, &self.output) {
-                // The sum cannot underflow, because every byte that is subtracted was added before.
-                self.memory_budget.replies.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
-            }
             before
         };
         let before = swap(bytes);
@@ -238,10 +226,6 @@ mod tests {
         assert!(!memory_budget.is_exceeded() && !memory_budget.request_shedding());
         second.set_output(1);
         assert!(memory_budget.request_shedding() && !memory_budget.request_shedding());
-        assert!(!memory_budget.has_many_replies());
-        second.set_output(31);
-        assert!(memory_budget.has_many_replies());
-        second.set_output(1);
         memory_budget.begin_shedding();
         assert!(memory_budget.request_shedding());
         assert_eq!(first.write_off(), Some(60));

@@ -51,13 +51,13 @@ impl LaneTask {
 #[derive(Debug)]
 pub(super) struct ReadyList {
     list: PiMutex<TaskList>,
-    /// While this number is 0, a thread need not take the lock. Stored `SeqCst` by the holder of the lock, loaded
-    /// `Acquire` by any thread.
+    /// Number of tasks, plus [`BEGUN`] times the number of connections with a begun reply. While it is 0, a thread need
+    /// not take the lock. Changed `SeqCst`, loaded `Acquire`.
     count: AtomicUsize,
 }
 
 /// The unit of connections in [`ReadyList::count`].
-const BEGUN: usize = 1 << 32;
+const BEGUN: usize = 1 << (usize::BITS / 2);
 
 #[derive(Debug, Default)]
 struct TaskList {

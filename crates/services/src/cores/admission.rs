@@ -193,7 +193,9 @@ impl SharedBooks {
     /// Returns the target of a task that has not ended.
     pub(super) fn target(&self, task: TaskId) -> Option<ObjectRef> {
         self.with(|state, _, now| {
-            state.forget_ended(now);
+            if state.forget_ended(now) {
+                state.update_dispatch(now);
+            }
             state.targets.get(&task).cloned()
         })
     }

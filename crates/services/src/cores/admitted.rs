@@ -21,6 +21,8 @@ const MAX_QUESTIONS: u32 = 1_000;
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(1);
 /// Shortest pause between two renewals of a lease.
 const MIN_RENEWAL_PERIOD: Duration = Duration::from_millis(1);
+/// The drop of a task may wait this long for a renewal.
+const MAX_RENEWAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Shortest time-out of a renewal.
 const MIN_RENEWAL_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -86,13 +88,16 @@ impl Lease {
     /// Renews the lease three times in its length, until the program drops the task.
     fn keep(&self, mut length: Duration) {
         let must_stop = || self.must_stop.load(Ordering::Acquire).then_some(());
+        let mut begun = Monotonic::now();
         loop {
             let period = (length / 3).max(MIN_RENEWAL_PERIOD);
-            if self.stop.wait(Some(Monotonic::now() + period), must_stop).is_some() {
+            if self.stop.wait(Some(begun + period), must_stop).is_some() {
                 return;
             }
-            match self.tasks.with_timeout(period.max(MIN_RENEWAL_TIMEOUT)).renew(self.task, &self.token, self.requested)
-            {
+            begun = Monotonic::now();
+            // A call that gets no reply must leave time for a further one within the lease.
+            let timeout = (period / 2).clamp(MIN_RENEWAL_TIMEOUT, MAX_RENEWAL_TIMEOUT);
+            match self.tasks.with_timeout(timeout).renew(self.task, &self.token, self.requested) {
                 Ok(renewed) => length = Duration::from_nanos(renewed),
                 Err(exception) if matches!(exception.kind(), Kind::ObjectNotExist | Kind::NoPermission) => {
                     self.has_lapsed.store(true, Ordering::Release);

@@ -1,4 +1,4 @@
-//! Network interfaces of the calling thread's network namespace: index, state and offloads.
+//! Network interfaces of the calling thread's network namespace: index and state.
 
 use std::ffi::CString;
 use std::io;
@@ -31,44 +31,6 @@ pub fn is_running(name: &str) -> io::Result<bool> {
     Ok(flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0)
 }
 
-/// Number of the ioctl for the settings of a driver (include/uapi/linux/sockios.h).
-const SIOCETHTOOL: libc::c_ulong = 0x8946;
-/// Commands of [`SIOCETHTOOL`] (include/uapi/linux/ethtool.h).
-const ETHTOOL_GET_TRANSMIT_CHECKSUM: u32 = 0x16;
-const ETHTOOL_SET_TRANSMIT_CHECKSUM: u32 = 0x17;
-
-/// `struct ethtool_value`.
-#[repr(C)]
-struct DriverValue {
-    command: u32,
-    data: u32,
-}
-
-/// Returns true if the kernel leaves the checksums of sent packets to the interface. Between the
-/// two ends of a `veth` pair, nothing then computes them.
-///
-/// # Errors
-/// `EOPNOTSUPP` if the driver does not report it; `ENODEV` if there is no such interface.
-pub fn offloads_transmit_checksums(name: &str) -> io::Result<bool> {
-    Ok(driver_value(name, ETHTOOL_GET_TRANSMIT_CHECKSUM, 0)? != 0)
-}
-
-/// Sets whether the kernel leaves the checksums of sent packets to the interface.
-///
-/// # Errors
-/// `PermissionDenied` without `CAP_NET_ADMIN`; otherwise as for [`offloads_transmit_checksums`].
-pub fn set_transmit_checksum_offload(name: &str, offload: bool) -> io::Result<()> {
-    driver_value(name, ETHTOOL_SET_TRANSMIT_CHECKSUM, offload.into()).map(drop)
-}
-
-fn driver_value(name: &str, command: u32, data: u32) -> io::Result<u32> {
-    let mut value = DriverValue { command, data };
-    let mut request = request(name)?;
-    request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    control(SIOCETHTOOL, &mut request)?;
-    Ok(value.data)
-}
-
 /// Returns an empty request for an interface.
 fn request(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: `ifreq` consists of integers and pointers, for which zeros are valid.
@@ -86,8 +48,7 @@ fn control(command: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> 
     let fd = syscall::once(|| unsafe { libc::socket(libc::AF_INET, kind, 0) })?;
     // SAFETY: the kernel has just returned `fd`, and nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: the commands of this module read and write one `ifreq`, and for SIOCETHTOOL the
-    // `DriverValue` to which it points. Both live through the call.
+    // SAFETY: the commands of this module read and write one `ifreq`, which lives through the call.
     syscall::once(|| unsafe { libc::ioctl(socket.as_raw_fd(), command as _, std::ptr::from_mut(request)) })?;
     Ok(())
 }

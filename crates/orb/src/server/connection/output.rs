@@ -237,21 +237,17 @@ impl Connection {
         SendResult::Queued
     }
 
-    /// Returns the number of bytes sent,
-    /// and true if the queue is empty and the connection may be
-    /// read. Does nothing after the graceful close has
-    /// begun:
-    /// [`advance_drain`](Self::advance_drain) then sends the queue.
+    /// Returns true if the queue is empty and the connection may be read. Does nothing after the graceful close has
+    /// begun: [`advance_drain`](Self::advance_drain) then sends the queue.
     #[cold]
-    pub(crate) fn flush(&self) -> (usize, io::Result<bool>) {
+    pub(crate) fn flush(&self) -> io::Result<bool> {
         self.output.with(|writing| {
             if writing.closing.is_some() {
-                return (0, Ok(false));
+                return Ok(false);
             }
             let before = writing.queue.len();
             let flushed = self.flush_queue(writing);
-            let sent = before - writing.queue.len();
-            if sent > 0 {
+            if writing.queue.len() < before {
                 writing.progress_at = clock::now();
                 self.memory_use.set_output(writing.queue.held_bytes());
             }
@@ -260,7 +256,7 @@ impl Connection {
             if matches!(flushed, Ok(true)) {
                 self.watch_writability(false);
             }
-            (sent, flushed)
+            flushed
         })
     }
 

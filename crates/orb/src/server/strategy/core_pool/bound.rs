@@ -324,8 +324,10 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         if is_lowered {
             duty.take(&self.lane, self.handler.context());
         }
-        if let Some(rate) = &rate {
-            rate.end_wait();
+        match &rate {
+            Some(rate) if ended.is_some() => rate.cancel_wait(),
+            Some(rate) => rate.end_wait(),
+            None => {}
         }
         duty.may_have_input = true;
         ended

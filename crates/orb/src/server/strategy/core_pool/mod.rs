@@ -223,7 +223,13 @@ impl CorePoolThreads {
     /// Records that no thread can run on a core at present. The kernel has moved the threads of the
     /// core to other cores.
     pub(crate) fn lose_core(&self, core: usize) {
-        self.0.state.lock().lost_cores.insert(core);
+        let mut state = self.0.state.lock();
+        state.lost_cores.insert(core);
+        // A thread may have been refused the core before the caller noticed its loss.
+        if state.refusal.as_ref().is_some_and(|refusal| refusal.starts_with(&format!("core {core}: "))) {
+            state.refusal = None;
+            state.is_refusal_reported = false;
+        }
     }
 
     /// Records that threads can run on a core again, and puts the core's threads back on it.

@@ -74,9 +74,16 @@ impl RateGuard {
         verdict
     }
 
-    /// Ends the wait of a request, which runs or is dropped now.
+    /// Ends the wait of a request, which runs now.
     pub(super) fn end_wait(&self) {
         self.state.fetch_and(!WAITS, Ordering::Relaxed);
+    }
+
+    /// Ends the wait of a request that does not run. The next request may arrive at its time.
+    pub(super) fn cancel_wait(&self) {
+        let back = |state: u64| Some((state >> 1).saturating_sub(self.distance) << 1);
+        // The function always returns a state.
+        let _ = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, back);
     }
 }
 
@@ -104,6 +111,17 @@ mod tests {
         // Unused arrivals are not saved up.
         assert_eq!(guard.arrive(ms(500)), RateVerdict::Run);
         assert_eq!(guard.arrive(ms(500)), RateVerdict::WaitUntil(ms(510)));
+    }
+
+    #[test]
+    fn cancelled_waits_do_not_move_the_next_arrival() {
+        let guard = RateGuard::new(ms(10), ms(0));
+        assert_eq!(guard.arrive(ms(100)), RateVerdict::Run);
+        for _ in 0..100 {
+            assert_eq!(guard.arrive(ms(103)), RateVerdict::WaitUntil(ms(110)));
+            guard.cancel_wait();
+        }
+        assert_eq!(guard.arrive(ms(110)), RateVerdict::Run);
     }
 
     #[test]
