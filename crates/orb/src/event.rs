@@ -224,7 +224,7 @@ pub enum Event {
         budget: Duration,
         /// The processor time that the request used.
         used: Duration,
-        /// What happened to the request when its budget was used up.
+        /// The fate of the request after its budget was used up.
         action: crate::rt::JobOverrunAction,
     },
     /// A request arrived above the rate of its task

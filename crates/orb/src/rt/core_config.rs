@@ -40,7 +40,7 @@ pub struct TaskRules {
     /// The processor time that each job may use, from the reading of its request until the reply is
     /// sent. `None` for no bound. Time during which the job waits or is preempted does not count.
     pub budget: Option<Duration>,
-    /// What happens to a job that has used its budget. Default: [`JobOverrunAction::Report`].
+    /// The action on a job that has used its budget. Default: [`JobOverrunAction::Report`].
     pub overrun: JobOverrunAction,
     /// The shortest time between two requests of the task; `None` for no bound. One request that
     /// arrives earlier waits until this time has passed. While it waits, clients of further two-way
@@ -68,7 +68,7 @@ impl TaskRules {
     }
 }
 
-/// What happens to a job that has used the processor time of its budget. In every case the pool
+/// The action on a job that has used the processor time of its budget. In every case the pool
 /// counts the job and reports [`Event::JobOverBudget`](crate::Event::JobOverBudget) at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]

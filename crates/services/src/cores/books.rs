@@ -74,7 +74,7 @@ pub struct TaskRequest {
     /// The time for which the promise holds unless the client renews it. 0 means
     /// [`BooksLimits::default_lease`].
     pub lease: Nanos,
-    /// What happens to a job that has used the execution time of `timing`.
+    /// The action on a job that has used the execution time of `timing`.
     pub overrun: JobOverrunAction,
 }
 
@@ -238,7 +238,7 @@ pub struct TaskRecord {
     pub name: String,
     /// The operation that the task's requests call; empty for all operations.
     pub operation: String,
-    /// What happens to a job that has used the task's execution time.
+    /// The action on a job that has used the task's execution time.
     pub overrun: JobOverrunAction,
     /// The client that asked for the task.
     pub client: ClientName,

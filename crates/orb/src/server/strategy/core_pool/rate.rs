@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What happens to a request of a task with a rate.
+/// The decision about a request of a task with a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RateVerdict {
     /// The request runs now.
