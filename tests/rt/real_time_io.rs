@@ -302,7 +302,7 @@ fn the_program_of_a_killed_process_vanishes() {
 }
 
 #[test]
-#[ignore = "a process that another test starts and kills"]
+#[ignore = "a part of the_program_of_a_killed_process_vanishes"]
 fn a_process_that_holds_the_interface() {
     let Ok(name) = std::env::var("CORELANE_HOLD") else { return };
     let transport = RioTransport::new(RioConfig::for_interface(name).attach_mode(AttachMode::Generic));

@@ -1,9 +1,10 @@
 //! CPU budgets: a running thread that has used up its budget of processor time loses its priority.
 //!
-//! Each budget has a kernel timer over the processor clock of its thread ([`CpuBudget`]). The timer
-//! signals the monitor's thread alone, which waits for the signal. The kernel checks processor
-//! clocks at its clock ticks, so a thread is lowered up to a tick (1 to 10 ms) late, and never
-//! early.
+//! Each budget has a high-resolution timer over the monotonic clock ([`CpuBudget`]). The timer
+//! signals the monitor's thread alone, which waits for the signal. The monitor then reads the
+//! processor clock of the budget's thread, and sets the timer again for the rest of the budget, at
+//! least [`MIN_CHECK_INTERVAL`]. So a thread is never lowered early. A thread that waits within its
+//! budget costs the monitor a wake-up each time the rest has passed.
 //!
 //! The monitor lowers a thread only under the lock of the thread's budget, and the thread takes
 //! this lock to end the budget. So the monitor never lowers a thread after the budget's end.
