@@ -57,7 +57,7 @@ Exit status: 0 shown or converted, 1 the configuration is refused or a file cann
 malformed.
 ";
 
-const CONFIGURED: &[&str] = &["call", "doctor", "ior", "naming", "ping", "sniff"];
+const CONFIGURED: &[&str] = &["call", "cores", "doctor", "events", "ior", "naming", "ping", "sniff"];
 const FILE: &str = "CORELANE_CONFIG";
 const MAX_FILE: u64 = 1 << 20;
 

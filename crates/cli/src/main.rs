@@ -19,6 +19,7 @@ mod naming;
 mod operations;
 mod ping;
 mod policies;
+mod serving;
 mod sniff;
 mod status;
 mod text;

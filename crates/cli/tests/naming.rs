@@ -272,13 +272,33 @@ fn serve_notifies_the_service_manager() {
 }
 
 #[test]
+fn serve_takes_addresses_and_limits_from_the_configuration_of_its_orb() {
+    let folder = Folder::new("orb-config");
+    let addresses = "listen = ['tcp:127.0.0.1:0', 'tcp:127.0.0.1:0']";
+    fs::write(folder.file("orb.toml"), format!("{addresses}\n[pool.naming.connections]\nmax-connections = 2")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
+    command.args(["naming", "serve", "--orb-config", &folder.text("orb.toml")]).stdin(Stdio::null());
+    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines: Vec<String> =
+        BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap).take(3).collect();
+    let server = Server { process, url: lines[1].clone() };
+    assert_ne!(lines[1], lines[2]);
+    assert!(lines.iter().all(|line| !line.contains(":2809/")), "{lines:?}");
+    assert_eq!(server.done(&["list"]), "");
+    server.terminate();
+}
+
+#[test]
 fn server_that_cannot_start_reports_the_reason() {
     let folder = Folder::new("why");
     fs::write(folder.file("text"), "no store").unwrap();
+    fs::write(folder.file("orb.toml"), "[pool.naming]\nthreads = 1").unwrap();
     let text = folder.text("text");
+    let config = folder.text("orb.toml");
     for (options, reason) in [
         (&["--store", &text][..], "is not a store of Corelane; it was left as it is: choose another file"),
         (&["--listen", "tcp:203.0.113.1:1"], "error: "),
+        (&["--orb-config", &config], "orb.toml:2: `pool.naming.threads` is chosen by the program"),
     ] {
         let words = [&["naming", "serve", "--listen", ANY_PORT][..], options].concat();
         let output = corelane(&words);

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 use corelane::rt::{Protocol, RtConfig};
-use corelane::{Limits, OrbBuilder};
+use corelane::{Limits, OrbBuilder, PoolConfig};
 
 use crate::draft::{CheckedDraft, Contradiction, Draft};
 use crate::error::{ConfigurationError, SettingSource};
@@ -188,12 +188,11 @@ impl Configuration {
                 _ => *old = setting,
             }
         }
-        self.draft()?;
+        self.apply(Draft::default())?;
         Ok(self)
     }
 
-    fn draft(&self) -> Result<Draft, ConfigurationError> {
-        let mut draft = Draft::default();
+    fn apply(&self, mut draft: Draft) -> Result<Draft, ConfigurationError> {
         for setting in &self.settings {
             let key = setting.key.parts();
             schema::set(&mut draft, &key, &setting.value).map_err(|error| {
@@ -216,8 +215,14 @@ impl Configuration {
     }
 
     fn checked(&self) -> Result<CheckedDraft, ConfigurationError> {
-        self.draft()?.finish().map_err(|Contradiction { key, reason }| {
-            let setting = self.settings.iter().find(|setting| setting.key.to_string() == key);
+        self.finish(Draft::default())
+    }
+
+    fn finish(&self, draft: Draft) -> Result<CheckedDraft, ConfigurationError> {
+        self.apply(draft)?.finish().map_err(|Contradiction { key, reason }| {
+            let is_meant =
+                |text: String| text.strip_prefix(&key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+            let setting = self.settings.iter().find(|setting| is_meant(setting.key.to_string()));
             ConfigurationError::new(setting.map(|setting| setting.source.clone()), format!("`{key}` {reason}"))
         })
     }
@@ -232,8 +237,41 @@ impl Configuration {
     /// # Errors
     /// If settings contradict each other.
     pub fn builder(&self) -> Result<OrbBuilder, ConfigurationError> {
-        let taken = self.checked()?.builder.take_arguments(self.of_orb.iter().cloned());
+        self.with_orb_arguments(self.checked()?)
+    }
+
+    /// Makes a builder for a program whose only pool is `pool`. The section `pool.NAME` of the
+    /// pool's name changes its limits, addresses and policies. The dispatch architecture and the
+    /// number of threads are the program's.
+    ///
+    /// # Errors
+    /// As for [`builder`](Self::builder), and for settings of the pool's threads and of other pools.
+    ///
+    /// # Examples
+    /// ```
+    /// use corelane::PoolConfig;
+    /// use corelane_config::Configuration;
+    /// let text = "[pool.shop.connections]\nmax-connections = 100";
+    /// let configuration = Configuration::new().take_text("shop.toml", text)?;
+    /// let orb = configuration.builder_with_pool(PoolConfig::default().name("shop"))?.build()?;
+    /// # drop(orb);
+    /// assert!(configuration.builder_with_pool(PoolConfig::default().name("other")).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn builder_with_pool(&self, pool: PoolConfig) -> Result<OrbBuilder, ConfigurationError> {
+        self.with_orb_arguments(self.finish(Draft::with_fixed_pool(pool))?)
+    }
+
+    fn with_orb_arguments(&self, checked: CheckedDraft) -> Result<OrbBuilder, ConfigurationError> {
+        let taken = checked.builder.take_arguments(self.of_orb.iter().cloned());
         taken.map(|(builder, _)| builder).map_err(|error| ConfigurationError::new(None, error.to_string()))
+    }
+
+    /// Returns true if a source sets an address at which the ORB listens.
+    #[must_use]
+    pub fn has_address(&self) -> bool {
+        let is_address = |setting: &Setting| matches!(setting.key.parts()[..], ["listen"] | ["pool", _, "listen"]);
+        self.settings.iter().any(is_address)
     }
 
     /// Returns the limits, for programs that change some of them with [`OrbBuilder::limits`].

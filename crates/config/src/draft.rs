@@ -31,6 +31,8 @@ pub(crate) struct Draft {
     /// True if a setting changes the real-time configuration of the ORB.
     pub(crate) has_real_time: bool,
     threadpools: Named<ThreadpoolDraft>,
+    /// True if the program has one pool, whose threads no setting can change.
+    has_fixed_pool: bool,
 }
 
 type Named<T> = Vec<(String, T)>;
@@ -104,7 +106,7 @@ pub(crate) enum DispatchKind {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PoolDraft {
-    pub(crate) dispatch: DispatchKind,
+    pub(crate) dispatch: Option<DispatchKind>,
     pub(crate) threads: Option<usize>,
     pub(crate) max_threads: Option<usize>,
     pub(crate) max_queued: Option<usize>,
@@ -116,10 +118,24 @@ const MAX_CONNECTION_THREADS: usize = 256;
 const MAX_QUEUED: usize = 1024;
 
 impl PoolDraft {
+    /// Makes the program's pool, whose threads no setting can change. The error is the name of such a setting.
+    fn finish_with_fixed_threads(&self) -> Result<PoolConfig, &'static str> {
+        let settings = [
+            ("dispatch", self.dispatch.is_some()),
+            ("threads", self.threads.is_some()),
+            ("max-threads", self.max_threads.is_some()),
+            ("max-queued", self.max_queued.is_some()),
+        ];
+        match settings.into_iter().find(|(_, is_set)| *is_set) {
+            Some((setting, _)) => Err(setting),
+            None => Ok(self.config.clone()),
+        }
+    }
+
     /// The error is the name of a setting without effect.
     fn finish(&self, name: &str) -> Result<PoolConfig, &'static str> {
         let (mut threads, mut max_threads, mut max_queued) = (self.threads, self.max_threads, self.max_queued);
-        let dispatch = match self.dispatch {
+        let dispatch = match self.dispatch.unwrap_or_default() {
             DispatchKind::Reactive => Dispatch::Reactive,
             DispatchKind::ThreadPerConnection => {
                 Dispatch::ThreadPerConnection { max_threads: max_threads.take().unwrap_or(MAX_CONNECTION_THREADS) }
@@ -300,6 +316,12 @@ impl Draft {
         named(&mut self.preconnects, name)
     }
 
+    /// Makes a draft whose only pool is `pool`. Settings of the pool's name change it.
+    pub(crate) fn with_fixed_pool(pool: PoolConfig) -> Self {
+        let pools = vec![(pool.name.clone(), PoolDraft { config: pool, ..PoolDraft::default() })];
+        Draft { pools, has_fixed_pool: true, ..Draft::default() }
+    }
+
     pub(crate) fn pool(&mut self, name: &str) -> &mut PoolDraft {
         named(&mut self.pools, name)
     }
@@ -342,11 +364,18 @@ impl Draft {
         if self.has_real_time {
             builder = builder.real_time(real_time);
         }
-        for (name, pool) in &self.pools {
-            let pool = pool.finish(name).map_err(|setting| {
-                Contradiction::new(format!("pool.{name}.{setting}"), "has no effect with this `dispatch`")
-            })?;
-            builder = builder.pool(pool);
+        for (index, (name, pool)) in self.pools.iter().enumerate() {
+            let (finished, reason) = match self.has_fixed_pool {
+                true if index > 0 => {
+                    let (only, _) = &self.pools[0];
+                    let reason = format!("is unknown: the program has the pool `{only}` only");
+                    return Err(Contradiction::new(format!("pool.{name}"), reason));
+                }
+                true => (pool.finish_with_fixed_threads(), "is chosen by the program"),
+                false => (pool.finish(name), "has no effect with this `dispatch`"),
+            };
+            let key = |setting| format!("pool.{name}.{setting}");
+            builder = builder.pool(finished.map_err(|setting| Contradiction::new(key(setting), reason))?);
         }
         builder = orb.listen.iter().fold(builder, OrbBuilder::listen);
         builder = orb.publish.iter().fold(builder, OrbBuilder::publish);

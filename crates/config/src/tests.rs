@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use corelane::PoolConfig;
 use corelane::rt::Protocol;
 
 use crate::draft::Draft;
@@ -42,6 +43,28 @@ fn all_settings() -> Vec<(Key, KnownSetting)> {
         (section.settings)().into_iter().map(key).collect::<Vec<_>>()
     };
     SECTIONS.iter().flat_map(settings).collect()
+}
+
+#[test]
+fn settings_change_the_only_pool_of_a_program_but_not_its_threads() {
+    let builder = |text: &str| read(text).builder_with_pool(PoolConfig::default().name("shop"));
+    let refusal = |text: &str| builder(text).expect_err(text).to_string();
+    assert!(builder("call-timeout = '1s'\n[pool.shop.connections]\nmax-connections = 3").is_ok());
+    assert!(builder("[pool.shop]\nlisten = ['tcp:127.0.0.1:0']").unwrap().build().unwrap().endpoints().len() == 1);
+    for setting in ["dispatch = 'reactive'", "threads = 1", "max-threads = 1", "max-queued = 1"] {
+        let (name, _) = setting.split_once(' ').unwrap();
+        let expected = format!("file:2: `pool.shop.{name}` is chosen by the program");
+        assert_eq!(refusal(&format!("[pool.shop]\n{setting}")), expected);
+    }
+    let expected = "file:2: `pool.other` is unknown: the program has the pool `shop` only";
+    assert_eq!(refusal("[pool.other]\nthreads = 1"), expected);
+}
+
+#[test]
+fn addresses_of_the_orb_and_of_pools_are_addresses() {
+    assert!(read("listen = ['tcp:127.0.0.1:0']").has_address());
+    assert!(read("[pool.x]\nlisten = ['tcp:127.0.0.1:0']").has_address());
+    assert!(!read("publish = ['tcp:a:1']\n[pool.x]\nthreads = 1").has_address());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 
 use corelane::rt::{CorePool, CorePoolConfig};
-use corelane::{Endpoint, ObjectRef, Orb, SystemException, SystemExceptionKind as Kind};
+use corelane::{ObjectRef, Orb, PoolConfig, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::allocation::{Discipline, Machine};
 use corelane_sched::task::{Criticality, Nanos, TaskId, Utilization};
 use corelane_sched::task_file::NamedTask;
@@ -19,6 +19,7 @@ use serde_json::{Value as Json, json};
 
 use super::{CoresArguments, milliseconds, read_task_file, write_table};
 use crate::naming;
+use crate::serving::{ServerOptions, corbaloc_urls};
 use crate::text::{json_text, printable};
 
 /// Default address of the server, which only programs on this machine can reach.
@@ -40,8 +41,13 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     let mut machine = Machine::with_cores(cores);
     machine.discipline = arguments.discipline.unwrap_or_default();
     let discipline = machine.discipline;
-    let listen = arguments.listen.as_deref().unwrap_or(DEFAULT_LISTEN);
-    let builder = Orb::builder().listen(listen).interceptor(ClientIdentityInterceptor);
+    let options = ServerOptions {
+        orb_config: arguments.orb_config.as_deref(),
+        listen: arguments.listen.as_slice(),
+        publish: &[],
+        default_listen: DEFAULT_LISTEN,
+    };
+    let builder = options.builder(PoolConfig::default().name("admission"))?.interceptor(ClientIdentityInterceptor);
     let orb = builder.build().map_err(|error| error.to_string())?;
     // If the machine has fewer cores than `--cores`, the pool borrows threads for tasks of the others.
     let own = available.min(usize::try_from(cores).unwrap_or(usize::MAX));
@@ -50,11 +56,8 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     let config = AdmissionConfig::new(machine).core_pool(pool.max_threads(threads.max(MAX_BOUND)));
     let service = config.serve(&orb).map_err(|error| error.to_string())?;
     let mut lines = format!("{}\n", service.reference());
-    for endpoint in orb.endpoints() {
-        if let Endpoint::Tcp { host, port } = endpoint {
-            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-            lines += &format!("corbaloc::1.2@{host}:{port}/{ADMISSION_OBJECT_KEY}\n");
-        }
+    for url in corbaloc_urls(&orb, ADMISSION_OBJECT_KEY) {
+        lines += &format!("{url}\n");
     }
     // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());

@@ -27,6 +27,7 @@ use crate::{DONE, NOT_DONE};
 pub(crate) const USAGE: &str = "\
 usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--channel NAME]... [--lane N[:PRIORITY]]...
                              [--overflow POLICY] [--allow-control USER,... --control PATH] [--destroy-by-clients]
+                             [--orb-config FILE]
        corelane events tail [--type N]... [--source N] [--count N] [--listen ADDRESS] [--json] CHANNEL
        corelane events push [--type N] [--source N] CHANNEL TEXT...
        corelane events list [--at REFERENCE] [--json]
@@ -50,6 +51,7 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
 
   --listen ADDRESS  tcp:HOST:PORT, unix:PATH or shm:PATH (serve: tcp:127.0.0.1:11169; tail: tcp:127.0.0.1:0)
   --publish ADDRESS the address in references, if it differs
+  --orb-config FILE the ORB's options, whose pool is `events` (docs/configuration.md)
   --channel NAME    a channel of this name (EventChannel); the plain key NAME reaches CORBA's Event Service,
                     NAME.rtec TAO's
   --type N          the type of the events; several of `tail`: events of any of them (tail: all; push: 16)
@@ -102,6 +104,7 @@ enum EventsCommand {
 struct EventsArguments {
     listen: Vec<String>,
     publish: Vec<String>,
+    orb_config: Option<String>,
     channels: Vec<String>,
     types: Vec<i32>,
     source: Option<i32>,
@@ -124,6 +127,7 @@ pub(crate) fn command() -> Command {
     let serve = arguments::command("serve", USAGE).args([
         repeated("listen", "ADDRESS"),
         repeated("publish", "ADDRESS"),
+        option("orb-config", "FILE"),
         repeated("channel", "NAME"),
         repeated("lane", "N[:PRIORITY]"),
         option("overflow", "POLICY"),
@@ -205,6 +209,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
     let arguments = EventsArguments {
         listen: texts("listen"),
         publish: texts("publish"),
+        orb_config: texts("orb-config").pop(),
         channels: texts("channel"),
         types: texts("type").iter().map(|text| number("--type", text)).collect::<Result<_, _>>()?,
         source: texts("source").last().map(|text| number("--source", text)).transpose()?,

@@ -4,12 +4,13 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use corelane::{Dispatch, Endpoint, Orb, PoolConfig};
+use corelane::{Dispatch, PoolConfig};
 use corelane_services::events::{EventChannel, EventChannelBuilder, EventChannelFactory, EventMonitor};
 use corelane_sys::{poll, signal};
 
 use super::{CONTROL_KEY, DEFAULT_LISTEN, EventsArguments, message};
 use crate::naming::control;
+use crate::serving::{ServerOptions, corbaloc_urls};
 
 /// Name of the channel if no name is given.
 const DEFAULT_CHANNEL: &str = "EventChannel";
@@ -19,14 +20,14 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     let termination = signal::termination().map_err(message)?;
     // One thread keeps the order of each supplier's oneway pushes. It never waits: each consumer has
     // a thread, and `pull` raises TRANSIENT at once if there is no event.
-    let pool = PoolConfig::default().dispatch(Dispatch::Reactive);
-    let mut builder = Orb::builder().pool(pool);
-    if arguments.listen.is_empty() {
-        builder = builder.listen(DEFAULT_LISTEN);
-    }
-    builder = arguments.listen.iter().fold(builder, |builder, address| builder.listen(address));
-    builder = arguments.publish.iter().fold(builder, |builder, address| builder.publish(address));
-    let orb = Arc::new(builder.build().map_err(message)?);
+    let pool = PoolConfig::default().name("events").dispatch(Dispatch::Reactive);
+    let options = ServerOptions {
+        orb_config: arguments.orb_config.as_deref(),
+        listen: &arguments.listen,
+        publish: &arguments.publish,
+        default_listen: DEFAULT_LISTEN,
+    };
+    let orb = Arc::new(options.builder(pool)?.build().map_err(message)?);
     let default = [DEFAULT_CHANNEL.to_owned()];
     let names = if arguments.channels.is_empty() { &default } else { &arguments.channels[..] };
     let monitor = EventMonitor::new();
@@ -35,11 +36,8 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
         let channel = channel_builder(arguments).name(name);
         let channel = channel.serve(&orb).map_err(|exception| format!("channel `{name}`: {exception}"))?;
         monitor.add(&channel);
-        for endpoint in orb.endpoints() {
-            if let Endpoint::Tcp { host, port } = endpoint {
-                let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-                lines += &format!("corbaloc::1.2@{host}:{port}/{name}\ncorbaloc::1.2@{host}:{port}/{name}.rtec\n");
-            }
+        for url in corbaloc_urls(&orb, name) {
+            lines += &format!("{url}\n{url}.rtec\n");
         }
     }
     let factory = EventChannelFactory::new(channel_builder(arguments)).monitor(&monitor);

@@ -27,6 +27,7 @@ use crate::{DONE, NOT_DONE};
 pub(crate) const USAGE: &str = "\
 usage: corelane naming serve [--listen ADDRESS]... [--publish ADDRESS]... [--store FILE] [--durability synced|relaxed]
                              [--read-only] [--allow-control USER,...] [--control PATH] [--ior-file FILE]
+                             [--orb-config FILE]
        corelane naming list|tree [--at REFERENCE] [--timeout SECONDS] [NAME]
        corelane naming bind|rebind|bind-context|rebind-context [--at REFERENCE] [--timeout SECONDS] NAME OBJECT
        corelane naming unbind|new|resolve [--at REFERENCE] [--timeout SECONDS] NAME
@@ -79,6 +80,7 @@ work on any CORBA name server. Names have `/` between components and `.` between
                     let processes of these users, given by number, copy, fill and end the server over its control socket
   --control PATH    the control socket (the store's path with `.control`)
   --ior-file FILE   write the reference to this file too
+  --orb-config FILE the ORB's options, whose pool is `naming` (docs/configuration.md)
   --json            print one JSON object a line
 
 OBJECT is IOR:, corbaloc:, corbaname:, @FILE, a file that holds one of them, or - for the standard input.
@@ -125,6 +127,7 @@ struct NamingArguments {
     read_only: bool,
     is_json: bool,
     ior_file: Option<PathBuf>,
+    orb_config: Option<String>,
     words: Vec<String>,
 }
 
@@ -137,6 +140,7 @@ pub(crate) fn command() -> Command {
         .args([option("listen", "ADDRESS"), option("publish", "ADDRESS")].map(|one| one.action(ArgAction::Append)))
         .args([option("store", "FILE"), option("durability", "synced|relaxed"), flag("read-only")])
         .args([option("allow-control", "USER,..."), option("control", "PATH"), option("ior-file", "FILE")])
+        .arg(option("orb-config", "FILE"))
         .arg(arguments::positionals("NAME").hide(true));
     let names = ["list", "tree", "bind", "rebind", "bind-context", "rebind-context", "unbind", "new", "resolve"];
     let watch = on_server("watch").args([option("interval", "SECONDS"), option("count", "N")]);
@@ -251,6 +255,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<NamingArguments, String>
         read_only: flag("read-only"),
         is_json: flag("json"),
         ior_file: values("ior-file").next().map(PathBuf::from),
+        orb_config: one("orb-config"),
         words: texts(if is_backup { "COPY" } else { "NAME" }),
     };
     let expected = match action {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -17,6 +18,7 @@ use serde_json::json;
 
 use super::output::Output;
 use super::{NamingArguments, control};
+use crate::serving::{ServerOptions, corbaloc_urls};
 
 const THREADS: usize = 40;
 /// Changes that wait for the disk share one commit; the remaining threads resolve names.
@@ -26,14 +28,14 @@ const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:2809";
 
 pub(super) fn run(arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(), String> {
     let termination = signal::termination().map_err(|error| error.to_string())?;
-    let pool = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: THREADS });
-    let mut builder = Orb::builder().pool(pool);
-    if arguments.listen.is_empty() {
-        builder = builder.listen(DEFAULT_LISTEN);
-    }
-    builder = arguments.listen.iter().fold(builder, |builder, address| builder.listen(address));
-    builder = arguments.publish.iter().fold(builder, |builder, address| builder.publish(address));
-    let orb = builder.build().map_err(|error| error.to_string())?;
+    let pool = PoolConfig::default().name("naming").dispatch(Dispatch::LeaderFollowers { threads: THREADS });
+    let options = ServerOptions {
+        orb_config: arguments.orb_config.as_deref(),
+        listen: &arguments.listen,
+        publish: &arguments.publish,
+        default_listen: DEFAULT_LISTEN,
+    };
+    let orb = options.builder(pool)?.build().map_err(|error| error.to_string())?;
     let mut naming = NamingConfig::new()
         .durability(arguments.durability)
         .max_waiting_changes(MAX_WAITING_CHANGES)
@@ -56,13 +58,7 @@ pub(super) fn run(arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(
         None => None,
     };
     let reference = naming.reference().as_object().to_string();
-    let mut urls = Vec::new();
-    for endpoint in orb.endpoints() {
-        if let Endpoint::Tcp { host, port } = endpoint {
-            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-            urls.push(format!("corbaloc::1.2@{host}:{port}/{NAME_SERVICE_KEY}"));
-        }
-    }
+    let urls = corbaloc_urls(&orb, NAME_SERVICE_KEY);
     if let Some(path) = &arguments.ior_file {
         fs::write(path, format!("{reference}\n"))
             .map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
@@ -71,7 +67,7 @@ pub(super) fn run(arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(
         || [std::slice::from_ref(&reference), &urls[..]].concat(),
         || json!({ "reference": reference, "urls": urls }),
     );
-    explain(arguments);
+    explain(arguments, &orb);
     notify("READY=1\n").map_err(|error| format!("cannot report the start to NOTIFY_SOCKET: {error}"))?;
     poll::wait_readable_any([termination.as_fd(), end.as_fd()], None).map_err(|error| error.to_string())?;
     let _ = notify("STOPPING=1\n");
@@ -93,10 +89,15 @@ fn control_path(arguments: &NamingArguments) -> Option<PathBuf> {
     arguments.control.clone().or_else(of_store)
 }
 
+fn is_reachable_from_other_machines(orb: &Orb) -> bool {
+    let is_loopback = |host: &str| host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    orb.endpoints().iter().any(|endpoint| matches!(endpoint, Endpoint::Tcp { host, .. } if !is_loopback(host)))
+}
+
 /// The standard output is for the reference.
-fn explain(arguments: &NamingArguments) {
+fn explain(arguments: &NamingArguments, orb: &Orb) {
     let mut text = String::new();
-    if arguments.listen.is_empty() {
+    if !is_reachable_from_other_machines(orb) {
         text += "only programs on this machine can reach this server; for others: --listen tcp::2809 --publish tcp:HOST:2809\n";
     }
     match (&arguments.store, arguments.durability) {

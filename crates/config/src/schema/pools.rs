@@ -23,7 +23,7 @@ pub(super) const POOL: &[Entry<PoolDraft>] = &[
                 ("leader-followers", DispatchKind::LeaderFollowers),
                 ("half-sync-half-async", DispatchKind::HalfSyncHalfAsync),
             ];
-            choice(value, &names).map(|kind| pool.dispatch = kind)
+            choice(value, &names).map(|kind| pool.dispatch = Some(kind))
         },
     ),
     entry("threads", "number", "4", |pool, value| {
