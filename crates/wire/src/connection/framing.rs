@@ -27,8 +27,8 @@ pub enum FramingStep {
         /// Length of the message in bytes, header included.
         len: usize,
     },
-    /// The first bytes, as many as this number, are a fragment, but not the last one, of a message.
-    /// The framer has copied the fragment.
+    /// The first bytes are a fragment of this length, header included. It is not the last fragment
+    /// of its message, and the framer has copied it.
     FragmentBuffered(usize),
     /// The first `len` bytes were the last fragment of a message.
     Assembled {

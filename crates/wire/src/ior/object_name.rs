@@ -3,9 +3,9 @@
 //! `/` separates components, `.` separates id and kind. `\` in front of `/`, `.` or `\` makes that
 //! character a part of the id or kind.
 
-/// Parses a stringified name into its components, each with its id and kind. Returns `None` if the
-/// text or a component is empty, a component has a second dot or an empty kind, or a backslash is
-/// misplaced.
+/// Parses a stringified name into its components, each with its id and kind. The component `.` has
+/// an empty id and an empty kind. Returns `None` if the text or a component is empty, a component
+/// has a second dot, the dot after an id ends the component, or a backslash is misplaced.
 ///
 /// # Examples
 /// ```

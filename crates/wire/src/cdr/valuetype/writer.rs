@@ -56,7 +56,8 @@ impl Encoder<'_> {
     /// indirection instead and returns `None`.
     ///
     /// `keep` returns an owner that keeps the value alive while the encoder compares identities;
-    /// `ids` are the repository ids to send, the most derived first.
+    /// `ids` are the repository ids to send, the most derived first. A value inside a chunked value
+    /// is chunked regardless of `chunked`.
     ///
     /// # Errors
     /// [`CdrError::NestingTooDeep`] for more than 256 nested values, [`CdrError::LengthOverflow`].
