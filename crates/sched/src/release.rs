@@ -6,10 +6,10 @@
 
 use crate::task::Nanos;
 
-/// The jobs that a task runs after a job that ended later than the next release.
+/// Rule that decides which of the releases that a late job missed get a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OverrunRule {
-    /// Skips the releases that have passed. The next job runs at the next release of the grid.
+    /// Skips the releases that have passed. The next job runs at the first later release.
     SkipMissed,
     /// Runs the jobs of missed releases at once, one after another.
     CatchUp {

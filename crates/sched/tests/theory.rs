@@ -172,7 +172,8 @@ fn place(machine: &Machine, core: CoreId) -> usize {
     machine.cores.iter().position(|other| other.id == core).expect("a core of the machine")
 }
 
-/// Each job takes the machine's overhead in addition to its execution time.
+/// Returns the simulated system of an admitted set. Each job takes the machine's overhead in addition
+/// to its execution time.
 fn as_system(set: &TaskSet, machine: &Machine, random: &mut Random) -> SimulatedSystem {
     let promises = allocation::task_placements(set, machine);
     let timing = |id: TaskId| set.iter().find(|(task, _)| task.id == id).expect("a task of the set").0.timing;

@@ -24,7 +24,7 @@ pub struct Stage {
     pub timing: Timing,
     /// Shortest execution time of the stage's jobs.
     pub best_execution: Nanos,
-    /// Index of the predecessor, if it has one.
+    /// Index of the stage's predecessor, if it has one.
     pub predecessor: Option<usize>,
     /// Maximum clock difference between the hosts of this stage and its predecessor; 0 if both run
     /// on one host.
@@ -106,7 +106,8 @@ fn one(stages: &[Stage], timings: &[Timing], place: usize) -> Option<Nanos> {
     response_time(&timings[place], &others).map(|response| response.from_ready)
 }
 
-/// Returns the shortest time between two successive jobs of a stage that become ready.
+/// Returns the shortest time between the moments at which two successive jobs of a stage become
+/// ready.
 ///
 /// The predecessor completes jobs at least one shortest execution time apart, because they run one
 /// after the other.

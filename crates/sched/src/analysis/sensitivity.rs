@@ -26,8 +26,8 @@ pub fn largest_execution_factor(
     largest(1, MAX_FACTOR, |factor| schedulable(&scaled(factor)))
 }
 
-/// Returns the longest execution time of the task at `place` with which `schedulable` returns true.
-/// `None` if it returns true for no execution time.
+/// Returns the longest execution time of the task at `place`, up to its deadline, with which
+/// `schedulable` returns true. `None` if it returns true for no execution time.
 pub fn longest_execution(
     tasks: &[Timing],
     place: usize,
