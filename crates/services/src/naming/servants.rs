@@ -218,7 +218,7 @@ struct ContextRequest<'s, 'c, 'm> {
     iterator_poa: &'s Poa,
     poa: Poa,
     context: ContextId,
-    /// Decoders create references from the ORB.
+    /// The environment from which decoders create references.
     orb: Option<&'m (dyn Any + Sync)>,
     call: &'c mut ServerCall<'m>,
 }

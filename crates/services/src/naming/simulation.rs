@@ -167,7 +167,8 @@ impl NamingModel {
     }
 }
 
-/// The bindings that an iterator has returned to its client.
+/// An iterator of a simulated client: the bindings that it has returned, and the bindings that lasted since it was
+/// opened, which it must return before its end.
 struct Listing {
     context: u64,
     client: ClientId,
@@ -320,7 +321,6 @@ impl NamingSimulation {
         self.listings.insert(id, Listing { context: context.0, client, used_at, used, lasting, returned });
     }
 
-    /// The simulated clients never destroy iterators.
     fn list(&mut self) {
         self.expire();
         if self.random.below(3) == 0 {

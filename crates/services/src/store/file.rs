@@ -28,7 +28,7 @@ const CACHE_SIZE: usize = 16 << 20;
 /// A relaxed commit that would exceed this number of bytes is synced.
 const MAX_RELAXED_SIZE: usize = 16 << 20;
 
-/// Makes names unique, so its ordering is `Relaxed`.
+/// Number of temporary names of this process. It only makes the names unique, so its ordering is `Relaxed`.
 static CREATED: AtomicU64 = AtomicU64::new(0);
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
@@ -323,7 +323,7 @@ const USUAL: u32 = 0o666;
 /// The folder of the copy may have more readers than the folder of the store.
 const PRIVATE: u32 = 0o600;
 
-/// Only the owner can read the new file.
+/// Writes records to a new store file that only its owner can read.
 pub(super) fn write_copy(
     path: &Path,
     kind: RecordKind,
@@ -399,8 +399,10 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
+/// Returns true if redb wrote the file, and false if the file does not exist or is empty.
+///
 /// # Errors
-/// [`StoreError::NotAStore`] for a file that redb did not write.
+/// [`StoreError::NotAStore`] for other files.
 fn is_database(path: &Path) -> Result<bool, StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let file = match File::open(path) {
@@ -420,7 +422,8 @@ fn is_database(path: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// redb would repair another program's database if the file were opened for writing.
+/// Checks the contents of a file without writing to it: redb would repair another program's database if the file were
+/// opened for writing.
 fn check_contents(path: &Path, kind: RecordKind) -> Result<(), StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let file = File::open(path).map_err(|error| failed(&error))?;
@@ -444,7 +447,7 @@ fn builder() -> Builder {
     builder
 }
 
-/// Writes the kind of the records into an empty file, and returns the revision.
+/// Checks the kind of the records, or writes it into an empty file. Returns the revision.
 fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<Revision, StoreError> {
     let read = database.begin_read().map_err(|error| of_transaction(error, path))?;
     let numbers = match read.open_table(NUMBERS) {
@@ -564,7 +567,7 @@ fn of_commit(error: CommitError, path: Option<&Path>) -> StoreError {
     }
 }
 
-/// The kernel may not show the process in `/proc/locks`.
+/// Returns the id of the process that has locked the file, if `/proc/locks` shows it.
 fn lock_holder(path: &Path) -> Option<u32> {
     let inode = fs::metadata(path).ok()?.ino().to_string();
     let locks = fs::read_to_string("/proc/locks").ok()?;

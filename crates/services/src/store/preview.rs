@@ -21,7 +21,7 @@ pub(super) struct Preview {
 #[derive(Debug)]
 struct Pages {
     length: u64,
-    /// Smaller than the file after the view was shortened.
+    /// Number of leading bytes of the file that the view shows; smaller than the file after the view was shortened.
     file_length: u64,
     written: BTreeMap<u64, Box<[u8; PAGE_SIZE]>>,
 }
