@@ -176,7 +176,7 @@ fn timing() -> String {
     format!("timer slack {slack}; {throttling}; {fair}")
 }
 
-/// Hinnant's algorithm for civil dates.
+/// Returns the date and time of seconds since 1970, by Hinnant's algorithm for civil dates.
 fn date(seconds: u64) -> String {
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
@@ -244,7 +244,7 @@ fn scheduling(class: Option<Scheduling>) -> String {
     }
 }
 
-/// Each thread as "name class priority".
+/// Returns the real-time threads of other programs, each as "name class priority".
 fn realtime_threads() -> Vec<String> {
     let own = std::process::id().to_string();
     let mut found = Vec::new();

@@ -113,7 +113,8 @@ pub(crate) struct GroupResult {
     pub(crate) failed: Vec<(FigureLabel, Failure)>,
 }
 
-/// If another ORB fails, it gets no further turn, and the other variants continue.
+/// Measures the variants of a group in turns. If another ORB fails, it gets no further turn, and the other variants
+/// continue.
 ///
 /// # Errors
 /// The first failure of Corelane or of a bare socket, with the variant's name.

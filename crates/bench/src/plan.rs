@@ -159,7 +159,7 @@ impl PlanStep {
         }
     }
 
-    /// Copies this program to `wanted`, or to a new file that only its owner can use.
+    /// Copies this program to `wanted` or to a new file, which only the file's owner can use. Returns the path.
     fn send(&self, via: &Path, wanted: Option<&str>) -> Result<String, String> {
         let own: PathBuf = std::env::current_exe().map_err(|error| error.to_string())?;
         let file = File::open(&own).map_err(|error| format!("{}: {error}", own.display()))?;

@@ -27,9 +27,9 @@ pub(crate) struct Report<'o> {
     json: Option<Box<dyn Write>>,
     run: String,
     incomplete: bool,
-    /// Figures of benchmarks without a verdict.
+    /// Figures since the last verdict.
     figures: Vec<Figure>,
-    /// Single numbers with a bound, of benchmarks without a verdict.
+    /// Single numbers with a bound since the last verdict.
     bounded: Vec<SingleValue>,
     /// Number of goals in all verdicts.
     goals: u64,
@@ -152,7 +152,7 @@ impl<'o> Report<'o> {
         Ok(())
     }
 
-    /// Reports which goals a finished benchmark meets, or nothing if there are none.
+    /// Reports which goals a finished benchmark meets, and the comparisons whose goals are for other cores.
     pub(crate) fn add_verdict(&mut self, bench: &str, cores: CoreChoice) -> Result<(), Failure> {
         let compared = targets::compare_with_goals(&std::mem::take(&mut self.figures), cores);
         self.add_json_values(&format!("{bench}: goals"), &compared)?;

@@ -49,7 +49,7 @@ impl MessageSizes {
         MessageSizes { request, reply: 24 + results }
     }
 
-    /// Little-endian; the first bytes that a client sends.
+    /// Returns the first bytes that a client sends: both sizes, little-endian.
     fn preamble(self) -> [u8; 16] {
         let mut preamble = [0; 16];
         preamble[..8].copy_from_slice(&(self.request as u64).to_le_bytes());
@@ -119,7 +119,7 @@ pub(crate) struct BaselineAddress {
     medium: Medium,
 }
 
-/// Shared memory uses a socket to pass the memory's descriptor.
+/// The medium of the messages. With shared memory, a socket passes the memory's descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Medium {
     Socket { spins: bool },

@@ -197,7 +197,7 @@ struct PoolConnection {
     taken: AtomicBool,
 }
 
-/// The server refuses further connections.
+/// Maximum number of connections of a pool. The server closes further ones.
 const MOST_CONNECTIONS: usize = 1024;
 
 const END: u64 = u64::MAX;

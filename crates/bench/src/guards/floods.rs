@@ -29,10 +29,11 @@ use crate::value::SingleValue;
 
 const FLOODS: usize = 4;
 
-/// Each has its own connection.
+/// Number of good clients. Each has its own connection.
 const CLIENTS: usize = 4;
 
-/// Exceeds the queue's capacity for one connection.
+/// Number of oneways that each flood sends before the good clients call. It exceeds the queue's capacity for one
+/// connection.
 const FIRST: u64 = 2_000;
 
 const MAX_CALLS: usize = 2_000;

@@ -16,7 +16,7 @@ use crate::options::BenchOptions;
 use crate::report::Report;
 use crate::value::SingleValue;
 
-/// Each part of the generated IDL has about 170 lines.
+/// Numbers of parts of the generated IDL. A part has about 190 lines.
 const PARTS: [usize; 2] = [45, 190];
 
 const TURNS: usize = 15;

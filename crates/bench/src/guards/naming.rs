@@ -38,7 +38,7 @@ use crate::value::SingleValue;
 /// `corelane naming serve` has as many threads.
 const THREADS: usize = 40;
 const SIZES: [usize; 3] = [10, 1_000, 1_000_000];
-/// A run of few calls checks the benchmark and not the server.
+/// Number of bindings of the largest context in a run of few calls, which checks only the benchmark.
 const SMALL: usize = 5_000;
 const FILL: usize = 10_000;
 const NAMES: usize = 1_000;
@@ -258,7 +258,7 @@ impl Drop for Beside {
     }
 }
 
-/// The rate is the maximum at which the disk permits durable changes.
+/// Writes and syncs one page for each call. The rate is the maximum at which the disk permits commits one after another.
 struct Syncs {
     file: File,
     next: u64,

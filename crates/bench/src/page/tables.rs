@@ -137,7 +137,7 @@ pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> St
     )
 }
 
-/// A table with more columns has its rows and columns exchanged.
+/// A table with more columns, and with more columns than rows, has its rows and columns exchanged.
 const MOST_COLUMNS: usize = 8;
 
 pub(crate) fn values(rows: &[(&RecordedRun, &ValueLine)], several: bool) -> String {

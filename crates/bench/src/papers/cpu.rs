@@ -332,7 +332,8 @@ fn deviation(values: &[f64]) -> f64 {
     (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt()
 }
 
-/// Compares each figure with the collocated call, which is the second figure.
+/// Compares each call through a transport with the collocated call, which is the second figure. With `watched`, also
+/// returns how often and how long the scavenger ran.
 fn overhead(figures: &[Figure], seen: &[CpuTimes], watched: bool) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let Some(collocated) = figures.get(1) else { return values };

@@ -154,7 +154,8 @@ fn count(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tal
     let before = tally();
     calls(target, operation, 0, samples)?;
     let made = difference(&tally(), &before);
-    // The reading of the server's counts is a call, and a run may begin with a call for the comparison.
+    // Reading the server's counts is itself a call, and for some operations a first call, whose result is compared in
+    // full, precedes the others.
     let first = target.counted()?;
     calls(target, operation, 0, samples)?;
     let asked = difference(&target.counted()?, &first);

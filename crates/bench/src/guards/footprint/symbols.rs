@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::Failure;
 
-/// The largest crate comes first.
+/// Returns the size in bytes of each crate's code and constants, the largest crate first.
 pub(super) fn by_crate(program: &Path) -> Result<Vec<(String, u64)>, Failure> {
     let mut nm = Command::new("nm");
     nm.args(["--demangle", "--print-size", "--defined-only"]).arg(program).stdin(Stdio::null());

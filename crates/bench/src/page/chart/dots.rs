@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{Plot, Scale, Style, bands, escaped, grid, legend, mark, range, readable, short};
 
-/// Index of the series and time in microseconds of each mark.
+/// A row of marks: for each mark, the index of its series and its time in microseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct DotRow {
     pub(crate) name: String,

@@ -110,7 +110,7 @@ fn paper_offsets_us(samples: &[Sample]) -> [f64; 3] {
     [mean, variance.sqrt(), offsets().fold(0.0, |most, offset| most.max(offset.abs()))]
 }
 
-/// The end of a thread that the other thread wakes.
+/// The means by which one thread wakes the other.
 enum End {
     Signal(SignalSender),
     Flag { is_set: Arc<AtomicU32>, thread: Thread, sleeps: bool },
@@ -131,14 +131,14 @@ impl End {
     }
 }
 
-/// The place where a thread waits.
+/// The means by which a thread waits until the other thread wakes it.
 enum Wait {
     Signal(SignalReceiver),
     Flag { is_set: Arc<AtomicU32>, sleeps: bool },
 }
 
 impl Wait {
-    /// Creates the place where the calling thread waits, and its end for the other thread.
+    /// Creates the wait of the calling thread, and the end with which another thread wakes it.
     fn create(waking: Waking) -> Result<(Wait, End), Failure> {
         if waking == Waking::Signal {
             let receiver = SignalReceiver::for_current_thread();

@@ -75,8 +75,7 @@ pub(crate) fn path(options: &BenchOptions, report: &mut Report<'_>, progress: &m
     rejections(client, options, report, progress)
 }
 
-/// Returns the core of a pool's threads and tasks as the server takes them: the task with this
-/// number, on this core.
+/// Formats a task with its core and its priority for a `set` line of the server.
 fn binding(task: usize, core: usize) -> String {
     format!("{task}:{core}:{PRIORITY}")
 }

@@ -53,7 +53,7 @@ fn calls(options: &BenchOptions, [quick, usual, full]: [usize; 3]) -> usize {
     })
 }
 
-/// A fifth of MT_Cubit's time, so that the 99th percentile covers five times as many calls.
+/// A fifth of MT_Cubit's period, so that the 99th percentile covers five times as many calls.
 const PERIOD: Duration = Duration::from_millis(10);
 
 fn beside(
@@ -241,7 +241,8 @@ fn cubit(
     report.add_json_values(&title, &values)
 }
 
-/// Another ORB that failed gets no further turns and is reported as missing.
+/// Returns false, and reports the ORB as missing, if the turn of another ORB failed. Returns the error if the turn of
+/// Corelane or of the floor failed.
 fn goes_on(
     bench: &str,
     one: &ServerUnderTest,
@@ -388,7 +389,8 @@ fn figures(
 #[derive(Default)]
 struct MeasuredPoint {
     seen: Observations,
-    /// The results without low-priority clients come just before, because the machine's speed changes over minutes.
+    /// Results without low-priority clients, measured just before `seen`, because the machine's speed changes over
+    /// minutes.
     alone: Observations,
 }
 

@@ -22,7 +22,8 @@ use crate::value::SingleValue;
 
 const LOW: u8 = 10;
 
-/// The kernel's fair server takes up to 50 ms of each second.
+/// Time from the due time to the reply above which a call counts as stalled. The kernel's fair server takes up to 50 ms
+/// of each second from fixed priorities.
 const STALL: Duration = Duration::from_millis(5);
 
 const WORK: Duration = Duration::from_millis(20);
