@@ -19,7 +19,7 @@ use std::time::Duration;
 
 const CALLS: u64 = 500;
 
-/// A measurement that is disturbed is repeated this number of times.
+/// Maximum number of measurements, of which all but the last are disturbed.
 const TRIES: usize = 20;
 
 struct Cost {
@@ -109,7 +109,7 @@ fn assert_costs(cost: &Cost, system_calls: u64, what: &str) {
     );
 }
 
-/// Each kind has a client ORB of its own.
+/// Calls `assert` with the cost of a call with each kind of argument. Each kind has a client ORB of its own.
 fn every_plain_argument(connect: impl Fn() -> (Orb, ProbeRef), assert: impl Fn(&Cost, &str)) {
     let longs: Vec<i32> = (0..1024).collect();
     let many: Vec<i32> = vec![1; 8192];

@@ -55,8 +55,8 @@ fn large_results_use_memory_again_and_give_it_back() {
         (0..3).for_each(|_| assert_eq!(call().len(), LENGTH));
         let before = mappings();
         (0..CALLS).for_each(|_| assert_eq!(call().len(), LENGTH));
-        // The server may still have the last reply when the next call begins, and a thread that
-        // pauses for a second finds the memory given back.
+        // A new range is necessary if the server has not freed the last reply when the next call begins,
+        // or if a pause of a second has made the ORB give the memory back.
         let new = mappings() - before;
         assert!(new <= 4, "{CALLS} results that are {what} needed {new} new address ranges");
     }

@@ -12,7 +12,7 @@ use corelane_tests::{Server, client, serve};
 use corelane_wire::Version;
 use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
 
-/// Burst mode begins when a thread has read 64 requests, each with another request behind it.
+/// Number of short requests. Burst mode begins when a thread has read 64 requests with another request behind each.
 const SHORT: i32 = 1_000;
 
 struct Requests {

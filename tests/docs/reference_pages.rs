@@ -76,7 +76,7 @@ fn declared(source: &str, name: &str, options: Options) -> Vec<String> {
     }
 }
 
-/// A row has the first cell without its quotes, and the second cell.
+/// Returns the first cell without its quotes, and the second cell, of each row.
 fn rows(section: &str) -> BTreeMap<String, String> {
     rows_of(PAGE, &format!("## `{section}`"))
 }

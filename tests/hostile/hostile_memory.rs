@@ -461,7 +461,8 @@ const REPLIES: usize = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(120);
 const BEGUN: usize = 3 << 20;
 
-/// The replies announce 63 MiB and stop after [`BEGUN`] bytes; the count has the replies that have stopped.
+/// Starts a server whose replies announce 63 MiB and stop after [`BEGUN`] bytes. Returns its address and the number of
+/// stopped replies.
 fn endless(fragments: bool) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let begun = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&begun);

@@ -153,7 +153,7 @@ fn form(root: &NodeRef) -> Vec<(i32, String, Option<usize>, Option<usize>)> {
     form
 }
 
-/// Each node has one further neighbour.
+/// Returns a cycle of three nodes, each with one further neighbour.
 fn ring() -> NodeRef {
     let graph = ValueGraph::new();
     let (one, two, three) = (graph.declare(), graph.declare(), graph.declare());

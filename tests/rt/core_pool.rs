@@ -413,8 +413,8 @@ fn requests_of_another_task_and_without_a_task_on_a_bound_connection_run_on_othe
     assert_eq!((counts.bound, counts.handed_over, counts.foreign), (1, 20, 20));
 }
 
-/// The object of a client that calls the server again on the client's connection, in place of the
-/// client's thread.
+/// An object of the client. Its servant calls the server on the client's connection, while the
+/// client's thread waits.
 struct CallBack {
     client: Arc<Mutex<RawClient>>,
     targets: [ObjectRef; 2],

@@ -90,7 +90,7 @@ impl Combination {
         matches!(self.protocols, Protocols::Any | Protocols::Unix)
     }
 
-    /// In the ordinary class all threads are in one band.
+    /// Returns true if calls at both priorities use one connection. Without bands, all priorities of the ordinary class do.
     fn shares(self, class: SchedulingClass, one: i16, other: i16) -> bool {
         let band = |priority| BANDS.iter().position(|(low, high)| (*low..=*high).contains(&priority));
         let same = if self.bands == Bands::None { class == SchedulingClass::Fair } else { band(one) == band(other) };
