@@ -78,7 +78,7 @@ pub(crate) fn command(name: &'static str, help: &'static str) -> Command {
         .arg(asks_for_help)
 }
 
-/// The usage lines are left out.
+/// Returns the paragraphs before and after the entries, without the usage lines.
 fn paragraphs(help: &str) -> (String, String) {
     let (mut before, mut after, mut is_after) = (Vec::new(), Vec::new(), false);
     for paragraph in help.split("\n\n").skip(1) {

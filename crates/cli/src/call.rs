@@ -56,7 +56,7 @@ With --list no operation is called: those of the reference's interface are print
 Exit status: 0 called, 1 not called, or an exception was raised, 2 wrong usage.
 ";
 
-/// The default maximum of a message.
+/// Maximum length in bytes of an argument from a file: the default maximum of a message.
 const MAX_ARGUMENT: u64 = Limits::DEFAULT.max_message_size as u64;
 
 #[derive(Debug, Default)]
@@ -280,8 +280,9 @@ impl Sources {
     }
 }
 
-/// The word is JSON, or text if it is not JSON or the type is a string. Sequences and arrays of octets are hexadecimal
-/// digits.
+/// The word, or the content of the file that it names, is JSON. It is the text itself if it is not JSON, or if the type
+/// is text and it is not a JSON string. For sequences and arrays of octets, a file has the octets, and a number is
+/// hexadecimal digits.
 fn argument(word: &str, type_code: &TypeCode, types: &mut Types<'_>, sources: &mut Sources) -> Result<Any, String> {
     let is_of_octets = json::is_of_octets(type_code);
     let contents = match sources.read(word)? {

@@ -21,7 +21,7 @@ pub(crate) fn compile(file: &Path, options: &CompileOptions) -> Result<Compilati
 
 pub(crate) struct Types<'c> {
     compilation: &'c Compilation,
-    /// A type that contains one of these types gets a recursive TypeCode.
+    /// Definitions whose TypeCode is incomplete. Inside it, the definition becomes a recursive TypeCode.
     open: Vec<DefinitionId>,
     /// An incomplete TypeCode, with a recursion to a type in `open`, is not in the map.
     made: HashMap<DefinitionId, TypeCode>,
@@ -40,7 +40,7 @@ impl<'c> Types<'c> {
         model.ids().filter(is_value).filter_map(|id| self.of_definition(id).ok()).collect()
     }
 
-    /// The first number is 1.
+    /// Returns the number of the next value. The first number is 1.
     pub(crate) fn number_value(&mut self) -> u32 {
         self.values += 1;
         self.values

@@ -419,7 +419,7 @@ fn only(name: &str, mut found: Vec<(String, TypeCode)>) -> Result<TypeCode, Stri
     }
 }
 
-/// Each type has its unambiguous name.
+/// Returns all types with this name, each with its unambiguous name.
 fn all_named(name: &str, types: &mut Types<'_>) -> Vec<(String, TypeCode)> {
     let basics = [
         TypeCode::NULL,

@@ -35,7 +35,7 @@ use corelane_bench::server;
 use crate::status::{DONE, NOT_DONE, WRONG_USAGE};
 use crate::text::excerpt;
 
-/// The servers of benchmarks are processes of this program.
+/// Counts allocations, because the servers of benchmarks are processes of this program.
 #[global_allocator]
 static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::CountingAllocator;
 

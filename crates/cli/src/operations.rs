@@ -20,7 +20,7 @@ pub(crate) struct Signature {
 }
 
 /// Finds an operation in the named interface, or else in the reference's interface, or else in the whole file. In the
-/// whole file one interface may have the operation.
+/// whole file only one interface may declare the operation.
 pub(crate) fn find(
     compilation: &Compilation,
     types: &Types<'_>,
@@ -122,7 +122,7 @@ impl ListedInterface {
     }
 }
 
-/// Without an interface, lists the operations of each interface in the file.
+/// Without an interface and a type id, lists the operations of each interface in the file.
 pub(crate) fn list(
     compilation: &Compilation,
     interface: Option<&str>,

@@ -165,7 +165,7 @@ impl Question {
     }
 }
 
-/// The argument is the time-out, and the result true if the object exists.
+/// The argument is the time-out. The result is true for the wanted answer.
 type Ask<'a> = &'a dyn Fn(Duration) -> Result<bool, SystemException>;
 
 trait Clock {

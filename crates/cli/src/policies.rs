@@ -40,7 +40,7 @@ const NAMES: [(u32, &str); 31] = [
     (0x5441_0008, "TAO connection time-out"),
 ];
 
-/// 1582-10-15 is the origin of TimeBase::UtcT, in units of 100 ns.
+/// The start of 1970 as TimeBase::UtcT: the time since 1582-10-15 in units of 100 ns.
 const UNIX_EPOCH: u64 = 0x01b2_1dd2_1381_4000;
 
 /// The value is `None` if its format is unknown.

@@ -35,7 +35,7 @@ pub(crate) fn json_text(json: &Json) -> String {
     escaped(&format!("{json:#}"))
 }
 
-/// JSON has DEL and the C1 controls in strings.
+/// Escapes DEL and the C1 controls, which JSON permits in strings.
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len() + 1);
     for character in json.chars() {

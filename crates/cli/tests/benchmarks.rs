@@ -25,7 +25,7 @@ fn also(name: &str) -> &'static [&'static str] {
     if name == "counts" { &["--op", "octet"] } else { &[] }
 }
 
-/// A program that the test does not build, a measurement on request, or a missing permission.
+/// Returns true for a program that the test does not build, a measurement on request, and a missing permission.
 fn may_be_missing(reason: &str) -> bool {
     ["build ", "permitted", "ulimit", "no symbols", "only with --"].iter().any(|words| reason.contains(words))
 }

@@ -28,7 +28,7 @@ pub(crate) struct Draft {
     pub(crate) real_time: RealTimeDraft,
     pub(crate) tcp: TcpProperties,
     pub(crate) unix: UnixProperties,
-    /// True if a setting changes the real-time configuration of the ORB.
+    /// True if the section `real-time` itself has a setting.
     pub(crate) has_real_time: bool,
     threadpools: Named<ThreadpoolDraft>,
 }
@@ -92,7 +92,7 @@ impl Default for PreconnectDraft {
     }
 }
 
-/// The dispatch architecture of a pool without its numbers.
+/// The dispatch architecture of a pool without its numbers of threads and of queued requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DispatchKind {
     Reactive,

@@ -20,7 +20,7 @@ pub(super) fn command() -> Command {
     ])
 }
 
-/// Each `-ORB` option has the number of its word.
+/// Separates the `-ORB` options and their values, each with its position, from the other words.
 pub(super) fn split(words: Vec<OsString>) -> (Vec<OsString>, Vec<(usize, String)>) {
     let (mut own, mut of_orb) = (Vec::new(), Vec::new());
     let mut words = words.into_iter().enumerate();

@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     run_with(arguments, guarantees::report, out)
 }
 
-/// `examine_machine` disturbs the machine, so it is called without a reference.
+/// `examine_machine` disturbs the machine, so it is only called if neither a reference nor an interface is given.
 fn run_with(
     arguments: impl Iterator<Item = OsString>,
     examine_machine: impl FnOnce() -> Vec<GuaranteeReport>,
@@ -160,7 +160,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<DoctorRequest, Opt
     Ok(DoctorRequest { required, reference, interface, timeout, is_json: parsed.get_flag("json") })
 }
 
-/// The server's process alone can report its reachable lanes.
+/// Only the process of a server can report its reachable lanes.
 const REACHABLE: &str = "\
 Each server reports at its start which lanes other machines can reach, and up to which priority: Event::ReachableLane
 (`OrbBuilder::log_events` prints it). A lane without a ceiling gives other machines no priority.

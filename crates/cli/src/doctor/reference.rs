@@ -91,7 +91,7 @@ impl Examination {
         self.findings.push(Finding { subject: self.subject, ..finding });
     }
 
-    /// Zero if no time is left.
+    /// Returns the maximum time of the next step, which is zero if no time is left.
     fn step(&self) -> Duration {
         self.timeout.min(MAX_TIME.saturating_sub(self.began.elapsed()))
     }
@@ -324,7 +324,7 @@ fn alone(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<ObjectRe
     Ok(object.ok_or_else(nil)?.with_timeout(timeout.max(Duration::from_millis(1))))
 }
 
-/// Clients may not reach the address of the finding.
+/// Returns a finding if clients may be unable to reach the address.
 fn published(endpoint: &ProfileEndpoint) -> Option<Finding> {
     let ProfileEndpoint::Inet { host, .. } = endpoint else { return None };
     let address = host.parse::<IpAddr>().ok().map(|address| address.to_canonical());
@@ -354,7 +354,7 @@ fn no_transport(name: &str) -> Finding {
     Finding::unsure("transport", format!("{name}: this ORB does not have this transport"), remedy)
 }
 
-/// The ORB later connects to the socket with a time-out.
+/// Does not connect, because the ORB later connects to the socket with a time-out.
 fn socket_file(path: &str) -> io::Result<String> {
     if fs::metadata(path)?.file_type().is_socket() {
         return Ok("the socket exists".to_owned());

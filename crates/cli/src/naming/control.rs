@@ -23,7 +23,7 @@ use corelane_wire::ior::{Ior, ProfileAddress, TaggedProfile};
 
 use crate::text::printable;
 
-/// Refused clients could otherwise cause any number of printed lines.
+/// Minimum time between two printed lines about refused clients.
 const PAUSE: Duration = Duration::from_secs(1);
 
 struct RefusalLog(Mutex<Option<Monotonic>>);

@@ -38,7 +38,7 @@ pub(super) fn prune(
 struct PruneWalk {
     prune: Prune,
     path: Vec<ObjectRef>,
-    /// A dead context has the reason.
+    /// The reason why a checked context is dead, or `None` if it is not dead.
     checked: ObjectMap<Option<String>>,
     server: ServerAddresses,
     /// Number of dead names that remain bound and of contexts that were not checked completely.
@@ -153,7 +153,7 @@ impl PruneWalk {
     }
 }
 
-/// The name may be bound to another object since the check, for which the function returns false.
+/// Returns false if the name is no longer bound to `object`.
 fn unbind_from(context: &NamingContextRef, name: &[NameComponent], object: &ObjectRef) -> Result<bool, String> {
     let found = context.resolve(name).map_err(rebind_message)?;
     if found.is_none_or(|found| found.ior() != object.ior()) {

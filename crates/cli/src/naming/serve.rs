@@ -21,7 +21,7 @@ use super::{NamingArguments, control};
 const THREADS: usize = 40;
 /// Changes that wait for the disk share one commit; the remaining threads resolve names.
 const MAX_WAITING_CHANGES: usize = 32;
-/// An address that programs on this machine can reach.
+/// An address that only programs on this machine can reach.
 const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:2809";
 
 pub(super) fn run(arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(), String> {
@@ -93,7 +93,7 @@ fn control_path(arguments: &NamingArguments) -> Option<PathBuf> {
     arguments.control.clone().or_else(of_store)
 }
 
-/// The standard output is for the reference.
+/// Prints advice to the standard error, because the standard output is for the reference.
 fn explain(arguments: &NamingArguments) {
     let mut text = String::new();
     if arguments.listen.is_empty() {

@@ -147,7 +147,7 @@ impl Reader<'_> {
                 let read = self.read(&NamingContextRef::unchecked_narrow(&object), &name, path);
                 path.pop();
                 match read {
-                    // The name of a destroyed context is bound.
+                    // A name can be bound to a destroyed context.
                     Err(ListError::Context(exception)) if exception.kind() == Kind::ObjectNotExist => {}
                     read => read?,
                 }

@@ -48,7 +48,7 @@ impl Latencies {
 
     pub(super) fn to_text(&self) -> String {
         let sorted = self.sorted();
-        let us = |hundredths| percentile(&sorted, hundredths) / 1e3;
+        let us = |percent| percentile(&sorted, percent) / 1e3;
         let mut text =
             format!("p50 {:.1} us, p99 {:.1} us, least {:.1} us, most {:.1} us\n", us(50), us(99), us(0), us(100));
         let buckets = self.buckets();
@@ -80,9 +80,9 @@ impl Latencies {
     }
 }
 
-/// At least `hundredths` percent of the sorted times do not exceed the result.
-fn percentile(sorted: &[u64], hundredths: usize) -> f64 {
-    let rank = (sorted.len() * hundredths).div_ceil(100).max(1);
+/// At least `percent` percent of the sorted times do not exceed the result.
+fn percentile(sorted: &[u64], percent: usize) -> f64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default() as f64
 }
 

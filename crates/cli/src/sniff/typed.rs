@@ -13,7 +13,7 @@ use crate::json;
 use crate::operations;
 use crate::text::excerpt;
 
-/// The traffic determines the names of operations.
+/// Maximum number of operations in the map. The traffic determines their names.
 const MAX_KEPT: usize = 10_000;
 
 struct TypedOperation {

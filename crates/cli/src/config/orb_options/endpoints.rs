@@ -41,7 +41,7 @@ pub(super) struct ConvertedEndpoint {
     pub(super) address: String,
     /// The address with the host of the option `hostname_in_ior`.
     pub(super) published: Option<String>,
-    /// A version and further options are not carried over.
+    /// True if the endpoint has a version or options that are not carried over.
     pub(super) has_more: bool,
 }
 

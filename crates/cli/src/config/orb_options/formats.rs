@@ -6,7 +6,7 @@ use std::vec;
 use super::{ForeignOrb, Malformed};
 
 const MAX_SHOWN: usize = 60;
-/// Names in small letters.
+/// Names of the options without a value, in lower case.
 const WITHOUT_VALUE: &[&str] =
     &["daemon", "debug", "gioplite", "help", "ignoredefaultsvcconffile", "skipserviceconfigopen", "version"];
 /// First words of directives.
@@ -147,7 +147,7 @@ pub(crate) fn takes_value(word: &str) -> bool {
     !name.is_empty() && !WITHOUT_VALUE.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Each option has its line or position.
+/// The number of each word is its line in a file, or its position.
 pub(super) fn options_of_words(words: Vec<(usize, String)>) -> Result<Vec<OrbOption>, Malformed> {
     let mut found = Vec::new();
     let mut words = words.into_iter();
@@ -305,7 +305,7 @@ impl<'t> Directives<'t> {
         Malformed::new(self.line, text, reason)
     }
 
-    /// The directive loads or changes a service.
+    /// Records a directive that loads or changes a service, with the reason why it is not carried over.
     fn directive(&mut self, keyword: &str, name: &str) -> Result<(), Malformed> {
         let content = OptionContent::Other(match name {
             "Naming_Loader" => "the counterpart is `corelane naming serve`",

@@ -252,7 +252,7 @@ impl Imported {
         Ok(())
     }
 
-    /// omniORB reads the number and ignores text after it.
+    /// Text after a `#` is ignored.
     fn set_call_timeout(&mut self, place: Place, shown: &str, value: &str) -> Result<(), Malformed> {
         let number = value.split('#').next().unwrap_or_default().trim();
         let Ok(milliseconds) = number.parse::<u64>() else {
