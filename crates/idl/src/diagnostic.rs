@@ -30,7 +30,7 @@ pub struct Diagnostic {
     pub notes: Vec<String>,
     /// A suggested correction.
     pub help: Option<String>,
-    /// True if a later error about the same name replaces this error.
+    /// True if the next error replaces this error, provided that both end at the same location.
     pub(crate) gives_way: bool,
 }
 

@@ -110,8 +110,8 @@ struct DeclarationSite {
 
 type ResolveResult<T> = Result<T, ReportedError>;
 
-/// An inherited operation, attribute or state member, with its location; the name identifies a
-/// state member of the value type.
+/// An inherited operation or attribute and its location, or a value type, the name of one of its
+/// state members, and the location of the member.
 type Inherited = (DefinitionId, Option<Symbol>, Span);
 
 struct DeclarationResolver<'r> {

@@ -253,7 +253,7 @@ keywords! {
 }
 
 impl Keyword {
-    /// Returns true if the word has been a keyword since CORBA 2.3.
+    /// Returns true if the word was a keyword before CORBA 3.
     #[must_use]
     pub fn is_reserved(self) -> bool {
         (self as usize) < Self::Component as usize

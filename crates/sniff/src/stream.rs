@@ -142,7 +142,7 @@ impl Stream {
         }
     }
 
-    /// Returns the number of octets of an incomplete message.
+    /// Processes the waiting segments, and returns the number of octets of an incomplete message.
     pub(crate) fn finish(&mut self, limits: &Limits, visit: &mut Visit<'_>) -> usize {
         // Each round processes at least one segment.
         while self.is_waiting() {
@@ -158,7 +158,7 @@ impl Stream {
         self.state = StreamState::Searching;
     }
 
-    /// Skips the first octets, which an earlier segment contained.
+    /// Processes the octets that no earlier segment contained.
     fn append(&mut self, sequence: u32, octets: &[u8], limits: &Limits, visit: &mut Visit<'_>) {
         let next = self.next.unwrap_or_default();
         let Some(octets) = octets.get(next.wrapping_sub(sequence) as usize..).filter(|octets| !octets.is_empty())

@@ -78,8 +78,9 @@ impl Macro {
         needed
     }
 
-    /// `raw` holds the arguments as written, `expanded` the arguments with their macros replaced.
-    /// Returns `None` if a token would be longer than [`LONGEST`].
+    /// Returns the body with the arguments in it, and the number of bytes that `#` and `##` made.
+    /// Returns `None` if a token would be longer than [`LONGEST`]. `raw` holds the arguments as
+    /// written, `expanded` the arguments with their macros replaced.
     pub(crate) fn substitute(
         &self,
         site: &Token,

@@ -52,7 +52,7 @@ impl ScanPosition {
 pub(crate) struct ScanFindings {
     pub(crate) comments: Vec<Comment>,
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// True in a group that a condition excludes.
+    /// True if comments and messages are omitted, as in a group that a condition excludes.
     pub(crate) skipping: bool,
 }
 

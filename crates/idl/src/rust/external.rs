@@ -99,7 +99,7 @@ impl Generator<'_> {
 }
 
 /// Returns a Rust path in a form that is valid in every module: a path into another crate gets `::`
-/// in front.
+/// in front. Returns `None` if the text is not a path.
 fn root(path: &str) -> Option<String> {
     let plain = path.strip_prefix("::").unwrap_or(path);
     let is_word = |word: &str| {

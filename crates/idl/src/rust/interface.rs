@@ -392,8 +392,8 @@ impl Generator<'_> {
         }
     }
 
-    /// The reference type of the first base has that base's operations, so these are the operations
-    /// of later bases only.
+    /// Returns the operations that only the later bases have. The reference type of the first base
+    /// has the others.
     fn further_calls(&self, interface: &Interface) -> Vec<(DefinitionId, Call)> {
         let Some((first, rest)) = interface.bases.split_first() else { return Vec::new() };
         let mut seen: HashSet<DefinitionId> = self.model().all_bases(*first).into_iter().collect();

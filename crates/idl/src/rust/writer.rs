@@ -273,7 +273,8 @@ impl CodeWriter {
         }
     }
 
-    /// Writes `left = [items];`, filled into lines if the items are short, as in rustfmt.
+    /// Writes `before`, the items and `after`, for example an array. Short items are filled into
+    /// lines, as in rustfmt.
     pub(super) fn table(&mut self, before: &str, items: &[String], after: &str) {
         let joined = items.join(", ");
         let fits = self.fits(before.len() + joined.len() + after.len());
