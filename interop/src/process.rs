@@ -148,13 +148,14 @@ fn run_into(
     Err(format!("the {name} did not end in {life:?} and was killed\n{}", read(log)))
 }
 
-/// A new process has copies of all descriptors until it executes its program. A closed port may therefore be in use.
+/// Prevents the start of programs until the guard is dropped. A new process has copies of all descriptors until it
+/// executes its program. A closed port may therefore be in use.
 pub(crate) fn nothing_starts() -> MutexGuard<'static, ()> {
     static STARTING: Mutex<()> = Mutex::new("programs that are being started", LockScope::Orb, ());
     STARTING.lock()
 }
 
-/// The new process has executed the program when this function returns.
+/// Starts a program. The new process has executed the program when this function returns.
 pub(crate) fn begin(command: &mut Command) -> Result<Child, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let _one_at_a_time = nothing_starts();

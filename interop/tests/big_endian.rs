@@ -249,7 +249,8 @@ impl RawClient {
     }
 }
 
-/// The bodies have at most `size` octets, a multiple of 8.
+/// Splits a message into fragments, each with at most `size` octets of the message's body. `size` is a
+/// multiple of 8.
 fn fragmented(message: &[u8], size: usize, id: u32) -> Vec<u8> {
     let mut rest = &message[Header::LEN..];
     let mut all = Vec::new();
@@ -381,7 +382,8 @@ fn serve_connection(mut socket: TcpStream, fragment: Option<usize>) {
     }
 }
 
-/// The server sends replies in fragments of at most `fragment` octets, until the test program ends.
+/// Starts a server, which runs until the test program ends, and returns its reference. The replies have fragments with
+/// at most `fragment` octets of their bodies.
 fn raw_server(version: Version, fragment: Option<usize>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -130,7 +130,8 @@ fn receive(socket: &mut TcpStream) -> Option<(Header, Vec<u8>)> {
     Some((header, message))
 }
 
-/// Returns the number of messages at the end of the connection.
+/// Starts a server for one connection, which replies with the messages that `answer` writes. Returns its reference, and
+/// its thread, which returns the number of messages at the end of the connection.
 fn odd_server(
     mut answer: impl FnMut(usize, &Header, &[u8], &mut Encoder<'_>) + Send + 'static,
 ) -> (String, JoinHandle<usize>) {

@@ -130,7 +130,7 @@ fn narrow(orb: &Orb, reference: &str) -> Result<SuiteRef, String> {
     orb.string_to_reference(reference).map_err(|exception| exception.to_string())
 }
 
-/// Compares the texts of the values, because -0 and 0 compare equal.
+/// Returns a text if the values differ. Compares their texts too, because -0 and 0 compare equal.
 pub(crate) fn differs<T: PartialEq + Debug>(place: &str, expected: &T, got: &T) -> String {
     let shown = |value: &T| format!("{value:?}");
     if expected == got && shown(expected) == shown(got) {
