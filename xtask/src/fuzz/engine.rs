@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::Target;
 use crate::steps;
 
-/// While this variable is set, cargo calls this program as its workspace wrapper of the compiler.
+/// While this variable is set, this program is cargo's workspace wrapper of the compiler.
 const COMPILING: &str = "CORELANE_FUZZ_COMPILER";
 
 /// Compiler options that count the passes through every edge of the code, and map each counter to its code.
@@ -56,7 +56,7 @@ pub(crate) struct Ran {
     pub(crate) inputs: u64,
     pub(crate) megabytes: u64,
     pub(crate) findings: Vec<PathBuf>,
-    /// True if the engine ended without an input, for example by a stack overflow.
+    /// True if the engine failed without leaving an input, for example by a stack overflow.
     pub(crate) died: bool,
 }
 
