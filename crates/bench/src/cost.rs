@@ -20,7 +20,8 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// `client` and `server` are process ids; without a client id, the client is this process.
+    /// Returns the cost of a client and a server since their starts. `client` and `server` are process ids;
+    /// without a client id, the client is this process.
     #[must_use]
     pub(crate) fn so_far(client: Option<u32>, server: Option<u32>) -> Cost {
         let own = || {
@@ -83,7 +84,8 @@ fn of_process(id: u32) -> (f64, u64, u64) {
     sum
 }
 
-/// The status of a thread is described in proc_pid_status(5).
+/// Returns the voluntary and the involuntary context switches in the status of a thread
+/// (proc_pid_status(5)).
 pub(crate) fn context_switches(status: &str) -> (u64, u64) {
     let number = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));

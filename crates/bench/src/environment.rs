@@ -35,7 +35,7 @@ pub(crate) struct Environment {
 const QUIET: f64 = 0.3;
 
 impl Environment {
-    /// `idle_held` describes how the run handles idle states.
+    /// Describes this machine and the settings of a run. `idle_held` is a text on the use of idle states.
     #[must_use]
     pub(crate) fn read(placement: &Placement, idle_held: &str) -> Self {
         let cores = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();

@@ -161,7 +161,7 @@ pub(crate) fn measure(
     Ok(GroupResult { figures: compared(group, all), failed })
 }
 
-/// A failure of these subjects ends the measurement of a group.
+/// Returns true for Corelane and the baseline. Only their failure ends the measurement of a group.
 pub(crate) fn is_corelane_or_floor(peer: &str) -> bool {
     matches!(peer, "Corelane" | "floor")
 }

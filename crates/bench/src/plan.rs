@@ -26,9 +26,9 @@ struct PlanStep {
 /// Prefix of the line with the program's path, because a login script may print other lines.
 const SENT: &str = "corelane-bench-sent ";
 
-/// `via` is ssh or its replacement.
+/// Executes the runs of a plan, and returns their number. `via` is ssh or its replacement.
 ///
-/// A failed run does not prevent the following runs.
+/// A failed run does not prevent the following runs, but the function then returns an error.
 pub(crate) fn run_plan(file: &Path, json: &Path, via: &Path, say: &mut dyn Write) -> Result<usize, Failure> {
     let text =
         fs::read_to_string(file).map_err(|error| Failure::new(format!("cannot read `{}`: {error}", file.display())))?;

@@ -38,7 +38,7 @@ pub(crate) struct Report<'o> {
 }
 
 impl<'o> Report<'o> {
-    /// Text goes to `out`, JSON lines to a new file or to the [standard output](STANDARD_OUTPUT).
+    /// Creates a report. Text goes to `out`, JSON lines to a new file or to the [standard output](STANDARD_OUTPUT).
     pub(crate) fn new(out: &'o mut dyn Write, json: Option<&Path>) -> Result<Self, Failure> {
         let json: Option<Box<dyn Write>> = match json {
             None => None,
@@ -84,7 +84,8 @@ impl<'o> Report<'o> {
         self.line(environment.record(object))
     }
 
-    /// If another ORB fails, the report lists it as [missing](Self::add_missing).
+    /// Measures a group and reports its figures. If another ORB fails, the report lists it as
+    /// [missing](Self::add_missing).
     pub(crate) fn measure(
         &mut self,
         mut group: Group,

@@ -214,7 +214,8 @@ const fn on_both(operations: &'static [&'static str], transport: &'static str, b
     Goal { place: CoreArrangement::BothCores, ..goal(CALLS, operations, transport, bound) }
 }
 
-/// A comparison has the goal's bound only if the goal is for these cores. Omits a comparison whose figures are missing.
+/// Compares Corelane's figures with the goals. A comparison has the goal's bound only if the goal is for these cores.
+/// Omits a comparison whose figures are missing.
 pub(crate) fn compare_with_goals(figures: &[Figure], cores: CoreChoice) -> Vec<SingleValue> {
     let here = CoreArrangement::of(cores);
     let ours = figures.iter().filter(|figure| figure.label.peer == "Corelane");

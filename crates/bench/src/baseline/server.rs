@@ -228,7 +228,7 @@ impl BaselinePool {
         }
     }
 
-    /// Each pool thread runs this function.
+    /// Answers requests until the pool ends. Each pool thread runs this function.
     fn work(&self) {
         let mut events = [EpollEvent::EMPTY; 1];
         let (mut request, mut reply) = (Vec::new(), Vec::new());
@@ -256,7 +256,8 @@ fn grow(buffer: &mut Vec<u8>, size: usize) {
 }
 
 impl PoolConnection {
-    /// A client sends its next request only after the reply.
+    /// Reads one request and sends the reply. No further request is unread then, because a client sends
+    /// its next request only after the reply.
     #[inline]
     fn answer(&self, request: &mut [u8], reply: &[u8]) {
         // One reader's work on the connection must happen before the next reader's.

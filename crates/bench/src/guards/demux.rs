@@ -54,7 +54,7 @@ pub(crate) fn demux(options: &BenchOptions, report: &mut Report<'_>, progress: &
     operations(&orb, options, report, progress)
 }
 
-/// The calls take several connections in turn.
+/// Measures calls that use several connections in turn.
 fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(CONNECTIONS.iter().sum())?;
     let wanted = CONNECTIONS.iter().sum::<usize>() as u64 + 300;

@@ -85,8 +85,9 @@ impl<'o> OsVariants<'o> {
         Ok(OsVariants { options, orb: client_orb(0)?, variants: Vec::new(), pairs: Vec::new() })
     }
 
-    /// `set` puts a subject into the setting. The report compares the variants with those of the first call of `add`,
-    /// and Corelane with bare sockets in the same setting.
+    /// Adds bare sockets and Corelane in one setting; `set` puts a subject into the setting. The report compares both
+    /// with bare sockets in the setting of the first call, and Corelane also with itself there and with bare
+    /// sockets in the same setting.
     fn add(
         &mut self,
         name: &str,

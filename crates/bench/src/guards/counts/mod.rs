@@ -243,7 +243,7 @@ fn told(label: &FigureLabel, side: &str, tally: Tally, bound: Bound) -> Vec<Sing
     values.collect()
 }
 
-/// A count that exceeds its bound is followed by the bound.
+/// Formats the counts as a table. A count that exceeds its bound is followed by the bound.
 fn table(title: &str, values: &[SingleValue]) -> String {
     let mut text = format!("\n{title}\n  {:<12} {:<7}", "op", "side");
     COUNTED.iter().for_each(|quantity| text.push_str(&format!(" {quantity:>18}")));

@@ -150,7 +150,8 @@ impl SteppedPair {
         Ok(all)
     }
 
-    /// The difference between two requests whose numbers of calls differ by one.
+    /// Returns the client's counts for one call: the difference between two requests whose numbers of calls
+    /// differ by one.
     fn on_client(&mut self, threads: &[u32], operations: &[MeasuredOperation]) -> Result<Vec<Figures>, Stop> {
         let mut stepped = attach(&self.client, threads)?;
         settle(&mut stepped, &mut self.client)?;

@@ -117,7 +117,8 @@ fn minimal(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<Single
 /// The smallest form has none of these features.
 const FEATURES: [&[&str]; 4] = [&["any"], &["valuetype"], &["any", "valuetype"], &["shared-memory"]];
 
-/// The programs have equal names, so each form has its own build folder.
+/// Returns the size of the server with these features. The programs have equal names, so the program with
+/// each list of features has its own build folder.
 fn with_features(features: &[&str]) -> Result<SingleValue, Failure> {
     let folder = format!("minimal-{}", features.join("-"));
     let program = beside(&format!("../{folder}/minimal/hello-server"));
@@ -143,7 +144,8 @@ fn linked_statically(report: &mut Report<'_>) -> Result<Vec<SingleValue>, Failur
     Ok(values)
 }
 
-/// `hello-bare` accepts, reads and writes without an ORB.
+/// Returns the size of `hello-bare`, which accepts, reads and writes without an ORB, and the difference of the
+/// server's size from it.
 fn above_bare(
     label: &FigureLabel,
     server: &Path,

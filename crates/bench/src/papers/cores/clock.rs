@@ -95,13 +95,13 @@ impl Exchange {
     }
 }
 
-/// The offset at the shortest round trip, and the bound of its error, in microseconds.
+/// Returns the offset at the shortest round trip, and the bound of its error, in microseconds.
 fn best_offset_us(samples: &[Sample]) -> Option<(f64, f64)> {
     let best = samples.iter().min_by_key(|sample| sample.round_trip)?;
     Some((best.twice_offset as f64 / 2e3, best.round_trip as f64 / 2e3))
 }
 
-/// Mean, standard deviation and largest magnitude of the paper's formula, in microseconds.
+/// Returns mean, standard deviation and largest magnitude of the offsets by the paper's formula, in microseconds.
 fn paper_offsets_us(samples: &[Sample]) -> [f64; 3] {
     let offsets = || samples.iter().map(|sample| sample.twice_offset as f64 / 1e3);
     let n = samples.len().max(1) as f64;

@@ -250,7 +250,7 @@ impl MeasuredSubject for RejectedAdmissions {
     }
 }
 
-/// A task of the server's machine and of this process's own decisions.
+/// Returns one task in two forms: for the server's admission, and for decisions in this process.
 fn spec(number: u64, execution_ms: u64) -> (TaskSpec, Task) {
     let timing = Timing::new(execution_ms * 1_000_000, 100_000_000);
     let spec = TaskSpec {

@@ -260,7 +260,8 @@ fn without<S, T>(gone: &[usize], served: Vec<S>, all: Vec<T>) -> (Vec<S>, Vec<T>
     left.map(|(_, both)| both).unzip()
 }
 
-/// The bound of the growth is the ratio of the two numbers of clients.
+/// Returns the growth of the median from each number of clients to the next number. Corelane's bound is the
+/// ratio of the two numbers.
 fn growth(one: &ServerUnderTest, ranks: Ranks, clients: &[usize], points: &[MeasuredPoint]) -> Vec<SingleValue> {
     let points =
         clients.iter().zip(points).filter_map(|(&clients, point)| Some((clients, point.seen.low.summary()?.p50_us)));

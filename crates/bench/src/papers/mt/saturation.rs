@@ -127,7 +127,8 @@ pub(crate) fn saturation(
     Ok(())
 }
 
-/// At 100 % of the core, the kernel's fair server stops all fixed priorities, so no ORB can meet a bound.
+/// Measures without bounds at 100 % of the core, where the kernel's fair server stops all fixed priorities, so
+/// that no ORB can meet a bound.
 fn apart(
     one: &ServerUnderTest,
     (loads, rounds, calls): (usize, u32, usize),
