@@ -128,7 +128,7 @@ struct KnownOption {
 }
 
 impl KnownOption {
-    /// The variable of the subcommand precedes the variable of its command.
+    /// Returns the environment variables of the option. The variable of the subcommand precedes the variable of its command.
     fn variables(&self) -> Vec<String> {
         let path: Vec<&str> = self.command.split(' ').collect();
         let variable = |path: &[&str]| format!("CORELANE_{}_{}", path.join("_"), self.name);
@@ -266,7 +266,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Configured options that `words` contain are not added.
+    /// Adds the configured options to the words, except options that the words already contain.
     fn with_configured_options(&self, tool: &str, words: Vec<OsString>) -> Vec<OsString> {
         let first = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         let subcommand = format!("{tool} {first}");

@@ -97,7 +97,7 @@ pub(crate) fn hexadecimal(octets: &[u8]) -> String {
     text
 }
 
-/// White space between two octets is ignored.
+/// Parses octets in hexadecimal. White space between two octets is ignored.
 pub(crate) fn parse_hexadecimal(text: &str) -> Option<Octets> {
     let mut octets = Vec::with_capacity(text.len() / 2);
     for word in text.split_ascii_whitespace() {
@@ -407,7 +407,7 @@ fn named_type(name: &str, types: &mut Types<'_>) -> Result<TypeCode, String> {
     only(name, all_named(name, types))
 }
 
-/// No type, or more than one, is an error.
+/// Returns the only type in the list. No type, or more than one, is an error.
 fn only(name: &str, mut found: Vec<(String, TypeCode)>) -> Result<TypeCode, String> {
     match found.pop() {
         Some((_, type_code)) if found.is_empty() => Ok(type_code),

@@ -137,7 +137,7 @@ fn help(command: &str) -> u8 {
     }
 }
 
-/// The compiler parses its own words, as it does in build scripts.
+/// Describes the command `idl`. The compiler itself parses the words.
 fn idl_command() -> Command {
     let compile = arguments::from_help("idl", corelane_idl::command::USAGE);
     let about = arguments::summary(USAGE, "idl dump");
@@ -156,7 +156,7 @@ fn run_idl(mut words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     corelane_idl::command::run(words, &mut io::stderr())
 }
 
-/// The benchmarks parse their own words.
+/// Describes the command `bench`. The crate of the benchmarks parses the words.
 fn bench_command() -> Command {
     let verb = arguments::positional("COMMAND").value_parser(["list", "run", "all", "plan", "report"]);
     arguments::from_help("bench", corelane_bench::command::USAGE).args([verb, arguments::positionals("NAME")])

@@ -26,7 +26,7 @@ pub(crate) fn excerpt(text: &str) -> String {
     }
 }
 
-/// Also escapes control characters that JSON permits but that can control a terminal.
+/// Formats a JSON value. Also escapes control characters that JSON permits but that can control a terminal.
 pub(crate) fn json_line(json: &Json) -> String {
     escaped(&json.to_string())
 }

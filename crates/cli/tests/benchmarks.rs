@@ -20,7 +20,8 @@ fn names() -> Vec<String> {
 /// `cargo xtask test` runs the other ORBs separately.
 const LITTLE: &[&str] = &["--quick", "--count", "2", "--warm-up", "0", "--repetitions", "1", "--without-peers"];
 
-/// `counts` single-steps its processes, which is slow.
+/// Returns further options of a benchmark. `counts` single-steps its processes, which is slow, so it measures one
+/// operation.
 fn also(name: &str) -> &'static [&'static str] {
     if name == "counts" { &["--op", "octet"] } else { &[] }
 }

@@ -116,7 +116,7 @@ const MAX_CONNECTION_THREADS: usize = 256;
 const MAX_QUEUED: usize = 1024;
 
 impl PoolDraft {
-    /// The error is the name of a setting without effect.
+    /// Returns the pool's configuration. The error is the name of a setting without effect.
     fn finish(&self, name: &str) -> Result<PoolConfig, &'static str> {
         let (mut threads, mut max_threads, mut max_queued) = (self.threads, self.max_threads, self.max_queued);
         let dispatch = match self.dispatch {

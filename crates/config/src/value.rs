@@ -88,8 +88,8 @@ pub(crate) fn text(value: &RawValue) -> Converted<&str> {
     }
 }
 
-/// A single text is a list of one element. The words of the environment and of arguments are
-/// elements.
+/// Returns the elements of a list. Each word of a text in the environment or an argument is an
+/// element. Any other single value is a list of one element.
 pub(crate) fn elements(value: &RawValue) -> Vec<RawValue> {
     match value {
         RawValue::List(values) => values.clone(),

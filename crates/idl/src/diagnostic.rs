@@ -111,8 +111,8 @@ impl Diagnostic {
         renderer.render(&[group])
     }
 
-    /// Each snippet is limited to the lines around its labels, so the cost does not grow with the
-    /// size of the file.
+    /// Returns the shown pieces of source. Each piece has only the lines around its labels, so the
+    /// cost does not grow with the size of the file.
     fn snippets(&self, sources: &SourceMap) -> Vec<Snippet<'static, annotate_snippets::Annotation<'static>>> {
         if sources.files().is_empty() {
             return Vec::new();

@@ -307,7 +307,8 @@ impl DeclarationResolver<'_> {
         self.report(diagnostic);
     }
 
-    /// If `from_within` is false, introduced names do not count.
+    /// Finds a name in a scope and in the bases of its interface or value type. If `from_within` is
+    /// false, names that a use introduced into the scope are ignored.
     fn find_in(&mut self, scope: ScopeId, name: Symbol, from_within: bool) -> LookUpResult {
         if let Some(entry) = self.entry(scope, name) {
             match entry.what {
@@ -380,7 +381,8 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// If `introduce` is true, this use fixes the name's meaning in the scope.
+    /// Returns the definition that a name means in a scope. If `introduce` is true, this use fixes the
+    /// name's meaning in the scope.
     fn look_up(&mut self, name: &ScopedName, scope: ScopeId, introduce: bool) -> ResolveResult<DefinitionId> {
         let Some((first, rest)) = name.parts.split_first() else { return Err(ReportedError) };
         let mut id = if name.absolute {

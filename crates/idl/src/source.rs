@@ -203,7 +203,8 @@ impl SourceFile {
     }
 }
 
-/// ISO 8859-1 is IDL's character set (IDL 4.2, 7.2.1), but current files use UTF-8.
+/// Decodes valid UTF-8, which current files use, and any other file as ISO 8859-1, which is IDL's
+/// character set (IDL 4.2, 7.2.1).
 fn decode(bytes: Vec<u8>) -> String {
     let mut text = String::from_utf8(bytes)
         .unwrap_or_else(|error| error.as_bytes().iter().map(|octet| char::from(*octet)).collect());

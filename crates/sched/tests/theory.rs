@@ -21,7 +21,7 @@ fn each_seed(usual: u64, mut work: impl FnMut(&mut Random, u64)) {
     }
 }
 
-/// A test may check the number of each outcome only if the default seeds run.
+/// Returns true if the default seeds run. Only then may a test check the number of each outcome.
 fn all_seeds_run() -> bool {
     ["CORELANE_SEED", "CORELANE_SEEDS"].iter().all(|name| std::env::var_os(name).is_none())
 }

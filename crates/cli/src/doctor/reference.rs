@@ -40,7 +40,7 @@ pub(super) struct Examination {
     pub(super) works: bool,
 }
 
-/// `timeout` is the maximum time of each step.
+/// Examines a reference in steps. `timeout` is the maximum time of each step.
 pub(super) fn examine(text: &str, timeout: Duration) -> Examination {
     let mut examination = Examination {
         timeout,
@@ -233,7 +233,8 @@ impl Examination {
         is_reached
     }
 
-    /// The resolver cannot be interrupted, so it runs on a separate thread.
+    /// Returns the addresses of a host, or adds a finding. The resolver cannot be interrupted, so it runs on a separate
+    /// thread.
     fn look_up(&mut self, candidate: &Candidate, host: &str, port: u16) -> Option<Vec<SocketAddr>> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Some(vec![SocketAddr::new(address, port)]);

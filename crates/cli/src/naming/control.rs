@@ -150,7 +150,7 @@ pub(super) fn refuse(orb: &Orb) -> Result<(), String> {
     orb.bind_key(CONTROL_OBJECT_KEY, &refusing).map_err(|error| error.to_string())
 }
 
-/// The control object exists until the returned ORB ends.
+/// Serves the name server's control object at a Unix socket, until the returned ORB ends.
 pub(super) fn serve(
     naming: &NamingService,
     path: &Path,

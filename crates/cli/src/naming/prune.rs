@@ -17,7 +17,7 @@ pub(super) struct Prune {
     pub(super) follow: bool,
 }
 
-/// `prefix` is the name of the context.
+/// Unbinds the names of dead objects below a context. `prefix` is the name of the context.
 pub(super) fn prune(
     context: &NamingContextRef,
     prefix: &str,
@@ -170,7 +170,7 @@ fn death(object: &ObjectRef) -> Option<String> {
     }
 }
 
-/// A server that is slow or answers TRANSIENT is alive.
+/// Returns the reason why the object counts as dead. A server that is slow or answers TRANSIENT is alive.
 fn death_of(exception: &SystemException) -> Option<String> {
     let has_failed_to_connect = exception.detail().is_some_and(|detail| detail.phase == Some(CallPhase::Connect));
     match exception.kind() {

@@ -26,7 +26,7 @@ pub(super) struct Watch {
     pub(super) count: Option<u64>,
 }
 
-/// `prefix` is the name of the context.
+/// Prints the changes below a context. `prefix` is the name of the context.
 pub(super) fn watch(
     context: &NamingContextRef,
     prefix: &str,

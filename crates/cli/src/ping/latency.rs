@@ -80,7 +80,7 @@ impl Latencies {
     }
 }
 
-/// At least `percent` percent of the sorted times do not exceed the result.
+/// Returns the smallest time that at least `percent` percent of the sorted times do not exceed.
 fn percentile(sorted: &[u64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default() as f64

@@ -64,7 +64,8 @@ impl Macro {
         self.uses.iter().map(piece).fold(0, usize::saturating_add)
     }
 
-    /// A parameter that is used only next to `#` or `##` needs no expanded argument.
+    /// Returns true for each parameter whose expanded argument is needed. A parameter that is used
+    /// only next to `#` or `##` needs none.
     pub(crate) fn needs_expanded(&self) -> Vec<bool> {
         let mut needed = vec![false; self.parameters.as_ref().map_or(0, |list| list.len())];
         for at in 0..self.body.len() {

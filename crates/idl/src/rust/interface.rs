@@ -584,7 +584,8 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// The skeletons of the interface and of derived interfaces call the dispatcher.
+    /// Writes the function that runs an operation by its number. The skeletons of the interface and of
+    /// derived interfaces call it.
     fn dispatcher(
         &mut self,
         id: DefinitionId,
@@ -849,7 +850,8 @@ fn slots(id: DefinitionId, table: &PerfectHash, calls: &[Call]) -> Vec<Slot> {
     table.order.iter().enumerate().map(slot).collect()
 }
 
-/// `first` holds the arguments in front of the closure that writes the operation's arguments.
+/// Writes a call of the ORB. `first` holds the arguments in front of the closure that writes the
+/// operation's arguments.
 fn invocation(before: &str, first: &[String], body: &[CodeLine], e: &str, out: &mut CodeWriter) {
     let lines = tail(body);
     let single = match lines.as_slice() {

@@ -92,7 +92,8 @@ pub fn passes_global_rate_monotonic(timings: &[Timing], cores: u32) -> bool {
         && timings.iter().all(|task| task.deadline >= task.period && is_undelayed(task))
 }
 
-/// The tests of global scheduling in this module model neither jitter nor blocking.
+/// Returns true for a task without jitter and blocking, which the tests of global scheduling in this
+/// module do not model.
 fn is_undelayed(task: &Timing) -> bool {
     task.jitter == 0 && task.blocking == 0
 }

@@ -350,7 +350,8 @@ fn needs_search(timings: &[Timing]) -> bool {
     timings.iter().any(|timing| timing.deadline > timing.period || timing.blocking != blocking)
 }
 
-/// The bound of Liu and Layland holds only if no task has a shorter period than the interference.
+/// Returns true if no task has a shorter period than the interference, as the bound of Liu and Layland
+/// requires.
 fn have_longer_periods(tasks: &[Timing], interference: &[Timing]) -> bool {
     let longest = interference.iter().map(|timing| timing.period).max().unwrap_or(0);
     tasks.iter().all(|task| task.period >= longest)

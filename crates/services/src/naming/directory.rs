@@ -99,7 +99,8 @@ struct Head {
     revision: Revision,
 }
 
-/// Not a secret: secrets come from [`corelane_sys::process::random_number`].
+/// Returns a random number that need not be secret. Secrets come from
+/// [`corelane_sys::process::random_number`].
 pub(super) fn random_number() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
@@ -110,7 +111,7 @@ impl Directory {
         Self::new(head, random_number(), None, None)
     }
 
-    /// An empty store gets an initial context.
+    /// Loads the names from a store. An empty store gets an initial context.
     pub(super) fn open(store: Box<dyn Store>, durability: Durability) -> Result<Self, StoreError> {
         let (mut head, mut stamp) = load(&*store)?;
         for _ in 0..MAX_ATTEMPTS {
@@ -178,7 +179,7 @@ impl Directory {
         self.state.load()
     }
 
-    /// The object ids of all contexts except the initial context contain this number.
+    /// Returns the number that is part of the object ids of all contexts except the initial context.
     pub(super) fn stamp(&self) -> u64 {
         self.stamp
     }

@@ -166,7 +166,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// The state has no context, not even the initial context.
+    /// Creates a state without any context, not even the initial context.
     pub(super) fn empty(seed: u64) -> Self {
         State { seed, contexts: Trie::default(), next_context: ContextId::ROOT.0 + 1 }
     }
@@ -227,7 +227,8 @@ impl State {
         Ok(batch)
     }
 
-    /// An operation that fails, or that another server has to run, changes nothing.
+    /// Applies an operation and adds its changes to `changes`. An operation that fails, or that another
+    /// server has to run, changes nothing.
     pub(super) fn apply(
         &mut self,
         operation: &NamingOperation,
@@ -297,7 +298,8 @@ impl State {
         Ok(())
     }
 
-    /// `choose` gets the present target, or `None` if the name is not bound.
+    /// Binds a name to the target that `choose` returns. `choose` gets the present target, or `None` if the
+    /// name is not bound.
     fn bind(
         &mut self,
         context: ContextId,
@@ -415,7 +417,7 @@ impl Loader {
         Loader { state: State::empty(seed), context: ContextId::ROOT, bindings: Vec::new() }
     }
 
-    /// A name must not occur twice in a context.
+    /// Adds a stored change. A name must not occur twice in a context.
     pub(super) fn replay(&mut self, change: Change) -> Result<(), ReplayError> {
         let Change::PutBinding { context, name, target } = change else { return self.state.replay(change) };
         if context != self.context {

@@ -393,7 +393,7 @@ fn create_with(
     made
 }
 
-/// The name of a new file must survive a crash.
+/// Makes the name of a new file survive a crash.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()

@@ -44,7 +44,8 @@ impl Preview {
     }
 }
 
-/// Each part has its page number, its offset in the page, and its range in the whole range.
+/// Splits a range of a file at page boundaries. Each part has its page number, its offset in the page, and
+/// its range in the split range.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -64,7 +64,7 @@ impl Disk {
         move || disk.clone()
     }
 
-    /// All earlier operations are now on the disk permanently.
+    /// Begins a new log of operations. All earlier operations count as on the disk permanently.
     pub(crate) fn start_log(&self) {
         let mut contents = self.0.lock();
         contents.base = contents.image.clone();

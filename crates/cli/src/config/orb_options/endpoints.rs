@@ -89,7 +89,7 @@ pub(super) fn tao(endpoint: &str) -> Result<Vec<ConvertedEndpoint>, Refusal> {
     addresses.split(',').map(convert).collect()
 }
 
-/// An address without `@` has no version.
+/// Returns the version before the `@`, and the address after it. An address without `@` has no version.
 fn without_version(address: &str) -> (Option<&str>, &str) {
     match address.split_once('@') {
         Some((version, address)) => (Some(version), address),

@@ -16,7 +16,7 @@ const NUMBER: Refusal = Malformed("the value is a number");
 /// The configuration has no such setting. The caller adds the setting of the program's code.
 const NO_SETTING: Refusal = NoCounterpart("");
 
-/// `name` is the option without `-ORB`; capital letters do not count.
+/// Converts an option. `name` is the option without `-ORB`; upper and lower case are equal in it.
 pub(super) fn convert(name: &str, value: &str) -> Result<Converted, Refusal> {
     // Text after a `#` is ignored.
     let value = value.split('#').next().unwrap_or_default().trim();
@@ -101,7 +101,7 @@ pub(super) fn convert(name: &str, value: &str) -> Result<Converted, Refusal> {
     }
 }
 
-/// The time-out 0 is no time-out.
+/// Converts a call time-out in milliseconds. The time-out 0 means no time-out.
 pub(super) fn call_timeout(value: &str) -> Result<Converted, Refusal> {
     let value = value.split('#').next().unwrap_or_default().trim();
     Ok(("call-timeout", milliseconds(value)?.unwrap_or_else(|| quoted("none"))))
