@@ -312,7 +312,7 @@ fn corelane_serves_a_big_endian_client_that_sends_fragments() {
     }
 }
 
-/// The arguments are `a` and `b`, the results `a`, `a`, `b`.
+/// Writes the results of an echo operation: for the arguments `a` and `b`, the results are `a`, `a`, `b`.
 fn answer<T: Cdr>(arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Result<(), CdrError> {
     let (a, b) = (T::decode(arguments)?, T::decode(arguments)?);
     assert_eq!(arguments.remaining(), 0);

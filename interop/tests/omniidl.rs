@@ -61,7 +61,7 @@ fn ours(file: &Path, include: &[PathBuf]) -> Result<Meaning, String> {
     Ok(meaning)
 }
 
-/// `corelane_ids.py` writes a text as the numbers of its characters.
+/// Formats a constant as `corelane_ids.py` does, which writes a text as the numbers of its characters.
 fn shown(value: &ConstantValue) -> String {
     match value {
         ConstantValue::Integer(number) => number.to_string(),

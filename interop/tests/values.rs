@@ -345,7 +345,7 @@ fn bases(suite: &ValueSuiteRef, random: &mut Random) {
     assert_eq!(suite.echo_base(None, None).unwrap(), (None, None, None));
 }
 
-/// The peer truncates the value to a type that it knows.
+/// Checks that the peer truncates a value to a type that it knows.
 fn truncated(suite: &ValueSuiteRef, random: &mut Random) {
     let (plain, more) = (base(random), extended(random));
     let further = Further {

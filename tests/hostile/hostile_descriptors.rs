@@ -57,7 +57,7 @@ fn bounded<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 's
     }
 }
 
-/// The last close of the first end waits an hour for its unsent bytes.
+/// Returns both ends of a connection. The last close of the first end waits an hour for its unsent bytes.
 fn lingering() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -122,7 +122,7 @@ fn socket_path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("corelane-descriptors-{}-{name}", std::process::id()))
 }
 
-/// A good client checks every reply during the attack.
+/// Runs an attack while a good client checks every reply.
 fn beside_a_good_client(
     carrier: &str,
     dispatch: Dispatch,

@@ -132,7 +132,7 @@ fn node(id: i32, left: Option<NodeRef>, right: Option<NodeRef>) -> Node {
     Node { id, left, right, secret: format!("secret {id}") }
 }
 
-/// The nodes in the order of a visit, each with the indices of its neighbours.
+/// Returns the nodes in the order of a visit, each with the indices of its neighbours.
 fn form(root: &NodeRef) -> Vec<(i32, String, Option<usize>, Option<usize>)> {
     let mut met = vec![root.clone()];
     let mut form = Vec::new();

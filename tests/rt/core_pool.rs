@@ -623,7 +623,7 @@ fn reference_at_an_endpoint_of_a_task_has_a_connection_of_its_own() {
 /// The tasks of jobs that exceeded their budgets, and what was done.
 type Overruns = Arc<Mutex<Vec<(u64, JobOverrunAction)>>>;
 
-/// A scene that records the events of jobs that exceed their budgets.
+/// Returns a scene that records the events of jobs that exceed their budgets.
 fn scene_with_overruns(name: &str) -> (Scene, Overruns) {
     let events = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
     let seen = Arc::clone(&events);
@@ -710,7 +710,7 @@ fn job_over_its_budget_is_stopped_or_only_reported() {
     assert_eq!(*events.lock(), [(1, JobOverrunAction::Stop), (1, JobOverrunAction::Report)]);
 }
 
-/// A rate that permits one request in an hour.
+/// Returns rules that permit one request in an hour.
 fn hourly() -> TaskRules {
     TaskRules::default().rate(Duration::from_secs(3_600), Duration::ZERO)
 }

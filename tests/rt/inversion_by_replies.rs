@@ -106,7 +106,8 @@ impl Stage {
         })
     }
 
-    /// A low reply waits before it is sent, as if its thread were preempted.
+    /// Sends a reply, and records its priority when the test is armed. A low reply then waits before it is sent, as if its
+    /// thread were preempted.
     fn send(&self, octets: usize, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
         let Some(Scheduling::Fifo(native)) = served_by().scheduling else { return send() };
         {
@@ -192,8 +193,9 @@ impl Skeleton for Releasing {
     }
 }
 
-/// The thread of the low reply holds the connection's output when the high reply must be written. A connection that is
-/// `older` than the pool has an output lock without priority inheritance.
+/// Returns the order in which the middle thread runs and the replies are sent. The thread of the low reply holds the
+/// connection's output when the high reply must be written. A connection that is `older` than the pool has an output
+/// lock without priority inheritance.
 fn order_of_replies(older: bool) -> Vec<u8> {
     let (stage, ready) = (Stage::new(), Arc::new(AtomicBool::new(false)));
     let middle = {

@@ -15,7 +15,7 @@ const TSAN: [&str; 6] = ["lock::", "pi_mutex::", "checkout_cell::", "ring::", "s
 /// ThreadSanitizer needs a standard library that is built for an explicit target.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// An empty list of `filters` selects the tests in [`MIRI`].
+/// Runs tests under Miri. An empty list of `filters` selects the tests in [`MIRI`].
 pub(crate) fn miri(steps: &mut Steps, filters: &[&str]) {
     steps.step("miri", |root| {
         let mut command = nightly(root, "miri");

@@ -56,7 +56,7 @@ fn too_long(name: &str, text: &str) -> Option<String> {
         .then(|| format!("{name} has {lines} lines besides its tests; {LONGEST} is the limit: split it by concept"))
 }
 
-/// The blocks of unit tests begin at the left margin, as rustfmt formats them.
+/// Returns the number of lines outside blocks of unit tests, which begin at the left margin, as rustfmt formats them.
 fn lines_without_tests(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().collect();
     let mut count = 0;

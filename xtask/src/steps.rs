@@ -84,7 +84,7 @@ impl Steps {
     }
 }
 
-/// The program has no input and writes to the outputs of this process.
+/// Runs a program without input. It writes to the outputs of this process.
 pub(crate) fn status(command: &mut Command) -> Outcome {
     let shown = shown(command);
     match command.stdin(Stdio::null()).status() {

@@ -134,7 +134,8 @@ impl Item {
     }
 }
 
-/// A boundary between fragments may divide a sequence, but never a single number.
+/// Reads a sequence of numbers with one call for each number. A boundary between fragments may divide a sequence,
+/// but never a single number.
 fn one_by_one<'m, T>(d: &Decoder<'m>, number: impl Fn(&mut Decoder<'m>) -> Result<T, CdrError>) -> Vec<T> {
     let mut d = d.clone();
     let len = d.read_len(1).unwrap();

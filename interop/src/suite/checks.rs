@@ -27,7 +27,7 @@ pub(crate) struct CheckRunner {
 }
 
 impl CheckRunner {
-    /// The check fails if `work` returns a text or an exception.
+    /// Runs a check and prints its line. The check fails if `work` returns a text or an exception.
     pub(crate) fn check(&self, name: &str, work: impl FnOnce() -> CheckOutcome) {
         if self.skipped.contains(name) {
             return;

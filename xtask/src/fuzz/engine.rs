@@ -71,7 +71,8 @@ pub(crate) fn as_compiler() -> Option<ExitCode> {
     Some(ExitCode::FAILURE)
 }
 
-/// Build scripts and macros run on the host and get no options.
+/// Returns the instrumentation options for a call of the compiler. Build scripts and macros run on the host and get no
+/// options.
 fn instrumentation(words: &[OsString]) -> Vec<&'static str> {
     let after = |name: &str| words.iter().skip_while(|word| *word != name).nth(1).and_then(|word| word.to_str());
     if after("--target").is_none() {

@@ -44,7 +44,7 @@ pub(super) fn read(folder: &Path) -> Result<Source, String> {
 }
 
 impl Source {
-    /// Child modules are in the folder `children`.
+    /// Adds a file and its child modules, which are in the folder `children`.
     fn add_file(&mut self, src: &Path, path: &Path, children: &Path, module: &[String]) -> Result<(), String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let name = path.strip_prefix(src).unwrap_or(path).to_string_lossy().into_owned();

@@ -692,7 +692,7 @@ impl PathRecorder for Encoder<'_> {
     }
 }
 
-/// The constant size lets the compiler vectorize the loop.
+/// Reverses the bytes of each number. The constant size of a number lets the compiler vectorize the loop.
 fn swap_all<const N: usize>(octets: &mut [u8]) {
     octets.as_chunks_mut::<N>().0.iter_mut().for_each(|number| number.reverse());
 }

@@ -99,7 +99,8 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// `around` is the number of chunked values that contain the copied head.
+    /// Reads the head of a value within a custom value, and copies it to `out`, if given. `around` is the number of
+    /// chunked values that contain the head.
     fn copy_head(&mut self, tag: u32, around: u32, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
         if tag & 0xff > 0x0f || tag & CHUNKED == 0 {
             return Err(CdrError::BadValue);

@@ -111,7 +111,8 @@ impl Encoder<'_> {
         Ok(UnfinishedValue { chunked })
     }
 
-    /// The bytes after the copied head get the same alignment as the bytes at `from`.
+    /// Begins a chunked value whose content will be copied. The bytes after its head get the same alignment as the
+    /// bytes at `from`.
     pub(super) fn begin_copied_value(
         &mut self,
         identity: (usize, u32),
