@@ -35,7 +35,7 @@ impl Ports {
 
 const PORTS: u32 = 20_000;
 
-/// Linux's ephemeral ports begin at 32,768.
+/// The lowest port. All ports of the range are below Linux's ephemeral ports, which begin at 32,768.
 const LOWEST: u32 = 12_000;
 
 fn free_port() -> Result<u16, String> {

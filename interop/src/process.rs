@@ -11,7 +11,7 @@ use corelane_sys::lock::{LockScope, Mutex, MutexGuard};
 
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A Java virtual machine starts slowly when the cores are busy.
+/// Maximum time until a server is ready. A Java virtual machine starts slowly when the cores are busy.
 const START: Duration = Duration::from_secs(60);
 
 const END: Duration = Duration::from_secs(15);

@@ -29,7 +29,7 @@ const BANDS: [(i16, i16); 3] = [(5, 15), (16, 25), (26, 35)];
 
 const LIFE: Duration = Duration::from_secs(60);
 
-/// TAO's IDL compiler generates much code for the suite.
+/// Maximum time of the build. TAO's IDL compiler generates much code for the suite.
 const BUILD: Duration = Duration::from_secs(1800);
 
 fn folder(name: &str) -> PathBuf {

@@ -11,7 +11,7 @@ use corelane_sys::clock;
 corelane::include_idl!("large");
 use large::{Store, StoreRef};
 
-/// The allocator of the C library returns memory of this size to the kernel when it is freed.
+/// Size in bytes of a result. The allocator of the C library returns memory of this size to the kernel when it is freed.
 const LENGTH: usize = 40 << 20;
 const CALLS: usize = 10;
 

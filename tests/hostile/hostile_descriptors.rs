@@ -23,7 +23,7 @@ const LONG: Duration = Duration::from_secs(120);
 const HOUR: Duration = Duration::from_secs(3600);
 const ATTACKS: usize = 8;
 
-/// The emulation of an older kernel affects the whole process.
+/// Held by tests that emulate an older kernel, because the emulation affects the whole process.
 static KERNEL: Mutex<()> = Mutex::new("the kernel", LockScope::Orb, ());
 
 /// Runs `test` with the present kernel if it refuses descriptors, and with an emulated older kernel.

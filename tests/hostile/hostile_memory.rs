@@ -22,7 +22,7 @@ corelane::include_idl!("values");
 
 use values::Node;
 
-/// Bytes are counted for the whole process.
+/// Held by each test, because bytes are counted for the whole process.
 static ALONE: Mutex<()> = Mutex::new("one test at a time", LockScope::Orb, ());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -132,7 +132,7 @@ fn properties(d: &mut Decoder<'_>, meanwhile: &dyn Fn()) -> Result<(), CdrError>
     Ok(())
 }
 
-/// Each decoded value takes between HELD / 8 and HELD / 2 bytes.
+/// Requests whose decoded arguments take between HELD / 8 and HELD / 2 bytes.
 const ATTACKS: &[Attack] = &[
     Attack { name: "any of null", write: |e| sequence(e, 60_000, |e| e.write_u32(0)), read: keep::<Vec<Any>> },
     Attack {

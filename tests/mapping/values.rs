@@ -359,7 +359,7 @@ fn an_abstract_interface_is_an_object_or_a_value() {
     assert!(Any::with_type(null.type_code(), &Some(object)).is_err());
 }
 
-/// The marshalled form is the length, and then the reversed text.
+/// A custom value, whose marshalled form is the length, and then the reversed text.
 struct Backwards(String);
 
 impl LetterOperations for Backwards {

@@ -23,7 +23,7 @@ use corelane_tests::real_time::{RawClient, RawReply, fair_orb, fifo_orb, wait_un
 /// Number of changes of the set of tasks under calls.
 const MOVES: u64 = 1_000;
 
-/// The object ids of tasks are `task-1` and so on.
+/// Names the task of an object by its id: `task-1` and so on.
 struct ByName;
 
 impl TaskBinder for ByName {

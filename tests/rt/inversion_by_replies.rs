@@ -43,7 +43,7 @@ fn in_lanes<const N: usize>(orb: &Orb, servants: [Servant; N]) -> [ObjectRef; N]
     servants.map(|servant| poa.activate(&servant).unwrap())
 }
 
-/// The reply exceeds the buffers, so a peer that does not read blocks the servant's thread.
+/// A servant whose reply exceeds the buffers, so that a peer that does not read blocks the servant's thread.
 struct Large;
 
 impl Skeleton for Large {

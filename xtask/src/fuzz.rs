@@ -51,7 +51,7 @@ const TARGETS: &[Target] = &[
 /// A target with a planted fault, which coverage guidance must find.
 const PLANTED: Target = Target { name: "planted", what: "a planted fault", longest: 64, dictionary: None };
 
-/// Without guidance, one execution in four thousand million finds the planted fault.
+/// Maximum number of executions. Without guidance, one execution in four thousand million finds the planted fault.
 const PLANTED_RUNS: u64 = 2_000_000;
 
 struct Row {

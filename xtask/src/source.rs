@@ -8,7 +8,7 @@ const LONGEST: usize = 900;
 
 const UNSAFE_HOME: &str = "crates/sys/";
 
-/// Cargo does not find the integration tests by itself, because they are in folders by subject.
+/// The folder of the integration tests. Cargo does not find them by itself, because they are in folders by subject.
 const TESTS: &str = "tests/";
 
 pub(crate) fn check(root: &Path) -> Result<(Vec<String>, usize), String> {

@@ -11,7 +11,7 @@ use crate::cost::steal_ms;
 use crate::json::Object;
 use crate::placement::Placement;
 
-/// A text is "unknown" if the machine does not report the value.
+/// The machine and the settings of a run. A text is "unknown" if the machine does not report the value.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
     pub(crate) host: String,
@@ -31,7 +31,7 @@ pub(crate) struct Environment {
     pub(crate) load_average: f64,
 }
 
-/// Above this load average the figures are indications.
+/// Maximum load average of a quiet machine. Above it the figures are only indications.
 const QUIET: f64 = 0.3;
 
 impl Environment {

@@ -21,7 +21,7 @@ pub(crate) const SCHEMA_VERSION: u64 = 1;
 
 pub(crate) const STANDARD_OUTPUT: &str = "-";
 
-/// The methods fail if the output cannot be written.
+/// Writes the results of a run as text and as JSON lines. The methods fail if the output cannot be written.
 pub(crate) struct Report<'o> {
     out: &'o mut dyn Write,
     json: Option<Box<dyn Write>>,

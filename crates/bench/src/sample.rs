@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use corelane_sys::clock::{self, Monotonic};
 
-/// Memory for the samples is allocated and written to before the first call.
+/// Times of calls. Their memory is allocated and written to before the first call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     nanoseconds: Vec<u64>,

@@ -13,7 +13,7 @@ use corelane_sys::poll;
 use crate::Failure;
 use crate::placement::{Placement, Side};
 
-/// The activation of a million servants takes seconds.
+/// Maximum time until a program is ready. The activation of a million servants takes seconds.
 const START: Duration = Duration::from_secs(60);
 
 const END: Duration = Duration::from_secs(5);

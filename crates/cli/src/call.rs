@@ -249,7 +249,7 @@ fn request(
     Ok(request)
 }
 
-/// The standard input can be read once.
+/// The sources of arguments, of which the standard input can be read once.
 #[derive(Default)]
 struct Sources {
     standard_input_is_read: bool,

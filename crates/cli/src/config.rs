@@ -162,7 +162,7 @@ enum Source {
     File(String),
 }
 
-/// An option without a value has `true` or `false`.
+/// The configured values of an option. An option without a value has `true` or `false`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
     values: Vec<OsString>,

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use crate::text::excerpt;
 
-/// Enough for several references of maximum size.
+/// Maximum number of bytes that are read, enough for several references of maximum size.
 const MAX_INPUT: u64 = 16 << 20;
 
 /// Returns the references that a word stands for: `@FILE` for the lines of a file, `-` for the lines of the standard

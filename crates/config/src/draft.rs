@@ -43,7 +43,7 @@ fn named<'n, T: Default>(all: &'n mut Named<T>, name: &str) -> &'n mut T {
     &mut all[index].1
 }
 
-/// A setting that is `None` or empty keeps the builder's default.
+/// The settings of an ORB. A setting that is `None` or empty keeps the builder's default.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OrbDraft {
     pub(crate) listen: Vec<String>,

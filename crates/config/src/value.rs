@@ -37,7 +37,7 @@ impl fmt::Display for RawValue {
     }
 }
 
-/// The error is a message that follows the name of the setting.
+/// A converted value. The error is a message that follows the name of the setting.
 pub(crate) type Converted<T> = Result<T, String>;
 
 /// Returns the start of an untrusted text for a message, without control characters.

@@ -459,7 +459,7 @@ fn wait_for(flag: &AtomicBool) {
     }
 }
 
-/// Commits wait as on a disk that does not respond.
+/// A store whose commits wait, as on a disk that does not respond.
 struct StandingStore {
     store: MemoryStore,
     stands: Arc<AtomicBool>,

@@ -16,7 +16,7 @@ use super::servants::BouncerServant;
 use super::values::{Random, SampleOptions};
 use crate::interop::*;
 
-/// An empty text means success.
+/// The text of a failed check, or an exception. An empty text means success.
 pub(crate) type CheckOutcome = Result<String, SystemException>;
 
 #[derive(Debug, Default)]

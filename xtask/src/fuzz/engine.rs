@@ -26,7 +26,8 @@ const COVERAGE: &[&str] = &[
 /// Reports both operands of every comparison to the engine, which inserts them into its inputs.
 const COMPARISONS: &str = "-Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// The crate's inputs are text with a dictionary, and reports of comparisons make it five times slower.
+/// A crate without reports of comparisons. Its inputs are text with a dictionary, and the reports make it five times
+/// slower.
 const WITHOUT_COMPARISONS: &str = "corelane_idl";
 
 /// Seconds after which an input counts as a finding.

@@ -33,7 +33,7 @@ pub(crate) struct MessageSizes {
 }
 
 impl MessageSizes {
-    /// Bounds the server's allocation and suffices for all benchmarks.
+    /// Maximum size in bytes, which bounds the server's allocation and suffices for all benchmarks.
     pub(crate) const MAX: usize = 65 << 20;
 
     /// Returns the message sizes of a GIOP 1.2 call (CORBA 3.3 part 2, 9.4) without service contexts. The arguments are
@@ -128,7 +128,7 @@ enum Medium {
     Stream(BaselineTransport, StreamSpin),
 }
 
-/// An address without a prefix names a socket on which neither side spins.
+/// Prefixes of addresses, with their media. An address without a prefix names a socket on which neither side spins.
 const MEDIA: [(&str, Medium); 10] = [
     ("polling:", Medium::Socket { spins: true }),
     ("futex:", Medium::Memory { spins: false }),

@@ -21,7 +21,8 @@ use crate::service::serve_lines;
 
 const CHUNK: usize = 64 * 1024;
 
-/// The drop ends the acceptor and the pool. A connection outside the pool ends when its client closes it.
+/// A running server. Its drop ends the acceptor and the pool. A connection outside the pool ends when its client closes
+/// it.
 pub(crate) struct BaselineServer {
     accepting: Accepting,
     address: BaselineAddress,
@@ -190,7 +191,8 @@ struct BaselinePool {
     used: AtomicUsize,
 }
 
-/// `taken` is set while a thread reads a request, so that a thread with a second event leaves the connection alone.
+/// A connection of the pool. `taken` is set while a thread reads a request, so that a thread with a second event leaves
+/// the connection alone.
 struct PoolConnection {
     socket: OwnedFd,
     sizes: MessageSizes,

@@ -210,7 +210,7 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// The flood has its own ORB, so no client shares its connection.
+/// A client that floods the server. It has its own ORB, so no other client shares its connection.
 struct Flood {
     target: CountedTargetRef,
     _orb: Orb,

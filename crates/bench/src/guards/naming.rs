@@ -35,7 +35,7 @@ use crate::service::{RunningProgram, serve_lines};
 use crate::targets::naming as goals;
 use crate::value::SingleValue;
 
-/// `corelane naming serve` has as many threads.
+/// Number of threads of a server, as of `corelane naming serve`.
 const THREADS: usize = 40;
 const SIZES: [usize; 3] = [10, 1_000, 1_000_000];
 /// Number of bindings of the largest context in a run of few calls, which checks only the benchmark.
@@ -341,7 +341,7 @@ impl Drop for OmniNames {
     }
 }
 
-/// On the disk, because the system's folder for temporary files may be in memory.
+/// A folder on the disk, because the system's folder for temporary files may be in memory.
 struct DiskFolder(PathBuf);
 
 impl DiskFolder {

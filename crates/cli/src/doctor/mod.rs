@@ -161,7 +161,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<DoctorRequest, Opt
     Ok(DoctorRequest { required, reference, interface, timeout, is_json: parsed.get_flag("json") })
 }
 
-/// Only the process of a server can report its reachable lanes.
+/// The end of the machine's report. Only the process of a server can report its reachable lanes.
 const REACHABLE: &str = "\
 Each server reports at its start which lanes other machines can reach, and up to which priority: Event::ReachableLane
 (`OrbBuilder::log_events` prints it). A lane without a ceiling gives other machines no priority.

@@ -81,7 +81,7 @@ pub(super) fn joined_name(prefix: &str, name: &[NameComponent]) -> String {
     if prefix.is_empty() { name_text(name) } else { format!("{prefix}/{}", name_text(name)) }
 }
 
-/// Equivalent references are one key.
+/// A map with references as keys. Equivalent references are one key.
 pub(super) struct ObjectMap<V>(HashMap<u32, Vec<(ObjectRef, V)>>);
 
 impl<V> Default for ObjectMap<V> {

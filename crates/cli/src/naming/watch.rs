@@ -112,8 +112,8 @@ impl WatchedContexts {
     }
 }
 
-/// Each context of the server is read once, under the first name that leads to it. Contexts of other servers are not
-/// read.
+/// Reads all bindings of a server. Each context is read once, under the first name that leads to it. Contexts of other
+/// servers are not read.
 struct Reader<'r> {
     server: &'r mut ServerAddresses,
     contexts: WatchedContexts,

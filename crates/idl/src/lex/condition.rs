@@ -4,7 +4,7 @@ use super::token::{Punctuation as P, Token, TokenKind};
 use crate::source::Span;
 use crate::symbol::Symbols;
 
-/// The result of an operation is unsigned if an operand is unsigned.
+/// A number in a condition. The result of an operation is unsigned if an operand is unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number {
     bits: u64,

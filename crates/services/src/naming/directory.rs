@@ -22,12 +22,12 @@ use super::records::{self, NamingRecord, STAMP_KEY};
 use super::state::{Change, ContextId, Loader, NamingOperation, NamingRefusal, OperationOutcome, State};
 use crate::store::{Durability, RecordChange, Revision, Store, StoreError};
 
-/// A crash loses at most the relaxed changes of this interval and of the sync after it.
+/// Interval of syncs. A crash loses at most the relaxed changes of this interval and of the sync after it.
 const SYNC_INTERVAL: Duration = Duration::from_millis(50);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Part of the last commit's duration for which a batch waits for further changes.
 const GATHER_PART: u32 = 4;
-/// Bounds the delay of a change if no further client makes a change.
+/// Maximum time for which a batch waits for further changes.
 const MAX_GATHER: Duration = Duration::from_millis(20);
 const LOG_LIMITS: LogLimits = LogLimits { max_changes: 10_000, max_size: 8 << 20 };
 /// Maximum number of attempts to commit a batch while other servers change the store.

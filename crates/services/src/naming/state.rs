@@ -19,7 +19,7 @@ impl ContextId {
     pub(super) const ROOT: ContextId = ContextId(0);
 }
 
-/// CDR in native byte order, aligned at the start of the reference.
+/// A reference in CDR, in native byte order and aligned at its start.
 pub(super) type EncodedReference = Arc<[u8]>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +86,8 @@ impl TrieItem for ContextBindings {
     }
 }
 
-/// `at` is the index in the name at which the member `rest_of_name` of the exception begins.
+/// The reason why an operation fails. `at` is the index in the name at which the member `rest_of_name` of
+/// the exception begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NamingRefusal {
     NotFound { why: NotFoundReason, at: usize },
@@ -454,7 +455,7 @@ impl Loader {
     }
 }
 
-/// A change names a context that does not exist.
+/// The error of a change in a context that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReplayError;
 

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A larger leaf is split, unless no bits of the hash are left.
+/// Maximum number of items of a leaf. A larger leaf is split, unless no bits of the hash are left.
 const LEAF_SIZE: usize = 16;
 const BITS: u32 = 4;
 const WIDTH: usize = 1 << BITS;

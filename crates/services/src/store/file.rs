@@ -21,9 +21,9 @@ use super::preview::Preview;
 use super::{Durability, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
-/// The set of tables, which is independent of the records' format.
+/// Version of the set of tables, which is independent of the records' format.
 const FILE_FORMAT: u64 = 1;
-/// Small, because a service reads the records once, at its start.
+/// Size of the cache in bytes. It is small, because a service reads the records once, at its start.
 const CACHE_SIZE: usize = 16 << 20;
 /// A relaxed commit that would exceed this number of bytes is synced.
 const MAX_RELAXED_SIZE: usize = 16 << 20;
@@ -93,7 +93,7 @@ fn size_of(batch: &[RecordChange<'_>]) -> usize {
     batch.iter().map(size).sum()
 }
 
-/// The drop of the database cannot panic, even if its file is damaged.
+/// A database whose drop cannot panic, even if its file is damaged.
 struct OpenDatabase(Option<Database>);
 
 impl OpenDatabase {
@@ -320,7 +320,7 @@ impl Store for FileStore {
 }
 
 const USUAL: u32 = 0o666;
-/// The folder of the copy may have more readers than the folder of the store.
+/// Permissions of a copy, whose folder may have more readers than the folder of the store.
 const PRIVATE: u32 = 0o600;
 
 /// Writes records to a new store file that only its owner can read.

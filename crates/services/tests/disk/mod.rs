@@ -44,7 +44,7 @@ struct Contents {
     read: usize,
 }
 
-/// All clones are one disk.
+/// A simulated disk. All clones are one disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk(Arc<Mutex<Contents>>);
 

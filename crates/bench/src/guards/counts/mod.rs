@@ -26,7 +26,7 @@ pub(crate) const COUNTED_CALLS: usize = 1000;
 
 const TRIES: usize = 20;
 
-/// A pool has one thread, because each thread counts its own work.
+/// The measured architectures. A pool has one thread, because each thread counts its own work.
 const ARCHITECTURES: [ServerArchitecture; 3] =
     [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(1), ServerArchitecture::Reactive];
 
@@ -42,7 +42,7 @@ const DEFAULT_OPERATIONS: [MeasuredOperation; 9] = [
     MeasuredOperation::Oneway,
 ];
 
-/// No call reaches this deadline.
+/// A precise time-out that no call reaches.
 const PRECISE: Timeout = Timeout::Precise(std::time::Duration::from_secs(60));
 
 pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
@@ -100,7 +100,8 @@ struct Bounds {
     server: Bound,
 }
 
-/// If system calls have a bound, the bound of hand-offs, futex calls and ORB locks is 0.
+/// Bounds of the counts of one side. If system calls have a bound, the bound of hand-offs, futex calls and ORB locks is
+/// 0.
 #[derive(Clone, Copy)]
 struct Bound {
     system_calls: Option<f64>,

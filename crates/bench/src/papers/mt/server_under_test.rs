@@ -25,7 +25,7 @@ use crate::sample::Samples;
 use crate::service::RunningProgram;
 use crate::workload::message_sizes;
 
-/// There are 98 levels, so a server has at most 98 lanes.
+/// Highest native priority of the benchmarks. There are 98 levels, so a server has at most 98 lanes.
 pub(super) const TOP_PRIORITY: u8 = levels::LEVELS;
 /// Maximum time until a server sends its references.
 const PATIENCE: Duration = Duration::from_secs(20);
