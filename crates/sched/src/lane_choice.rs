@@ -204,9 +204,10 @@ impl LanePolicies<'_> {
     }
 
     /// Returns the indices of the lanes whose endpoints a reference contains, by increasing
-    /// priority. `object` is the priority that the object itself has. With a server-declared
-    /// priority the result is the lane that serves the object. Otherwise it is all lanes or, if the
-    /// policies have bands, all lanes inside a band.
+    /// priority; none without a priority model. `object` is the priority that the object itself has.
+    /// With a server-declared priority the result is the lane that serves the object. With a
+    /// client-propagated priority it is all lanes or, if the policies have bands, all lanes inside a
+    /// band.
     #[must_use]
     pub fn published_lanes(&self, object: Option<Priority>) -> Vec<usize> {
         let Some(declared) = self.model else { return Vec::new() };

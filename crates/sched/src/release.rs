@@ -77,7 +77,7 @@ impl ReleaseSequence {
     #[must_use]
     pub const fn missed(&self, now: Nanos) -> u64 {
         let since_next = now.saturating_sub(self.next().at);
-        // Releases at multiples of the period, of which the last lies before `now`.
+        // The releases after the next one are whole periods later. Those before `now` count.
         since_next.saturating_sub(1) / self.period
     }
 

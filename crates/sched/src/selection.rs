@@ -7,8 +7,8 @@ use crate::bands::{PriorityBand, PriorityBands};
 use crate::lane_choice::PriorityModel;
 use crate::priority::Priority;
 
-/// The reason why a call cannot be made. The client raises INV_POLICY, and TRANSIENT 2 for
-/// [`SelectionError::NoEndpoint`].
+/// The reason why a call cannot be made. The client raises TRANSIENT 2 for
+/// [`SelectionError::NoEndpoint`], and INV_POLICY for the other reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectionError {
     /// Reference and client both set the policy.

@@ -98,8 +98,8 @@ impl Framer {
     }
 
     /// Returns the beginning of the message to which a fault at the front of `unread` belongs. If
-    /// `unread` begins with a Fragment, the result is the buffered part of the message that it
-    /// continues; otherwise the result is `unread`.
+    /// `unread` begins with a Fragment of a message that is buffered in part, the result is the
+    /// buffered part; otherwise the result is `unread`.
     #[must_use]
     pub fn faulty_message<'o>(&'o self, unread: &'o [u8]) -> &'o [u8] {
         let Some(Ok(header)) = unread.first_chunk().map(Header::parse) else { return unread };

@@ -166,7 +166,7 @@ impl Wait {
                     } else {
                         spin_loop();
                         turns = turns.wrapping_add(1);
-                        // The other thread may not have a core.
+                        // The other thread may be waiting for this core.
                         if turns.is_multiple_of(4096) {
                             thread::yield_now();
                         }
