@@ -38,7 +38,7 @@ fn on_both_kernels(test: impl Fn(bool)) {
     socket::pretend_that_descriptors_cannot_be_refused(false);
 }
 
-/// Panics if the action does not end in time.
+/// Runs an action on another thread and returns its result. Panics if the action does not end in time.
 fn bounded<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 'static) -> T {
     let result = Arc::new(Mutex::new("a result", LockScope::Orb, None));
     let shared = Arc::clone(&result);

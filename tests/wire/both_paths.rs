@@ -246,7 +246,8 @@ fn same<T: Typed + PartialEq + Debug>() {
     both::<T>(&|one, other| assert_eq!(one, other));
 }
 
-/// Instances of valuetypes in two messages are never equal.
+/// Checks a type as [`same`] does, but without a comparison of the values, because instances of valuetypes in two
+/// messages are never equal.
 fn same_octets<T: Typed>() {
     both::<T>(&|_, _| ());
 }

@@ -59,7 +59,8 @@ struct Row {
     ran: Ran,
 }
 
-/// The exit status is 0 only if no target has a finding or died, or, with `--prove`, if the planted fault was found.
+/// Runs the command. The exit status is 0 only if no target has a finding or died, or, with `--prove`, if the
+/// planted fault was found.
 pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
     let outcome = Options::parse(words).and_then(|options| match options.work {
         Work::List => {

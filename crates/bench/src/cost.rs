@@ -59,7 +59,7 @@ impl Cost {
         self.steal_ms += other.steal_ms;
     }
 
-    /// Times are per call, and the other values are totals.
+    /// Adds the values to a JSON object. Times are per call, and the other values are totals.
     pub(crate) fn record(&self, object: Object, calls: usize) -> Object {
         let calls = calls.max(1) as f64;
         object

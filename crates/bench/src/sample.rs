@@ -18,7 +18,7 @@ impl Samples {
         Samples { nanoseconds }
     }
 
-    /// Does not allocate while the reserved memory suffices.
+    /// Adds a time. Does not allocate while the reserved memory suffices.
     #[inline]
     pub(crate) fn push(&mut self, nanoseconds: u64) {
         self.nanoseconds.push(nanoseconds);

@@ -151,7 +151,7 @@ fn hint(value: &str) -> ValueHint {
     }
 }
 
-/// Any word can be the value of the option, even a word that starts with `-`.
+/// Creates an option with a value. Any word can be the value, even a word that starts with `-`.
 pub(crate) fn option(long: &'static str, value: &'static str) -> Arg {
     with_value(Arg::new(long).long(long), value)
 }
@@ -196,7 +196,7 @@ pub(crate) fn idl_options_of(parsed: &ArgMatches) -> corelane_idl::compile::Comp
     }
 }
 
-/// Bytes that are not UTF-8 are replaced.
+/// Returns the value of an option or positional word. Bytes that are not UTF-8 are replaced.
 pub(crate) fn text(parsed: &ArgMatches, id: &str) -> Option<String> {
     parsed.get_one::<OsString>(id).map(|word| word.to_string_lossy().into_owned())
 }

@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     status
 }
 
-/// The error is a message, or `None` if the user requests help.
+/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<CallArguments, Option<String>> {
     let command = command();
     // Negative numbers start with `-`, so every word after the operation is an argument.
@@ -280,9 +280,9 @@ impl Sources {
     }
 }
 
-/// The word, or the content of the file that it names, is JSON. It is the text itself if it is not JSON, or if the type
-/// is text and it is not a JSON string. For sequences and arrays of octets, a file has the octets, and a number is
-/// hexadecimal digits.
+/// Converts a word to an argument of this type. The word, or the content of the file that it names, is JSON. It is
+/// the text itself if it is not JSON, or if the type is text and it is not a JSON string. For sequences and arrays
+/// of octets, a file has the octets, and a number is hexadecimal digits.
 fn argument(word: &str, type_code: &TypeCode, types: &mut Types<'_>, sources: &mut Sources) -> Result<Any, String> {
     let is_of_octets = json::is_of_octets(type_code);
     let contents = match sources.read(word)? {

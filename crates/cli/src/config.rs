@@ -176,7 +176,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// The error is a message for the user.
+    /// Reads the settings of the file and of the environment. The error is a message for the user.
     fn read() -> Result<Settings, String> {
         let file = env::var_os(FILE).map(PathBuf::from);
         let text = file.as_ref().map(read_file).transpose()?;
@@ -341,7 +341,7 @@ impl Settings {
     }
 }
 
-/// The error is a message for the user.
+/// Adds the configured options of a command to its words. The error is a message for the user.
 pub(crate) fn with_configured_options(tool: &str, words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let is_set = || env::vars_os().any(|(name, _)| name.as_encoded_bytes().starts_with(b"CORELANE_"));
     let asks_for_help = words.iter().any(|word| word == "--help" || word == "-h");

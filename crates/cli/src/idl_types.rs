@@ -9,7 +9,7 @@ use corelane_idl::compile::{Compilation, CompileOptions};
 use corelane_idl::model::{ConstantValue, DefinitionId, DefinitionKind, Member, Type, Union};
 use corelane_wire::typecode::{UnionMember, ValueMember};
 
-/// The error is the text of the compiler's messages.
+/// Compiles an IDL file. The error contains the compiler's messages.
 pub(crate) fn compile(file: &Path, options: &CompileOptions) -> Result<Compilation, String> {
     let compilation = Compilation::of_file(file, options);
     let compilation = compilation.map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;

@@ -13,8 +13,9 @@ pub enum OverrunRule {
     SkipMissed,
     /// Runs the jobs of missed releases at once, one after another.
     CatchUp {
-        /// Maximum number of missed releases that keep their jobs. The oldest of the others are
-        /// skipped, so that a program that was stopped for long does not run all jobs of this time.
+        /// Maximum number of missed releases that keep their jobs. If more releases were missed,
+        /// the oldest are skipped, so that a program that was stopped for long does not run all
+        /// jobs of this time.
         max_backlog: u64,
     },
 }

@@ -225,7 +225,7 @@ fn begins_message(octets: &[u8]) -> bool {
     octets.first_chunk().is_some_and(|octets| Header::parse(octets).is_ok())
 }
 
-/// Sequence numbers wrap around.
+/// Returns true if a sequence number is after `next`. Sequence numbers wrap around.
 fn is_after(sequence: u32, next: u32) -> bool {
     let distance = sequence.wrapping_sub(next);
     distance != 0 && distance < 1 << 31

@@ -142,7 +142,7 @@ fn one_by_one<'m, T>(d: &Decoder<'m>, number: impl Fn(&mut Decoder<'m>) -> Resul
     (0..len).map(|_| number(&mut d).unwrap()).collect()
 }
 
-/// Text that both code sets for char contain.
+/// Generates texts of characters that both code sets for char contain.
 fn text() -> impl Strategy<Value = String> {
     vec(1u8..=255, 0..20).prop_map(|octets| octets.into_iter().map(char::from).collect())
 }

@@ -49,7 +49,7 @@ impl Drop for Server {
     }
 }
 
-/// In the page `...` matches any text.
+/// Returns true if a line of output matches a line of the page, in which `...` matches any text.
 fn is_shown(line: &str, shown: &str) -> bool {
     match shown.split_once("...") {
         Some((begin, end)) => line.starts_with(begin) && line.ends_with(end),

@@ -228,10 +228,10 @@ impl<'ast> Visit<'ast> for PathCollector<'_> {
         visit::visit_path(self, path);
     }
 
-    /// The path in `pub(in path)` does not use a module.
+    /// Skips `pub(in path)`, because its path does not use a module.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
-    /// The names of attributes are not modules.
+    /// Skips attributes, because their names are not modules.
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 
     fn visit_item_use(&mut self, import: &'ast ItemUse) {

@@ -250,7 +250,7 @@ impl BaselinePool {
     }
 }
 
-/// Buffers never shrink, so repeated exchanges do not allocate.
+/// Makes a buffer at least `size` bytes long. It never shrinks, so repeated exchanges do not allocate.
 fn grow(buffer: &mut Vec<u8>, size: usize) {
     if buffer.len() < size {
         buffer.resize(size, 0);

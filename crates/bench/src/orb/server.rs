@@ -35,8 +35,8 @@ pub(crate) fn serve_non_polling_echo(architecture: ServerArchitecture, address: 
     one(architecture.pool().spin_policy(Some(SpinPolicy::Never)), address, CountedTarget::servant(Echo))
 }
 
-/// Threads of the ORB's pool run the calls without a change of their priority. Clients may use one band for all
-/// priorities.
+/// Serves an object whose calls all run at one priority. Threads of the ORB's pool run the calls without a change
+/// of their priority. Clients may use one band for all priorities.
 pub(crate) fn serve_single_priority(architecture: ServerArchitecture) -> Result<(), Failure> {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).pool(architecture.pool()).limits(limits()).listen(LOOPBACK);

@@ -69,7 +69,7 @@ pub(super) fn run(parsed: &ArgMatches, words: Vec<(usize, String)>, out: &mut dy
     }
 }
 
-/// The error is an exit status and a message for the user.
+/// Converts the options of the files and of the words. The error is an exit status and a message for the user.
 fn import(
     paths: &[&OsString],
     words: Vec<(usize, String)>,
@@ -103,7 +103,7 @@ fn message(place: &str, malformed: &Malformed) -> String {
     format!("{place}: `{}`: {}", printable(&malformed.text), malformed.reason)
 }
 
-/// Options that are not carried over go to the standard error.
+/// Prints the converted options. The options that are not carried over go to the standard error.
 fn print(imported: &Imported, names: &[String], target: ImportTarget, out: &mut dyn Write) {
     let source = if names.is_empty() { "-ORB options".to_owned() } else { names.join(", ") };
     let (reader, owner) = match target {

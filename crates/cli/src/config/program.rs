@@ -52,7 +52,7 @@ impl ProgramSources<'_> {
         Ok(configuration.settings())
     }
 
-    /// The error is a message for the user.
+    /// Returns the settings of the program, one in a line. The error is a message for the user.
     pub(super) fn into_text(self) -> Result<String, String> {
         let line = |setting: &ShownSetting| {
             let source = match &setting.source {
@@ -64,7 +64,7 @@ impl ProgramSources<'_> {
         self.read().map(|settings| settings.iter().map(line).collect()).map_err(|error| error.to_string())
     }
 
-    /// The error is a message for the user.
+    /// Returns the settings of the program in JSON. The error is a message for the user.
     pub(super) fn into_json(self) -> Result<Json, String> {
         let file = self.file.to_string_lossy().into_owned();
         let setting = |setting: &ShownSetting| {

@@ -355,7 +355,7 @@ fn no_transport(name: &str) -> Finding {
     Finding::unsure("transport", format!("{name}: this ORB does not have this transport"), remedy)
 }
 
-/// Does not connect, because the ORB later connects to the socket with a time-out.
+/// Checks that a file is a socket. Does not connect, because the ORB later connects to the socket with a time-out.
 fn socket_file(path: &str) -> io::Result<String> {
     if fs::metadata(path)?.file_type().is_socket() {
         return Ok("the socket exists".to_owned());

@@ -87,7 +87,8 @@ impl Generator<'_> {
         modules.filter(|id| full_name(*id) == name).collect()
     }
 
-    /// Modules are not included, because several files may open one module.
+    /// Returns the definitions in the files with this name. Modules are not included, because
+    /// several files may open one module.
     fn definitions_of_file(&self, name: &str) -> Vec<DefinitionId> {
         let sources = &self.compilation.sources;
         let is_in_file = |id: &DefinitionId| {

@@ -340,8 +340,9 @@ impl Generator<'_> {
         }
     }
 
-    /// One pass finds the facts that do not depend on the elements of sequences, because a type
-    /// follows the types that it contains directly. Further passes find the other facts.
+    /// Finds the facts of all types. One pass finds the facts that do not depend on the elements of
+    /// sequences, because a type follows the types that it contains directly. Further passes find
+    /// the other facts.
     pub(super) fn find_facts(&mut self) {
         let model = self.model();
         for id in model.ids() {

@@ -69,7 +69,7 @@ impl std::error::Error for ChainError {}
 /// Returns the response times of all stages.
 ///
 /// # Errors
-/// [`ChainError`] if a stage has no response time.
+/// [`ChainError`] if a predecessor is invalid, or if a stage has no response time.
 pub fn end_to_end_responses(stages: &[Stage]) -> Result<Vec<StageResponse>, ChainError> {
     let order = predecessors_first(stages)?;
     let mut timings: Vec<Timing> = stages.iter().map(|stage| stage.timing).collect();
@@ -179,8 +179,8 @@ mod tests {
         }
     }
 
-    /// Two resources under static priorities; two chains with jitter (the example of pyCPA's
-    /// documentation).
+    /// Returns the example of pyCPA's documentation: two resources under static priorities, and two
+    /// chains with jitter.
     fn example() -> [Stage; 4] {
         let mut stages = [stage(0, 2, 10, 5, 30), stage(0, 1, 3, 1, 15), stage(1, 2, 2, 2, 30), stage(1, 1, 9, 4, 15)];
         stages[0].timing.jitter = 5;

@@ -174,7 +174,7 @@ impl Directory {
         }
     }
 
-    /// Callers drop the guard when they have resolved their name.
+    /// Returns the current names. The caller drops the guard when it has resolved its name.
     pub(super) fn state(&self) -> RcuGuard<State> {
         self.state.load()
     }

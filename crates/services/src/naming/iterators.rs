@@ -50,7 +50,7 @@ pub(super) struct Iterators {
 }
 
 impl Iterators {
-    /// Ids are counted from `first_id`.
+    /// Creates an empty table of iterators, whose ids are counted from `first_id`.
     pub(super) fn new(limits: IteratorLimits, first_id: u64) -> Self {
         Iterators {
             limits,

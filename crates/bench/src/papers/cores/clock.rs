@@ -325,7 +325,8 @@ fn offsets(label: &FigureLabel, samples: &[Sample], is_reversed: bool) -> Vec<Si
 mod tests {
     use super::*;
 
-    /// The second clock is 30 ns ahead. The way there takes 100 ns and the way back 60 ns.
+    /// Returns an exchange in which the second clock is 30 ns ahead. The way there takes 100 ns and the way back 60
+    /// ns.
     fn known() -> Exchange {
         Exchange { first: vec![1000, 1160, 1320], second: vec![1130, 1290] }
     }

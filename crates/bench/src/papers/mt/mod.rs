@@ -118,7 +118,8 @@ impl Ranks {
         }
     }
 
-    /// Clients take the 97 priorities below the highest in turn.
+    /// Returns the native priority of a client. With different ranks, the clients take the 97 priorities below the
+    /// highest in turn.
     fn priority(self, client: usize) -> u8 {
         match self {
             Ranks::Equal => EQUAL,
@@ -126,7 +127,8 @@ impl Ranks {
         }
     }
 
-    /// Clients of one level have different CORBA priorities if the ranks are different.
+    /// Returns the CORBA priority of a client. With different ranks, clients with the same native priority have
+    /// different CORBA priorities as far as the band permits.
     fn corba(self, client: usize) -> i16 {
         let (low, high) = levels::band(self.priority(client)).unwrap_or_default();
         match self {

@@ -32,7 +32,7 @@ pub(super) enum OptionContent {
 }
 
 impl OrbOption {
-    /// Comments may have bytes that were not UTF-8, options may not.
+    /// Creates an option of a file. Fails if its text was not UTF-8; comments may have such bytes.
     fn new(line: usize, service: Option<&str>, shown: &str, content: OptionContent) -> Result<Self, Malformed> {
         if shown.contains(char::REPLACEMENT_CHARACTER) {
             return Err(Malformed::new(line, shortened(shown), "not UTF-8"));

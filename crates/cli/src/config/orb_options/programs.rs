@@ -167,7 +167,8 @@ impl Imported {
         self.leave_out_replaced(before);
     }
 
-    /// Leaves out the numbers of threads that the dispatch architecture does not have.
+    /// Completes the settings of a program: leaves out the numbers of threads that the dispatch architecture does
+    /// not have.
     pub(super) fn finish_program(&mut self) {
         let dispatch = self.program.set.get("pool.main.dispatch").map(|setting| setting.value.as_str());
         let unused: &[&str] = match dispatch {
