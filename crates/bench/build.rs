@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// This list must equal the list in src/orb/wide.rs.
+/// Numbers of operations of the generated interfaces. The list must equal the list in src/orb/wide.rs.
 const WIDTHS: [usize; 4] = [1, 10, 100, 1000];
 
 fn main() {

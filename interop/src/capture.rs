@@ -35,7 +35,7 @@ impl Ports {
 
 const PORTS: u32 = 20_000;
 
-/// Linux's ephemeral ports begin at 32,768.
+/// The lowest port. All ports of the range are below Linux's ephemeral ports, which begin at 32,768.
 const LOWEST: u32 = 12_000;
 
 fn free_port() -> Result<u16, String> {
@@ -81,8 +81,8 @@ pub struct CapturedMessage {
 /// The dissector's verdict about a capture.
 #[derive(Debug, PartialEq, Eq)]
 pub enum CaptureVerdict {
-    /// The capture gives no reliable verdict. Packets were dropped before capture, or a packet that seems malformed
-    /// ends where the receiver's window was full.
+    /// The capture gives no reliable verdict. Packets were dropped before capture, the call of `shutdown` is
+    /// missing, or a packet that seems malformed ends where the receiver's window was full.
     Incomplete,
     /// All packets were captured.
     Complete {
@@ -244,7 +244,7 @@ fn number<N: FromStr>(text: &str) -> Result<N, String> {
     text.parse().map_err(|_| format!("tshark printed `{text}` where a number is expected"))
 }
 
-/// For example "GIOP 1.2 Fragment, s=8 id=5".
+/// Returns the message type in a summary such as "GIOP 1.2 Fragment, s=8 id=5".
 fn kind(summary: &str) -> &str {
     let Some((_, rest)) = summary.split_once("GIOP 1.") else { return "packet" };
     let word = rest.split([' ', ',', '\t']).nth(1).unwrap_or_default();

@@ -122,8 +122,8 @@ impl Run<'_> {
         let ExtraOptions { server, client, corbaloc, .. } = self.extra;
         let mut expected = ExpectedTraffic::of_run((self.server, server), (self.client, client), self.variant)?;
         if corbaloc == Some(CorbalocVersion::Absent) {
-            // Calls through the corbaloc URL use GIOP 1.0. Calls of references that the server returns use the
-            // versions in these references.
+            // Without a version in the URL, calls of the URL's object use GIOP 1.0. Calls of other objects use the version in
+            // their references, which is expected already.
             expected.call_versions.insert(0);
         }
         Ok(expected)

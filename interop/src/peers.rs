@@ -208,7 +208,7 @@ pub fn omniorb_events(folder: &Path) -> Result<Command, String> {
     Ok(command)
 }
 
-/// The folder of the running program or, for a test, its parent.
+/// Returns the folder with this package's programs: the folder of the running program or, for a test, its parent.
 fn programs() -> Result<PathBuf, String> {
     let this = std::env::current_exe().map_err(|error| format!("looking for this package's programs: {error}"))?;
     let found = this.ancestors().skip(1).take(2).find(|folder| folder.join("corelane-interop-server").exists());

@@ -11,7 +11,7 @@ use corelane_sys::lock::{LockScope, Mutex, MutexGuard};
 
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A Java virtual machine starts slowly when the cores are busy.
+/// Maximum time until a server is ready. A Java virtual machine starts slowly when the cores are busy.
 const START: Duration = Duration::from_secs(60);
 
 const END: Duration = Duration::from_secs(15);
@@ -148,13 +148,14 @@ fn run_into(
     Err(format!("the {name} did not end in {life:?} and was killed\n{}", read(log)))
 }
 
-/// A new process has copies of all descriptors until it executes its program. A closed port may therefore be in use.
+/// Prevents the start of programs until the guard is dropped. A new process has copies of all descriptors until it
+/// executes its program. A closed port may therefore be in use.
 pub(crate) fn nothing_starts() -> MutexGuard<'static, ()> {
     static STARTING: Mutex<()> = Mutex::new("programs that are being started", LockScope::Orb, ());
     STARTING.lock()
 }
 
-/// The new process has executed the program when this function returns.
+/// Starts a program. The new process has executed the program when this function returns.
 pub(crate) fn begin(command: &mut Command) -> Result<Child, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let _one_at_a_time = nothing_starts();

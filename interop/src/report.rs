@@ -46,7 +46,7 @@ impl Report {
     }
 }
 
-/// "big octets 1000" and "thread 3" are names of several words.
+/// Returns the name of the failed check. "big octets 1000" and "thread 3" are names of several words.
 fn check_name(rest: &str) -> &str {
     let words = match rest.split(' ').next() {
         Some("big") => 3,

@@ -1,4 +1,4 @@
-//! The list of known failures, each with its reason. A listed check that passes is an error.
+//! The list of known failures, each with its reason. A listed check that does not fail is an error.
 
 use crate::client_server_run::TrafficCheck;
 use crate::report::Report;

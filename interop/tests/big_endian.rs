@@ -249,7 +249,8 @@ impl RawClient {
     }
 }
 
-/// The bodies have at most `size` octets, a multiple of 8.
+/// Splits a message into fragments, each with at most `size` octets of the message's body. `size` is a
+/// multiple of 8.
 fn fragmented(message: &[u8], size: usize, id: u32) -> Vec<u8> {
     let mut rest = &message[Header::LEN..];
     let mut all = Vec::new();
@@ -311,7 +312,7 @@ fn corelane_serves_a_big_endian_client_that_sends_fragments() {
     }
 }
 
-/// The arguments are `a` and `b`, the results `a`, `a`, `b`.
+/// Writes the results of an echo operation: for the arguments `a` and `b`, the results are `a`, `a`, `b`.
 fn answer<T: Cdr>(arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Result<(), CdrError> {
     let (a, b) = (T::decode(arguments)?, T::decode(arguments)?);
     assert_eq!(arguments.remaining(), 0);
@@ -381,7 +382,8 @@ fn serve_connection(mut socket: TcpStream, fragment: Option<usize>) {
     }
 }
 
-/// The server sends replies in fragments of at most `fragment` octets, until the test program ends.
+/// Starts a server, which runs until the test program ends, and returns its reference. The replies have fragments with
+/// at most `fragment` octets of their bodies.
 fn raw_server(version: Version, fragment: Option<usize>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

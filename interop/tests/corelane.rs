@@ -83,7 +83,7 @@ pairs! {
 
 const NOTHING: ExtraOptions<'_> = ExtraOptions { name: "", server: &[], client: &[], corbaloc: None };
 
-/// Most replies of the suite exceed 256 octets.
+/// Fragmented replies: most replies of the suite exceed 256 octets.
 const FRAGMENTS: ExtraOptions<'_> = ExtraOptions { name: "-fragments", server: &["--fragment", "256"], ..NOTHING };
 
 #[test]
@@ -127,7 +127,7 @@ fn two_corelane_programs_exchange_fragments() {
     prove(Corelane, Corelane, Variant::GIOP_1_2, TrafficCheck::Dissected, both);
 }
 
-/// omniORB sends messages of ten million octets in fragments of its buffer size.
+/// Messages of ten million octets, which omniORB sends in fragments of its buffer size.
 const LARGE: ExtraOptions<'_> =
     ExtraOptions { name: "-large", client: &["--big", "10000000", "--rounds", "2"], ..NOTHING };
 

@@ -1,4 +1,4 @@
-//! Every dispatch architecture of Corelane's server with concurrent callers of another ORB.
+//! Every dispatch architecture of Corelane's server with concurrent callers of the other ORBs and of Corelane.
 //!
 //! Eight threads of JacORB share one connection for slow operations and nested callbacks.
 
@@ -25,7 +25,7 @@ fn prove(client: Orb, name: &str, server: &[&str], more: &[&str]) {
     }
 }
 
-/// A server with one thread cannot run `meet` for several callers at the same time.
+/// Leaves out the check `meet`, which needs a server that runs requests of one connection at the same time.
 const ALONE: &[&str] = &["--meet", "0"];
 
 #[test]

@@ -80,7 +80,7 @@ fn omniorb_pushes_consumes_and_pulls_through_corelanes_channel() {
     let supplier = supplier.obtain_push_consumer().unwrap().unwrap();
     supplier.connect_push_supplier(None).unwrap();
     supplier.push(&Any::new(&"from Corelane".to_owned()).unwrap()).unwrap();
-    // TAO's service sends an event without a value as a structure.
+    // An event of TAO's service without a value becomes a structure.
     let supplier = ours.channel.reference().for_suppliers().unwrap().unwrap();
     let supplier = supplier.obtain_push_consumer().unwrap().unwrap();
     supplier.connect_push_supplier(None, &SupplierQOS::default()).unwrap();
@@ -104,7 +104,7 @@ fn destroyed_channel_disconnects_omniorbs_consumer() {
     assert_eq!(consumer.rest(), ["disconnected", "done"]);
 }
 
-/// The factory, a channel and a name server, for the programs of omniEvents.
+/// A channel factory and a name server, for the programs of omniEvents.
 struct Factory {
     orb: Arc<Orb>,
     port: u16,

@@ -154,7 +154,8 @@ impl BindingIterator for Plain {
     }
 }
 
-/// `checks_kinds` is false for omniNames, whose `rebind` and `rebind_context` replace bindings of the other kind.
+/// Checks the exceptions of a name server. `checks_kinds` is false for omniNames, whose `rebind` and `rebind_context`
+/// replace bindings of the other kind.
 fn exceptions(client: &Orb, port: u16, checks_kinds: bool) {
     let root = root(client, port);
     let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
@@ -237,7 +238,7 @@ fn names_resolve_through_both_servers() {
     assert_eq!(nameclt(&url(ours.port), &["resolve", "theirs/c"]), "resolve: CannotProceed exception");
 }
 
-/// The program belongs to another package, so Cargo builds it.
+/// Returns the program `corelane`, which Cargo builds here, because it belongs to another package.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {

@@ -61,7 +61,7 @@ fn ours(file: &Path, include: &[PathBuf]) -> Result<Meaning, String> {
     Ok(meaning)
 }
 
-/// `corelane_ids.py` writes a text as the numbers of its characters.
+/// Formats a constant as `corelane_ids.py` does, which writes a text as the numbers of its characters.
 fn shown(value: &ConstantValue) -> String {
     match value {
         ConstantValue::Integer(number) => number.to_string(),
@@ -117,7 +117,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The numbers of files that both compilers accept and of constants that agree.
+/// Returns the numbers of files with equal meaning in both compilers, and of constants in these files.
 fn compare(files: &[PathBuf], include: &[PathBuf]) -> (usize, usize) {
     let (mut both, mut constants, mut wrong) = (0, 0, Vec::new());
     for file in files {

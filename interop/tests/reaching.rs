@@ -47,7 +47,7 @@ fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, s
     server.wait_for_exit().unwrap();
 }
 
-/// The URL has GIOP 1.2 or no version, which means GIOP 1.0.
+/// Runs the suite through a corbaloc URL, once with GIOP 1.2 and once without a version, which means GIOP 1.0.
 fn by_corbaloc(server: Peer, client: Peer) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     for (name, version) in [("-1.2", CorbalocVersion::Giop12), ("", CorbalocVersion::Absent)] {
@@ -77,7 +77,7 @@ fn corelane_reaches_plain_keys_of_all_servers() {
     }
 }
 
-/// A socket's address has room for at most 107 octets.
+/// Returns a short path for a Unix socket, whose address has room for at most 107 octets.
 fn socket(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("corelane-{}-{name}", std::process::id()));
     let _ = fs::remove_file(&path);
@@ -130,7 +130,8 @@ fn receive(socket: &mut TcpStream) -> Option<(Header, Vec<u8>)> {
     Some((header, message))
 }
 
-/// Returns the number of messages at the end of the connection.
+/// Starts a server for one connection, which replies with the messages that `answer` writes. Returns its reference, and
+/// its thread, which returns the number of messages at the end of the connection.
 fn odd_server(
     mut answer: impl FnMut(usize, &Header, &[u8], &mut Encoder<'_>) + Send + 'static,
 ) -> (String, JoinHandle<usize>) {

@@ -29,7 +29,7 @@ const BANDS: [(i16, i16); 3] = [(5, 15), (16, 25), (26, 35)];
 
 const LIFE: Duration = Duration::from_secs(60);
 
-/// TAO's IDL compiler generates much code for the suite.
+/// Maximum time of the build. TAO's IDL compiler generates much code for the suite.
 const BUILD: Duration = Duration::from_secs(1800);
 
 fn folder(name: &str) -> PathBuf {
@@ -42,7 +42,7 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/tao")
 }
 
-/// The first call builds TAO's programs with the installation that CORELANE_TAO names.
+/// Returns the folder of TAO's programs. The first call builds them with the installation that CORELANE_TAO names.
 fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     PROGRAMS.get_or_init(|| {

@@ -20,7 +20,7 @@ const LENGTH: usize = 16 << 20;
 /// Maximum number of bytes that arrive with a message's header, and that the ORB then copies.
 const WITH_THE_HEAD: usize = 16 << 10;
 
-/// The ORB copies the rest of a reply if the rest has fewer bytes and must wait for the peer.
+/// Size in bytes below which the ORB copies the unsent rest of a reply that must wait for the peer.
 const SMALL_REST: usize = 16 << 10;
 
 type Place = Range<usize>;
@@ -68,7 +68,7 @@ impl Stream for Noted {
     }
 
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
-        // The buffers must be recorded when the bytes arrive.
+        // The log is locked during the send, because the peer may get the bytes before they are recorded.
         let mut log = self.log.0.lock();
         let count = self.inner.send_vectored(slices, wait)?;
         let mut left = count;

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 const CALLS: u64 = 500;
 
-/// A measurement that is disturbed is repeated this number of times.
+/// Maximum number of measurements, of which all but the last are disturbed.
 const TRIES: usize = 20;
 
 struct Cost {
@@ -34,7 +34,7 @@ type Each = [u64; 6];
 const SYSTEM_CALLS: usize = 0;
 const ORB_LOCKS: usize = 3;
 
-/// An ORB whose threads never poll over sockets, so that the counts are exact.
+/// Returns a builder of an ORB whose threads never poll over sockets, so that the counts are exact.
 fn sleeping() -> OrbBuilder {
     Orb::builder().spin_policy(SpinPolicy::Never)
 }
@@ -49,7 +49,7 @@ fn client(ior: &str) -> (Orb, ProbeRef) {
     (orb, ProbeRef::from_object(object))
 }
 
-/// The server must have one serving thread.
+/// Returns the cost of 1000 calls. The server must have one serving thread.
 ///
 /// A measurement is repeated if the hang-up monitor watched the connection again while the client paused.
 fn measure(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
@@ -98,7 +98,7 @@ fn of(after: &Counts, before: &Counts) -> Each {
     ]
 }
 
-/// The counts are for 1000 calls, so that a single further event shows.
+/// Asserts the cost of 1000 calls, in which even a single further event shows.
 fn assert_costs(cost: &Cost, system_calls: u64, what: &str) {
     let all = "system calls, allocations, lane locks, ORB locks, hand-offs, futex calls";
     assert_eq!(cost.client, [2000, 0, 0, 0, 0, 0], "{what}: {all} of the client");
@@ -109,7 +109,7 @@ fn assert_costs(cost: &Cost, system_calls: u64, what: &str) {
     );
 }
 
-/// Each kind has a client ORB of its own.
+/// Calls `assert` with the cost of a call with each kind of argument. Each kind has a client ORB of its own.
 fn every_plain_argument(connect: impl Fn() -> (Orb, ProbeRef), assert: impl Fn(&Cost, &str)) {
     let longs: Vec<i32> = (0..1024).collect();
     let many: Vec<i32> = vec![1; 8192];

@@ -44,7 +44,7 @@ fn orb() -> Orb {
     orb
 }
 
-/// Connects a consumer of every event that is an object of `orb`, and returns it.
+/// Connects an object of `orb` as a consumer of every event.
 fn connect(orb: &Orb, channel: &EventChannelRef) -> Arc<Counting> {
     let counting = Arc::new(Counting::default());
     let consumer = orb.root_poa().activate(&Counting::servant_of(Arc::clone(&counting))).unwrap();

@@ -1,4 +1,4 @@
-//! Octets of requests that servants keep: where they lie, what they count, and their maximum.
+//! Octets of requests that servants keep: their addresses, the memory that they count, and its maximum.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,8 +91,8 @@ impl Server {
         (orb, StoreRef::from_object(object))
     }
 
-    /// Drops the kept octets, and waits until nothing counts. The thread of a request shares its
-    /// message until shortly after the reply.
+    /// Drops the kept octets, and waits until the ORB counts no kept memory. The thread of a request
+    /// shares its message until shortly after the reply.
     fn forget(&self) {
         let kept = std::mem::take(&mut *self.hoard.kept.lock());
         drop(kept);
@@ -125,7 +125,7 @@ fn kept_octets_stay_at_their_address_with_their_content() {
         let sizes = [16 << 10, 40_000, 100_000, MIB, 2 * MIB, 300_000];
         for (number, size) in sizes.into_iter().enumerate() {
             assert_eq!(store.keep(&numbered(size, number)).unwrap(), number as u32 + 1, "{what}");
-            // A later request, whose message needs memory of its own.
+            // The message of this request must not use the memory of kept octets.
             assert!(store.echo(&numbered(size, 77)).unwrap() == numbered(size, 77)[..], "{what}");
         }
         let kept = server.hoard.kept.lock().clone();

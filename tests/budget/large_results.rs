@@ -11,7 +11,7 @@ use corelane_sys::clock;
 corelane::include_idl!("large");
 use large::{Store, StoreRef};
 
-/// The allocator of the C library returns memory of this size to the kernel when it is freed.
+/// Size in bytes of a result. The allocator of the C library returns memory of this size to the kernel when it is freed.
 const LENGTH: usize = 40 << 20;
 const CALLS: usize = 10;
 
@@ -55,8 +55,8 @@ fn large_results_use_memory_again_and_give_it_back() {
         (0..3).for_each(|_| assert_eq!(call().len(), LENGTH));
         let before = mappings();
         (0..CALLS).for_each(|_| assert_eq!(call().len(), LENGTH));
-        // The server may still have the last reply when the next call begins, and a thread that
-        // pauses for a second finds the memory given back.
+        // A new range is necessary if the server has not freed the last reply when the next call begins,
+        // or if a pause of a second has made the ORB give the memory back.
         let new = mappings() - before;
         assert!(new <= 4, "{CALLS} results that are {what} needed {new} new address ranges");
     }

@@ -18,7 +18,7 @@ fn held(batch: OnewayBatch) -> (Server, Orb, ProbeRef) {
     (server, orb, probe)
 }
 
-/// A call through another ORB does not flush the batch.
+/// Returns the sum of the noted numbers, by a call of another ORB, which does not flush the batch.
 fn noted(server: &Server) -> i32 {
     let (_orb, probe) = corelane_tests::client(&server.ior);
     probe.noted().unwrap()

@@ -178,7 +178,7 @@ fn cancelling_wakes_the_thread_that_waits_for_a_deferred_reply() {
     assert_eq!(answer_of(other).unwrap(), 9);
 }
 
-/// The remaining octets of the partly sent request follow.
+/// After the deadline of a partly sent request, the client sends the rest of it before any other message.
 #[test]
 fn deadline_in_mid_message_does_not_affect_other_calls() {
     const LARGE: usize = 32 << 20;

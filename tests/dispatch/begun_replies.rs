@@ -1,4 +1,4 @@
-//! Replies that are sent in part, because the peer has not read the rest, beside new requests.
+//! Replies whose rest waits until the peer reads, while new requests arrive.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -129,8 +129,8 @@ impl Server {
 const TURNS: usize = 60;
 const LARGE: usize = 12 << 20;
 
-/// While a reply waits for its peer, requests of other connections arrive. After each of them the
-/// peer reads, and before the next one the server sends more of the reply.
+/// While a reply waits for its peer, requests of other connections arrive. The upcall of each request
+/// reads as the peer, and before the next upcall the server sends more of the reply.
 #[test]
 fn begun_reply_goes_out_before_threads_take_new_requests() {
     // With one thread the order is certain.

@@ -12,7 +12,7 @@ use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_at, serve_wi
 
 /// Returns the exception of a call whose deadline passed after its request was sent.
 ///
-/// On a loaded machine the deadline may pass before.
+/// Repeats the call if its deadline passed before its request was sent, as on a loaded machine.
 fn sent_and_late(call: impl Fn() -> SystemException) -> SystemException {
     loop {
         let late = call();
@@ -49,7 +49,7 @@ fn deadlines_are_kept_at_every_level() {
     assert_eq!(probe.slow(2_000).unwrap_err().kind(), Kind::Timeout);
 }
 
-/// The previous call on the connection had a shorter time-out.
+/// Calls with different time-outs use one connection.
 #[test]
 fn coarse_timeout_never_fires_early() {
     let server = serve(Dispatch::LeaderFollowers { threads: 4 });
@@ -121,7 +121,7 @@ fn shutdown_lets_running_requests_finish() {
     }
 }
 
-/// The second of two simultaneous shutdowns waits longer than the drain time-out.
+/// Neither of two simultaneous shutdowns ends a running request that takes longer than the drain time-out.
 #[test]
 fn second_shutdown_does_not_cut_the_first_short() {
     for dispatch in EVERY_DISPATCH {

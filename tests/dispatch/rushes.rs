@@ -12,7 +12,7 @@ use corelane_tests::{Server, client, serve};
 use corelane_wire::Version;
 use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
 
-/// Burst mode begins when a thread has read 64 requests, each with another request behind it.
+/// Number of short requests. Burst mode begins when a thread has read 64 requests with another request behind each.
 const SHORT: i32 = 1_000;
 
 struct Requests {
@@ -65,7 +65,8 @@ fn rushes() -> u64 {
     counters::process_snapshot().bursts
 }
 
-/// Several rounds may be necessary, because one thread may finish all oneways before another observes the burst.
+/// Sends bursts of oneways until burst mode starts. Several rounds may be necessary, because one thread may finish all
+/// oneways before another observes the burst.
 fn oneways(threads: usize) {
     let server = serve(Dispatch::LeaderFollowers { threads });
     let mut requests = Requests::to(&server);
@@ -81,7 +82,8 @@ fn oneways(threads: usize) {
     }
 }
 
-/// The last requests return when all threads run one of them.
+/// Sends bursts of requests until burst mode starts. The last requests of a burst return when all threads run one of
+/// them.
 fn calls(threads: usize) {
     let server = serve(Dispatch::LeaderFollowers { threads });
     let (_orb, probe) = client(&server.ior);

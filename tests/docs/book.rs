@@ -18,7 +18,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Code has no links.
+/// Returns the targets of the links outside code blocks.
 fn links(page: &str) -> Vec<String> {
     let mut is_code = false;
     let mut found = Vec::new();

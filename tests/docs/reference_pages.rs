@@ -76,7 +76,7 @@ fn declared(source: &str, name: &str, options: Options) -> Vec<String> {
     }
 }
 
-/// A row has the first cell without its quotes, and the second cell.
+/// Returns the first cell without its quotes, and the second cell, of each row.
 fn rows(section: &str) -> BTreeMap<String, String> {
     rows_of(PAGE, &format!("## `{section}`"))
 }
@@ -179,7 +179,8 @@ fn written(debug: &str) -> Vec<String> {
     forms
 }
 
-/// The page describes the defaults of the options in `told` in words.
+/// Compares the page's defaults in a section with `default`. The page describes the defaults of the options in `told` in
+/// words, so these are not compared.
 fn check(section: &str, default: &dyn Debug, told: &[&str]) {
     let text = format!("{default:#?}");
     let rows = rows(section);

@@ -1,5 +1,5 @@
-//! The bytes that a peer still receives when its connection ends, and the bytes that the server
-//! buffers for it.
+//! Replies that a peer receives before its connection ends, and the bytes that the server buffers
+//! for the peer.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};

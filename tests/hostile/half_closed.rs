@@ -164,7 +164,7 @@ fn oldest_draining_connection_is_evicted() {
     }
 }
 
-/// The eviction would not free the connection's descriptor.
+/// The eviction of a connection with a waiting request would not free its descriptor.
 #[test]
 fn draining_connection_with_waiting_request_is_not_evicted() {
     const MOST: usize = 4;

@@ -23,7 +23,7 @@ const LONG: Duration = Duration::from_secs(120);
 const HOUR: Duration = Duration::from_secs(3600);
 const ATTACKS: usize = 8;
 
-/// The emulation of an older kernel affects the whole process.
+/// Held by tests that emulate an older kernel, because the emulation affects the whole process.
 static KERNEL: Mutex<()> = Mutex::new("the kernel", LockScope::Orb, ());
 
 /// Runs `test` with the present kernel if it refuses descriptors, and with an emulated older kernel.
@@ -38,7 +38,7 @@ fn on_both_kernels(test: impl Fn(bool)) {
     socket::pretend_that_descriptors_cannot_be_refused(false);
 }
 
-/// Panics if the action does not end in time.
+/// Runs an action on another thread and returns its result. Panics if the action does not end in time.
 fn bounded<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 'static) -> T {
     let result = Arc::new(Mutex::new("a result", LockScope::Orb, None));
     let shared = Arc::clone(&result);
@@ -57,7 +57,7 @@ fn bounded<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 's
     }
 }
 
-/// The last close of the first end waits an hour for its unsent bytes.
+/// Returns both ends of a connection. The last close of the first end waits an hour for its unsent bytes.
 fn lingering() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -122,7 +122,7 @@ fn socket_path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("corelane-descriptors-{}-{name}", std::process::id()))
 }
 
-/// A good client checks every reply during the attack.
+/// Runs an attack while a good client checks every reply.
 fn beside_a_good_client(
     carrier: &str,
     dispatch: Dispatch,

@@ -111,7 +111,7 @@ fn reads_nothing(server: &Server, stream: &mut TcpStream) {
     while stream.write_all(&request).is_ok() {}
 }
 
-/// In the other architectures a connection's thread waits until its peer reads.
+/// Returns the architectures in which no thread waits until a peer reads.
 fn queueing() -> impl Iterator<Item = Dispatch> {
     EVERY_DISPATCH.into_iter().filter(|dispatch| !matches!(dispatch, Dispatch::ThreadPerConnection { .. }))
 }

@@ -101,7 +101,7 @@ impl Server {
         Client { stream, key: profile.object_key.to_vec() }
     }
 
-    /// The request occupies the only worker until the test opens the gate.
+    /// Sends a request that occupies the only worker until the test opens the gate.
     fn close_the_gate(&self) -> Client {
         let mut client = self.connect();
         client.send("gate", 0, ResponseExpected::Target, 1);

@@ -22,7 +22,7 @@ corelane::include_idl!("values");
 
 use values::Node;
 
-/// Bytes are counted for the whole process.
+/// Held by each test, because bytes are counted for the whole process.
 static ALONE: Mutex<()> = Mutex::new("one test at a time", LockScope::Orb, ());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -132,7 +132,7 @@ fn properties(d: &mut Decoder<'_>, meanwhile: &dyn Fn()) -> Result<(), CdrError>
     Ok(())
 }
 
-/// Each decoded value takes between HELD / 8 and HELD / 2 bytes.
+/// Requests whose decoded arguments take between HELD / 8 and HELD / 2 bytes.
 const ATTACKS: &[Attack] = &[
     Attack { name: "any of null", write: |e| sequence(e, 60_000, |e| e.write_u32(0)), read: keep::<Vec<Any>> },
     Attack {
@@ -461,7 +461,8 @@ const REPLIES: usize = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(120);
 const BEGUN: usize = 3 << 20;
 
-/// The replies announce 63 MiB and stop after [`BEGUN`] bytes; the count has the replies that have stopped.
+/// Starts a server whose replies announce 63 MiB and stop after [`BEGUN`] bytes. Returns its address and the number of
+/// stopped replies.
 fn endless(fragments: bool) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let begun = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&begun);

@@ -95,7 +95,7 @@ fn invalid_contexts_are_refused_with_an_event_and_extremes_accepted() {
         for data in [&[][..], &[1], &[1, 0], &[1, 0, 5], &[0, 0, 5]] {
             assert_eq!(refused(RT_CORBA_PRIORITY, data).0, Kind::Marshal, "{data:?}");
         }
-        // The one valid negative number is -1, with which TAO says that the request has no priority.
+        // The only valid negative number is -1, with which TAO says that the request has no priority.
         for priority in [-2, -3, -100, -32767, i16::MIN] {
             assert_eq!(
                 refused(RT_CORBA_PRIORITY, &encode_priority_context(priority)),

@@ -22,7 +22,7 @@ fn end() -> io::Result<()> {
     Err(io::ErrorKind::ConnectionAborted.into())
 }
 
-/// The first part of a body: request id, status and, in a Reply, an empty list of contexts.
+/// Returns the first part of a body: request id, status and, in a Reply, an empty list of contexts.
 fn part(kind: u8, id: u32) -> Vec<u8> {
     if kind == LOCATE_REPLY { [id, 1].map(u32::to_le_bytes).concat() } else { reply_start(id, 0) }
 }
@@ -153,7 +153,7 @@ fn on_a_shared_connection_only_the_call_with_a_partial_reply_fails() {
     assert_eq!(server.connections.load(Ordering::SeqCst), 2);
 }
 
-/// Each client makes at least one call after the attack has begun.
+/// Runs an attack while two good clients make calls, each at least one.
 fn with_good_clients(attack: impl FnOnce()) {
     let server = serve(usize::MAX, |_, _| Ok(()));
     let over = AtomicBool::new(false);

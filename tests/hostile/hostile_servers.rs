@@ -26,14 +26,13 @@ fn client(server: SocketAddr, timeout: Timeout) -> (Orb, ProbeRef, Told) {
     (orb, ProbeRef::from_object(object), told)
 }
 
-/// `connections` is the permitted number of protocol faults.
-fn assert_told(orb: &Orb, told: &Told, server: SocketAddr, connections: RangeInclusive<usize>, what: &str) {
+fn assert_told(orb: &Orb, told: &Told, server: SocketAddr, expected_faults: RangeInclusive<usize>, what: &str) {
     let told = told.lock();
     for event in &*told {
         let Event::ProtocolFault { peer, .. } = event else { panic!("{what}: {event:?}") };
         assert!(peer.to_string().contains(&server.to_string()), "{what}: {peer} is not {server}");
     }
-    assert!(connections.contains(&told.len()), "{what}: {:?}", *told);
+    assert!(expected_faults.contains(&told.len()), "{what}: {:?}", *told);
     assert_eq!(orb.event_counts().protocol_faults, told.len() as u64, "{what}");
 }
 

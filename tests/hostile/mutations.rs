@@ -101,7 +101,8 @@ fn is_answered(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// If a length or byte order changes, the server may take the next message for a part of the damaged message.
+/// Returns true if the damage changes no length and no byte order of a message. After such a change, the server may take
+/// the next message for a part of the damaged message.
 fn ends_where_it_did(seed: &[u8], damaged: &[u8]) -> bool {
     let mut at = 0;
     while at < seed.len() && damaged.len() == seed.len() {

@@ -68,7 +68,7 @@ fn silent_connections_are_evicted_oldest_first() {
     }
 }
 
-/// Silent peers cost an attacker nothing.
+/// Silent connections use up all descriptors of the server.
 #[test]
 fn server_without_free_descriptors_accepts_new_clients() {
     let mut server = Command::new("sh")

@@ -132,7 +132,7 @@ fn node(id: i32, left: Option<NodeRef>, right: Option<NodeRef>) -> Node {
     Node { id, left, right, secret: format!("secret {id}") }
 }
 
-/// The nodes in the order of a visit, each with the indices of its neighbours.
+/// Returns the nodes in the order of a visit, each with the indices of its neighbours.
 fn form(root: &NodeRef) -> Vec<(i32, String, Option<usize>, Option<usize>)> {
     let mut met = vec![root.clone()];
     let mut form = Vec::new();
@@ -153,7 +153,7 @@ fn form(root: &NodeRef) -> Vec<(i32, String, Option<usize>, Option<usize>)> {
     form
 }
 
-/// Each node has one further neighbour.
+/// Returns a cycle of three nodes, each with one further neighbour.
 fn ring() -> NodeRef {
     let graph = ValueGraph::new();
     let (one, two, three) = (graph.declare(), graph.declare(), graph.declare());
@@ -359,7 +359,7 @@ fn an_abstract_interface_is_an_object_or_a_value() {
     assert!(Any::with_type(null.type_code(), &Some(object)).is_err());
 }
 
-/// The marshalled form is the length, and then the reversed text.
+/// A custom value, whose marshalled form is the length, and then the reversed text.
 struct Backwards(String);
 
 impl LetterOperations for Backwards {

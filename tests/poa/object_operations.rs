@@ -71,7 +71,8 @@ fn every_object_answers_the_object_operations() {
     }
 }
 
-/// The method of references would turn OBJECT_NOT_EXIST into true.
+/// Returns the result of `_non_existent`. Calls the operation by its name, because `ObjectRef::non_existent` turns
+/// OBJECT_NOT_EXIST into true.
 fn answered(object: &ObjectRef) -> Result<bool, Kind> {
     let ask = |name| {
         let answer = object.invoke(&Operation::new(name), &|_| Ok(()));

@@ -23,7 +23,7 @@ use corelane_tests::real_time::{RawClient, RawReply, fair_orb, fifo_orb, wait_un
 /// Number of changes of the set of tasks under calls.
 const MOVES: u64 = 1_000;
 
-/// The object ids of tasks are `task-1` and so on.
+/// Names the task of an object by its id: `task-1` and so on.
 struct ByName;
 
 impl TaskBinder for ByName {
@@ -283,7 +283,7 @@ fn thread_sleeps_again_when_its_task_ends() {
     let object = scene.object(&client, "task-1");
     scene.set(&[task(1, 0, 40)]);
     assert!(step(&object, &STEP, 0).unwrap().is_bound());
-    // The client is silent meanwhile.
+    // The client sends nothing while its connection loses its thread.
     scene.set(&[]);
     wait_until(|| scene.pool.counts().bound_now == 0);
     let plain = step(&object, &STEP, 1).unwrap();
@@ -413,8 +413,8 @@ fn requests_of_another_task_and_without_a_task_on_a_bound_connection_run_on_othe
     assert_eq!((counts.bound, counts.handed_over, counts.foreign), (1, 20, 20));
 }
 
-/// The object of a client that calls the server again on the client's connection, in place of the
-/// client's thread.
+/// An object of the client. Its servant calls the server on the client's connection, while the
+/// client's thread waits.
 struct CallBack {
     client: Arc<Mutex<RawClient>>,
     targets: [ObjectRef; 2],
@@ -623,7 +623,7 @@ fn reference_at_an_endpoint_of_a_task_has_a_connection_of_its_own() {
 /// The tasks of jobs that exceeded their budgets, and what was done.
 type Overruns = Arc<Mutex<Vec<(u64, JobOverrunAction)>>>;
 
-/// A scene that records the events of jobs that exceed their budgets.
+/// Returns a scene that records the events of jobs that exceed their budgets.
 fn scene_with_overruns(name: &str) -> (Scene, Overruns) {
     let events = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
     let seen = Arc::clone(&events);
@@ -710,7 +710,7 @@ fn job_over_its_budget_is_stopped_or_only_reported() {
     assert_eq!(*events.lock(), [(1, JobOverrunAction::Stop), (1, JobOverrunAction::Report)]);
 }
 
-/// A rate that permits one request in an hour.
+/// Returns rules that permit one request in an hour.
 fn hourly() -> TaskRules {
     TaskRules::default().rate(Duration::from_secs(3_600), Duration::ZERO)
 }

@@ -20,12 +20,11 @@ use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
 use corelane_tests::real_time::{RawClient, Reporter, decode_reference, fifo_orb, require_fifo, wait_until};
 use corelane_tests::stream_wrapper::wrap_streams;
 
-/// The constants that end in `_ONE` are the native priorities.
 const LOW: i16 = 335;
 const HIGH: i16 = 16384;
-const LOW_ONE: u8 = 2;
-const MIDDLE_ONE: u8 = 25;
-const HIGH_ONE: u8 = 50;
+const NATIVE_LOW: u8 = 2;
+const NATIVE_MIDDLE: u8 = 25;
+const NATIVE_HIGH: u8 = 50;
 
 fn last_core() -> usize {
     affinity(None).unwrap().iter().last().unwrap()
@@ -44,7 +43,7 @@ fn in_lanes<const N: usize>(orb: &Orb, servants: [Servant; N]) -> [ObjectRef; N]
     servants.map(|servant| poa.activate(&servant).unwrap())
 }
 
-/// The reply exceeds the buffers, so a peer that does not read blocks the servant's thread.
+/// A servant whose reply exceeds the buffers, so that a peer that does not read blocks the servant's thread.
 struct Large;
 
 impl Skeleton for Large {
@@ -69,7 +68,7 @@ fn on_a_connection_of_two_priorities_the_high_reply_is_behind_the_low_one() {
     both.set_target(&object);
     let high = both.send_at_priority("who", HIGH, None);
     // The blocked connection does not affect the high lane.
-    assert_eq!(RawClient::connect(&object, ports[1].0).who(Some(HIGH)).who().native, HIGH_ONE);
+    assert_eq!(RawClient::connect(&object, ports[1].0).who(Some(HIGH)).who().native, NATIVE_HIGH);
     assert_eq!([both.receive_reply_id(), both.receive_reply_id()], [low, high]);
 }
 
@@ -82,8 +81,8 @@ fn with_a_connection_for_each_priority_an_unread_low_reply_delays_no_other() {
     let sent = low.send_at_priority("fetch", LOW, None);
     low.wait_for_data();
     let mut high = RawClient::connect(&object, ports[1].0);
-    assert_eq!(high.who(Some(HIGH)).who().native, HIGH_ONE);
-    assert_eq!(RawClient::connect(&object, ports[0].0).who(Some(LOW)).who().native, LOW_ONE);
+    assert_eq!(high.who(Some(HIGH)).who().native, NATIVE_HIGH);
+    assert_eq!(RawClient::connect(&object, ports[0].0).who(Some(LOW)).who().native, NATIVE_LOW);
     assert_eq!(low.receive_reply_id(), sent);
 }
 
@@ -107,7 +106,8 @@ impl Stage {
         })
     }
 
-    /// A low reply waits before it is sent, as if its thread were preempted.
+    /// Sends a reply, and records its priority when the test is armed. A low reply then waits before it is sent, as if its
+    /// thread were preempted.
     fn send(&self, octets: usize, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
         let Some(Scheduling::Fifo(native)) = served_by().scheduling else { return send() };
         {
@@ -118,7 +118,7 @@ impl Stage {
         if !self.armed.load(SeqCst) {
             return send();
         }
-        if native == LOW_ONE {
+        if native == NATIVE_LOW {
             *self.writing.lock() = Some(std::thread::current());
             while !self.high_has_run.load(SeqCst) {
                 std::thread::park();
@@ -193,8 +193,9 @@ impl Skeleton for Releasing {
     }
 }
 
-/// The thread of the low reply holds the connection's output when the high reply must be written. A connection that is
-/// `older` than the pool has an output lock without priority inheritance.
+/// Returns the order in which the middle thread runs and the replies are sent. The thread of the low reply holds the
+/// connection's output when the high reply must be written. A connection that is `older` than the pool has an output
+/// lock without priority inheritance.
 fn order_of_replies(older: bool) -> Vec<u8> {
     let (stage, ready) = (Stage::new(), Arc::new(AtomicBool::new(false)));
     let middle = {
@@ -204,9 +205,9 @@ fn order_of_replies(older: bool) -> Vec<u8> {
             while !ready.load(SeqCst) {
                 std::thread::park();
             }
-            stage.order.lock().push(MIDDLE_ONE);
+            stage.order.lock().push(NATIVE_MIDDLE);
         };
-        builder.scheduling(Scheduling::Fifo(MIDDLE_ONE)).spawn(body).unwrap()
+        builder.scheduling(Scheduling::Fifo(NATIVE_MIDDLE)).spawn(body).unwrap()
     };
     let orb = staged(&stage);
     let plain = orb.root_poa().activate(&Reporter::new(&orb).servant()).unwrap();
@@ -232,12 +233,12 @@ fn order_of_replies(older: bool) -> Vec<u8> {
 
 #[test]
 fn without_priority_inheritance_the_middle_thread_runs_before_both_replies() {
-    assert_eq!(order_of_replies(true), [MIDDLE_ONE, LOW_ONE, HIGH_ONE]);
+    assert_eq!(order_of_replies(true), [NATIVE_MIDDLE, NATIVE_LOW, NATIVE_HIGH]);
 }
 
 #[test]
 fn thread_that_waits_to_reply_lends_its_priority_to_the_writer() {
-    assert_eq!(order_of_replies(false), [LOW_ONE, HIGH_ONE, MIDDLE_ONE]);
+    assert_eq!(order_of_replies(false), [NATIVE_LOW, NATIVE_HIGH, NATIVE_MIDDLE]);
 }
 
 /// The kernel copies all bytes before it returns, so a long write would delay urgent threads.
@@ -252,6 +253,6 @@ fn replies_below_the_highest_priority_are_written_in_slices() {
         assert_eq!(client.receive_reply_id(), sent);
     }
     let largest = stage.largest.lock().clone();
-    assert_eq!(largest[&LOW_ONE], 64 << 10);
-    assert!(largest[&HIGH_ONE] > 32 << 20, "{largest:?}");
+    assert_eq!(largest[&NATIVE_LOW], 64 << 10);
+    assert!(largest[&NATIVE_HIGH] > 32 << 20, "{largest:?}");
 }

@@ -1,4 +1,4 @@
-//! Further sources of priority inversion (docs/real-time.md has the list).
+//! Sources of priority inversion, from the list in docs/real-time.md.
 //!
 //! For each source, a deliberately wrong configuration shows the inversion, and the right configuration shows that the
 //! inversion is absent.
@@ -146,7 +146,7 @@ fn a_lane_reads_at_the_priority_of_its_requests() {
     assert_eq!(beside_a_middle_thread(lanes, true), [HIGH, MIDDLE]);
 }
 
-/// The lock of a POA whose objects are single-threaded.
+/// Requests to a POA with single-threaded objects take the POA's lock.
 #[test]
 fn lock_that_all_priorities_take_makes_the_high_request_wait() {
     let orb = fair_orb();

@@ -167,7 +167,7 @@ fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
     let object = object(&orb, "clients", CLIENT, 10, Some(pool));
     for (priority, accepted_by) in [(10, "flight/p10/l"), (20, "flight/p20/l"), (30, "flight/p10/l")] {
         let Endpoint::Tcp { port, .. } = listeners.local_endpoint_of(&at(priority)) else { panic!("no TCP") };
-        // A lane accepts fewer connections at once.
+        // More connections than a lane accepts at once.
         let mut clients: Vec<_> = (0..40).map(|_| RawClient::connect(&object, port)).collect();
         for client in &mut clients {
             assert_eq!(client.who(Some(10)).who().priority, 10);

@@ -153,7 +153,8 @@ fn overrun_that_ends_in_a_panic_is_reported() {
     assert_eq!(server.event_counts().execution_time_overruns, 1);
 }
 
-/// The worker's lane has native priority 50, and an operation that overruns is lowered to priority 2.
+/// Returns a server, a client and a worker. The worker's lane has native priority 50, and an operation that overruns is
+/// lowered to native priority 2.
 fn lowering() -> (Orb, Orb, WorkerRef) {
     let overrun = OverrunAction::LowerPriority(335);
     let server =

@@ -85,12 +85,13 @@ impl Combination {
         }
     }
 
-    /// Unix sockets are preferred without a protocol policy.
+    /// Returns true if calls use the Unix socket, which is also preferred without a protocol policy.
     fn goes_by_unix(self) -> bool {
         matches!(self.protocols, Protocols::Any | Protocols::Unix)
     }
 
-    /// In the ordinary class all threads are in one band.
+    /// Returns true if calls at both priorities use one connection. Without bands, calls at all priorities of the ordinary
+    /// class use one.
     fn shares(self, class: SchedulingClass, one: i16, other: i16) -> bool {
         let band = |priority| BANDS.iter().position(|(low, high)| (*low..=*high).contains(&priority));
         let same = if self.bands == Bands::None { class == SchedulingClass::Fair } else { band(one) == band(other) };

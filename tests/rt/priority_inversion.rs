@@ -49,9 +49,10 @@ fn unlaned(orb: &Orb, buffering: Option<BufferBounds>) -> ThreadpoolId {
     orb.real_time().create_threadpool(&config).unwrap()
 }
 
-/// The first low request occupies the core. Returns the priorities of the requests in the order in which they end.
+/// Sends low requests, of which the first occupies the core, and then a high request. Returns the priorities of the
+/// requests in the order in which they end.
 ///
-/// If `answered`, the test waits for the high reply before it releases this low request.
+/// If `answered`, the test waits for the high reply before it releases the first low request.
 fn order_of_low_and_high(orb: &Orb, pool: ThreadpoolId, answered: bool) -> Vec<i16> {
     const LOW_ONES: usize = 6;
     let (object, reporter) = object(orb, pool);

@@ -46,7 +46,7 @@ fn object(orb: &Orb, name: &str, policies: &RtPolicies) -> ObjectRef {
     poa.activate(&Reporter::new(orb).servant()).unwrap()
 }
 
-/// Requested sizes of send and receive buffers, keep-alive, don't-route and no-delay.
+/// Returns the requested sizes of send and receive buffers, keep-alive, don't-route and no-delay.
 fn tcp_of(fd: &OwnedFd) -> (usize, usize, bool, bool, bool) {
     let fd = fd.as_fd();
     let sizes = (socket::send_buffer_size(fd).unwrap() / 2, socket::receive_buffer_size(fd).unwrap() / 2);

@@ -52,7 +52,7 @@ fn object(orb: &Orb, pool: ThreadpoolId, priority: i16) -> ObjectRef {
     poa.unwrap().activate(&Reporter::new(orb).servant()).unwrap()
 }
 
-/// Calls `who` with a sequence of octets in front of its arguments, which it ignores.
+/// Calls `who` with this number of octets as arguments, which it ignores.
 fn call_with(object: &ObjectRef, octets: usize) {
     static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("who");
     let octets = vec![7; octets];

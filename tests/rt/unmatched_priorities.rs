@@ -1,6 +1,6 @@
 //! Requests with a priority that no lane has, as TAO's clients send them.
 //!
-//! The request arrives at the lane in the client's priority band, of which the server does not know.
+//! The client sends such a request to the lane in its priority band. The server does not know the client's bands.
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolId, UnmatchedPriority};

@@ -199,9 +199,9 @@ pub fn serve(dispatch: Dispatch) -> Server {
     serve_at("127.0.0.1", dispatch)
 }
 
-/// Makes a server at the address `host`, which is in 127.0.0.0/8.
+/// Makes a server on a free port of the address `host` in 127.0.0.0/8.
 ///
-/// No other test uses this address, so its port stays free.
+/// If no other test uses the address, the port stays free after the end of the server.
 ///
 /// # Panics
 /// Panics if the server cannot be made.

@@ -11,7 +11,7 @@ use corelane_net::{ConnectionProperties, Endpoint, Listener, Monotonic, Stream, 
 
 const SCHEME: &str = "pipe";
 
-/// Unix sockets in one folder, which addresses name without the folder.
+/// A transport over Unix sockets in one folder. Its addresses omit the folder.
 #[derive(Debug)]
 pub struct PipeTransport {
     folder: PathBuf,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use corelane_net::{ConnectionProperties, Endpoint, Listener, Stream, Transport};
 use corelane_sys::clock::Monotonic;
 
-/// The second argument is the endpoint to which the stream connected, or `None` for an accepted stream.
+/// A function that wraps a stream. The second argument is the endpoint to which the stream connected, or `None` for an
+/// accepted stream.
 type Pass = Arc<dyn Fn(Box<dyn Stream>, Option<&Endpoint>) -> Box<dyn Stream> + Send + Sync>;
 
 struct Through {

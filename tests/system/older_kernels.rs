@@ -15,7 +15,7 @@ use corelane_sys::process;
 use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_tests::{client, serve_with};
 
-/// Threads that the thread of `body` starts get the answers of the older kernel.
+/// Runs `body` on a thread that gets the answers of an older kernel, as do the threads that it starts.
 fn on_older_kernel<T: Send + 'static>(release: KernelRelease, body: impl FnOnce() -> T + Send + 'static) -> T {
     let pretending = thread::spawn(move || {
         emulate(release).expect("the kernel filters system calls (CONFIG_SECCOMP_FILTER)");

@@ -90,7 +90,7 @@ fn calls(client: Orb, ior: String) -> Orb {
     })
 }
 
-/// Threads of different ORBs have equal names.
+/// One test has all cases, because threads of different ORBs have equal names.
 #[test]
 fn threads_are_scheduled_by_their_role() {
     let all = affinity(None).unwrap();

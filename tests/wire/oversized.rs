@@ -7,7 +7,7 @@ use corelane::{SystemExceptionKind as Kind, minor};
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, Server, raw, serve_with};
 
 const LIMIT: u32 = 1 << 20;
-/// Exceeds the kernel's buffers between two sockets, and the amount that a draining server reads.
+/// A size in bytes that exceeds the kernel's buffers between two sockets, and the amount that a draining server reads.
 const LARGE: usize = 40 << 20;
 
 fn server(dispatch: Dispatch) -> Server {

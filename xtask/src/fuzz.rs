@@ -51,7 +51,7 @@ const TARGETS: &[Target] = &[
 /// A target with a planted fault, which coverage guidance must find.
 const PLANTED: Target = Target { name: "planted", what: "a planted fault", longest: 64, dictionary: None };
 
-/// Without guidance, one execution in four thousand million finds the planted fault.
+/// Maximum number of executions. Without guidance, one execution in four thousand million finds the planted fault.
 const PLANTED_RUNS: u64 = 2_000_000;
 
 struct Row {
@@ -59,7 +59,8 @@ struct Row {
     ran: Ran,
 }
 
-/// The exit status is 0 only if no target has a finding.
+/// Runs the command. The exit status is 0 only if no target has a finding or died, or, with `--prove`, if the
+/// planted fault was found.
 pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
     let outcome = Options::parse(words).and_then(|options| match options.work {
         Work::List => {

@@ -92,7 +92,8 @@ pub(crate) fn packages(_root: &Path) -> Outcome {
 const LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 const LOCK_PAUSE: Duration = Duration::from_secs(2);
 
-/// Messages are in English for [`says_locked`]; the command itself waits for dpkg's lock.
+/// Returns a command that runs apt-get. Its messages are in English for [`says_locked`]. It waits for dpkg's lock
+/// itself.
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C");

@@ -46,7 +46,7 @@ struct Options {
     limit: Duration,
 }
 
-/// The exit status is 0 only if Corelane accepts every file that omniidl accepts.
+/// Runs the command. The exit status is 0 only if Corelane accepts every file that omniidl accepts.
 pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
     match options(words).and_then(|options| compare(root, &options)) {
         Ok(true) => ExitCode::SUCCESS,

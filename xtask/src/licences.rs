@@ -37,7 +37,7 @@ pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
     found
 }
 
-/// `/` is the old form of OR.
+/// Returns true if the permitted licences satisfy the expression. `/` is the old form of OR.
 fn satisfiable(expression: &str) -> Result<bool, String> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();

@@ -48,7 +48,7 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// The lock file must be up to date.
+    /// Reads the metadata of the workspace, whose lock file must be up to date.
     pub(crate) fn load(root: &Path) -> Result<Self, String> {
         let mut command = steps::cargo();
         command.args(["metadata", "--format-version", "1", "--locked"]).current_dir(root);

@@ -24,7 +24,7 @@ pub(crate) fn run_with(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
-/// `preemptions` is the maximum number of preemptions in an interleaving, for every model.
+/// Runs the models. `preemptions` is the maximum number of preemptions in an interleaving, for every model.
 fn within(steps: &mut Steps, preemptions: Option<u8>) {
     steps.step("models", |root| {
         let mut command = steps::cargo();

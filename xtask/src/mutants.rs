@@ -21,7 +21,7 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
-/// The names of a file's mutants begin with the file's path.
+/// Returns the pattern of the mutants of a file, whose names begin with the file's path.
 fn pattern(file: &str) -> String {
     format!("^{}:", file.replace('.', "\\."))
 }

@@ -12,10 +12,10 @@ const PACKAGE: &str = "corelane-sys";
 /// Tests without system calls that take minutes under Miri.
 const MIRI: [&str; 3] = ["ring::protocol", "hash_index::tests::every_slot", "hash_index::tests::index_agrees"];
 const TSAN: [&str; 6] = ["lock::", "pi_mutex::", "checkout_cell::", "ring::", "slab::", "mpsc::"];
-/// ThreadSanitizer needs a standard library that is built for an explicit target.
+/// The target for ThreadSanitizer, which needs a standard library that is built for an explicit target.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// An empty list of `filters` selects the tests that Miri can run.
+/// Runs tests under Miri. An empty list of `filters` selects the tests in [`MIRI`].
 pub(crate) fn miri(steps: &mut Steps, filters: &[&str]) {
     steps.step("miri", |root| {
         let mut command = nightly(root, "miri");

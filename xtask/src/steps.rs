@@ -84,7 +84,7 @@ impl Steps {
     }
 }
 
-/// The program has no input and writes to the outputs of this process.
+/// Runs a program without input. It writes to the outputs of this process.
 pub(crate) fn status(command: &mut Command) -> Outcome {
     let shown = shown(command);
     match command.stdin(Stdio::null()).status() {
@@ -109,7 +109,7 @@ pub(crate) fn findings(found: Vec<String>, remark: String) -> Outcome {
     if found.is_empty() { Ok(remark) } else { Err(found.join("\n")) }
 }
 
-/// Uses the `cargo` that runs this program.
+/// Returns a command of the `cargo` that runs this program.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }

@@ -6,7 +6,7 @@ use crate::baseline::BaselineTransport;
 
 pub(crate) const LOOPBACK: &str = "tcp:127.0.0.1:0";
 
-/// Unix sockets and shared memory get a path that no other server uses.
+/// Returns an address to listen at: the loopback address and any port, or a path that no other server uses.
 pub(crate) fn free_address(transport: BaselineTransport) -> String {
     static USED: AtomicUsize = AtomicUsize::new(0);
     if transport == BaselineTransport::Tcp {

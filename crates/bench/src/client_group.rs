@@ -10,13 +10,14 @@ use crate::Failure;
 use crate::harness::MeasuredSubject;
 use crate::sample::Samples;
 
-/// The group runs the client on a new thread in each turn.
+/// A client of a group. The group runs the client on a new thread in each turn.
 pub(crate) trait GroupClient: Send + 'static {
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure>;
 }
 
-/// The samples contain the calls of all clients. The total time is from the first client's start to the last client's
-/// end. Each client reads the clock, because the kernel may schedule an observing thread long after the start.
+/// Clients that call at the same time, measured as one subject. The samples contain the calls of all clients. The total
+/// time is from the first client's start to the last client's end. Each client reads the clock, because the kernel may
+/// schedule an observing thread long after the start.
 pub(crate) struct ClientGroup<M> {
     members: Vec<M>,
     server: u32,

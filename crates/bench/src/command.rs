@@ -305,7 +305,7 @@ fn choose(verb: &str, names: &[String]) -> Result<Selection, Failure> {
     }
 }
 
-/// `all` measures every transport unless the user names some.
+/// Returns the named transports, or all transports for the command `all` without names.
 fn transports(verb: &str, named: Vec<BaselineTransport>) -> Vec<BaselineTransport> {
     if verb == "all" && named.is_empty() { BaselineTransport::ALL.to_vec() } else { named }
 }

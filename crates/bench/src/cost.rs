@@ -20,7 +20,8 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// `client` and `server` are process ids; without a client id, the client is this process.
+    /// Returns the cost of a client and a server since their starts. `client` and `server` are process ids;
+    /// without a client id, the client is this process.
     #[must_use]
     pub(crate) fn so_far(client: Option<u32>, server: Option<u32>) -> Cost {
         let own = || {
@@ -58,7 +59,7 @@ impl Cost {
         self.steal_ms += other.steal_ms;
     }
 
-    /// Times are per call, and the other values are totals.
+    /// Adds the values to a JSON object. Times are per call, and the other values are totals.
     pub(crate) fn record(&self, object: Object, calls: usize) -> Object {
         let calls = calls.max(1) as f64;
         object
@@ -70,7 +71,7 @@ impl Cost {
     }
 }
 
-/// The context switches are those of the living threads.
+/// Returns the processor time in microseconds, and the voluntary and involuntary switches of the living threads.
 fn of_process(id: u32) -> (f64, u64, u64) {
     let time = usage::process_time(id).unwrap_or_default().as_secs_f64() * 1e6;
     let mut sum = (time, 0, 0);
@@ -83,7 +84,8 @@ fn of_process(id: u32) -> (f64, u64, u64) {
     sum
 }
 
-/// The status of a thread is described in proc_pid_status(5).
+/// Returns the voluntary and the involuntary context switches in the status of a thread
+/// (proc_pid_status(5)).
 pub(crate) fn context_switches(status: &str) -> (u64, u64) {
     let number = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -92,19 +94,21 @@ pub(crate) fn context_switches(status: &str) -> (u64, u64) {
     (number("voluntary_ctxt_switches:"), number("nonvoluntary_ctxt_switches:"))
 }
 
-/// The eighth number in the first line of /proc/stat, in units of 10 ms (USER_HZ).
+/// Returns the stolen time in milliseconds. /proc/stat has it as the eighth number of its first line, in units of 10 ms
+/// (USER_HZ).
 pub(crate) fn steal_ms(stat: &str) -> Option<f64> {
     let ticks: f64 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
     Some(ticks * 10.0)
 }
 
-/// NaN if the kernel does not report the memory.
+/// Returns the resident memory of a process in KiB, and the private (anonymous) part of it; NaN if the kernel does not
+/// report the memory.
 pub(crate) fn resident_memory_kib(pid: u32) -> [f64; 2] {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     ["VmRSS:", "RssAnon:"].map(|name| memory(&status, name))
 }
 
-/// NaN if the status does not have the number.
+/// Returns the number in a line of the status in KiB; NaN if there is none.
 fn memory(status: &str, name: &str) -> f64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse().ok()).unwrap_or(f64::NAN)

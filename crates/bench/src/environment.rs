@@ -11,7 +11,7 @@ use crate::cost::steal_ms;
 use crate::json::Object;
 use crate::placement::Placement;
 
-/// A text is "unknown" if the machine does not report the value.
+/// The machine and the settings of a run. A text is "unknown" if the machine does not report the value.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
     pub(crate) host: String,
@@ -31,11 +31,11 @@ pub(crate) struct Environment {
     pub(crate) load_average: f64,
 }
 
-/// Above this load average the figures are indications.
+/// Maximum load average of a quiet machine. Above it the figures are only indications.
 const QUIET: f64 = 0.3;
 
 impl Environment {
-    /// `idle_held` describes how the run handles idle states.
+    /// Describes this machine and the settings of a run. `idle_held` is a text on the use of idle states.
     #[must_use]
     pub(crate) fn read(placement: &Placement, idle_held: &str) -> Self {
         let cores = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
@@ -176,7 +176,7 @@ fn timing() -> String {
     format!("timer slack {slack}; {throttling}; {fair}")
 }
 
-/// Hinnant's algorithm for civil dates.
+/// Returns the date and time of seconds since 1970, by Hinnant's algorithm for civil dates.
 fn date(seconds: u64) -> String {
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
@@ -244,7 +244,7 @@ fn scheduling(class: Option<Scheduling>) -> String {
     }
 }
 
-/// Each thread as "name class priority".
+/// Returns the real-time threads of other programs, each as "name class priority".
 fn realtime_threads() -> Vec<String> {
     let own = std::process::id().to_string();
     let mut found = Vec::new();

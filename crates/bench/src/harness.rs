@@ -113,7 +113,8 @@ pub(crate) struct GroupResult {
     pub(crate) failed: Vec<(FigureLabel, Failure)>,
 }
 
-/// If another ORB fails, it gets no further turn, and the other variants continue.
+/// Measures the variants of a group in turns. If another ORB fails, it gets no further turn, and the other variants
+/// continue.
 ///
 /// # Errors
 /// The first failure of Corelane or of a bare socket, with the variant's name.
@@ -160,7 +161,7 @@ pub(crate) fn measure(
     Ok(GroupResult { figures: compared(group, all), failed })
 }
 
-/// A failure of these subjects ends the measurement of a group.
+/// Returns true for Corelane and the baseline. Only their failure ends the measurement of a group.
 pub(crate) fn is_corelane_or_floor(peer: &str) -> bool {
     matches!(peer, "Corelane" | "floor")
 }

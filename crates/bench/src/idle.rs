@@ -26,7 +26,7 @@ impl IdleStateLock {
     }
 }
 
-/// The threads, of the class SCHED_IDLE, are preempted by any other thread at once.
+/// Threads that keep cores busy. They have the class SCHED_IDLE, so any other thread preempts them at once.
 pub(crate) struct BusyCores {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,

@@ -57,7 +57,7 @@ pub(crate) fn start_client(reference: &str, placement: &Placement) -> Result<Run
     Ok(RunningProgram::start("Corelane's client", ourselves(&["calls", reference])?, placement, Side::Client)?.0)
 }
 
-/// The server answers any line with the objects' references.
+/// Starts a Corelane server with lanes. It answers any line with the references of its objects.
 pub(crate) fn start_server_with_lanes(
     priorities: &[u8],
     transport: BaselineTransport,
@@ -68,7 +68,7 @@ pub(crate) fn start_server_with_lanes(
     Ok(start("Corelane's server with lanes", &words, placement)?.0)
 }
 
-/// The server answers any line with the objects' references.
+/// Starts a Corelane server with lanes and bands. It answers any line with the references of its objects.
 pub(crate) fn start_server_with_bands(priorities: &[i16], placement: &Placement) -> Result<RunningProgram, Failure> {
     let list: Vec<String> = priorities.iter().map(i16::to_string).collect();
     Ok(start("Corelane's server with lanes and bands", &["banded", &list.join(",")], placement)?.0)

@@ -65,7 +65,7 @@ const QUICK: RunLength = RunLength { warm_up: 200, count: 2000, repetitions: 3 }
 const DEFAULT: RunLength = RunLength { warm_up: 1000, count: 10_000, repetitions: 5 };
 const FULL: RunLength = RunLength { warm_up: 2000, count: 50_000, repetitions: 10 };
 
-/// Limits the memory for call times to a few gigabytes.
+/// Maximum number of calls of a variant in all repetitions, which limits the memory for call times to a few gigabytes.
 const MAX_CALLS: usize = 10_000_000;
 
 impl BenchOptions {

@@ -26,9 +26,9 @@ struct PlanStep {
 /// Prefix of the line with the program's path, because a login script may print other lines.
 const SENT: &str = "corelane-bench-sent ";
 
-/// `via` is ssh or its replacement.
+/// Executes the runs of a plan, and returns their number. `via` is ssh or its replacement.
 ///
-/// A failed run does not prevent the following runs.
+/// A failed run does not prevent the following runs, but the function then returns an error.
 pub(crate) fn run_plan(file: &Path, json: &Path, via: &Path, say: &mut dyn Write) -> Result<usize, Failure> {
     let text =
         fs::read_to_string(file).map_err(|error| Failure::new(format!("cannot read `{}`: {error}", file.display())))?;
@@ -159,7 +159,7 @@ impl PlanStep {
         }
     }
 
-    /// Copies this program to `wanted`, or to a new file that only its owner can use.
+    /// Copies this program to `wanted` or to a new file, which only the file's owner can use. Returns the path.
     fn send(&self, via: &Path, wanted: Option<&str>) -> Result<String, String> {
         let own: PathBuf = std::env::current_exe().map_err(|error| error.to_string())?;
         let file = File::open(&own).map_err(|error| format!("{}: {error}", own.display()))?;

@@ -21,15 +21,15 @@ pub(crate) const SCHEMA_VERSION: u64 = 1;
 
 pub(crate) const STANDARD_OUTPUT: &str = "-";
 
-/// The methods fail if the output cannot be written.
+/// Writes the results of a run as text and as JSON lines. The methods fail if the output cannot be written.
 pub(crate) struct Report<'o> {
     out: &'o mut dyn Write,
     json: Option<Box<dyn Write>>,
     run: String,
     incomplete: bool,
-    /// Figures of benchmarks without a verdict.
+    /// Figures since the last verdict.
     figures: Vec<Figure>,
-    /// Single numbers with a bound, of benchmarks without a verdict.
+    /// Single numbers with a bound since the last verdict.
     bounded: Vec<SingleValue>,
     /// Number of goals in all verdicts.
     goals: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Report<'o> {
 }
 
 impl<'o> Report<'o> {
-    /// Text goes to `out`, JSON lines to a new file or to the [standard output](STANDARD_OUTPUT).
+    /// Creates a report. Text goes to `out`, JSON lines to a new file or to the [standard output](STANDARD_OUTPUT).
     pub(crate) fn new(out: &'o mut dyn Write, json: Option<&Path>) -> Result<Self, Failure> {
         let json: Option<Box<dyn Write>> = match json {
             None => None,
@@ -84,7 +84,8 @@ impl<'o> Report<'o> {
         self.line(environment.record(object))
     }
 
-    /// If another ORB fails, the report lists it as [missing](Self::add_missing).
+    /// Measures a group and reports its figures. If another ORB fails, the report lists it as
+    /// [missing](Self::add_missing).
     pub(crate) fn measure(
         &mut self,
         mut group: Group,
@@ -152,7 +153,7 @@ impl<'o> Report<'o> {
         Ok(())
     }
 
-    /// Reports which goals a finished benchmark meets, or nothing if there are none.
+    /// Reports which goals a finished benchmark meets, and the comparisons whose goals are for other cores.
     pub(crate) fn add_verdict(&mut self, bench: &str, cores: CoreChoice) -> Result<(), Failure> {
         let compared = targets::compare_with_goals(&std::mem::take(&mut self.figures), cores);
         self.add_json_values(&format!("{bench}: goals"), &compared)?;

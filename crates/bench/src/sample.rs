@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use corelane_sys::clock::{self, Monotonic};
 
-/// Memory for the samples is allocated and written to before the first call.
+/// Times of calls. Their memory is allocated and written to before the first call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     nanoseconds: Vec<u64>,
@@ -18,7 +18,7 @@ impl Samples {
         Samples { nanoseconds }
     }
 
-    /// Does not allocate while the reserved memory suffices.
+    /// Adds a time. Does not allocate while the reserved memory suffices.
     #[inline]
     pub(crate) fn push(&mut self, nanoseconds: u64) {
         self.nanoseconds.push(nanoseconds);

@@ -13,7 +13,7 @@ use corelane_sys::poll;
 use crate::Failure;
 use crate::placement::{Placement, Side};
 
-/// The activation of a million servants takes seconds.
+/// Maximum time until a program is ready. The activation of a million servants takes seconds.
 const START: Duration = Duration::from_secs(60);
 
 const END: Duration = Duration::from_secs(5);
@@ -157,7 +157,7 @@ fn refusal(error: &io::Error) -> &'static str {
     }
 }
 
-/// Answers each line of the standard input until the input ends.
+/// Calls `answer` for each line of the standard input, and writes the text that it returns, until the input ends.
 pub(crate) fn serve_lines(mut answer: impl FnMut(&str) -> Option<String>) -> io::Result<()> {
     for line in io::stdin().lines() {
         let Ok(line) = line else { return Ok(()) };

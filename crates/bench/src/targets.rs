@@ -197,8 +197,7 @@ pub(crate) mod naming {
     pub(crate) const MIN_RELAXED_TO_OMNINAMES_RATIO: f64 = 1.0;
     /// Maximum time in seconds from the start with a million bindings to the first answer.
     pub(crate) const MAX_START_S: f64 = 1.0;
-    /// Maximum growth in bytes of the server's memory while a million bindings are listed: a few
-    /// batches.
+    /// Maximum growth in bytes of the server's memory while a million bindings are listed.
     pub(crate) const MAX_LIST_OCTETS: f64 = 4.0 * 1024.0 * 1024.0;
 }
 
@@ -215,7 +214,8 @@ const fn on_both(operations: &'static [&'static str], transport: &'static str, b
     Goal { place: CoreArrangement::BothCores, ..goal(CALLS, operations, transport, bound) }
 }
 
-/// A comparison has the goal's bound only if the goal is for these cores. Omits a comparison whose figures are missing.
+/// Compares Corelane's figures with the goals. A comparison has the goal's bound only if the goal is for these cores.
+/// Omits a comparison whose figures are missing.
 pub(crate) fn compare_with_goals(figures: &[Figure], cores: CoreChoice) -> Vec<SingleValue> {
     let here = CoreArrangement::of(cores);
     let ours = figures.iter().filter(|figure| figure.label.peer == "Corelane");

@@ -26,7 +26,7 @@ impl<'t> HelpEntry<'t> {
     }
 }
 
-/// An entry is a line with an indent of two, and the lines that continue it.
+/// Returns the entries of a help text. An entry is a line with an indent of two, and the lines that continue it.
 fn entries(help: &str) -> Vec<HelpEntry<'_>> {
     let column = column(help);
     let mut entries: Vec<HelpEntry<'_>> = Vec::new();
@@ -78,7 +78,7 @@ pub(crate) fn command(name: &'static str, help: &'static str) -> Command {
         .arg(asks_for_help)
 }
 
-/// The usage lines are left out.
+/// Returns the paragraphs before and after the entries, without the usage lines.
 fn paragraphs(help: &str) -> (String, String) {
     let (mut before, mut after, mut is_after) = (Vec::new(), Vec::new(), false);
     for paragraph in help.split("\n\n").skip(1) {
@@ -93,7 +93,7 @@ fn paragraphs(help: &str) -> (String, String) {
     (before.join("\n\n"), after.join("\n\n"))
 }
 
-/// An option without a description is hidden.
+/// Adds the descriptions in a help text to a command. An option without a description is hidden.
 pub(crate) fn with_descriptions(command: Command, help: &str) -> Command {
     let entries = entries(help);
     let text = |name: &str| {
@@ -123,7 +123,7 @@ pub(crate) fn summary(help: &str, begin: &str) -> String {
     entry.map(|entry| entry.text).unwrap_or_default()
 }
 
-/// For a command that parses its words without clap.
+/// Creates the description of a command that parses its words without clap.
 pub(crate) fn from_help(name: &'static str, help: &'static str) -> Command {
     let entries = entries(help);
     let options = entries.iter().flat_map(|entry| entry.forms().map(|form| (form, entry.text.clone())));
@@ -151,7 +151,7 @@ fn hint(value: &str) -> ValueHint {
     }
 }
 
-/// Any word can be the value of the option, even a word that starts with `-`.
+/// Creates an option with a value. Any word can be the value, even a word that starts with `-`.
 pub(crate) fn option(long: &'static str, value: &'static str) -> Arg {
     with_value(Arg::new(long).long(long), value)
 }
@@ -196,7 +196,7 @@ pub(crate) fn idl_options_of(parsed: &ArgMatches) -> corelane_idl::compile::Comp
     }
 }
 
-/// Bytes that are not UTF-8 are replaced.
+/// Returns the value of an option or positional word. Bytes that are not UTF-8 are replaced.
 pub(crate) fn text(parsed: &ArgMatches, id: &str) -> Option<String> {
     parsed.get_one::<OsString>(id).map(|word| word.to_string_lossy().into_owned())
 }
@@ -206,7 +206,7 @@ pub(crate) fn texts(parsed: &ArgMatches, id: &str) -> Vec<String> {
     values.map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// A text that is no number from `least` to 1,000,000 gives the error `refusal`.
+/// Parses a number of seconds from `least` to 1,000,000. Any other text gives the error `refusal`.
 pub(crate) fn seconds(text: &str, least: f64, refusal: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (least..=1e6).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| refusal.to_owned())
@@ -223,7 +223,7 @@ pub(crate) enum ArgumentRefusal {
 }
 
 impl ArgumentRefusal {
-    /// `None` if the user requests help.
+    /// Returns the message; `None` if the user requests help.
     pub(crate) fn reason(self) -> Option<String> {
         match self {
             ArgumentRefusal::Help => None,
@@ -235,7 +235,8 @@ impl ArgumentRefusal {
         }
     }
 
-    /// Another subcommand may have the unknown option or word.
+    /// Returns the message of a subcommand. It says `here` of an unknown option, because another subcommand may have the
+    /// option.
     pub(crate) fn subcommand_reason(self) -> Option<String> {
         match self {
             ArgumentRefusal::Unknown(word) if word.starts_with('-') => {
@@ -303,8 +304,8 @@ pub(crate) fn parse_subcommand(
     subcommand.ok_or_else(|| ArgumentRefusal::Other("no command is given".to_owned()))
 }
 
-/// `is_word` gets a word and the number of positional words before it, and returns true for a positional word. It is
-/// not called for the values of options.
+/// Moves the positional words behind the options and a `--`. `is_word` gets a word and the number of positional words
+/// before it, and returns true for a positional word. It is not called for the values of options.
 pub(crate) fn move_positionals_last(
     command: &Command,
     words: impl IntoIterator<Item = OsString>,

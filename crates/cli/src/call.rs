@@ -56,7 +56,7 @@ With --list no operation is called: those of the reference's interface are print
 Exit status: 0 called, 1 not called, or an exception was raised, 2 wrong usage.
 ";
 
-/// The default maximum of a message.
+/// Maximum length in bytes of an argument from a file: the default maximum of a message.
 const MAX_ARGUMENT: u64 = Limits::DEFAULT.max_message_size as u64;
 
 #[derive(Debug, Default)]
@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     status
 }
 
-/// The error is a message, or `None` if the user requests help.
+/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<CallArguments, Option<String>> {
     let command = command();
     // Negative numbers start with `-`, so every word after the operation is an argument.
@@ -206,7 +206,7 @@ fn call(arguments: CallArguments) -> Result<CallOutcome, String> {
     }
 }
 
-/// `None` if the operation has no `context` clause.
+/// Returns the properties for the operation's `context` clause; `None` if the operation has no such clause.
 fn asked_for(operation: &str, signature: &Signature, given: Context) -> Result<Option<Context>, String> {
     let context = given.matching(&signature.context);
     if let Some((name, _)) = given.iter().find(|(name, _)| context.get(name).is_none()) {
@@ -249,7 +249,7 @@ fn request(
     Ok(request)
 }
 
-/// The standard input can be read once.
+/// The sources of arguments, of which the standard input can be read once.
 #[derive(Default)]
 struct Sources {
     standard_input_is_read: bool,
@@ -280,8 +280,9 @@ impl Sources {
     }
 }
 
-/// The word is JSON, or text if it is not JSON or the type is a string. Sequences and arrays of octets are hexadecimal
-/// digits.
+/// Converts a word to an argument of this type. The word, or the content of the file that it names, is JSON. It is
+/// the text itself if it is not JSON, or if the type is text and it is not a JSON string. For sequences and arrays
+/// of octets, a file has the octets, and a number is hexadecimal digits.
 fn argument(word: &str, type_code: &TypeCode, types: &mut Types<'_>, sources: &mut Sources) -> Result<Any, String> {
     let is_of_octets = json::is_of_octets(type_code);
     let contents = match sources.read(word)? {

@@ -128,7 +128,7 @@ struct KnownOption {
 }
 
 impl KnownOption {
-    /// The variable of the subcommand precedes the variable of its command.
+    /// Returns the environment variables of the option. The variable of the subcommand precedes the variable of its command.
     fn variables(&self) -> Vec<String> {
         let path: Vec<&str> = self.command.split(' ').collect();
         let variable = |path: &[&str]| format!("CORELANE_{}_{}", path.join("_"), self.name);
@@ -162,7 +162,7 @@ enum Source {
     File(String),
 }
 
-/// An option without a value has `true` or `false`.
+/// The configured values of an option. An option without a value has `true` or `false`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
     values: Vec<OsString>,
@@ -176,7 +176,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// The error is a message for the user.
+    /// Reads the settings of the file and of the environment. The error is a message for the user.
     fn read() -> Result<Settings, String> {
         let file = env::var_os(FILE).map(PathBuf::from);
         let text = file.as_ref().map(read_file).transpose()?;
@@ -266,7 +266,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Configured options that `words` contain are not added.
+    /// Adds the configured options to the words, except options that the words already contain.
     fn with_configured_options(&self, tool: &str, words: Vec<OsString>) -> Vec<OsString> {
         let first = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         let subcommand = format!("{tool} {first}");
@@ -341,7 +341,7 @@ impl Settings {
     }
 }
 
-/// The error is a message for the user.
+/// Adds the configured options of a command to its words. The error is a message for the user.
 pub(crate) fn with_configured_options(tool: &str, words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let is_set = || env::vars_os().any(|(name, _)| name.as_encoded_bytes().starts_with(b"CORELANE_"));
     let asks_for_help = words.iter().any(|word| word == "--help" || word == "-h");

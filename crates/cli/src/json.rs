@@ -97,7 +97,7 @@ pub(crate) fn hexadecimal(octets: &[u8]) -> String {
     text
 }
 
-/// White space between two octets is ignored.
+/// Parses octets in hexadecimal. White space between two octets is ignored.
 pub(crate) fn parse_hexadecimal(text: &str) -> Option<Octets> {
     let mut octets = Vec::with_capacity(text.len() / 2);
     for word in text.split_ascii_whitespace() {
@@ -169,7 +169,7 @@ fn fixed_text(value: i128, type_code: &TypeCode) -> String {
     if part.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{part}") }
 }
 
-/// The error is a message for the user.
+/// Converts JSON to a value of this type. The error is a message for the user.
 pub(crate) fn to_any(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Any, String> {
     let value = read(json, type_code, types)?;
     Any::from_value(type_code, &value).map_err(|error| error.to_string())
@@ -407,7 +407,7 @@ fn named_type(name: &str, types: &mut Types<'_>) -> Result<TypeCode, String> {
     only(name, all_named(name, types))
 }
 
-/// No type, or more than one, is an error.
+/// Returns the only type in the list. No type, or more than one, is an error.
 fn only(name: &str, mut found: Vec<(String, TypeCode)>) -> Result<TypeCode, String> {
     match found.pop() {
         Some((_, type_code)) if found.is_empty() => Ok(type_code),
@@ -419,7 +419,7 @@ fn only(name: &str, mut found: Vec<(String, TypeCode)>) -> Result<TypeCode, Stri
     }
 }
 
-/// Each type has its unambiguous name.
+/// Returns all types with this name, each with its unambiguous name.
 fn all_named(name: &str, types: &mut Types<'_>) -> Vec<(String, TypeCode)> {
     let basics = [
         TypeCode::NULL,

@@ -36,7 +36,7 @@ use corelane_bench::server;
 use crate::status::{DONE, NOT_DONE, WRONG_USAGE};
 use crate::text::excerpt;
 
-/// The servers of benchmarks are processes of this program.
+/// Counts allocations, because the servers of benchmarks are processes of this program.
 #[global_allocator]
 static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::CountingAllocator;
 
@@ -138,7 +138,7 @@ fn help(command: &str) -> u8 {
     }
 }
 
-/// The compiler parses its own words, as it does in build scripts.
+/// Describes the command `idl`. The compiler itself parses the words.
 fn idl_command() -> Command {
     let compile = arguments::from_help("idl", corelane_idl::command::USAGE);
     let about = arguments::summary(USAGE, "idl dump");
@@ -157,7 +157,7 @@ fn run_idl(mut words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     corelane_idl::command::run(words, &mut io::stderr())
 }
 
-/// The benchmarks parse their own words.
+/// Describes the command `bench`. The crate of the benchmarks parses the words.
 fn bench_command() -> Command {
     let verb = arguments::positional("COMMAND").value_parser(["list", "run", "all", "plan", "report"]);
     arguments::from_help("bench", corelane_bench::command::USAGE).args([verb, arguments::positionals("NAME")])

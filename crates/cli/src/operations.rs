@@ -20,7 +20,7 @@ pub(crate) struct Signature {
 }
 
 /// Finds an operation in the named interface, or else in the reference's interface, or else in the whole file. In the
-/// whole file one interface may have the operation.
+/// whole file only one interface may declare the operation.
 pub(crate) fn find(
     compilation: &Compilation,
     types: &Types<'_>,
@@ -66,7 +66,7 @@ fn interfaces(compilation: &Compilation) -> Vec<DefinitionId> {
     model.ids().filter(is_remote).collect()
 }
 
-/// Without `interface`, returns the interfaces with the repository id `type_id`.
+/// Returns the interfaces with the name `interface`, or, without a name, with the repository id `type_id`.
 fn chosen(
     compilation: &Compilation,
     types: &Types<'_>,
@@ -122,7 +122,8 @@ impl ListedInterface {
     }
 }
 
-/// Without an interface, lists the operations of each interface in the file.
+/// Lists the operations of the interface with this name or type id. Without both, lists the operations of each interface
+/// in the file.
 pub(crate) fn list(
     compilation: &Compilation,
     interface: Option<&str>,
@@ -198,7 +199,7 @@ fn declaration(types: &Types<'_>, name: &str, signature: &Signature) -> String {
     text
 }
 
-/// Inherited operations and attributes are left out.
+/// Returns the operation or attribute if the interface itself declares it.
 fn declared(compilation: &Compilation, types: &Types<'_>, id: DefinitionId, operation: &str) -> Option<DefinitionId> {
     let DefinitionKind::Interface(interface) = &compilation.model.get(id).kind else { return None };
     let attribute = operation.strip_prefix("_get_").or_else(|| operation.strip_prefix("_set_"));

@@ -39,7 +39,7 @@ reference are tried in its order, and the first one that answers is used. Then e
 Exit status: 0 the object is there, 1 it is not, or it does not answer, 2 wrong usage.
 ";
 
-/// Each round records up to three response times.
+/// Maximum number of rounds, each of which records up to three response times.
 const MAX_ROUNDS: u64 = 1_000_000;
 const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 const OBJECT: &str = "IDL:omg.org/CORBA/Object:1.0";
@@ -165,7 +165,7 @@ impl Question {
     }
 }
 
-/// The argument is the time-out, and the result true if the object exists.
+/// A function that asks the server. The argument is the time-out. The result is true for the wanted answer.
 type Ask<'a> = &'a dyn Fn(Duration) -> Result<bool, SystemException>;
 
 trait Clock {
@@ -229,7 +229,7 @@ fn ping(arguments: &PingArguments) -> Result<PingReport, String> {
     Ok(report)
 }
 
-/// An answer is a success, even if it is negative.
+/// Returns the object if its server answers. A negative answer is a success too.
 fn first_answer(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<ObjectRef, String> {
     let text = candidate.ior.to_text().map_err(|error| error.to_string())?;
     let object = orb.string_to_object(&text).map_err(|error| printable(&error.to_string()))?;

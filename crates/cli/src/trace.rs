@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     DONE
 }
 
-/// The error is a message, or `None` if the user requests help.
+/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<TraceOptions, Option<String>> {
     let parsed = arguments::parse(command(), words).map_err(|refusal| match refusal {
         ArgumentRefusal::Unknown(word) => Some(format!("there is no option `{}`", excerpt(&word))),
@@ -128,8 +128,8 @@ fn wait(point: &str) -> Option<&'static str> {
     }
 }
 
-/// A slice is the time between two probes of a thread, with the name of the later probe. Arrows connect the two
-/// processes at each message.
+/// Returns the records in the trace format of Chrome. A slice is the time between two probes of a thread, with the name
+/// of the later probe. Arrows connect the threads at each message and hand-over.
 fn chrome(processes: &[ProcessRecords], preemptions: &[Preemption]) -> String {
     let all = processes.iter().flat_map(|process| &process.probes);
     let Some(origin) = all.map(|point| point.at_ns).min() else { return "[]\n".to_owned() };
@@ -211,7 +211,7 @@ fn preempted(process: &ProcessRecords, thread: u32, origin: u64, preemptions: &[
     }
 }
 
-/// The time between two threads has its own line in the trace.
+/// Returns the begin of a wait in the queue. The time between two threads has its own line in the trace.
 fn waited((pid, from): ProcessPoint<'_>, (_, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
     let arguments = Object::new().integer("request", from.request_id.max(to.request_id)).string("blame", "queue");
     let begin = event("b", "waiting in the queue", pid, from.thread, from.at_ns.min(to.at_ns) - origin);
@@ -222,7 +222,8 @@ fn ended((pid, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
     event("e", "waiting in the queue", pid, to.thread, to.at_ns - origin).integer("id", number as u64)
 }
 
-/// A request passes through the queue of a pool, or goes to a lane, whose thread parses it again.
+/// Returns the two points of each hand-over between threads. A request passes through the queue of a pool, or goes to a
+/// lane, whose thread parses it again.
 fn handovers(process: &ProcessRecords) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| process.probes.iter().filter(move |point| point.name == name);
     let place = |point| (process.pid, point);
@@ -240,8 +241,8 @@ fn handovers(process: &ProcessRecords) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_
 
 type ProcessPoint<'p> = (u32, &'p PassedProbe);
 
-/// The arrival of a message is the nearest in time that has the request's id or no id yet. An arrival may be the reply
-/// to a call that was not recorded.
+/// Returns the departure and arrival of each message. The arrival is the nearest in time that has the request's id or no
+/// id yet. It may belong to a call that was not recorded.
 fn messages(processes: &[ProcessRecords]) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| {
         let probes = processes.iter().flat_map(|process| process.probes.iter().map(|point| (process.pid, point)));

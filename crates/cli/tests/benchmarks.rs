@@ -17,15 +17,16 @@ fn names() -> Vec<String> {
     list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// `cargo xtask test` runs the other ORBs separately.
+/// Options of a short run without other ORBs, which `cargo xtask test` runs separately.
 const LITTLE: &[&str] = &["--quick", "--count", "2", "--warm-up", "0", "--repetitions", "1", "--without-peers"];
 
-/// `counts` single-steps its processes, which is slow.
+/// Returns further options of a benchmark. `counts` single-steps its processes, which is slow, so it measures one
+/// operation.
 fn also(name: &str) -> &'static [&'static str] {
     if name == "counts" { &["--op", "octet"] } else { &[] }
 }
 
-/// A program that the test does not build, a measurement on request, or a missing permission.
+/// Returns true for a program that the test does not build, a measurement on request, and a missing permission.
 fn may_be_missing(reason: &str) -> bool {
     ["build ", "permitted", "ulimit", "no symbols", "only with --"].iter().any(|words| reason.contains(words))
 }

@@ -145,7 +145,7 @@ fn channels_are_created_counted_and_destroyed() {
     let flight: Json = serde_json::from_str(line.lines().next().expect("a line")).expect("JSON");
     let published = flight["published"].as_u64().expect("a number");
     assert!(published >= 1 && flight["sets"]["routed"].as_u64() <= Some(published), "{flight}");
-    // A supplier by hand stays connected, and a consumer that pulls shows its queues.
+    // A consumer that is connected and pulls nothing has the events in its queues.
     let orb = corelane::Orb::new().expect("an ORB");
     let channel: corelane_services::events::cos_event_channel_admin::EventChannelRef =
         orb.string_to_reference(&format!("{server_at}/ground")).expect("the channel");

@@ -23,7 +23,7 @@ fn echo_idl() -> String {
     file.to_string_lossy().into_owned()
 }
 
-/// Each command line has the reason that the command reports.
+/// Invalid command lines, each with the reason that the command reports.
 const WRONG: &[(&[&str], &str)] = &[
     (&[], "no command is given"),
     (&["what"], "there is no command `what`"),

@@ -171,7 +171,7 @@ fn naming_commands_work_as_documented() {
     assert!(server.refused(&["unbind", "shop"]).starts_with("error: NO_PERMISSION"));
 }
 
-/// A final `...` in the page matches any text.
+/// Returns true if the page shows the line. A final `...` in the page matches any text.
 fn is_shown(line: &str, shown: &str) -> bool {
     shown.strip_suffix("...").map_or(line == shown, |start| line.starts_with(start))
 }
@@ -391,7 +391,8 @@ impl Client {
         }
     }
 
-    /// All acknowledged changes must be there, and the last change complete or absent.
+    /// Compares the server's names with the acknowledged changes. The change without an acknowledgement may be complete or
+    /// absent.
     fn check(&mut self, root: &NamingContextExtRef) {
         for index in 0..self.names.len() {
             let found = match root.resolve(&self.name(index)) {

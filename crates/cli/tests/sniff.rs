@@ -71,7 +71,7 @@ fn shown(words: &[&str]) -> Vec<Json> {
     text(&output).lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
 
-/// The vectors and the command show numbers and objects of numbers alike.
+/// Returns true for numbers and objects of numbers, which the vectors and the command show alike.
 fn is_comparable(value: &Json) -> bool {
     match value {
         Json::Number(_) => true,

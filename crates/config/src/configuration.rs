@@ -1,4 +1,4 @@
-//! A configuration: the settings of all sources, and what they make.
+//! A configuration: the settings of all sources, and the ORB builder that they make.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -308,8 +308,8 @@ impl Configuration {
         pools.into_iter().find(|(known, _)| known == name).map(|(_, pool)| pool)
     }
 
-    /// Returns all settings with their values and sources, in the order of the documentation. Pools
-    /// and lanes that no source names are left out.
+    /// Returns all settings with their values and sources. Pools, lanes and connections that no
+    /// source names are left out.
     ///
     /// # Examples
     /// ```

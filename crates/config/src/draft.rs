@@ -28,7 +28,7 @@ pub(crate) struct Draft {
     pub(crate) real_time: RealTimeDraft,
     pub(crate) tcp: TcpProperties,
     pub(crate) unix: UnixProperties,
-    /// True if a setting changes the real-time configuration of the ORB.
+    /// True if the section `real-time` itself has a setting.
     pub(crate) has_real_time: bool,
     threadpools: Named<ThreadpoolDraft>,
     /// True if the program has one pool, whose threads no setting can change.
@@ -45,7 +45,7 @@ fn named<'n, T: Default>(all: &'n mut Named<T>, name: &str) -> &'n mut T {
     &mut all[index].1
 }
 
-/// A setting that is `None` or empty keeps the builder's default.
+/// The settings of an ORB. A setting that is `None` or empty keeps the builder's default.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OrbDraft {
     pub(crate) listen: Vec<String>,
@@ -94,7 +94,7 @@ impl Default for PreconnectDraft {
     }
 }
 
-/// The dispatch architecture of a pool without its numbers.
+/// The dispatch architecture of a pool without its numbers of threads and of queued requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DispatchKind {
     Reactive,
@@ -132,7 +132,7 @@ impl PoolDraft {
         }
     }
 
-    /// The error is the name of a setting without effect.
+    /// Returns the pool's configuration. The error is the name of a setting without effect.
     fn finish(&self, name: &str) -> Result<PoolConfig, &'static str> {
         let (mut threads, mut max_threads, mut max_queued) = (self.threads, self.max_threads, self.max_queued);
         let dispatch = match self.dispatch.unwrap_or_default() {

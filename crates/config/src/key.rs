@@ -37,7 +37,7 @@ impl Key {
         text
     }
 
-    /// Capital letters and hyphens do not count.
+    /// Returns true if the name of an argument stands for this key. Hyphens, and upper and lower case, do not matter.
     pub(crate) fn is_argument(&self, name: &str) -> bool {
         let letters = |text: &str| text.replace('-', "").to_ascii_lowercase();
         letters(name) == letters(&self.0.join("."))

@@ -6,8 +6,8 @@
 //!
 //! The crate opens the file that it is given, makes no connections and starts no threads.
 //!
-//! Invariant: each refusal of a setting names its place, and unknown names are refused with the
-//! most similar known name.
+//! Invariant: each refusal of a setting names its place. The refusal of an unknown name has the most
+//! similar known name, if one is similar enough.
 #![forbid(unsafe_code)]
 
 mod configuration;

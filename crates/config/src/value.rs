@@ -37,7 +37,7 @@ impl fmt::Display for RawValue {
     }
 }
 
-/// The error is a message that follows the name of the setting.
+/// A converted value. The error is a message that follows the name of the setting.
 pub(crate) type Converted<T> = Result<T, String>;
 
 /// Returns the start of an untrusted text for a message, without control characters.
@@ -88,8 +88,8 @@ pub(crate) fn text(value: &RawValue) -> Converted<&str> {
     }
 }
 
-/// A single text is a list of one element. The words of the environment and of arguments are
-/// elements.
+/// Returns the elements of a list. Each word of a text in the environment or an argument is an
+/// element. Any other single value is a list of one element.
 pub(crate) fn elements(value: &RawValue) -> Vec<RawValue> {
     match value {
         RawValue::List(values) => values.clone(),

@@ -142,8 +142,8 @@ impl Builder {
     }
 }
 
-/// Cargo would find IDL that the build script wrote to `OUT_DIR` changed after every run, and would build the
-/// package again.
+/// Returns true for a file in `OUT_DIR`. If cargo watched it, cargo would find it changed after every run of the
+/// build script, and would build the package again.
 fn is_generated(path: &Path, out_dir: Option<&Path>) -> bool {
     out_dir.is_some_and(|folder| path.starts_with(folder))
 }

@@ -30,7 +30,7 @@ pub struct Diagnostic {
     pub notes: Vec<String>,
     /// A suggested correction.
     pub help: Option<String>,
-    /// True if a later error about the same name replaces this error.
+    /// True if the next error replaces this error, provided that both end at the same location.
     pub(crate) gives_way: bool,
 }
 
@@ -111,8 +111,8 @@ impl Diagnostic {
         renderer.render(&[group])
     }
 
-    /// Each snippet is limited to the lines around its labels, so the cost does not grow with the
-    /// size of the file.
+    /// Returns the shown pieces of source. Each piece has only the lines around its labels, so the
+    /// cost does not grow with the size of the file.
     fn snippets(&self, sources: &SourceMap) -> Vec<Snippet<'static, annotate_snippets::Annotation<'static>>> {
         if sources.files().is_empty() {
             return Vec::new();

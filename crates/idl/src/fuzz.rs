@@ -16,7 +16,7 @@ pub fn source(bytes: &[u8]) {
     drop(of_source(bytes, MESSAGES));
 }
 
-/// Compiles the bytes as [`source`] does, but renders few messages.
+/// Compiles the bytes as [`source`] does, but renders messages for only one input in eight.
 pub fn source_with_few_messages(bytes: &[u8]) {
     drop(of_source(bytes, laid_out(bytes)));
 }
@@ -34,7 +34,7 @@ pub fn tokens(bytes: &[u8]) {
     of_tokens(bytes, MESSAGES);
 }
 
-/// Compiles the bytes as [`tokens`] does, but renders few messages.
+/// Compiles the bytes as [`tokens`] does, but renders messages for only one input in eight.
 pub fn tokens_with_few_messages(bytes: &[u8]) {
     of_tokens(bytes, laid_out(bytes));
 }

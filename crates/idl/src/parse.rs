@@ -171,8 +171,8 @@ impl Parser<'_> {
         }
     }
 
-    /// If the next token can begin another declaration, the parser continues as if the missing `;`
-    /// were there.
+    /// Takes the `;` after a declaration. If it is missing and the next token can begin another
+    /// declaration, reports it and succeeds.
     fn end_of(&mut self, what: &str) -> ParseResult<()> {
         if self.take(P::Semicolon).is_some() {
             return Ok(());
@@ -195,15 +195,16 @@ impl Parser<'_> {
         }
     }
 
-    /// After a failure, skips to the next `;`, so that the parsed declaration is kept.
+    /// Takes the `;` after a declaration. After a failure, skips to the next `;`, so that the parsed
+    /// declaration is kept.
     fn end_or_skip(&mut self, what: &str) {
         if self.end_of(what).is_err() {
             self.recover();
         }
     }
 
-    /// If the `{` is missing and a `}` follows on the same line, the body counts as empty, so that
-    /// this `}` does not close an outer body.
+    /// Takes the `{` of a body. If it is missing and a `}` follows on the same line, reports it and
+    /// succeeds, so that this `}` does not close an outer body.
     fn open_body(&mut self) -> ParseResult<Span> {
         match self.expect(P::OpenBrace, "{") {
             Err(ReportedError) if self.is(P::CloseBrace) && !self.token().starts_line => Ok(self.token().span),
@@ -271,8 +272,8 @@ impl Parser<'_> {
         self.word(what, false)
     }
 
-    /// A name that differs from a keyword only in case cannot be declared, but can be used: its
-    /// declaration may have an escaping underscore.
+    /// Takes a name, without its escaping underscore. A name that differs from a keyword only in case
+    /// cannot be declared, but can be used: its declaration may have an escaping underscore.
     fn word(&mut self, what: &str, declared: bool) -> ParseResult<Name> {
         let token = self.token();
         if token.kind != TokenKind::Identifier {

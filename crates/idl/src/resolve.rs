@@ -110,8 +110,8 @@ struct DeclarationSite {
 
 type ResolveResult<T> = Result<T, ReportedError>;
 
-/// An inherited operation, attribute or state member, with its location; the name identifies a
-/// state member of the value type.
+/// An inherited operation or attribute and its location, or a value type, the name of one of its
+/// state members, and the location of the member.
 type Inherited = (DefinitionId, Option<Symbol>, Span);
 
 struct DeclarationResolver<'r> {
@@ -307,7 +307,8 @@ impl DeclarationResolver<'_> {
         self.report(diagnostic);
     }
 
-    /// If `from_within` is false, introduced names do not count.
+    /// Finds a name in a scope and in the bases of its interface or value type. If `from_within` is
+    /// false, names that a use introduced into the scope are ignored.
     fn find_in(&mut self, scope: ScopeId, name: Symbol, from_within: bool) -> LookUpResult {
         if let Some(entry) = self.entry(scope, name) {
             match entry.what {
@@ -380,7 +381,8 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// If `introduce` is true, this use fixes the name's meaning in the scope.
+    /// Returns the definition that a name means in a scope. If `introduce` is true, this use fixes the
+    /// name's meaning in the scope.
     fn look_up(&mut self, name: &ScopedName, scope: ScopeId, introduce: bool) -> ResolveResult<DefinitionId> {
         let Some((first, rest)) = name.parts.split_first() else { return Err(ReportedError) };
         let mut id = if name.absolute {

@@ -489,7 +489,8 @@ impl<'c> Generator<'c> {
         }
     }
 
-    /// A module has the lint attributes once for all its items.
+    /// Writes the lint attributes of an item outside modules. A module has them once for all its
+    /// items.
     fn attributes(&self, item: LintedItem, out: &mut CodeWriter) {
         const WIDTH: usize = 70;
         if !self.path.is_empty() {

@@ -20,8 +20,8 @@ impl Symbol {
     }
 }
 
-/// A hash of one multiplication suffices, because hostile input cannot choose the numbers of
-/// symbols.
+/// A map by symbol. A hash of one multiplication suffices, because hostile input cannot choose the
+/// numbers of symbols.
 pub(crate) type SymbolMap<T> = HashMap<Symbol, T, std::hash::BuildHasherDefault<SymbolHasher>>;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,7 +51,7 @@ pub struct Symbols {
     case_sensitive: bool,
 }
 
-/// The random start value prevents hostile input with colliding texts.
+/// Hashes texts. The random start value prevents hostile input with colliding texts.
 #[derive(Clone, Copy, Debug)]
 struct TextHashing(u64);
 
@@ -253,7 +253,7 @@ keywords! {
 }
 
 impl Keyword {
-    /// Returns true if the word has been a keyword since CORBA 2.3.
+    /// Returns true if the word was a keyword before CORBA 3.
     #[must_use]
     pub fn is_reserved(self) -> bool {
         (self as usize) < Self::Component as usize

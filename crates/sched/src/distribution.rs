@@ -99,8 +99,9 @@ impl TimeDistribution {
         Some(u64::try_from(mean).unwrap_or(Nanos::MAX))
     }
 
-    /// Returns a time that at least `parts` of 1,000 times do not exceed; `None` if there is no
-    /// time. The result is at most a quarter above the exact quantile, and never above the maximum.
+    /// Returns a time that at least `parts` thousandths of the times do not exceed; `None` if there
+    /// is no time. The result is at most a quarter above the exact quantile, and never above the
+    /// maximum.
     #[must_use]
     pub fn quantile(&self, parts: u64) -> Option<Nanos> {
         let rank = (u128::from(self.count) * u128::from(parts.min(1_000))).div_ceil(1_000).max(1);

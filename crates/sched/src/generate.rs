@@ -29,8 +29,9 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Creates the workload of the MC-ORB paper: 10 tasks, and `balance` times as many in a second
-    /// group. Periods are uniformly distributed from 50 ms to 1 s; deadlines equal periods.
+    /// Creates the workload of the MC-ORB paper: 10 tasks, and `balance` times as many, rounded and
+    /// clamped to 1 to 10, in a second group. Periods are uniformly distributed from 50 ms to 1 s;
+    /// deadlines equal periods.
     #[must_use]
     pub fn two_groups(utilization: Utilization, balance: Utilization) -> Self {
         let tenth = Utilization::ONE.0 / 10;

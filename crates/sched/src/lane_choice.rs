@@ -4,16 +4,17 @@
 //! |---|---|---|---|
 //! | lanes | none | | refused when the POA is created |
 //! | lanes | server declared | no | in the lane of exactly the object's priority |
-//! | lanes | server declared | yes | in the lane of the object's priority, else in the lane inside the object's band |
-//! | lanes | client propagated | no | in the lane of exactly the client's priority |
-//! | lanes | client propagated | yes | in the lane inside the band that contains the client's priority |
+//! | lanes | server declared | yes | in the lane of the object's priority, else in the lowest lane inside the object's band |
+//! | lanes | client propagated | no | in the lane of the client's priority, else in the lowest lane inside the band that the client declared for the connection |
+//! | lanes | client propagated | yes | in the lane of the client's priority, else in the lowest lane inside the band that contains it |
 //! | no lanes | none | no | at the pool's default priority |
 //! | no lanes | server declared | | at the object's priority |
 //! | no lanes | client propagated | | at the client's priority, which must be in a band if there are bands |
 //! | no lanes | none | yes | refused when the POA is created |
 //!
-//! The request of a client that sends no priority runs at the POA's server priority. In a pool with lanes it
-//! runs in the lane of that priority or, if there is none, in the lowest lane.
+//! For a client that sends no priority, the POA's server priority replaces the client's priority. If no lane
+//! serves this priority, the request runs in the lowest lane. In a pool with lanes, each request runs at the
+//! priority of its lane.
 
 use std::fmt;
 
@@ -152,7 +153,8 @@ impl LanePolicies<'_> {
         }
     }
 
-    /// `bound` is the band of the request's connection.
+    /// Returns the index of the lane that serves a priority; `None` in a pool without lanes. `bound`
+    /// is the band that the client declared for the request's connection.
     fn lane_of(&self, priority: Priority, bound: Option<PriorityBand>) -> Result<Option<usize>, PolicyViolation> {
         if self.lanes.is_empty() {
             return Ok(None);
@@ -175,7 +177,9 @@ impl LanePolicies<'_> {
     /// declared for its connection; it applies if the policies have no bands.
     ///
     /// # Errors
-    /// [`PolicyViolation::NoLane`], or [`PolicyViolation::OutsideBands`] for a client's priority.
+    /// For a client's priority: [`PolicyViolation::OutsideBands`], or without bands
+    /// [`PolicyViolation::NoLane`] or [`PolicyViolation::BandWithoutLane`]. Other requests run in
+    /// the lowest lane instead.
     pub fn choose(
         &self,
         asked: Option<Priority>,
@@ -200,9 +204,10 @@ impl LanePolicies<'_> {
     }
 
     /// Returns the indices of the lanes whose endpoints a reference contains, by increasing
-    /// priority. `object` is the priority that the object itself has. With a server-declared
-    /// priority the result is the lane that serves the object. Otherwise it is all lanes or, if the
-    /// policies have bands, all lanes inside a band.
+    /// priority; none without a priority model. `object` is the priority that the object itself has.
+    /// With a server-declared priority the result is the lane that serves the object. With a
+    /// client-propagated priority it is all lanes or, if the policies have bands, all lanes inside a
+    /// band.
     #[must_use]
     pub fn published_lanes(&self, object: Option<Priority>) -> Vec<usize> {
         let Some(declared) = self.model else { return Vec::new() };

@@ -51,8 +51,8 @@ pub trait PriorityMapping: Send + Sync + fmt::Debug + 'static {
 }
 
 /// A mapping that spreads all CORBA priorities evenly over the native range. It maps the CORBA
-/// priority `c` to `min + floor((max - min) * c / 32767)`. The conversion back rounds up, so that
-/// native -> CORBA -> native is the identity.
+/// priority `c` to the native priority that is `floor(|max - min| * c / 32767)` steps from `min`
+/// towards `max`. The conversion back rounds up, so that native -> CORBA -> native is the identity.
 ///
 /// # Examples
 /// ```

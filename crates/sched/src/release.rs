@@ -6,15 +6,16 @@
 
 use crate::task::Nanos;
 
-/// The jobs that a task runs after a job that ended later than the next release.
+/// Rule that decides which of the releases that a late job missed get a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OverrunRule {
-    /// Skips the releases that have passed. The next job runs at the next release of the grid.
+    /// Skips the releases that have passed. The next job runs at the first later release.
     SkipMissed,
     /// Runs the jobs of missed releases at once, one after another.
     CatchUp {
-        /// Maximum number of missed releases that keep their jobs. The oldest of the others are
-        /// skipped, so that a program that was stopped for long does not run all jobs of this time.
+        /// Maximum number of missed releases that keep their jobs. If more releases were missed,
+        /// the oldest are skipped, so that a program that was stopped for long does not run all
+        /// jobs of this time.
         max_backlog: u64,
     },
 }
@@ -77,7 +78,7 @@ impl ReleaseSequence {
     #[must_use]
     pub const fn missed(&self, now: Nanos) -> u64 {
         let since_next = now.saturating_sub(self.next().at);
-        // Releases at multiples of the period, of which the last lies before `now`.
+        // The releases after the next one are whole periods later. Those before `now` count.
         since_next.saturating_sub(1) / self.period
     }
 

@@ -7,8 +7,8 @@ use crate::bands::{PriorityBand, PriorityBands};
 use crate::lane_choice::PriorityModel;
 use crate::priority::Priority;
 
-/// The reason why a call cannot be made. The client raises INV_POLICY, and TRANSIENT 2 for
-/// [`SelectionError::NoEndpoint`].
+/// The reason why a call cannot be made. The client raises TRANSIENT 2 for
+/// [`SelectionError::NoEndpoint`], and INV_POLICY for the other reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectionError {
     /// Reference and client both set the policy.
@@ -65,18 +65,18 @@ pub fn select_band(
 }
 
 /// Returns true if an endpoint serves a call, by the rule of [`select_endpoints`]. `endpoint` is
-/// the priority of the endpoint in the reference (-1: none). `equal` is true if no endpoint of the
-/// reference has a priority.
+/// the priority of the endpoint in the reference (-1: none). `has_no_priorities` is true if no
+/// endpoint of the reference has a priority.
 #[must_use]
 pub fn endpoint_serves(
     model: Option<PriorityModel>,
     band: Option<PriorityBand>,
     priority: Priority,
     endpoint: i16,
-    equal: bool,
+    has_no_priorities: bool,
 ) -> bool {
     match (Priority::new(endpoint), band) {
-        _ if model != Some(PriorityModel::ClientPropagated) || equal => true,
+        _ if model != Some(PriorityModel::ClientPropagated) || has_no_priorities => true,
         (Some(endpoint), Some(band)) => band.contains(endpoint),
         (Some(endpoint), None) => endpoint == priority,
         (None, _) => false,
@@ -99,8 +99,8 @@ pub fn select_endpoints(
     priority: Priority,
     endpoints: &[i16],
 ) -> Result<Vec<usize>, SelectionError> {
-    let equal = endpoints.iter().all(|endpoint| *endpoint == -1);
-    let serves = |&index: &usize| endpoint_serves(model, band, priority, endpoints[index], equal);
+    let has_no_priorities = endpoints.iter().all(|endpoint| *endpoint == -1);
+    let serves = |&index: &usize| endpoint_serves(model, band, priority, endpoints[index], has_no_priorities);
     let found: Vec<usize> = (0..endpoints.len()).filter(serves).collect();
     if found.is_empty() { Err(SelectionError::NoEndpoint) } else { Ok(found) }
 }

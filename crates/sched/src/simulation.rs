@@ -47,9 +47,10 @@ impl ArrivalPattern {
 pub struct SimulatedSystem {
     /// The tasks.
     pub tasks: Vec<Timing>,
-    /// The priority level of each task; 0 is the most urgent.
+    /// The priority level of each task; 0 is the most urgent. A task without an entry has its index
+    /// as its level.
     pub levels: Vec<u32>,
-    /// The arrivals of each task.
+    /// The arrivals of each task; [`ArrivalPattern::PERIODIC`] for a task without an entry.
     pub arrivals: Vec<ArrivalPattern>,
     /// The assignment of jobs to cores.
     pub cores: CoreAssignment,
@@ -80,7 +81,7 @@ pub struct TaskObservations {
     pub missed: u64,
     /// Longest observed time from an arrival to a completion.
     pub worst_response: Nanos,
-    /// Number of times that another job preempted a job of this task.
+    /// Number of times that a job of this task stopped running before it completed.
     pub preemptions: u64,
 }
 
@@ -291,7 +292,8 @@ impl<'a> SimulationRun<'a> {
         chosen
     }
 
-    /// A running job stays on its core.
+    /// Returns the job that each core runs. A running job that is among the most urgent jobs stays
+    /// on its core.
     fn chosen_globally(&self, order: Vec<usize>) -> Vec<Option<usize>> {
         let mut chosen: Vec<Option<usize>> = vec![None; self.running.len()];
         let whole: Vec<usize> = (0..chosen.len()).filter(|&core| !self.is_lost(core)).collect();

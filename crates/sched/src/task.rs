@@ -103,7 +103,7 @@ impl Utilization {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// Returns the sum of the utilizations of all timings.
+    /// Returns the sum of the utilizations of all timings, each rounded up.
     #[must_use]
     pub fn total<'a>(timings: impl IntoIterator<Item = &'a Timing>) -> Self {
         timings.into_iter().fold(Self::default(), |sum, timing| sum.saturating_add(timing.utilization()))
@@ -141,15 +141,15 @@ pub struct CoreId {
     pub core: u32,
 }
 
-/// Criticality of a task.
+/// Criticality of a task: the order in which tasks get another core after the loss of their core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Criticality {
-    /// Tasks for comfort, whose promises are revoked first.
+    /// Tasks that get another core after all others.
     Low,
     /// Ordinary tasks.
     #[default]
     Normal,
-    /// Tasks whose promises are kept as long as any core has room for them.
+    /// Tasks that get another core before all others.
     High,
 }
 

@@ -1,5 +1,5 @@
 //! Checks of the minimum share of accepted tasks, over random sets of the MC-ORB paper's workload.
-//! `CORELANE_SEEDS` sets the number of sets in each cell.
+//! `CORELANE_SEEDS` sets the number of random sets for each combination of parameters.
 
 use corelane_sched::allocation::{Discipline, Machine, admit_all};
 use corelane_sched::generate::Workload;

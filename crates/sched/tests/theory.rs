@@ -21,7 +21,7 @@ fn each_seed(usual: u64, mut work: impl FnMut(&mut Random, u64)) {
     }
 }
 
-/// A test may check the number of each outcome only if the default seeds run.
+/// Returns true if the default seeds run. Only then may a test check the number of each outcome.
 fn all_seeds_run() -> bool {
     ["CORELANE_SEED", "CORELANE_SEEDS"].iter().all(|name| std::env::var_os(name).is_none())
 }
@@ -172,7 +172,8 @@ fn place(machine: &Machine, core: CoreId) -> usize {
     machine.cores.iter().position(|other| other.id == core).expect("a core of the machine")
 }
 
-/// Each job takes the machine's overhead in addition to its execution time.
+/// Returns the simulated system of an admitted set. Each job takes the machine's overhead in addition
+/// to its execution time.
 fn as_system(set: &TaskSet, machine: &Machine, random: &mut Random) -> SimulatedSystem {
     let promises = allocation::task_placements(set, machine);
     let timing = |id: TaskId| set.iter().find(|(task, _)| task.id == id).expect("a task of the set").0.timing;

@@ -459,7 +459,7 @@ fn wait_for(flag: &AtomicBool) {
     }
 }
 
-/// Commits wait as on a disk that does not respond.
+/// A store whose commits wait, as on a disk that does not respond.
 struct StandingStore {
     store: MemoryStore,
     stands: Arc<AtomicBool>,
@@ -568,7 +568,8 @@ fn service_that_cannot_start_leaves_no_key_and_no_poa_behind() {
     NamingConfig::new().store_file(&file.0).serve(&orb).unwrap();
 }
 
-/// `first/second` and `second/first` are the other server's context.
+/// Returns two servers. The name `second` in the first server's initial context, and `first` in the
+/// second server's, lead to the initial context of the other server.
 fn federation(naming: impl Fn() -> NamingConfig) -> (Scene, Scene) {
     let (first, second) = (Scene::new(naming()), Scene::new(naming()));
     first.root.bind_context(&n("second"), Some(&second.root)).unwrap();
@@ -705,7 +706,8 @@ fn servers_that_refer_to_each_other_do_not_starve() {
         .collect();
     let resolved: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
     assert!(resolved > 0);
-    // Threads or components run out.
+    // The servers resolve the name, or CannotProceed tells that their threads for forwarded calls
+    // are used up.
     let outcome = roots[0].resolve(&n("other/other/other/other/o"));
     assert!(matches!(outcome, Ok(Some(_)) | Err(RebindError::CannotProceed(_))), "{outcome:?}");
     drop((first_orb, second_orb));

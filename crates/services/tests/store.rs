@@ -65,7 +65,7 @@ fn apply(records: &mut Records, batch: &[RecordChange<'_>]) {
     }
 }
 
-/// `open` opens the same store each time, and `folder` is for backups.
+/// Checks the contract of a store. `open` opens the same store each time, and `folder` is for backups.
 fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     let store = open();
     let (first, records) = read(&*store);
@@ -354,7 +354,7 @@ fn synced_commits_survive_power_failures_whole() {
     assert!(survivors.len() > cuts.min(1_000) / 20, "{}", survivors.len());
 }
 
-/// The last process of the store did not close it.
+/// Returns the number of octets that a start reads from a store that was not closed.
 fn octets_of_a_start(disk: &Disk, random: &mut Random) -> usize {
     let image = disk.cut(disk.log_len(), random);
     let store = FileStore::with_backend(image.opener(), KIND).unwrap();
@@ -414,7 +414,7 @@ fn full_disk_refuses_changes_until_there_is_room() {
     assert!(failures.len() > 3 && failures.iter().all(|is_full| *is_full), "{failures:?}");
 }
 
-/// Relaxed commits were acknowledged.
+/// Relaxed commits were acknowledged, so a failed sync must not lose them.
 #[test]
 fn relaxed_commits_survive_a_failed_sync() {
     let disk = Disk::default();

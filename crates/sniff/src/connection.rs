@@ -22,10 +22,10 @@ const MAX_HELD: usize = 256 << 20;
 
 static LIMITS: Limits = Limits::DEFAULT;
 
-/// A request that waits for its reply.
+/// A captured Request or LocateRequest that expects a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapturedRequest {
-    /// The name of the operation; empty for a LocateRequest.
+    /// The first 256 bytes of the operation's name; empty for a LocateRequest.
     pub operation: String,
     /// Time at which the request was captured, in nanoseconds since 1970.
     pub time_ns: u64,
@@ -94,7 +94,7 @@ pub struct SniffRecord<'m> {
 /// Counts of processed packets, ignored packets and discarded connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SniffCounts {
-    /// Packets with TCP segments.
+    /// TCP segments of the selected ports.
     pub tcp_segments: u64,
     /// Fragments of IP packets, which are not reassembled.
     pub ip_fragments: u64,
@@ -266,7 +266,7 @@ impl Connection {
     }
 }
 
-/// Stores requests, and finds the request of a reply.
+/// Parses a message as an event. Stores requests, and finds the request of a reply.
 fn message<'m>(
     step: StreamStep<'m>,
     side: usize,

@@ -142,7 +142,7 @@ impl Stream {
         }
     }
 
-    /// Returns the number of octets of an incomplete message.
+    /// Processes the waiting segments, and returns the number of octets of an incomplete message.
     pub(crate) fn finish(&mut self, limits: &Limits, visit: &mut Visit<'_>) -> usize {
         // Each round processes at least one segment.
         while self.is_waiting() {
@@ -158,7 +158,7 @@ impl Stream {
         self.state = StreamState::Searching;
     }
 
-    /// Skips the first octets, which an earlier segment contained.
+    /// Processes the octets that no earlier segment contained.
     fn append(&mut self, sequence: u32, octets: &[u8], limits: &Limits, visit: &mut Visit<'_>) {
         let next = self.next.unwrap_or_default();
         let Some(octets) = octets.get(next.wrapping_sub(sequence) as usize..).filter(|octets| !octets.is_empty())
@@ -225,7 +225,7 @@ fn begins_message(octets: &[u8]) -> bool {
     octets.first_chunk().is_some_and(|octets| Header::parse(octets).is_ok())
 }
 
-/// Sequence numbers wrap around.
+/// Returns true if a sequence number is after `next`. Sequence numbers wrap around.
 fn is_after(sequence: u32, next: u32) -> bool {
     let distance = sequence.wrapping_sub(next);
     distance != 0 && distance < 1 << 31

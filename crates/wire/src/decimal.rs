@@ -121,7 +121,8 @@ impl Decimal {
         product.decimal(minus, u32::from(self.scale) + u32::from(other.scale))
     }
 
-    /// Returns the quotient: exact if it has at most 31 digits, else its first 31 digits.
+    /// Returns the quotient. Fraction digits beyond 31 digits in total, or after the 31st fraction
+    /// digit, are dropped.
     ///
     /// # Errors
     /// [`DecimalError::DivisionByZero`], [`DecimalError::Overflow`].

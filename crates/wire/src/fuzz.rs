@@ -35,7 +35,7 @@ static LIMITS: Limits = Limits {
     max_reference_text: 4096,
 };
 
-/// Decodes every type of CDR, with the decoder's settings from the first byte.
+/// Decodes every type of CDR. The first byte of the input selects the decoder's settings.
 pub fn cdr(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let bit = |bit: u8| settings >> bit & 1 == 1;
@@ -71,8 +71,8 @@ pub fn cdr(input: &[u8]) {
     }
 }
 
-/// Decodes an `any`, with the decoder's settings from the first byte, and checks that a decoded
-/// value can be written and read again.
+/// Decodes an `any`, and checks that a decoded value can be written and read again. The first byte
+/// of the input selects the decoder's settings.
 pub fn any(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let owner = Octets::from(octets.to_vec());
@@ -87,7 +87,7 @@ pub fn any(input: &[u8]) {
     let type_code = any.type_code();
     assert!(type_code.equivalent(type_code));
     let _ = Value::initial(type_code);
-    // The encoder has version 1.2, which has no form for some characters of other versions.
+    // Writing may fail, because text may have no form in the encoder's version and code sets.
     let mut e = Encoder::new();
     if any.encode(&mut e).is_ok() {
         let octets = e.to_vec();
@@ -340,7 +340,7 @@ pub fn ior_text(input: &[u8]) {
 }
 
 /// Performs one operation of a connection's request table, or cuts a message into fragments, for
-/// each input byte.
+/// each input byte after the first, which selects the connection side.
 pub fn connection_ops(input: &[u8]) {
     let Some((first, rest)) = input.split_first() else { return };
     let initiative = if first & 4 == 0 { ConnectionSide::Initiator } else { ConnectionSide::Acceptor };

@@ -1,6 +1,6 @@
 //! The limits on the memory and the work that a peer can cause in this process.
 
-/// Bounds on received data, each with the attack that it stops.
+/// Bounds on received data, most of them with an attack that they stop.
 ///
 /// ```
 /// use corelane_wire::Limits;

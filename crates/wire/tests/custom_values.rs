@@ -38,8 +38,8 @@ fn encoder(endian: Endian, shift: usize) -> Encoder<'static> {
     e
 }
 
-/// The state has numbers of every alignment, values between chunks, an indirection within a chunk,
-/// and numbers that look like an indirection.
+/// Writes a custom value, whose state has numbers of every alignment, values between chunks, an indirection
+/// within a chunk, and numbers that look like an indirection.
 fn write_custom(e: &mut Encoder<'_>, graph: usize) -> Result<(), CdrError> {
     let inner = |e: &mut Encoder<'_>, at, number| {
         let Some(value) = e.begin_value((graph, at), keep, INNER, true)? else { return Ok(()) };
@@ -94,7 +94,8 @@ fn read_around(d: &mut Decoder<'_>) {
     d.end_value(&start).unwrap();
 }
 
-/// The ids in the second `any` are indirections to ids in the first.
+/// Returns a message of five `any`s with custom values. The ids in the second are indirections to
+/// ids in the first.
 fn message(endian: Endian, shift: usize) -> Vec<u8> {
     let mut e = encoder(endian, shift);
     let write = |e: &mut Encoder<'_>| {

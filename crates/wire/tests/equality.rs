@@ -118,7 +118,7 @@ fn type_codes_that_are_values_are_compared_in_every_detail() {
     let value = |type_code| AnyValue::from_value(&TypeCode::TYPE_CODE, &Value::TypeCode(type_code)).unwrap();
     assert_eq!(value(with_indirection.clone()), received(&value(without.clone())));
     assert_ne!(value(without), value(compact.clone()));
-    // The type of an instance is not a part of its value.
+    // The types of equal instances need only be equivalent.
     let instance = |type_code| Value::Instance(Box::new(ValueInstance { number: 0, type_code, state: Vec::new() }));
     assert_eq!(instance(with_indirection.clone()), instance(compact));
     assert_ne!(instance(with_indirection.clone()), instance(point()));

@@ -134,14 +134,15 @@ impl Item {
     }
 }
 
-/// A boundary between fragments may divide a sequence, but never a single number.
+/// Reads a sequence of numbers with one call for each number. A boundary between fragments may divide a sequence,
+/// but never a single number.
 fn one_by_one<'m, T>(d: &Decoder<'m>, number: impl Fn(&mut Decoder<'m>) -> Result<T, CdrError>) -> Vec<T> {
     let mut d = d.clone();
     let len = d.read_len(1).unwrap();
     (0..len).map(|_| number(&mut d).unwrap()).collect()
 }
 
-/// Text that both code sets for char contain.
+/// Generates texts of characters that both code sets for char contain.
 fn text() -> impl Strategy<Value = String> {
     vec(1u8..=255, 0..20).prop_map(|octets| octets.into_iter().map(char::from).collect())
 }

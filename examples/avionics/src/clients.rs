@@ -37,7 +37,7 @@ pub(crate) fn run(client: &Client, target: &str, recorder: &str, length: Duratio
     let mut target: ObjectRef = orb.string_to_reference(target)?;
     target.validate_connection()?;
     if let Some(deadline) = client.deadline {
-        // The ORB ends a call at its deadline, because a later answer would be useless.
+        // The ORB ends a call that takes longer than its deadline, because the answer would be useless.
         target = target.with_timeout(deadline);
     }
     let mut call = task(client.name, &target)?;

@@ -1,7 +1,7 @@
 //! The server: a mission computer, and a store of maps, with an ORB each.
 //!
-//! ORBs share no threads and connections, so a block of a map never delays a sensor past its
-//! deadline.
+//! ORBs share no threads and connections, so the call of a sensor never waits behind a block of a
+//! map.
 
 use corelane::{Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemException};
 use corelane_sys::lock::{LockScope, Mutex};

@@ -27,7 +27,8 @@ enum Sample {
     End,
 }
 
-/// The argument of `call` counts from 0.
+/// Makes the calls of a client for the time `length`, and reports them to the recorder. The argument
+/// of `call` counts from 0.
 pub(crate) fn run(
     client: &Client,
     length: Duration,

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 const PAGE: &str = "../../docs/tutorial.md";
 const MAX_LINES: usize = 160;
-/// The test replaces the address in the page by the address of its server, which has a free port.
+/// The server's address in the page. The test replaces it by the address of its own server, which has a free port.
 const WRITTEN: &str = "127.0.0.1:2809";
 
 fn read(path: &str) -> String {
@@ -49,7 +49,7 @@ impl Drop for Server {
     }
 }
 
-/// In the page `...` matches any text.
+/// Returns true if a line of output matches a line of the page, in which `...` matches any text.
 fn is_shown(line: &str, shown: &str) -> bool {
     match shown.split_once("...") {
         Some((begin, end)) => line.starts_with(begin) && line.ends_with(end),

@@ -4,7 +4,8 @@
 //! Serves an object of Interop::Suite under the plain key "Interop" and writes its reference to
 //! FILE. With `--task` the object and its object of type Bench are the targets of two tasks, on two
 //! cores. Clients get the task references. The server then fails at its end if no connection was
-//! bound to the first task, or if a request of the second task ran without being bound to its core.
+//! bound to a task, if no request of the second task ran, or if one ran without being bound to its
+//! core.
 //! The server ends at the shutdown operation, after SECONDS (300), or, with `--until-eof`, at the
 //! end of standard input.
 #![forbid(unsafe_code)]

@@ -16,7 +16,7 @@ use super::servants::BouncerServant;
 use super::values::{Random, SampleOptions};
 use crate::interop::*;
 
-/// An empty text means success.
+/// The text of a failed check, or an exception. An empty text means success.
 pub(crate) type CheckOutcome = Result<String, SystemException>;
 
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub(crate) struct CheckRunner {
 }
 
 impl CheckRunner {
-    /// The check fails if `work` returns a text or an exception.
+    /// Runs a check and prints its line. The check fails if `work` returns a text or an exception.
     pub(crate) fn check(&self, name: &str, work: impl FnOnce() -> CheckOutcome) {
         if self.skipped.contains(name) {
             return;
@@ -130,7 +130,7 @@ fn narrow(orb: &Orb, reference: &str) -> Result<SuiteRef, String> {
     orb.string_to_reference(reference).map_err(|exception| exception.to_string())
 }
 
-/// Compares the texts of the values, because -0 and 0 compare equal.
+/// Returns a text if the values differ. Compares their texts too, because -0 and 0 compare equal.
 pub(crate) fn differs<T: PartialEq + Debug>(place: &str, expected: &T, got: &T) -> String {
     let shown = |value: &T| format!("{value:?}");
     if expected == got && shown(expected) == shown(got) {

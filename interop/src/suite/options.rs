@@ -64,7 +64,7 @@ impl Default for OrbOptions {
             native_char_set: CharSet::Utf8,
             fragment_size: None,
             dispatch: "leader-followers".into(),
-            // Eight callers with four nested upcalls each.
+            // Eight callers, each with one upcall and four nested upcalls.
             threads: 40,
             max_nested_upcalls: None,
         }
@@ -145,7 +145,8 @@ pub struct ServerOptions {
     pub life_seconds: u64,
     /// True if the server ends when its standard input ends.
     pub until_eof: bool,
-    /// `--task`: the server admits a task that calls its object, and publishes the task reference.
+    /// `--task`: the server admits two tasks, which call its object and its object of type Bench, and
+    /// clients get the task references.
     pub task: bool,
     /// The configuration of the server's ORB.
     pub orb_options: OrbOptions,

@@ -321,7 +321,8 @@ impl SuiteServant {
     }
 }
 
-/// Four traits of the diamond have a function `servant`.
+/// Returns a servant of `Bottom`. The type is written out, because four traits of the diamond have a function
+/// `servant`.
 fn bottom() -> Servant {
     Bottom::servant(BottomServant::default())
 }

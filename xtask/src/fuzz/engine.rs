@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::Target;
 use crate::steps;
 
-/// While this variable is set, cargo calls this program as its workspace wrapper of the compiler.
+/// While this variable is set, this program is cargo's workspace wrapper of the compiler.
 const COMPILING: &str = "CORELANE_FUZZ_COMPILER";
 
 /// Compiler options that count the passes through every edge of the code, and map each counter to its code.
@@ -26,7 +26,8 @@ const COVERAGE: &[&str] = &[
 /// Reports both operands of every comparison to the engine, which inserts them into its inputs.
 const COMPARISONS: &str = "-Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// The crate's inputs are text with a dictionary, and reports of comparisons make it five times slower.
+/// A crate without reports of comparisons. Its inputs are text with a dictionary, and the reports make it five times
+/// slower.
 const WITHOUT_COMPARISONS: &str = "corelane_idl";
 
 /// Seconds after which an input counts as a finding.
@@ -56,7 +57,7 @@ pub(crate) struct Ran {
     pub(crate) inputs: u64,
     pub(crate) megabytes: u64,
     pub(crate) findings: Vec<PathBuf>,
-    /// True if the engine ended without an input, for example by a stack overflow.
+    /// True if the engine failed without leaving an input, for example by a stack overflow.
     pub(crate) died: bool,
 }
 
@@ -71,7 +72,8 @@ pub(crate) fn as_compiler() -> Option<ExitCode> {
     Some(ExitCode::FAILURE)
 }
 
-/// Build scripts and macros run on the host and get no options.
+/// Returns the instrumentation options for a call of the compiler. Build scripts and macros run on the host and get no
+/// options.
 fn instrumentation(words: &[OsString]) -> Vec<&'static str> {
     let after = |name: &str| words.iter().skip_while(|word| *word != name).nth(1).and_then(|word| word.to_str());
     if after("--target").is_none() {

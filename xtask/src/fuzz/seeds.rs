@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Target;
 
-/// Each run rewrites the seeds.
+/// The folder of the seeds, which each run rewrites.
 pub(crate) const FOLDER: &str = "target/fuzz/seeds";
 
 const VECTORS: &str = "crates/wire/tests/vectors";

@@ -74,7 +74,7 @@ pub(super) fn write(rows: &[Row], folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Adds the location if it is on the line after the reason.
+/// Returns the first error in the output, with its location if the next line has it.
 pub(super) fn reason(said: &str) -> String {
     let mut lines = said.lines();
     let message = lines.by_ref().find(|line| {

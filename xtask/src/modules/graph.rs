@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::{File, Module, Segments, Source};
 
-/// A longer chain of re-exports is a circle.
+/// Maximum length of a chain of re-exports. A longer chain is a circle.
 const MAX_REEXPORTS: usize = 16;
 
 #[derive(Debug, Default)]

@@ -18,7 +18,7 @@ const CIRCLE_FILES: usize = 8;
 /// A circle of this many lines is refused.
 const CIRCLE_LINES: usize = 3500;
 
-/// The second value describes the largest circle.
+/// Returns the circles that are too large, and a description of the largest circle.
 pub(crate) fn circles(root: &Path) -> Result<(Vec<String>, String), String> {
     let mut found = Vec::new();
     let mut largest = (0, 0, String::new());

@@ -44,7 +44,7 @@ pub(super) fn read(folder: &Path) -> Result<Source, String> {
 }
 
 impl Source {
-    /// Child modules are in the folder `children`.
+    /// Adds a file and its child modules, which are in the folder `children`.
     fn add_file(&mut self, src: &Path, path: &Path, children: &Path, module: &[String]) -> Result<(), String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let name = path.strip_prefix(src).unwrap_or(path).to_string_lossy().into_owned();
@@ -228,10 +228,10 @@ impl<'ast> Visit<'ast> for PathCollector<'_> {
         visit::visit_path(self, path);
     }
 
-    /// The path in `pub(in path)` does not use a module.
+    /// Skips `pub(in path)`, because its path does not use a module.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
-    /// The names of attributes are not modules.
+    /// Skips attributes, because their names are not modules.
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 
     fn visit_item_use(&mut self, import: &'ast ItemUse) {

@@ -18,27 +18,21 @@ use crate::sample::{Samples, time_calls};
 
 const LOOK: Duration = Duration::from_micros(50);
 
-/// Both sides spin before they sleep if `looking` is true.
-pub(super) fn wait(looking: bool) -> BareWait {
-    if looking { BareWait::Spinning(LOOK) } else { BareWait::Asleep }
+pub(super) fn wait(spins: bool) -> BareWait {
+    if spins { BareWait::Spinning(LOOK) } else { BareWait::Asleep }
 }
 
-pub(super) fn connect(
-    address: &Address,
-    sizes: MessageSizes,
-    looking: bool,
-    patience: Duration,
-) -> io::Result<BareRing> {
+pub(super) fn connect(address: &Address, sizes: MessageSizes, spins: bool, patience: Duration) -> io::Result<BareRing> {
     let socket = socket::connect(address, &SocketOptions::default(), Some(clock::now() + patience))?;
-    let (bare, memory) = BareRing::create(sizes.request, sizes.reply, wait(looking))?;
+    let (bare, memory) = BareRing::create(sizes.request, sizes.reply, wait(spins))?;
     socket::send_with_descriptor(socket.as_fd(), &sizes.preamble(), memory.as_fd(), socket::WaitMode::Block)?;
     Ok(bare)
 }
 
 /// Returns `None` if the client's message is invalid.
-pub(super) fn accept(socket: BorrowedFd<'_>, looking: bool) -> Option<(BareRing, MessageSizes)> {
+pub(super) fn accept(socket: BorrowedFd<'_>, spins: bool) -> Option<(BareRing, MessageSizes)> {
     let (memory, sizes) = accept_memory(socket)?;
-    let bare = BareRing::open(memory.as_fd(), sizes.request, sizes.reply, wait(looking)).ok()?;
+    let bare = BareRing::open(memory.as_fd(), sizes.request, sizes.reply, wait(spins)).ok()?;
     Some((bare, sizes))
 }
 
@@ -82,7 +76,7 @@ pub(crate) struct MemoryCopies {
 impl MemoryCopies {
     #[must_use]
     pub(crate) fn new(sizes: MessageSizes) -> Self {
-        // Untouched pages all map one page of zeroes.
+        // The bytes are not 0, because the kernel maps all pages of zeroes that were never written to one page.
         let places = |size: usize| [vec![1; size], vec![2; size], vec![3; size]];
         MemoryCopies { request: places(sizes.request), reply: places(sizes.reply) }
     }

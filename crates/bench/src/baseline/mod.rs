@@ -33,7 +33,7 @@ pub(crate) struct MessageSizes {
 }
 
 impl MessageSizes {
-    /// Bounds the server's allocation and suffices for all benchmarks.
+    /// Maximum size in bytes, which bounds the server's allocation and suffices for all benchmarks.
     pub(crate) const MAX: usize = 65 << 20;
 
     /// Returns the message sizes of a GIOP 1.2 call (CORBA 3.3 part 2, 9.4) without service contexts. The arguments are
@@ -49,7 +49,7 @@ impl MessageSizes {
         MessageSizes { request, reply: 24 + results }
     }
 
-    /// Little-endian; the first bytes that a client sends.
+    /// Returns the first bytes that a client sends: both sizes, little-endian.
     fn preamble(self) -> [u8; 16] {
         let mut preamble = [0; 16];
         preamble[..8].copy_from_slice(&(self.request as u64).to_le_bytes());
@@ -119,7 +119,7 @@ pub(crate) struct BaselineAddress {
     medium: Medium,
 }
 
-/// Shared memory uses a socket to pass the memory's descriptor.
+/// The medium of the messages. With shared memory, a socket passes the memory's descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Medium {
     Socket { spins: bool },
@@ -128,7 +128,7 @@ enum Medium {
     Stream(BaselineTransport, StreamSpin),
 }
 
-/// An address without a prefix names a socket on which neither side spins.
+/// Prefixes of addresses, with their media. An address without a prefix names a socket on which neither side spins.
 const MEDIA: [(&str, Medium); 10] = [
     ("polling:", Medium::Socket { spins: true }),
     ("futex:", Medium::Memory { spins: false }),

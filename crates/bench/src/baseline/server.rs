@@ -21,7 +21,8 @@ use crate::service::serve_lines;
 
 const CHUNK: usize = 64 * 1024;
 
-/// The drop ends the acceptor and the pool. A connection outside the pool ends when its client closes it.
+/// A running server. Its drop ends the acceptor and the pool. A connection outside the pool ends when its client closes
+/// it.
 pub(crate) struct BaselineServer {
     accepting: Accepting,
     address: BaselineAddress,
@@ -190,14 +191,15 @@ struct BaselinePool {
     used: AtomicUsize,
 }
 
-/// `taken` is set while a thread reads a request, so that a thread with a second event leaves the connection alone.
+/// A connection of the pool. `taken` is set while a thread reads a request, so that a thread with a second event leaves
+/// the connection alone.
 struct PoolConnection {
     socket: OwnedFd,
     sizes: MessageSizes,
     taken: AtomicBool,
 }
 
-/// The server refuses further connections.
+/// Maximum number of connections of a pool. The server closes further ones.
 const MOST_CONNECTIONS: usize = 1024;
 
 const END: u64 = u64::MAX;
@@ -228,7 +230,7 @@ impl BaselinePool {
         }
     }
 
-    /// Each pool thread runs this function.
+    /// Answers requests until the pool ends. Each pool thread runs this function.
     fn work(&self) {
         let mut events = [EpollEvent::EMPTY; 1];
         let (mut request, mut reply) = (Vec::new(), Vec::new());
@@ -248,7 +250,7 @@ impl BaselinePool {
     }
 }
 
-/// Buffers never shrink, so repeated exchanges do not allocate.
+/// Makes a buffer at least `size` bytes long. It never shrinks, so repeated exchanges do not allocate.
 fn grow(buffer: &mut Vec<u8>, size: usize) {
     if buffer.len() < size {
         buffer.resize(size, 0);
@@ -256,7 +258,8 @@ fn grow(buffer: &mut Vec<u8>, size: usize) {
 }
 
 impl PoolConnection {
-    /// A client sends its next request only after the reply.
+    /// Reads one request and sends the reply. No further request is unread then, because a client sends
+    /// its next request only after the reply.
     #[inline]
     fn answer(&self, request: &mut [u8], reply: &[u8]) {
         // One reader's work on the connection must happen before the next reader's.

@@ -52,7 +52,7 @@ pub(super) fn connect(
     Ok(stream)
 }
 
-/// The drop ends the thread and removes the socket's file.
+/// A thread that accepts connections. The drop ends the thread and removes the socket's file.
 pub(super) struct Acceptor {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

@@ -110,7 +110,8 @@ fn one_by_one(
     Ok(all)
 }
 
-/// Each variant is compared with the baseline and with calls through stubs.
+/// Adds variants of omniORB and Corelane with dynamic invocation. Each is compared with the baseline and with
+/// the same ORB's calls through stubs, and Corelane's also with omniORB's.
 fn add_dynamic(
     scene: &Testbed,
     cast: &mut VariantGroup,
@@ -139,7 +140,8 @@ fn add_dynamic(
     Ok(())
 }
 
-/// One row for each ORB and one column for each operation; medians, or times per call for oneways.
+/// Returns the values of a table with one row for each variant and one column for each operation: medians, or
+/// times per call for oneways.
 fn side_by_side(all: &[(MeasuredOperation, Vec<Figure>)]) -> Vec<SingleValue> {
     let values = all.iter().flat_map(|(operation, figures)| {
         figures.iter().map(move |figure| SingleValue {

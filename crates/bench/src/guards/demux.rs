@@ -22,21 +22,21 @@ use crate::report::Report;
 use crate::service::RunningProgram;
 use crate::value::SingleValue;
 
-/// The first number of objects is the baseline.
+/// Numbers of objects; the first is the baseline.
 const OBJECTS: [usize; 5] = [1, 100, 10_000, 100_000, 1_000_000];
 
-/// The references of the `same` variant fit in the processor's caches.
+/// Number of references of the variant `same`, which fit in the processor's caches.
 const SAME: usize = 64;
 
-/// The references of the `random` variant exceed the caches of one core.
+/// Number of references of the variant `random`, which exceed the caches of one core.
 const RANDOM: usize = 16_384;
 
-/// Bytes of an active object without its servant.
+/// Maximum number of bytes of an active object without its servant.
 const MAX_OCTETS: f64 = 160.0;
 
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// The first number of connections is the baseline.
+/// Numbers of connections; the first is the baseline.
 const CONNECTIONS: [usize; 4] = [1, 10, 100, 1000];
 
 /// Levels of the object's POA below the root POA.
@@ -54,7 +54,7 @@ pub(crate) fn demux(options: &BenchOptions, report: &mut Report<'_>, progress: &
     operations(&orb, options, report, progress)
 }
 
-/// The calls take several connections in turn.
+/// Measures calls that use several connections in turn.
 fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(CONNECTIONS.iter().sum())?;
     let wanted = CONNECTIONS.iter().sum::<usize>() as u64 + 300;

@@ -29,10 +29,11 @@ use crate::value::SingleValue;
 
 const FLOODS: usize = 4;
 
-/// Each has its own connection.
+/// Number of good clients. Each has its own connection.
 const CLIENTS: usize = 4;
 
-/// Exceeds the queue's capacity for one connection.
+/// Number of oneways that each flood sends before the good clients call. It exceeds the queue's capacity for one
+/// connection.
 const FIRST: u64 = 2_000;
 
 const MAX_CALLS: usize = 2_000;
@@ -209,7 +210,7 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// The flood has its own ORB, so no client shares its connection.
+/// A client that floods the server. It has its own ORB, so no other client shares its connection.
 struct Flood {
     target: CountedTargetRef,
     _orb: Orb,

@@ -16,17 +16,17 @@ use crate::options::BenchOptions;
 use crate::report::Report;
 use crate::value::SingleValue;
 
-/// Each part of the generated IDL has about 170 lines.
+/// Numbers of parts of the generated IDL. A part has about 190 lines.
 const PARTS: [usize; 2] = [45, 190];
 
 const TURNS: usize = 15;
 
-/// Seconds for a million lines.
+/// Maximum time in seconds for a million lines.
 const MOST_SECONDS_PER_MILLION: f64 = 2.0;
-/// Fraction of omniidl's time.
+/// Maximum time as a fraction of omniidl's time.
 const MOST_SHARE: f64 = 0.1;
 
-/// omniidl does not run without a back end, and this back end has no output.
+/// A back end without output for omniidl, which does not run without a back end.
 const NO_BACK_END: &str = "front_end_only";
 
 pub(crate) fn front_end(

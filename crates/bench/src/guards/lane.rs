@@ -72,7 +72,8 @@ pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &m
     report.add_json_values("lane: medians", &values)
 }
 
-/// The pool's thread has the request's priority in one case, and must change to it in another.
+/// Counts a server's system calls and other events per call, with a lane and twice without lanes. Without
+/// lanes, the pool's thread has the request's priority in one case, and must change to it in the other.
 fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).build().map_err(|error| Failure::new(error.to_string()))?;
@@ -86,7 +87,7 @@ fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
         ("no lanes, priority changed", &in_pool, PRIORITY + 1, LEADER_FOLLOWERS + 2.0),
     ] {
         let target = target(&orb, reference)?;
-        // The call changes its thread's priority.
+        // The client changes its thread's priority, so it has a thread of its own.
         let tally = std::thread::scope(|scope| {
             let calling = scope.spawn(|| {
                 orb.real_time().current()?.set_priority(priority.into())?;

@@ -35,10 +35,10 @@ use crate::service::{RunningProgram, serve_lines};
 use crate::targets::naming as goals;
 use crate::value::SingleValue;
 
-/// `corelane naming serve` has as many threads.
+/// Number of threads of a server, as of `corelane naming serve`.
 const THREADS: usize = 40;
 const SIZES: [usize; 3] = [10, 1_000, 1_000_000];
-/// A run of few calls checks the benchmark and not the server.
+/// Number of bindings of the largest context in a run of few calls, which checks only the benchmark.
 const SMALL: usize = 5_000;
 const FILL: usize = 10_000;
 const NAMES: usize = 1_000;
@@ -46,7 +46,8 @@ const CLIENTS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(300);
 const BATCH: u32 = 1_000;
 
-/// `place` is `memory` or the path of a store. An input line `fill CONTEXT COUNT` binds COUNT names in a new context.
+/// Serves names until the input ends. `place` is `memory` or the path of a store. An input line
+/// `fill CONTEXT COUNT` binds COUNT names in CONTEXT, which it creates if it is absent.
 ///
 /// # Errors
 /// The server cannot start.
@@ -74,7 +75,7 @@ pub(crate) fn serve(place: &str, durability: &str) -> Result<(), Failure> {
     .map_err(|error| failed(&error))
 }
 
-/// CONTEXT is a list of ids separated by `/`.
+/// Executes a line `fill CONTEXT COUNT`. CONTEXT is a list of ids separated by `/`.
 fn fill(naming: &NamingService, line: &str) -> Result<(), Failure> {
     let words: Vec<&str> = line.split(' ').collect();
     let (path, count) = match *words {
@@ -107,7 +108,7 @@ fn numbered(number: usize) -> NameComponent {
     NameComponent { id: format!("object{number}"), kind: "o".to_owned() }
 }
 
-/// The names are spread evenly over the bindings.
+/// Returns at most [`NAMES`] of the `count` names in a context, spread evenly over its bindings.
 fn names(path: &str, count: usize) -> Vec<Vec<NameComponent>> {
     let picked = count.min(NAMES);
     let name = |index: usize| {
@@ -115,7 +116,7 @@ fn names(path: &str, count: usize) -> Vec<Vec<NameComponent>> {
         name.push(numbered(index * (count / picked)));
         name
     };
-    // Steps by a prime visit all names in another order than that of binding.
+    // Steps by a prime visit all names in an order that differs from the order of binding.
     (0..picked).map(|index| name(index * 7_919 % picked)).collect()
 }
 
@@ -258,7 +259,7 @@ impl Drop for Beside {
     }
 }
 
-/// The rate is the maximum at which the disk permits durable changes.
+/// Writes and syncs one page for each call. The rate is the maximum at which the disk permits commits one after another.
 struct Syncs {
     file: File,
     next: u64,
@@ -340,7 +341,7 @@ impl Drop for OmniNames {
     }
 }
 
-/// On the disk, because the system's folder for temporary files may be in memory.
+/// A folder on the disk, because the system's folder for temporary files may be in memory.
 struct DiskFolder(PathBuf);
 
 impl DiskFolder {
@@ -349,7 +350,7 @@ impl DiskFolder {
         Self::at(path)
     }
 
-    /// Another user may have created an existing folder.
+    /// Creates the folder. Fails if it exists, because another user may have created it.
     fn at(path: PathBuf) -> Result<Self, Failure> {
         fs::create_dir(&path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         Ok(DiskFolder(path))
@@ -411,7 +412,7 @@ impl Scene<'_> {
         Ok((server, NamingContextExtRef::unchecked_narrow(&object(&self.orb, &reference)?)))
     }
 
-    /// The user may leave other ORBs out.
+    /// Starts omniNames, unless the user leaves other ORBs out.
     fn omninames(&self, name: &str) -> Result<OmniNames, Failure> {
         if self.options.without_peers {
             return Err(Failure::new("left out by --without-peers"));

@@ -55,7 +55,7 @@ pub(crate) fn two_way(
     repeated(target, operation, &mut Timed { count, into })
 }
 
-/// If the operation's result is compared in full, one more call precedes the `count` calls.
+/// Makes `count` calls. If the operation's result is compared in full, one more call precedes them.
 pub(crate) fn untimed(target: &CountedTargetRef, operation: MeasuredOperation, count: usize) -> Result<(), Failure> {
     if operation.is_oneway() {
         return Untimed { count }.around(|| Ok(target.take_octet(7)?)).map(|_| ());
@@ -93,7 +93,8 @@ impl Repeat for Untimed {
     }
 }
 
-/// Each operation has its own loop, so that the loop does not choose the operation.
+/// Repeats calls of an operation. Each operation has its own loop, so that the loop does not choose the
+/// operation.
 fn repeated(
     target: &CountedTargetRef,
     operation: MeasuredOperation,
@@ -136,7 +137,8 @@ fn repeated(
     }
 }
 
-/// The first result is compared in full before the timing. Later results are compared by length and last element.
+/// Repeats calls with a sequence. The first result is compared in full before the timing. Later results are
+/// compared by length and last element.
 #[inline(always)]
 fn sequences<T: PartialEq, S: AsRef<[T]>>(
     sent: &[T],

@@ -76,7 +76,7 @@ impl fmt::Display for ServerArchitecture {
     }
 }
 
-/// The default message size is too small for an argument of 64 MiB.
+/// Returns limits that permit an argument of 64 MiB.
 pub(crate) fn limits() -> Limits {
     Limits { max_message_size: 80 << 20, max_sequence_length: 80 << 20, ..Limits::DEFAULT }
 }

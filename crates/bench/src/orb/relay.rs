@@ -27,7 +27,7 @@ struct RelayedBytes {
     replies: AtomicUsize,
 }
 
-/// The first calls are not counted.
+/// Returns the sizes of the operation's messages, as in all calls but the first.
 pub(crate) fn measure_message_sizes(
     orb: &Orb,
     reference: &ObjectRef,

@@ -35,8 +35,8 @@ pub(crate) fn serve_non_polling_echo(architecture: ServerArchitecture, address: 
     one(architecture.pool().spin_policy(Some(SpinPolicy::Never)), address, CountedTarget::servant(Echo))
 }
 
-/// Threads of the ORB's pool run the calls without a change of their priority. Clients may use one band for all
-/// priorities.
+/// Serves an object whose calls all run at one priority. Threads of the ORB's pool run the calls without a change
+/// of their priority. Clients may use one band for all priorities.
 pub(crate) fn serve_single_priority(architecture: ServerArchitecture) -> Result<(), Failure> {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).pool(architecture.pool()).limits(limits()).listen(LOOPBACK);
@@ -144,7 +144,8 @@ pub(crate) fn serve_many_objects(
     .map_err(failed)
 }
 
-/// Persistent keys need a depth of at least 1.
+/// Serves an object whose POA is nested `depth` levels below the root POA. Persistent keys need a depth of at
+/// least 1.
 pub(crate) fn serve_nested_poa(depth: usize, keys: KeyLifetime) -> Result<(), Failure> {
     let orb = start_orb(ServerArchitecture::PerConnection, LOOPBACK)?;
     let root = orb.root_poa();
@@ -203,7 +204,8 @@ pub(crate) fn serve_lanes(priorities: &[u8], address: &str) -> Result<(), Failur
     serve_lines(|_| Some(references.join(" "))).map_err(failed)
 }
 
-/// Each native level in use has a lane, a port and a priority band.
+/// Serves an object for each priority. Each native level of these priorities has a lane, a port and a priority
+/// band.
 pub(crate) fn serve_bands(priorities: &[i16]) -> Result<(), Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(levels::MAPPING));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
@@ -228,7 +230,8 @@ pub(crate) fn serve_bands(priorities: &[i16]) -> Result<(), Failure> {
     serve_lines(|_| Some(references.clone())).map_err(failed)
 }
 
-/// The only thread of the pool waits at this native priority. The thread changes to the priority of each request.
+/// Serves an object in a pool without lanes. The pool's only thread waits at this native priority, and changes
+/// to the priority of each request.
 pub(crate) fn serve_without_lanes(priority: u8) -> Result<(), Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;

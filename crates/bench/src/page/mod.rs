@@ -27,7 +27,7 @@ pub(crate) struct Outputs<'o> {
     pub(crate) picture: Option<(&'o Path, &'o [MeasuredOperation])>,
 }
 
-/// Returns the number of runs.
+/// Writes the outputs for all runs in `files`. Returns the number of runs.
 pub(crate) fn write(files: &[PathBuf], outputs: Outputs<'_>) -> Result<usize, Failure> {
     let mut runs = Vec::new();
     for file in files {
@@ -257,7 +257,8 @@ fn render(runs: &[RecordedRun]) -> String {
     page
 }
 
-/// Benchmarks that this program does not know come last.
+/// Returns name, title and description of each benchmark in the runs. Benchmarks that this program does not know are
+/// last.
 fn present(runs: &[RecordedRun]) -> Vec<(String, String, String)> {
     let mut names: Vec<&str> = Vec::new();
     for run in runs {

@@ -95,7 +95,7 @@ pub(crate) fn papers(bench: &str) -> String {
     text
 }
 
-/// `several` is true if the page has several runs.
+/// Returns tables of times and costs. With `several`, a column names the run of each row.
 pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> String {
     let columns = |numbers: &[&str]| {
         let texts = several.then_some("run").into_iter().chain(["peer", "config"]).map(Column::text);
@@ -137,7 +137,7 @@ pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> St
     )
 }
 
-/// A table with more columns has its rows and columns exchanged.
+/// A table with more columns, and with more columns than rows, has its rows and columns exchanged.
 const MOST_COLUMNS: usize = 8;
 
 pub(crate) fn values(rows: &[(&RecordedRun, &ValueLine)], several: bool) -> String {
@@ -197,7 +197,7 @@ fn number(line: &ValueLine) -> String {
     }
 }
 
-/// The baseline of a row is the first run with the line.
+/// Returns tables that compare the runs. Each row compares the later runs with the first run that has the line.
 pub(crate) fn comparison(runs: &[RecordedRun]) -> String {
     let columns = || {
         let mut columns = vec![Column::text("benchmark"), Column::text("op"), Column::text("variant")];
@@ -247,7 +247,7 @@ fn named(names: &RecordedLabel) -> [&str; 5] {
     [&names.bench, &names.op, &names.transport, &names.peer, &names.config]
 }
 
-/// `normalised` compares two lines relative to their baselines.
+/// Adds a row for each line that several runs have. `normalised` compares two lines relative to their baselines.
 fn compared<'r, T: 'r>(
     table: &mut Table,
     runs: &'r [RecordedRun],

@@ -64,7 +64,8 @@ struct Sliced {
 }
 
 impl Sliced {
-    /// The returned time excludes the recording of the results.
+    /// Makes at most `count` calls, in batches, until they have taken [`SLICE`]. Returns the time of the calls
+    /// without the time of recording the results.
     fn slice(&self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (mut whole, mut made) = (Duration::ZERO, 0);
         while made < count && whole <= SLICE {
@@ -225,7 +226,8 @@ pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mu
     Ok(())
 }
 
-/// The full depth makes the papers' 10,000,000 calls. Variants with work make at most 2,000 calls in a turn.
+/// Returns the number of calls. The full depth makes the papers' 10,000,000 calls without work. Variants with
+/// work make at most 2,000 calls in a turn.
 fn run_length(options: &BenchOptions, rounds: u32) -> RunLength {
     let asked = options.run_length;
     match (options.depth, rounds) {
@@ -269,7 +271,8 @@ fn orbs() -> Result<Orbs, Failure> {
 }
 
 impl Orbs {
-    /// The first variant is the baseline, the virtual function.
+    /// Returns the variants, and the processor times that each records. The first variant is the baseline, the
+    /// virtual function.
     fn variants(
         &self,
         rounds: u32,
@@ -332,7 +335,8 @@ fn deviation(values: &[f64]) -> f64 {
     (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt()
 }
 
-/// Compares each figure with the collocated call, which is the second figure.
+/// Compares each call through a transport with the collocated call, which is the second figure. With `watched`, also
+/// returns how often and how long the scavenger ran.
 fn overhead(figures: &[Figure], seen: &[CpuTimes], watched: bool) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let Some(collocated) = figures.get(1) else { return values };

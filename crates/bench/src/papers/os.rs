@@ -39,7 +39,7 @@ const NAP: Duration = Duration::from_millis(1);
 /// Default timer slack of the kernel.
 const USUAL_SLACK: Duration = Duration::from_micros(50);
 
-/// Writing a mode to the file switches to this mode.
+/// The file with the kernel's preemption mode. Writing a mode to it switches to this mode.
 const PREEMPTION: &str = "/sys/kernel/debug/sched/preempt";
 
 pub(crate) fn os(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
@@ -85,8 +85,9 @@ impl<'o> OsVariants<'o> {
         Ok(OsVariants { options, orb: client_orb(0)?, variants: Vec::new(), pairs: Vec::new() })
     }
 
-    /// `set` puts a subject into the setting. The report compares the variants with those of the first call of `add`,
-    /// and Corelane with bare sockets in the same setting.
+    /// Adds bare sockets and Corelane in one setting; `set` puts a subject into the setting. The report compares both
+    /// with bare sockets in the setting of the first call, and Corelane also with itself there and with bare
+    /// sockets in the same setting.
     fn add(
         &mut self,
         name: &str,
@@ -191,7 +192,7 @@ fn idle_states(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
     settings.measure("os: idle states, a call every 5 ms", &run_length, report, progress)
 }
 
-/// The first setting is the baseline.
+/// Settings of timer slack and scheduling class; the first is the baseline.
 const SLACKS: [(&str, Duration, Scheduling); 3] = [
     ("SCHED_OTHER, slack 50 us", USUAL_SLACK, Scheduling::Other),
     ("SCHED_OTHER, slack 1 ns", Duration::from_nanos(1), Scheduling::Other),
@@ -472,7 +473,7 @@ impl Drop for SilentServer {
     }
 }
 
-/// The measured times start at the deadline.
+/// Calls that end at their deadline. The measured times are from the deadline to the end of the call.
 struct DeadlineCall {
     slack: Duration,
     placement: Placement,

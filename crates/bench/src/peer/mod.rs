@@ -146,7 +146,7 @@ impl BuiltPeer {
         self.kind
     }
 
-    /// Path of the program of an ORB with a native program.
+    /// Returns the path of the native program. JacORB has none.
     #[must_use]
     pub(crate) fn program(&self) -> PathBuf {
         self.out.join("bench")

@@ -9,12 +9,13 @@ use serde_json::{Value as Json, json};
 
 use crate::text::printable;
 
-/// Names of commands have neither dots nor slashes.
+/// Returns true if the word is a program's file. Names of commands have neither dots nor slashes.
 pub(super) fn is_file(word: &str) -> bool {
     !word.starts_with('-') && word.contains(['.', '/'])
 }
 
-/// Without a program's file all words belong to the command.
+/// Returns the command's words and the `-ORB` options with their values. Without a program's file all words belong to
+/// the command.
 pub(super) fn split(words: Vec<OsString>) -> (Vec<OsString>, Vec<String>) {
     if !words.iter().any(|word| is_file(&word.to_string_lossy())) {
         return (words, Vec::new());
@@ -51,7 +52,7 @@ impl ProgramSources<'_> {
         Ok(configuration.settings())
     }
 
-    /// The error is a message for the user.
+    /// Returns the settings of the program, one in a line. The error is a message for the user.
     pub(super) fn into_text(self) -> Result<String, String> {
         let line = |setting: &ShownSetting| {
             let source = match &setting.source {
@@ -63,7 +64,7 @@ impl ProgramSources<'_> {
         self.read().map(|settings| settings.iter().map(line).collect()).map_err(|error| error.to_string())
     }
 
-    /// The error is a message for the user.
+    /// Returns the settings of the program in JSON. The error is a message for the user.
     pub(super) fn into_json(self) -> Result<Json, String> {
         let file = self.file.to_string_lossy().into_owned();
         let setting = |setting: &ShownSetting| {

@@ -49,7 +49,7 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     };
     let builder = options.builder(PoolConfig::default().name("admission"))?.interceptor(ClientIdentityInterceptor);
     let orb = builder.build().map_err(|error| error.to_string())?;
-    // If the machine has fewer cores than `--cores`, the pool borrows threads for tasks of the others.
+    // If the machine has fewer cores than `--cores`, the pool borrows threads for tasks of missing cores.
     let own = available.min(usize::try_from(cores).unwrap_or(usize::MAX));
     let pool = CorePoolConfig::default().cores(0..own);
     let threads = pool.threads_per_core.saturating_mul(u32::try_from(own).unwrap_or(u32::MAX));
@@ -69,7 +69,7 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     Ok(true)
 }
 
-/// Returns the reason why the server cannot keep its promises by its own means.
+/// Returns the reason why the server cannot keep its promises by its own means, if there is one.
 fn advisory_reason(service: &AdmissionService, discipline: Discipline) -> Option<String> {
     if discipline == Discipline::EarliestDeadlineFirst {
         return Some("tasks run at fixed priorities, not in the order of their deadlines".to_owned());

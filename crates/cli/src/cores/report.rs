@@ -35,7 +35,7 @@ struct Recording {
     is_truncated: bool,
 }
 
-/// Has the jobs of a server recorded, and writes the report.
+/// Lets a server record its jobs, and writes the report.
 pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let file = arguments.file.as_deref().ok_or("no file is given")?;
     let orb = Orb::new().map_err(|error| error.to_string())?;
@@ -55,7 +55,7 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
     Ok(true)
 }
 
-/// Has the jobs recorded for a time, and fetches the records meanwhile.
+/// Lets the server record its jobs for `span`, and fetches the records meanwhile.
 fn record(tasks: &TasksRef, span: Nanos) -> Result<Recording, String> {
     let explained = |exception| remote::explain(&exception);
     // The number after the last record of earlier recordings.

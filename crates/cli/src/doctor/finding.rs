@@ -58,7 +58,7 @@ impl Finding {
         Finding { profile: Some(profile), endpoint, ..self }
     }
 
-    /// The remedy is on a second line.
+    /// Formats the finding as text, with the remedy on a second line.
     pub(super) fn to_text(&self) -> String {
         let word = match self.verdict {
             CheckResult::Good => "yes",

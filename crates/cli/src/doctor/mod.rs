@@ -55,7 +55,8 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     run_with(arguments, guarantees::report, out)
 }
 
-/// `examine_machine` disturbs the machine, so it is called without a reference.
+/// Runs the command and returns its exit status. `examine_machine` disturbs the machine, so it is only called if neither
+/// a reference nor an interface is given.
 fn run_with(
     arguments: impl Iterator<Item = OsString>,
     examine_machine: impl FnOnce() -> Vec<GuaranteeReport>,
@@ -125,7 +126,7 @@ struct DoctorRequest {
     is_json: bool,
 }
 
-/// The error is a message, or `None` if the user requests help.
+/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(arguments: impl Iterator<Item = OsString>) -> Result<DoctorRequest, Option<String>> {
     let parsed = arguments::parse(command(), arguments).map_err(|refusal| match refusal {
         ArgumentRefusal::Unknown(word) => Some(format!("there is no argument `{}`", excerpt(&word))),
@@ -160,7 +161,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<DoctorRequest, Opt
     Ok(DoctorRequest { required, reference, interface, timeout, is_json: parsed.get_flag("json") })
 }
 
-/// The server's process alone can report its reachable lanes.
+/// The end of the machine's report. Only the process of a server can report its reachable lanes.
 const REACHABLE: &str = "\
 Each server reports at its start which lanes other machines can reach, and up to which priority: Event::ReachableLane
 (`OrbBuilder::log_events` prints it). A lane without a ceiling gives other machines no priority.

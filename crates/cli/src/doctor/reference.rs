@@ -40,7 +40,7 @@ pub(super) struct Examination {
     pub(super) works: bool,
 }
 
-/// `timeout` is the maximum time of each step.
+/// Examines a reference in steps. `timeout` is the maximum time of each step.
 pub(super) fn examine(text: &str, timeout: Duration) -> Examination {
     let mut examination = Examination {
         timeout,
@@ -91,7 +91,7 @@ impl Examination {
         self.findings.push(Finding { subject: self.subject, ..finding });
     }
 
-    /// Zero if no time is left.
+    /// Returns the maximum time of the next step, which is zero if no time is left.
     fn step(&self) -> Duration {
         self.timeout.min(MAX_TIME.saturating_sub(self.began.elapsed()))
     }
@@ -233,7 +233,8 @@ impl Examination {
         is_reached
     }
 
-    /// The resolver cannot be interrupted, so it runs on a separate thread.
+    /// Returns the addresses of a host, or adds a finding. The resolver cannot be interrupted, so it runs on a separate
+    /// thread.
     fn look_up(&mut self, candidate: &Candidate, host: &str, port: u16) -> Option<Vec<SocketAddr>> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Some(vec![SocketAddr::new(address, port)]);
@@ -324,7 +325,7 @@ fn alone(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<ObjectRe
     Ok(object.ok_or_else(nil)?.with_timeout(timeout.max(Duration::from_millis(1))))
 }
 
-/// Clients may not reach the address of the finding.
+/// Returns a finding if clients may be unable to reach the address.
 fn published(endpoint: &ProfileEndpoint) -> Option<Finding> {
     let ProfileEndpoint::Inet { host, .. } = endpoint else { return None };
     let address = host.parse::<IpAddr>().ok().map(|address| address.to_canonical());
@@ -354,7 +355,7 @@ fn no_transport(name: &str) -> Finding {
     Finding::unsure("transport", format!("{name}: this ORB does not have this transport"), remedy)
 }
 
-/// The ORB later connects to the socket with a time-out.
+/// Checks that a file is a socket. Does not connect, because the ORB later connects to the socket with a time-out.
 fn socket_file(path: &str) -> io::Result<String> {
     if fs::metadata(path)?.file_type().is_socket() {
         return Ok("the socket exists".to_owned());

@@ -285,7 +285,7 @@ fn channel(orb: &Orb, word: &str) -> Result<Channel, String> {
     Err("the object is not an event channel".to_owned())
 }
 
-/// Returns an event, or a dependency or publication, with this type and source.
+/// Returns an event with this type and source, for a push, a dependency or a publication.
 fn typed(event_type: i32, source: i32) -> Event {
     let mut event = Event::default();
     event.header.r#type = event_type;

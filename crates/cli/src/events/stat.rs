@@ -153,7 +153,7 @@ fn consumer_lines(consumer: &Consumer) -> String {
     lines
 }
 
-/// Prints the text. An error means that the reader has closed the pipe, and ends the command.
+/// Prints the text. Returns false if the reader has closed the pipe.
 fn print(out: &mut dyn Write, text: &str) -> bool {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
 }
@@ -223,7 +223,7 @@ pub(super) fn top(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     }
 }
 
-/// Returns a table of channels with the rates since the table before.
+/// Returns a table of channels with the rates since `before`, which is `seconds` ago.
 fn table(channels: &[Channel], before: &HashMap<String, Channel>, seconds: f64) -> String {
     let mut text = format!(
         "{:<24} {:>9} {:>9} {:>12} {:>12} {:>8} {:>10}\n",

@@ -58,13 +58,13 @@ pub(super) struct Content<'d> {
     pub(super) name: &'static str,
     /// `None` if the format is unknown or the content is malformed.
     pub(super) text: Option<String>,
-    /// A line of unknown content has octets.
+    /// Lines of text, each with the octets of a value whose format is unknown.
     pub(super) details: Vec<(String, Option<&'d [u8]>)>,
     /// Null if `text` is `None`.
     pub(super) json: Json,
 }
 
-/// `profile` is the tag of the component's profile.
+/// Describes a component. `profile` is the tag of the component's profile.
 pub(super) fn content(profile: u32, tag: u32, data: &[u8]) -> Content<'_> {
     let known = |name, content: Result<(String, Json), CdrError>| {
         let (text, json) = content.map_or((None, Json::Null), |(text, json)| (Some(text), json));
@@ -174,7 +174,7 @@ fn lanes(profile: u32, all: &[TaoEndpoint]) -> (String, Json) {
     (texts.join(", "), all.iter().map(json).collect())
 }
 
-/// The options that the server supports and requires, and its secure port.
+/// Returns the options that the server supports and requires, and its secure port.
 fn ssl(data: &[u8]) -> Result<(String, Json), CdrError> {
     let mut decoder = Decoder::for_encapsulation(data)?;
     let (supports, requires, port) = (decoder.read_u16()?, decoder.read_u16()?, decoder.read_u16()?);
@@ -249,7 +249,7 @@ pub(super) fn endpoint_text(endpoint: &ProfileEndpoint) -> String {
     }
 }
 
-/// An IPv6 address has brackets, so that a port can follow.
+/// Returns the host, an IPv6 address in brackets, so that a port can follow.
 pub(super) fn host_text(host: &str) -> String {
     if host.contains(':') { format!("[{}]", printable(host)) } else { printable(host) }
 }

@@ -279,7 +279,7 @@ fn place(text: &str) -> Result<MadeAddress, String> {
     Ok(MadeAddress::Tcp(host, port))
 }
 
-/// An IPv6 address is in brackets.
+/// Parses `HOST:PORT`. An IPv6 address must be in brackets.
 fn host_and_port(text: &str) -> Result<(String, u16), String> {
     let parts = text.rsplit_once(':').and_then(|(host, port)| {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));

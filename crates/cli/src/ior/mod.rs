@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     status
 }
 
-/// The error is a message for the user.
+/// Describes a reference in text or JSON. The error is a message for the user.
 fn describe(text: &str, is_json: bool) -> Result<String, String> {
     let malformed = |error: &dyn Display| format!("`{}` is not a reference: {error}", excerpt(text));
     let url = ObjectUrl::parse(text, &Limits::DEFAULT).map_err(|error| malformed(&error))?;

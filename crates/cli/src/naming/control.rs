@@ -23,7 +23,7 @@ use corelane_wire::ior::{Ior, ProfileAddress, TaggedProfile};
 
 use crate::text::printable;
 
-/// Refused clients could otherwise cause any number of printed lines.
+/// Minimum time between two printed lines about refused clients.
 const PAUSE: Duration = Duration::from_secs(1);
 
 struct RefusalLog(Mutex<Option<Monotonic>>);
@@ -150,7 +150,7 @@ pub(super) fn refuse(orb: &Orb) -> Result<(), String> {
     orb.bind_key(CONTROL_OBJECT_KEY, &refusing).map_err(|error| error.to_string())
 }
 
-/// The control object exists until the returned ORB ends.
+/// Serves the name server's control object at a Unix socket, until the returned ORB ends.
 pub(super) fn serve(
     naming: &NamingService,
     path: &Path,

@@ -50,7 +50,7 @@ struct ImportCounts {
     not_bound: usize,
 }
 
-/// `name` is the name of `to` in the destination server.
+/// Copies the names below `from` to `to`. `name` is the name of `to` in the destination server.
 pub(super) fn import(
     orb: &Orb,
     from: &NamingContextRef,
@@ -167,7 +167,8 @@ impl Importer<'_, '_> {
         self.out.line(|| format!("{name}: {reason}"), || json!({ "name": name, "error": reason }))
     }
 
-    /// A context that has been copied, or that belongs to another server, is bound and not copied.
+    /// Creates a context for the context of this name, and adds its names to the work. A context that has been copied, or
+    /// that belongs to another server, is bound and not copied.
     fn copy_context(&mut self, work: &ContextCopy, name: &[NameComponent]) -> Result<(), String> {
         let object = work.from.resolve(name).map_err(rebind_message)?.ok_or("nil")?;
         if self.made.get(&object).is_some() {
@@ -215,7 +216,8 @@ impl Importer<'_, '_> {
     }
 }
 
-/// For servers other than Corelane's, returns `context`.
+/// Returns the reference by which the server itself refers to the context. For servers other than Corelane's, returns
+/// `context`.
 fn own_reference(context: &NamingContextRef) -> NamingContextRef {
     let watched = WatchedContextRef::narrow(context.as_object()).ok().flatten();
     let own = watched.and_then(|watched| watched.own_reference().ok().flatten());

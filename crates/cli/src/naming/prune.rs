@@ -17,7 +17,7 @@ pub(super) struct Prune {
     pub(super) follow: bool,
 }
 
-/// `prefix` is the name of the context.
+/// Unbinds the names of dead objects below a context. `prefix` is the name of the context.
 pub(super) fn prune(
     context: &NamingContextRef,
     prefix: &str,
@@ -38,7 +38,7 @@ pub(super) fn prune(
 struct PruneWalk {
     prune: Prune,
     path: Vec<ObjectRef>,
-    /// A dead context has the reason.
+    /// The reason why a checked context is dead, or `None` if it is not dead.
     checked: ObjectMap<Option<String>>,
     server: ServerAddresses,
     /// Number of dead names that remain bound and of contexts that were not checked completely.
@@ -153,7 +153,7 @@ impl PruneWalk {
     }
 }
 
-/// The name may be bound to another object since the check, for which the function returns false.
+/// Returns false if the name is no longer bound to `object`.
 fn unbind_from(context: &NamingContextRef, name: &[NameComponent], object: &ObjectRef) -> Result<bool, String> {
     let found = context.resolve(name).map_err(rebind_message)?;
     if found.is_none_or(|found| found.ior() != object.ior()) {
@@ -170,7 +170,7 @@ fn death(object: &ObjectRef) -> Option<String> {
     }
 }
 
-/// A server that is slow or answers TRANSIENT is alive.
+/// Returns the reason why the object counts as dead. A server that is slow or answers TRANSIENT is alive.
 fn death_of(exception: &SystemException) -> Option<String> {
     let has_failed_to_connect = exception.detail().is_some_and(|detail| detail.phase == Some(CallPhase::Connect));
     match exception.kind() {

@@ -21,9 +21,9 @@ use super::{NamingArguments, control};
 use crate::serving::{ServerOptions, corbaloc_urls};
 
 const THREADS: usize = 40;
-/// Changes that wait for the disk share one commit; the remaining threads resolve names.
+/// Maximum number of changes that wait for the disk together, in one commit. The remaining threads resolve names.
 const MAX_WAITING_CHANGES: usize = 32;
-/// An address that programs on this machine can reach.
+/// An address that only programs on this machine can reach.
 const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:2809";
 
 pub(super) fn run(arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(), String> {
@@ -94,7 +94,7 @@ fn is_reachable_from_other_machines(orb: &Orb) -> bool {
     orb.endpoints().iter().any(|endpoint| matches!(endpoint, Endpoint::Tcp { host, .. } if !is_loopback(host)))
 }
 
-/// The standard output is for the reference.
+/// Prints advice to the standard error, because the standard output is for the reference.
 fn explain(arguments: &NamingArguments, orb: &Orb) {
     let mut text = String::new();
     if !is_reachable_from_other_machines(orb) {

@@ -76,12 +76,12 @@ pub(super) fn name_text(name: &[NameComponent]) -> String {
     name::to_string(name).unwrap_or_default()
 }
 
-/// Control characters are not escaped.
+/// Returns the prefix and the name with a `/` between them. Control characters are not escaped.
 pub(super) fn joined_name(prefix: &str, name: &[NameComponent]) -> String {
     if prefix.is_empty() { name_text(name) } else { format!("{prefix}/{}", name_text(name)) }
 }
 
-/// Equivalent references are one key.
+/// A map with references as keys. Equivalent references are one key.
 pub(super) struct ObjectMap<V>(HashMap<u32, Vec<(ObjectRef, V)>>);
 
 impl<V> Default for ObjectMap<V> {
@@ -174,7 +174,8 @@ fn look_up(host: &str, port: u16) -> Vec<ServerLocation> {
     }
 }
 
-/// A server that listens at all addresses may publish an address that differs from the called address.
+/// Returns true if both locations are of one server. A server that listens at all addresses may publish an address that
+/// differs from the called address.
 fn is_same(first: &ServerLocation, second: &ServerLocation) -> bool {
     match (first, second) {
         (ServerLocation::Address(first), ServerLocation::Address(second)) => {
@@ -224,7 +225,7 @@ pub(super) fn list(context: &NamingContextRef, out: &mut Output<'_>) -> Result<(
     for_each_batch(context, &mut |bindings| bindings.iter().try_for_each(&mut print)).map_err(String::from)
 }
 
-/// `name` is the name of the context.
+/// Prints the names below a context as a tree. `name` is the name of the context.
 pub(super) fn tree(context: &NamingContextRef, name: &str, out: &mut Output<'_>) -> Result<(), String> {
     let mut walk = TreeWalk { path: vec![context.as_object().clone()], printed: ObjectMap::default() };
     walk.printed.insert(context.as_object().clone(), name.to_owned());
@@ -272,7 +273,7 @@ impl TreeWalk {
         })
     }
 
-    /// Without a context to print, returns a remark that explains why.
+    /// Returns the context of this name, or a remark that explains why it is not printed.
     fn below(&self, context: &NamingContextRef, name: &[NameComponent]) -> (Option<ObjectRef>, Option<String>) {
         match bound_context(context, name, &self.path) {
             Ok(object) => match self.printed.get(&object) {
@@ -284,7 +285,7 @@ impl TreeWalk {
     }
 }
 
-/// `path` has the contexts above the context that is bound to the name.
+/// Returns the context that is bound to the name. `path` has the contexts above it.
 ///
 /// # Errors
 /// A remark that explains why the context is not traversed.

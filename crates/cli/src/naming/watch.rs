@@ -26,7 +26,7 @@ pub(super) struct Watch {
     pub(super) count: Option<u64>,
 }
 
-/// `prefix` is the name of the context.
+/// Prints the changes below a context. `prefix` is the name of the context.
 pub(super) fn watch(
     context: &NamingContextRef,
     prefix: &str,
@@ -112,8 +112,8 @@ impl WatchedContexts {
     }
 }
 
-/// Each context of the server is read once, under the first name that leads to it. Contexts of other servers are not
-/// read.
+/// Reads all bindings of a server. Each context is read once, under the first name that leads to it. Contexts of other
+/// servers are not read.
 struct Reader<'r> {
     server: &'r mut ServerAddresses,
     contexts: WatchedContexts,
@@ -147,7 +147,7 @@ impl Reader<'_> {
                 let read = self.read(&NamingContextRef::unchecked_narrow(&object), &name, path);
                 path.pop();
                 match read {
-                    // The name of a destroyed context is bound.
+                    // A name can be bound to a destroyed context.
                     Err(ListError::Context(exception)) if exception.kind() == Kind::ObjectNotExist => {}
                     read => read?,
                 }

@@ -11,7 +11,8 @@ pub(super) struct Latencies {
     nanos: Vec<u64>,
 }
 
-/// The times are at least a power of two in microseconds and below the next power. The first bucket starts at 0.
+/// A number of times that are at least one power of two in microseconds and below the next power. The first bucket starts
+/// at 0.
 #[derive(Debug, PartialEq, Eq)]
 struct Bucket {
     from_us: u64,
@@ -48,7 +49,7 @@ impl Latencies {
 
     pub(super) fn to_text(&self) -> String {
         let sorted = self.sorted();
-        let us = |hundredths| percentile(&sorted, hundredths) / 1e3;
+        let us = |percent| percentile(&sorted, percent) / 1e3;
         let mut text =
             format!("p50 {:.1} us, p99 {:.1} us, least {:.1} us, most {:.1} us\n", us(50), us(99), us(0), us(100));
         let buckets = self.buckets();
@@ -80,9 +81,9 @@ impl Latencies {
     }
 }
 
-/// At least `hundredths` percent of the sorted times do not exceed the result.
-fn percentile(sorted: &[u64], hundredths: usize) -> f64 {
-    let rank = (sorted.len() * hundredths).div_ceil(100).max(1);
+/// Returns the smallest time that at least `percent` percent of the sorted times do not exceed.
+fn percentile(sorted: &[u64], percent: usize) -> f64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default() as f64
 }
 

@@ -13,7 +13,7 @@ use crate::json;
 use crate::operations;
 use crate::text::excerpt;
 
-/// The traffic determines the names of operations.
+/// Maximum number of operations in the map. The traffic determines their names.
 const MAX_KEPT: usize = 10_000;
 
 struct TypedOperation {
@@ -35,17 +35,17 @@ impl<'c> Signatures<'c> {
         Signatures { compilation, types: Types::new(compilation), interface, known: HashMap::new() }
     }
 
-    /// The error is a message for the user.
+    /// Decodes the arguments of a request. The error is a message for the user.
     pub(super) fn arguments(&mut self, operation: &str, body: &mut Decoder<'_>) -> Result<Json, String> {
         read_all(&self.operation(operation)?.inputs, body)
     }
 
-    /// The error is a message for the user.
+    /// Decodes the results of a reply. The error is a message for the user.
     pub(super) fn results(&mut self, operation: &str, body: &mut Decoder<'_>) -> Result<Json, String> {
         read_all(&self.operation(operation)?.outputs, body)
     }
 
-    /// The error is a message for the user.
+    /// Decodes the members of a user exception with this id. The error is a message for the user.
     pub(super) fn exception(&mut self, operation: &str, id: &str, body: &mut Decoder<'_>) -> Result<Json, String> {
         let raised = self.operation(operation)?.raises.iter().find(|raised| raised.id() == id);
         let raised = raised.ok_or_else(|| format!("`{}` does not raise it", excerpt(operation)))?;

@@ -49,7 +49,7 @@ impl KnownSetting {
     }
 }
 
-/// A section without settings has names that the deployer chooses.
+/// A section and its known settings. In a section without known settings, the deployer chooses the names.
 pub(crate) struct Section {
     pub(crate) path: &'static str,
     pub(crate) settings: fn() -> Vec<KnownSetting>,

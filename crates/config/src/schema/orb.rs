@@ -187,7 +187,7 @@ fn check_reference(text: &str) -> Converted<()> {
     parsed.map(drop).map_err(|error| format!("is no stringified reference: `{}`: {error}", excerpt(text)))
 }
 
-/// The ORB's transports check the part after the scheme.
+/// Converts addresses with a scheme. The ORB's transports check the part after the scheme.
 pub(super) fn addresses(value: &RawValue) -> Converted<Vec<String>> {
     list(value, |one| {
         let address = text(one)?;

@@ -4,7 +4,7 @@ use super::token::{Punctuation as P, Token, TokenKind};
 use crate::source::Span;
 use crate::symbol::Symbols;
 
-/// The result of an operation is unsigned if an operand is unsigned.
+/// A number in a condition. The result of an operation is unsigned if an operand is unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number {
     bits: u64,
@@ -64,8 +64,8 @@ impl ConditionParser<'_> {
         found
     }
 
-    /// `live` is true if the value is used; a division by zero in an unused operand is not an
-    /// error.
+    /// Evaluates a conditional expression. `live` is true if the value is used; a division by zero in
+    /// an unused operand is not an error.
     fn conditional(&mut self, live: bool) -> Result<Number, ConditionError> {
         self.depth += 1;
         if self.depth > Self::DEPTH {
@@ -173,7 +173,7 @@ fn strength(mark: P) -> Option<u8> {
     })
 }
 
-/// `None` means division by zero.
+/// Returns the result of an operator; `None` for a division by zero.
 fn apply(mark: P, left: Number, right: Number) -> Option<Number> {
     let unsigned = left.unsigned || right.unsigned;
     let (l, r) = (left.bits, right.bits);

@@ -52,7 +52,7 @@ impl ScanPosition {
 pub(crate) struct ScanFindings {
     pub(crate) comments: Vec<Comment>,
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// True in a group that a condition excludes.
+    /// True if comments and messages are omitted, as in a group that a condition excludes.
     pub(crate) skipping: bool,
 }
 
@@ -72,7 +72,8 @@ impl<'t> Scanner<'t> {
         ScanPosition { at: self.at, starts_line: self.starts_line }
     }
 
-    /// At the end of the text, every call returns [`TokenKind::End`] with `starts_line` set.
+    /// Returns the next token. At the end of the text, every call returns [`TokenKind::End`] with
+    /// `starts_line` set.
     pub(crate) fn next(&mut self, symbols: &mut Symbols, found: &mut ScanFindings) -> Token {
         self.skip_space(found);
         let start = self.at;
@@ -332,8 +333,8 @@ impl<'t> Scanner<'t> {
         self.token(TokenKind::Punctuation(mark), Symbol::EMPTY, start)
     }
 
-    /// A character that starts no token is an error only if it reaches the parser, because macros
-    /// and pragmas may contain it.
+    /// Returns a token for a character that starts no token. It is an error only if it reaches the
+    /// parser, because macros and pragmas may contain it.
     fn unknown(&mut self, symbols: &mut Symbols, start: usize) -> Token {
         let mut rest = self.text[start..].chars();
         let first = rest.next().unwrap_or(' ');

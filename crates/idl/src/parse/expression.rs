@@ -8,7 +8,7 @@ use crate::source::Span;
 use crate::symbol::Keyword;
 
 impl Parser<'_> {
-    /// Each operator in a row makes the tree one level deeper.
+    /// Maximum number of binary operators in a row, each of which makes the tree one level deeper.
     const LONGEST: usize = 500;
 
     pub(super) fn expression(&mut self) -> ParseResult<Expression> {

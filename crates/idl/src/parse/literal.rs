@@ -77,7 +77,8 @@ pub(super) fn is_closed(text: &str) -> bool {
     false
 }
 
-/// `text` has the quotes and the optional `L`.
+/// Returns the characters of a literal, and true if it is wide. `text` has the quotes and the
+/// optional `L`.
 pub(crate) fn characters(text: &str) -> Result<(Vec<char>, bool), LiteralError> {
     let wide = text.starts_with('L');
     let start = usize::from(wide) + 1;

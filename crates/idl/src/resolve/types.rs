@@ -184,8 +184,9 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Interfaces in the ORB's own IDL modules were never remote, even if the IDL does not declare
-    /// them local. The ORB implements the interfaces that are only declared forward.
+    /// Returns true for a definition in one of the ORB's own IDL modules. Interfaces in these modules
+    /// are not remote, even if the IDL does not declare them local. The ORB implements the interfaces
+    /// that are only declared forward.
     pub(super) fn is_of_the_orb(&self, id: DefinitionId) -> bool {
         let outermost = std::iter::successors(Some(id), |id| self.model.get(*id).parent).last();
         let top = outermost.unwrap_or(id);

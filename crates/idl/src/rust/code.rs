@@ -124,7 +124,7 @@ impl Generator<'_> {
         })
     }
 
-    /// Returns true if sequences of the type are encoded and decoded in bulk.
+    /// Returns true for numbers, sequences of which are encoded and decoded in bulk.
     fn is_number(&self, ty: &Type) -> bool {
         self.call_of(ty).is_some_and(|call| !matches!(call, "bool" | "char" | "wchar"))
     }
@@ -342,7 +342,8 @@ impl Generator<'_> {
         }
     }
 
-    /// If several pairs of a map have the same key, the last pair is kept.
+    /// Returns the code that reads a map. If several pairs of an ordered map have the same key, the
+    /// last pair is kept. A map that is a list of pairs keeps all of them.
     fn decode_map(&mut self, pair: &(Type, Type), bound: Option<u32>, d: &str) -> DecodingCode {
         let least = self.least_size(&pair.0).saturating_add(self.least_size(&pair.1));
         let mut lines = vec![CodeLine::plain(match bound {

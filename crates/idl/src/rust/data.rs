@@ -225,7 +225,7 @@ impl Generator<'_> {
                 Some(_) => format!("Self::{}(discriminator, _)", variant.name),
                 None => format!("Self::{}(discriminator)", variant.name),
             };
-            // A default arm covers all values without a label.
+            // The default arm, or the variant without a member, covers all values without a label.
             let (own, negated) = match variant.arm {
                 Some(arm) if !arm.default => (arm.labels.clone(), false),
                 _ => {
@@ -374,7 +374,7 @@ impl Generator<'_> {
         self.constant_value(value, false)
     }
 
-    /// Three or more consecutive numbers or characters become a range.
+    /// Returns the labels as patterns. Three or more consecutive numbers or characters become a range.
     fn label_patterns(&mut self, labels: &[ConstantValue]) -> Vec<String> {
         let place = |label: &ConstantValue| match label {
             ConstantValue::Integer(number) => Some(*number),
@@ -472,7 +472,8 @@ impl Generator<'_> {
     }
 }
 
-/// `arm` is `None` in the variant for values without a label.
+/// A variant of the generated enumeration. `arm` is `None` in the variant for values without a
+/// label.
 struct UnionVariant<'m> {
     name: String,
     arm: Option<&'m Arm>,
@@ -524,7 +525,8 @@ pub(super) fn write_value(before: &str, fields: &[String], reads: &[DecodingCode
     out.close(&format!("}}{after}"));
 }
 
-/// If the alternatives exceed a line, writes all but the last one and returns the last.
+/// Returns the alternatives, joined, if they fit into a line. Otherwise writes all but the last one,
+/// each as a line, and returns the last.
 fn patterns(patterns: &[String], out: &mut CodeWriter) -> String {
     let joined = patterns.join(" | ");
     if joined.len() <= 60 {

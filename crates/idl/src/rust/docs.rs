@@ -3,9 +3,9 @@
 use crate::compile::Compilation;
 use crate::lex::scanner::Comment;
 
-/// A documentation comment (`/** */`, `///`) may be anywhere before the declaration. A plain
-/// comment must be directly above the declaration, because elsewhere it may be a heading or a
-/// licence.
+/// Returns the text of the comment before a declaration. Empty lines may separate a documentation
+/// comment (`/** */`, `///`) from the declaration. A plain comment must be directly above the
+/// declaration, because elsewhere it may be a heading or a licence.
 pub(super) fn of(compilation: &Compilation, first_token: usize) -> Vec<String> {
     let Some(token) = compilation.text.tokens.get(first_token) else { return Vec::new() };
     let comments = &compilation.text.comments;

@@ -26,7 +26,8 @@ impl External {
         self.modules.get(&id).map(String::as_str)
     }
 
-    /// For a definition of a mapped file, the path begins with the Rust path of the file.
+    /// Adds the Rust path of a mapped file before the path of the file's definition. Returns other
+    /// paths unchanged.
     pub(super) fn complete(&self, id: DefinitionId, mut path: Vec<String>) -> Vec<String> {
         if let Some(root) = self.files.get(&id)
             && !path.first().is_some_and(|first| self.is_root(first))
@@ -68,7 +69,8 @@ impl Generator<'_> {
         refused
     }
 
-    /// An error about the options has no location, so it is shown at the beginning of the source.
+    /// Returns an error about the options. It has no location, so it is shown at the beginning of the
+    /// source.
     fn misuse(message: String) -> Diagnostic {
         let help =
             "name a module of IDL as `A::B`, or a file as it is included, and a path of Rust as `a_crate::module`";
@@ -85,7 +87,8 @@ impl Generator<'_> {
         modules.filter(|id| full_name(*id) == name).collect()
     }
 
-    /// Modules are not included, because several files may open one module.
+    /// Returns the definitions in the files with this name. Modules are not included, because
+    /// several files may open one module.
     fn definitions_of_file(&self, name: &str) -> Vec<DefinitionId> {
         let sources = &self.compilation.sources;
         let is_in_file = |id: &DefinitionId| {
@@ -99,7 +102,7 @@ impl Generator<'_> {
 }
 
 /// Returns a Rust path in a form that is valid in every module: a path into another crate gets `::`
-/// in front.
+/// in front. Returns `None` if the text is not a path.
 fn root(path: &str) -> Option<String> {
     let plain = path.strip_prefix("::").unwrap_or(path);
     let is_word = |word: &str| {

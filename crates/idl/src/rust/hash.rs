@@ -1,7 +1,7 @@
 //! Search for a perfect hash of an interface's operation names.
 //!
-//! `corelane::mapping::OperationTable` has copies of `hash` and `slot`, which must stay equal to
-//! the functions here.
+//! `corelane::mapping::OperationTable` has its own functions `hash` and `slot`, which must give the
+//! same results as the functions here.
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PerfectHash {

@@ -392,8 +392,8 @@ impl Generator<'_> {
         }
     }
 
-    /// The reference type of the first base has that base's operations, so these are the operations
-    /// of later bases only.
+    /// Returns the operations that only the later bases have. The reference type of the first base
+    /// has the others.
     fn further_calls(&self, interface: &Interface) -> Vec<(DefinitionId, Call)> {
         let Some((first, rest)) = interface.bases.split_first() else { return Vec::new() };
         let mut seen: HashSet<DefinitionId> = self.model().all_bases(*first).into_iter().collect();
@@ -584,7 +584,8 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// The skeletons of the interface and of derived interfaces call the dispatcher.
+    /// Writes the function that runs an operation by its number. The skeletons of the interface and of
+    /// derived interfaces call it.
     fn dispatcher(
         &mut self,
         id: DefinitionId,
@@ -849,7 +850,8 @@ fn slots(id: DefinitionId, table: &PerfectHash, calls: &[Call]) -> Vec<Slot> {
     table.order.iter().enumerate().map(slot).collect()
 }
 
-/// `first` holds the arguments in front of the closure that writes the operation's arguments.
+/// Writes a call of the ORB. `first` holds the arguments in front of the closure that writes the
+/// operation's arguments.
 fn invocation(before: &str, first: &[String], body: &[CodeLine], e: &str, out: &mut CodeWriter) {
     let lines = tail(body);
     let single = match lines.as_slice() {

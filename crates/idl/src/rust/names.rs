@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 #[derive(Debug, Default)]
 pub(super) struct RustNames {
-    /// For an attribute, the name of its getter.
+    /// The name of a definition; for an attribute, the name of its getter.
     pub(super) item: HashMap<DefinitionId, String>,
     pub(super) setter: HashMap<DefinitionId, String>,
     /// The reference type of an interface or value.
@@ -21,7 +21,7 @@ pub(super) struct RustNames {
     pub(super) factory: HashMap<DefinitionId, String>,
     /// The skeleton of an interface, or the holder of a value's implementation.
     pub(super) skeleton: HashMap<DefinitionId, String>,
-    /// The module for declarations inside an interface, structure or union.
+    /// The module for declarations inside an interface, value type, structure, exception or union.
     pub(super) inner: HashMap<DefinitionId, String>,
     pub(super) description: HashMap<DefinitionId, String>,
     pub(super) taken: HashMap<Option<DefinitionId>, HashSet<String>>,
@@ -58,7 +58,8 @@ impl RustNames {
         names
     }
 
-    /// Names from IDL are assigned first, so that generated names differ from them.
+    /// Assigns the names of one module's items. Names from IDL are assigned first, so that generated
+    /// names differ from them.
     fn module(&mut self, model: &Model, symbols: &Symbols, parent: Option<DefinitionId>, members: &[DefinitionId]) {
         let mut taken = self.taken.remove(&parent).unwrap_or_default();
         for id in members {
@@ -239,7 +240,7 @@ pub(super) fn escaped(name: String) -> String {
         "move", "mut", "override", "priv", "pub", "ref", "return", "static", "struct", "trait", "true", "try", "type",
         "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
     ];
-    // Names of Rust's prelude that generated code uses.
+    // Names of Rust's prelude, primitive types and crates that generated code uses.
     const USED: &[&str] = &[
         "Box", "Err", "From", "None", "Ok", "Option", "Result", "Send", "Sized", "Some", "String", "Sync", "Vec",
         "bool", "char", "corelane", "f32", "f64", "i16", "i32", "i64", "i8", "std", "str", "u16", "u32", "u64", "u8",

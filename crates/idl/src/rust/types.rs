@@ -18,7 +18,8 @@ pub(super) struct TypeFacts {
     copy: bool,
     /// True if no part is a floating-point number or an `any`.
     exact: bool,
-    /// True if all parts are numbers, booleans and enumerations.
+    /// True if all parts are booleans, enumerations, or numbers other than `long double` and
+    /// `fixed`.
     plain: bool,
     /// True if the type can derive `Default`.
     default: bool,
@@ -187,7 +188,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Values without parts on the heap can be copied, and be borrowed from the arena.
+    /// Returns true if values have no parts on the heap, so they can be copied, and be borrowed from
+    /// the arena.
     pub(super) fn is_fixed_size(&self, ty: &Type) -> bool {
         match self.model().unaliased(ty) {
             Type::Basic(basic) => !matches!(basic, BasicType::Any | BasicType::Object | BasicType::ValueBase),
@@ -338,9 +340,9 @@ impl Generator<'_> {
         }
     }
 
-    /// One pass finds the facts about sizes and copies, because a type follows the types that it
-    /// contains directly. Further passes find the facts that also depend on the elements of
-    /// sequences.
+    /// Finds the facts of all types. One pass finds the facts that do not depend on the elements of
+    /// sequences, because a type follows the types that it contains directly. Further passes find
+    /// the other facts.
     pub(super) fn find_facts(&mut self) {
         let model = self.model();
         for id in model.ids() {
@@ -379,7 +381,7 @@ impl Generator<'_> {
                 DefinitionKind::Struct(_) | DefinitionKind::Exception(_) => {
                     members.iter().all(|ty| self.has_default_type(ty))
                 }
-                // A union cannot derive `Default`, because its variant would have no value.
+                // A union cannot derive `Default`, because a default variant must have no fields.
                 DefinitionKind::Enum(_) => true,
                 _ => false,
             };

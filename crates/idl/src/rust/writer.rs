@@ -89,7 +89,8 @@ impl CodeWriter {
         self.close("};");
     }
 
-    /// Writes an empty line, except at the beginning of a block.
+    /// Writes an empty line, except at the beginning of the text or of a block, and after another empty
+    /// line.
     pub(super) fn gap(&mut self) {
         if !self.text.is_empty() && !self.text.ends_with("{\n") && !self.text.ends_with("\n\n") {
             self.text.push('\n');
@@ -129,7 +130,8 @@ impl CodeWriter {
         self.close(after);
     }
 
-    /// `before` ends with the opening parenthesis, and `after` begins with the closing one.
+    /// Writes a call. `before` ends with the opening parenthesis, and `after` begins with the closing
+    /// parenthesis.
     pub(super) fn call(&mut self, before: &str, arguments: &[String], after: &str) {
         self.list(before, arguments, after, CALL_WIDTH);
     }
@@ -203,7 +205,7 @@ impl CodeWriter {
         self.fits(length)
     }
 
-    /// For use inside macros, which rustfmt does not format.
+    /// Writes items in filled lines, for use inside macros, which rustfmt does not format.
     pub(super) fn filled(&mut self, before: &str, items: &[String], after: &str) {
         let joined = items.join(", ");
         if self.fits(before.len() + joined.len() + after.len() + 2) {
@@ -273,7 +275,8 @@ impl CodeWriter {
         }
     }
 
-    /// Writes `left = [items];`, filled into lines if the items are short, as in rustfmt.
+    /// Writes `before`, the items and `after`, for example an array. Short items are filled into
+    /// lines, as in rustfmt.
     pub(super) fn table(&mut self, before: &str, items: &[String], after: &str) {
         let joined = items.join(", ");
         let fits = self.fits(before.len() + joined.len() + after.len());

@@ -1,5 +1,4 @@
-//! Simple allocators, and tests of global scheduling, for comparison with [`admit`](super::admit),
-//! which accepts more tasks.
+//! Simple allocators, and tests of global scheduling, for comparison with [`admit`](super::admit).
 
 use super::DEFAULT_MAX_LEVELS;
 use super::load::{Charged, CoreLoad, Discipline};
@@ -42,7 +41,8 @@ fn fit(
 /// Returns true if the tasks pass a density bound for global earliest deadline first (Goossens,
 /// Funk and Baruah 2003).
 ///
-/// On m cores the sum of the densities must be at most m - (m - 1) times the largest density.
+/// On m cores the sum of the densities must be at most m - (m - 1) d, where d is the largest
+/// density. A task with jitter or blocking does not pass.
 #[must_use]
 pub fn passes_global_edf_density(timings: &[Timing], cores: u32) -> bool {
     let densities: Vec<Utilization> = timings.iter().map(density).collect();
@@ -55,7 +55,8 @@ pub fn passes_global_edf_density(timings: &[Timing], cores: u32) -> bool {
 }
 
 /// Returns true if the tasks pass the interference test for global earliest deadline first
-/// (Bertogna, Cirinei and Lipari 2005). Returns false if a deadline exceeds its period.
+/// (Bertogna, Cirinei and Lipari 2005). Returns false if a deadline exceeds its period, or a task has
+/// jitter or blocking.
 #[must_use]
 pub fn passes_global_edf_interference(timings: &[Timing], cores: u32) -> bool {
     timings.iter().enumerate().all(|(place, task)| {
@@ -78,7 +79,8 @@ fn work_before(task: &Timing, interval: u64) -> u64 {
 
 /// Returns true if the tasks pass a bound for global rate-monotonic scheduling (Bertogna, Cirinei
 /// and Lipari 2005). On m cores the total utilization must be at most m / 2 (1 - U_max) + U_max, with
-/// the largest utilization U_max. Returns false if a deadline is below its period.
+/// the largest utilization U_max. Returns false if a deadline is below its period, or a task has jitter
+/// or blocking.
 #[must_use]
 pub fn passes_global_rate_monotonic(timings: &[Timing], cores: u32) -> bool {
     let shares: Vec<Utilization> = timings.iter().map(Timing::utilization).collect();
@@ -90,7 +92,8 @@ pub fn passes_global_rate_monotonic(timings: &[Timing], cores: u32) -> bool {
         && timings.iter().all(|task| task.deadline >= task.period && is_undelayed(task))
 }
 
-/// The tests of global scheduling in this module model neither jitter nor blocking.
+/// Returns true for a task without jitter and blocking, which the tests of global scheduling in this
+/// module do not model.
 fn is_undelayed(task: &Timing) -> bool {
     task.jitter == 0 && task.blocking == 0
 }

@@ -64,8 +64,8 @@ impl Above {
         self.ceiling += u128::from(charged.ceiling.0);
     }
 
-    /// Returns true if Bini's bound proves that `task`, at a lower priority, meets its deadline
-    /// before its second job arrives.
+    /// Returns true if Bini's bound proves that a job of `task`, at a lower priority, completes by
+    /// its deadline and before the next job arrives.
     fn proves(&self, task: &Timing) -> bool {
         let one = u128::from(Utilization::ONE.0);
         let latest = task.deadline.min(task.period).saturating_sub(task.jitter);
@@ -163,7 +163,8 @@ impl CoreLoad {
         Some(self.remove(place))
     }
 
-    /// Repeats the analysis of the tasks after `verified`.
+    /// Analyses the tasks from index `verified` on, under fixed priorities, until one of them is not
+    /// known to meet its deadline.
     pub(super) fn refresh(&mut self, steps: &mut StepBudget) {
         if self.discipline != Discipline::FixedPriority {
             return;
@@ -209,8 +210,9 @@ impl CoreLoad {
         }
     }
 
-    /// Applies the hyperbolic bound, then Bini's bound, then exact response times, and then
-    /// searches for another order.
+    /// Applies the hyperbolic bound, then for each task Bini's bound and, if it fails, the exact
+    /// response time, and then searches for another order. If there are more tasks than levels,
+    /// searches for shared levels instead.
     fn fixed_priorities_hold(&self, added: Option<&Charged>, steps: &mut StepBudget) -> bool {
         if !self.has_levels(added) {
             return shared_levels(self.above(), &self.timings_with(added), steps)
@@ -263,8 +265,8 @@ impl CoreLoad {
             .is_none_or(|added| meets(&added.timing, &above, &self.timings, None, 0, steps))
     }
 
-    /// Returns the worst-case response time of an added task that is known to fit; `None` without
-    /// fixed priorities.
+    /// Returns the worst-case response time of an added task that is known to fit; `None` under
+    /// earliest deadline first.
     pub(super) fn response_with(&self, task: &Task, added: &Charged) -> Option<Nanos> {
         match self.discipline {
             Discipline::EarliestDeadlineFirst => return None,
@@ -280,8 +282,9 @@ impl CoreLoad {
         with.assigned().into_iter().find(|assigned| assigned.task == task.id).and_then(|assigned| assigned.response)
     }
 
-    /// If no priorities meet all deadlines, the order is deadline-monotonic, and tasks beyond the
-    /// last level share it. Under earliest deadline first there is one level, and no response time.
+    /// Returns the level and the response time of each task. If no priorities meet all deadlines,
+    /// the order is deadline-monotonic, and tasks beyond the last level share it. Under earliest
+    /// deadline first all tasks have level 0 and no response time.
     pub(super) fn assigned(&self) -> Vec<Assigned> {
         let timings = self.timings_with(None);
         let steps = &mut StepBudget::default();
@@ -347,7 +350,8 @@ fn needs_search(timings: &[Timing]) -> bool {
     timings.iter().any(|timing| timing.deadline > timing.period || timing.blocking != blocking)
 }
 
-/// The bound of Liu and Layland holds only if no task has a shorter period than the interference.
+/// Returns true if no task has a shorter period than the interference, as the bound of Liu and Layland
+/// requires.
 fn have_longer_periods(tasks: &[Timing], interference: &[Timing]) -> bool {
     let longest = interference.iter().map(|timing| timing.period).max().unwrap_or(0);
     tasks.iter().all(|task| task.period >= longest)

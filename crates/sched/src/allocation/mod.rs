@@ -270,7 +270,8 @@ impl TaskSet {
 }
 
 impl Warm {
-    /// The limits of decisions do not matter for the validity of the stored analysis.
+    /// Compares the properties of the machine, other than its cores, on which the stored analysis
+    /// depends. It does not depend on the limits of decisions.
     fn suits(&self, machine: &Machine) -> bool {
         self.machine.discipline == machine.discipline
             && self.machine.overheads == machine.overheads
@@ -332,7 +333,7 @@ pub enum AdmissionTest {
     /// The machine has no core on which the task may run.
     NoCore,
     /// The set contains a task with this id.
-    DuplicateName,
+    DuplicateId,
 }
 
 /// The reason why a task was not admitted.
@@ -344,13 +345,12 @@ pub struct Rejection {
     pub test: AdmissionTest,
     /// The core with the most room; `None` if the machine has no core for the task.
     pub core: Option<CoreId>,
-    /// The amount by which the share of that core would exceed its capacity; 0 if only a deadline
-    /// fails.
+    /// The amount by which the share of `core` would exceed its capacity; 0 if the share fits.
     pub excess: Utilization,
     /// An execution time with which the task would be admitted without moves: the longest one, to
     /// within a thousandth of the core's room. `None` if no execution time would fit.
     pub longest_execution: Option<Nanos>,
-    /// True if all placements were tried. False if [`Machine::max_steps`] or
+    /// True if every placement was tried or ruled out. False if [`Machine::max_steps`] or
     /// [`Machine::max_allocation_step`] ended the search.
     pub is_exhaustive: bool,
 }
@@ -373,7 +373,7 @@ impl Rejection {
     #[must_use]
     pub fn reason(&self) -> String {
         let reason = match (self.test, self.core) {
-            (AdmissionTest::DuplicateName, _) => return "a task with this name has been admitted before".to_owned(),
+            (AdmissionTest::DuplicateId, _) => return "a task with this name has been admitted before".to_owned(),
             (AdmissionTest::NoCore, _) | (_, None) => return "the machine has no core on which it may run".to_owned(),
             (AdmissionTest::Capacity, Some(core)) => {
                 format!("core {} would be used {} beyond its capacity", core.core, self.excess)
@@ -419,7 +419,7 @@ impl std::error::Error for Rejection {}
 /// ```
 pub fn admit(set: &TaskSet, machine: &Machine, task: &Task) -> Result<AdmissionPlan, Rejection> {
     if set.core_of(task.id).is_some() {
-        return Err(Rejection::without_core(task.id, AdmissionTest::DuplicateName));
+        return Err(Rejection::without_core(task.id, AdmissionTest::DuplicateId));
     }
     let loads = set.loads(machine);
     let charged = machine.charged(task);

@@ -7,10 +7,10 @@ use super::{AdmissionPlan, AllocationStep, Machine, Move};
 use crate::analysis::StepBudget;
 use crate::task::{Task, Utilization};
 
-/// Number of analysis steps for testing each core once.
+/// Minimum number of analysis steps for a test of each core.
 const DIRECT_STEPS: u32 = 1 << 17;
 
-/// Cores are identified by their index in the machine.
+/// The search for a placement of one task. Cores are identified by their index in the machine.
 pub(super) struct Search<'a> {
     machine: &'a Machine,
     loads: &'a [CoreLoad],
@@ -103,9 +103,10 @@ impl<'a> Search<'a> {
         load.response_with(&item.task, &item.charged)
     }
 
-    /// The cluster with the most room comes first.
+    /// Returns the cores of each cluster, the cluster with the most room first.
     ///
-    /// A cluster is omitted if all its cores together have less room than the task needs.
+    /// A cluster is omitted if all its cores together have less room than the task needs, or if the
+    /// task may run on none of them.
     fn clusters(&self, item: &SearchTask) -> Vec<Vec<usize>> {
         let mut numbers: Vec<u32> = self.machine.cores.iter().map(|core| core.cluster).collect();
         numbers.sort_unstable();
@@ -167,7 +168,8 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Returns the load of `core` in which the new task replaces the task at index `place`.
+    /// Returns the load of `core` in which the new task replaces the task at index `place`; `None`
+    /// if that task is pinned or the new task does not fit.
     fn rest_with(&mut self, item: &SearchTask, core: usize, place: usize) -> Option<CoreLoad> {
         let load = &self.loads[core];
         let (task, charged) = &load.tasks()[place];

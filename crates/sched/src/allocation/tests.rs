@@ -132,7 +132,7 @@ fn names_are_unique_and_cores_must_exist() {
     let set = filled(&machine, &[task(1, 10, 100)]);
     assert_eq!(
         admit(&set, &machine, &task(1, 10, 100)).expect_err("the name is taken").test,
-        AdmissionTest::DuplicateName
+        AdmissionTest::DuplicateId
     );
     let mut lost = task(2, 10, 100);
     lost.pinned = Some(CoreId { host: HostId(9), core: 0 });

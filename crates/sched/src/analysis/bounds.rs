@@ -76,15 +76,16 @@ pub(super) fn quotient(one: u128, other: u128) -> u128 {
 }
 
 /// Returns true if the set's utilization is within the bound of Liu and Layland for its number of
-/// tasks.
+/// tasks. A set with jitter, with blocking or with a deadline that is not the period does not pass.
 #[must_use]
 pub fn passes_liu_layland(tasks: &[Timing]) -> bool {
     let count = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
     tasks.iter().all(is_simple) && Utilization::total(tasks) <= liu_layland_bound(count)
 }
 
-/// Returns true if the set passes the hyperbolic test (Bini, Buttazzo and Buttazzo 2001). The
-/// product of all (U + 1) must be at most 2.
+/// Returns true if the set passes the hyperbolic test (Bini, Buttazzo and Buttazzo 2001): the
+/// product of all (U + 1) is at most 2. A set with jitter, with blocking or with a deadline that is
+/// not the period does not pass.
 #[must_use]
 pub fn passes_hyperbolic(tasks: &[Timing]) -> bool {
     let mut all = SCALE;

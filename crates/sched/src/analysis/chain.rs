@@ -24,7 +24,7 @@ pub struct Stage {
     pub timing: Timing,
     /// Shortest execution time of the stage's jobs.
     pub best_execution: Nanos,
-    /// Index of the predecessor, if it has one.
+    /// Index of the stage's predecessor, if it has one.
     pub predecessor: Option<usize>,
     /// Maximum clock difference between the hosts of this stage and its predecessor; 0 if both run
     /// on one host.
@@ -69,7 +69,7 @@ impl std::error::Error for ChainError {}
 /// Returns the response times of all stages.
 ///
 /// # Errors
-/// [`ChainError`] if a stage has no response time.
+/// [`ChainError`] if a predecessor is invalid, or if a stage has no response time.
 pub fn end_to_end_responses(stages: &[Stage]) -> Result<Vec<StageResponse>, ChainError> {
     let order = predecessors_first(stages)?;
     let mut timings: Vec<Timing> = stages.iter().map(|stage| stage.timing).collect();
@@ -106,7 +106,8 @@ fn one(stages: &[Stage], timings: &[Timing], place: usize) -> Option<Nanos> {
     response_time(&timings[place], &others).map(|response| response.from_ready)
 }
 
-/// Returns the shortest time between two successive jobs of a stage that become ready.
+/// Returns the shortest time between the moments at which two successive jobs of a stage become
+/// ready.
 ///
 /// The predecessor completes jobs at least one shortest execution time apart, because they run one
 /// after the other.
@@ -178,8 +179,8 @@ mod tests {
         }
     }
 
-    /// Two resources under static priorities; two chains with jitter (the example of pyCPA's
-    /// documentation).
+    /// Returns the example of pyCPA's documentation: two resources under static priorities, and two
+    /// chains with jitter.
     fn example() -> [Stage; 4] {
         let mut stages = [stage(0, 2, 10, 5, 30), stage(0, 1, 3, 1, 15), stage(1, 2, 2, 2, 30), stage(1, 1, 9, 4, 15)];
         stages[0].timing.jitter = 5;

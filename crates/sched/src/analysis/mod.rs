@@ -1,6 +1,6 @@
 //! Schedulability analysis on one core: tests of deadlines, and worst-case response times.
 //!
-//! Invariant: all numbers are integers, no sum wraps, and [`StepBudget`] or [`MAX_STEPS`] limits every loop.
+//! Invariant: all numbers are integers, no sum wraps, and a [`StepBudget`] or a constant limits every loop.
 //! An analysis that reaches its limit returns "not schedulable", never "schedulable".
 
 pub mod bounds;
@@ -13,7 +13,7 @@ pub mod server;
 
 use crate::task::{Nanos, Timing};
 
-/// Maximum number of steps of an analysis without a budget of its own.
+/// Maximum number of steps of an analysis to which the caller gives no [`StepBudget`].
 pub const MAX_STEPS: u32 = 1 << 24;
 
 /// A budget of steps that several analyses share.
@@ -81,7 +81,8 @@ pub fn shortest_span(timing: &Timing, jobs: u64) -> Nanos {
     periodic.max(gaps.saturating_mul(timing.min_distance))
 }
 
-/// `None` if the execution time exceeds the range.
+/// Returns the most execution time of jobs that become ready within `length`; `None` if it exceeds
+/// the range.
 pub(crate) fn work(tasks: &[Timing], length: Nanos) -> Option<Nanos> {
     tasks.iter().try_fold(0_u64, |sum, task| sum.checked_add(max_arrivals(task, length).checked_mul(task.execution)?))
 }

@@ -28,16 +28,15 @@ pub(crate) fn deadline_key(task: &Timing) -> u64 {
     task.deadline.saturating_sub(task.jitter)
 }
 
-/// Returns an order in which every task meets its deadline (Audsley 1991); `None` if no order does.
+/// Returns an order in which every task meets its deadline (Audsley 1991). `None` if no such order
+/// exists, or none is found in [`MAX_STEPS`](super::MAX_STEPS) steps.
 #[must_use]
 pub fn audsley_order(tasks: &[Timing]) -> Option<Vec<usize>> {
     audsley_order_below(&[], tasks, &mut StepBudget::default())
 }
 
 /// Returns an order in which every task meets its deadline at a priority below `interference`
-/// (Audsley 1991); `None` if no order does.
-///
-/// The result is `None` if the step budget ends before an order is known.
+/// (Audsley 1991). `None` if no such order exists, or if the step budget ends first.
 #[must_use]
 pub fn audsley_order_below(interference: &[Timing], tasks: &[Timing], steps: &mut StepBudget) -> Option<Vec<usize>> {
     let mut open = deadline_monotonic_order(tasks);

@@ -1,7 +1,7 @@
 //! Exact worst-case response times under fixed priorities.
 //!
-//! The result is exact for sporadic tasks without blocking, and an upper bound with blocking and
-//! jitter.
+//! The result is exact for sporadic tasks without blocking and jitter; otherwise it is an upper
+//! bound.
 //!
 //! Tasks that share a priority interfere with each other, because the kernel serves them in the
 //! order of arrival.
@@ -42,7 +42,7 @@ pub fn response_time(task: &Timing, interfering: &[Timing]) -> Option<ResponseTi
 }
 
 /// Returns true if `task` meets its deadline. The tasks of equal or higher priority are in
-/// `interfering`.
+/// `interfering`. Returns false if the result is not known after [`MAX_STEPS`] steps.
 #[must_use]
 pub fn meets_deadline(task: &Timing, interfering: &[Timing]) -> bool {
     meets_deadline_within(task, interfering, &mut StepBudget::default())
@@ -64,7 +64,7 @@ pub fn response_times(tasks: &[Timing]) -> Vec<Option<ResponseTime>> {
 }
 
 /// Returns true if all tasks meet their deadlines. The tasks are in the order of their priorities,
-/// highest first.
+/// highest first, and no two tasks share a priority.
 #[must_use]
 pub fn all_meet_deadlines(tasks: &[Timing]) -> bool {
     let above = |place| tasks.get(..place).unwrap_or_default();
@@ -130,7 +130,7 @@ fn has_no_bound(task: &Timing, interfering: &[Timing]) -> bool {
 ///
 /// The tasks are in the order of their priorities, highest first. The longest job of a lower
 /// priority is the blocking time, so [`Timing::blocking`] is ignored. `granularity` is the shortest
-/// time between two decisions of the scheduler, one bit on CAN, at least one unit of time.
+/// time between two decisions of the scheduler, on CAN the time of one bit; 0 counts as 1.
 #[must_use]
 pub fn non_preemptive_response_times(tasks: &[Timing], granularity: Nanos) -> Vec<Option<ResponseTime>> {
     let respond = |place: usize| {
@@ -226,8 +226,8 @@ mod tests {
     fn jitter_of_others_and_own_blocking_delay_a_task() {
         let high = Timing::new(2, 10).with_jitter(9);
         let low = Timing::new(4, 40).with_blocking(3);
-        // Blocking of 3, the execution time of 4, and three jobs of `high`: two within the
-        // first nanoseconds, one at 11.
+        // Blocking of 3, the execution time of 4, and two jobs of `high`, which become ready
+        // at 0 and 1; its third job becomes ready at 11, when the job of `low` completes.
         assert_eq!(response_time(&low, &[high]).expect("a bound").from_arrival, 3 + 4 + 2 * 2);
         assert_eq!(response_time(&high, &[]).expect("a bound").from_arrival, 11);
         // The second job is ready 1 unit after the first, and completes at 4.

@@ -26,8 +26,8 @@ pub fn largest_execution_factor(
     largest(1, MAX_FACTOR, |factor| schedulable(&scaled(factor)))
 }
 
-/// Returns the longest execution time of the task at `place` with which `schedulable` returns true.
-/// `None` if it returns true for no execution time.
+/// Returns the longest execution time of the task at `place`, up to its deadline, with which
+/// `schedulable` returns true. `None` if it returns true for no execution time.
 pub fn longest_execution(
     tasks: &[Timing],
     place: usize,
@@ -55,7 +55,8 @@ pub(crate) fn longest_part(room: Utilization, task: &Timing, mut fits: impl FnMu
     parts.map(execution)
 }
 
-/// If `fits` returns true for a number, it must do so for all smaller numbers.
+/// Returns the largest number from `least` to `most` for which `fits` returns true; `None` if there is
+/// none. If `fits` returns true for a number, it must return true for all smaller numbers.
 fn largest(least: u64, most: u64, mut fits: impl FnMut(u64) -> bool) -> Option<u64> {
     if most < least || !fits(least) {
         return None;

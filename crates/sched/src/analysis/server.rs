@@ -43,7 +43,7 @@ impl Server {
 ///
 /// The priorities are rate-monotonic, and the server, of utilization `server`, has the highest priority. The
 /// result is rounded down. With n tasks and a server of utilization Us it is n ((2 / (Us + 1))^(1/n) - 1) for
-/// a polling server and n (((Us + 2) / (2 Us + 1))^(1/n) - 1) for a deferrable server.
+/// a polling or sporadic server and n (((Us + 2) / (2 Us + 1))^(1/n) - 1) for a deferrable server.
 ///
 /// No task may have a shorter period than the server. With a deferrable server, no task may have a shorter
 /// period than the sum of the server's period and budget.

@@ -31,7 +31,8 @@ pub struct NamedTask {
     pub task: Task,
 }
 
-/// The machine that a task file describes. Fields that the file omits are `None`.
+/// The machine that a task file describes. Fields that the file omits are `None`, and omitted
+/// overheads are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineDescription {
     /// The number of cores.

@@ -16,8 +16,7 @@ const MICROSECOND: u64 = 1_000;
 /// The native priority of the most urgent level in a written file.
 const TOP_PRIORITY: u32 = 98;
 
-/// Properties of threads and phases that affect neither the start nor the duration of a task's
-/// jobs.
+/// Properties of threads and phases that are not events.
 const IGNORED: [&str; 16] = [
     "comment",
     "dl-deadline",

@@ -161,7 +161,8 @@ fn write_task(text: &mut String, named: &NamedTask) -> std::fmt::Result {
     Ok(())
 }
 
-/// Names have no control characters.
+/// Returns a name as a TOML string. Names have no control characters, so only `\` and `"` are
+/// escaped.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
 }

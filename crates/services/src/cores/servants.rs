@@ -97,7 +97,7 @@ fn request(task: &idl::TaskSpec) -> Result<TaskRequest, SystemException> {
 fn rejected(name: &str, rejection: &Rejection) -> idl::Rejected {
     let test = match rejection.test {
         AdmissionTest::Capacity => idl::AdmissionTest::CapacityTest,
-        AdmissionTest::Deadlines | AdmissionTest::DuplicateName => idl::AdmissionTest::DeadlineTest,
+        AdmissionTest::Deadlines | AdmissionTest::DuplicateId => idl::AdmissionTest::DeadlineTest,
         AdmissionTest::PriorityLevels => idl::AdmissionTest::LevelTest,
         AdmissionTest::NoCore => idl::AdmissionTest::CoreTest,
     };

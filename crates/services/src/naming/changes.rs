@@ -27,7 +27,7 @@ impl ChangeLog {
         ChangeLog { limits, kept: VecDeque::new(), size: 0, next: 0, is_watched: false }
     }
 
-    /// The log keeps changes from the first call on.
+    /// Returns the number of the next change. The log keeps changes from the first call on.
     pub(super) fn watch(&mut self) -> u64 {
         self.is_watched = true;
         self.next
@@ -60,7 +60,8 @@ impl ChangeLog {
         self.next += 1;
     }
 
-    /// Returns `None` if the log no longer has some of these changes.
+    /// Returns the changes from number `start` on, within `limits`, and the number after the last of them. Returns
+    /// `None` if the log no longer has all changes from `start` on, or has not reached `start`.
     pub(super) fn after(&self, start: u64, limits: LogLimits) -> Option<(Vec<Change>, u64)> {
         let first_kept = self.next - self.kept.len() as u64;
         let skipped = usize::try_from(start.checked_sub(first_kept)?).ok()?;
@@ -89,7 +90,7 @@ fn is_of_binding(change: &Change) -> bool {
     matches!(change, Change::PutBinding { .. } | Change::RemoveBinding { .. })
 }
 
-/// Returns at least 1.
+/// Returns the size of a change in bytes, at least 1.
 fn size_of(change: &Change) -> usize {
     let (name, target) = match change {
         Change::PutBinding { name, target, .. } => (Some(name), Some(target)),

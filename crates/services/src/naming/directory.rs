@@ -1,7 +1,7 @@
-//! The contexts of a server and their store. Readers load the newest published [`State`] without waiting. The thread of
-//! a change applies the whole queue of changes to a copy of the state, unless a batch is running. It commits the
-//! changes to the store in one batch, publishes the copy and passes on the results. A change is visible and
-//! acknowledged once the store has it.
+//! The contexts of a server and their store. Readers load the newest published [`State`] without waiting. A thread that
+//! makes a change adds it to a queue. If no batch is running, the thread runs one: it applies the whole queue to a copy
+//! of the state, commits the changes to the store, publishes the copy and passes on the results. A change is visible
+//! and acknowledged once the store has it.
 //!
 //! If another server has changed the store, the thread reads the records again.
 
@@ -22,12 +22,12 @@ use super::records::{self, NamingRecord, STAMP_KEY};
 use super::state::{Change, ContextId, Loader, NamingOperation, NamingRefusal, OperationOutcome, State};
 use crate::store::{Durability, RecordChange, Revision, Store, StoreError};
 
-/// A crash loses at most the relaxed changes of this interval and of one sync, which must stay below 100 ms.
+/// Interval of syncs. A crash loses at most the relaxed changes of this interval and of the sync after it.
 const SYNC_INTERVAL: Duration = Duration::from_millis(50);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Part of the last commit's duration for which a batch waits for further changes.
 const GATHER_PART: u32 = 4;
-/// Bounds the delay of a change if no further client makes a change.
+/// Maximum time for which a batch waits for further changes.
 const MAX_GATHER: Duration = Duration::from_millis(20);
 const LOG_LIMITS: LogLimits = LogLimits { max_changes: 10_000, max_size: 8 << 20 };
 /// Maximum number of attempts to commit a batch while other servers change the store.
@@ -72,7 +72,7 @@ struct Queue {
     results: HashMap<u64, Result<OperationOutcome, DirectoryError>>,
     next_ticket: u64,
     submitters: usize,
-    /// The submitters of the last batch, and the threads that waited for its end.
+    /// Number of threads whose changes were in the last batch, plus the threads that submitted changes during it.
     expected: usize,
     last_commit: Duration,
     /// `None` while a thread runs a batch.
@@ -99,7 +99,8 @@ struct Head {
     revision: Revision,
 }
 
-/// Not a secret: secrets come from [`corelane_sys::process::random_number`].
+/// Returns a random number that need not be secret. Secrets come from
+/// [`corelane_sys::process::random_number`].
 pub(super) fn random_number() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
@@ -110,7 +111,7 @@ impl Directory {
         Self::new(head, random_number(), None, None)
     }
 
-    /// An empty store gets an initial context.
+    /// Loads the names from a store. An empty store gets an initial context.
     pub(super) fn open(store: Box<dyn Store>, durability: Durability) -> Result<Self, StoreError> {
         let (mut head, mut stamp) = load(&*store)?;
         for _ in 0..MAX_ATTEMPTS {
@@ -173,12 +174,12 @@ impl Directory {
         }
     }
 
-    /// Callers drop the guard when they have resolved their name.
+    /// Returns the current names. The caller drops the guard when it has resolved its name.
     pub(super) fn state(&self) -> RcuGuard<State> {
         self.state.load()
     }
 
-    /// The object ids of all contexts except the initial context contain this number.
+    /// Returns the number that is part of the object ids of all contexts except the initial context.
     pub(super) fn stamp(&self) -> u64 {
         self.stamp
     }
@@ -193,8 +194,9 @@ impl Directory {
         (self.run, self.changes.lock().watch())
     }
 
-    /// If no change from number `start` on has happened, waits for a change until `deadline`. Returns `None` if the log
-    /// no longer has these changes, or if `run` is another run of the server.
+    /// Returns the changes from number `start` on, and the number after the last of them. If there is none, waits for a
+    /// change until `deadline`. Returns `None` if the log no longer has all of these changes, or if `run` is another
+    /// run of the server.
     pub(super) fn changes_after(
         &self,
         (run, start): (u64, u64),
@@ -211,7 +213,7 @@ impl Directory {
         log.after(start, limits)
     }
 
-    /// Returns when the store has the changes.
+    /// Runs one operation. Returns when the store has its changes.
     pub(super) fn submit(&self, operation: NamingOperation) -> Result<OperationOutcome, DirectoryError> {
         let mut queue = self.queue.lock();
         let ticket = queue.push(operation);
@@ -220,7 +222,7 @@ impl Directory {
         self.finish(queue, |queue| queue.results.remove(&ticket))
     }
 
-    /// Each operation of the batch succeeds or fails independently.
+    /// Runs several operations in one batch. Each of them succeeds or fails independently.
     pub(super) fn submit_all(&self, operations: Vec<NamingOperation>) -> Vec<Result<OperationOutcome, DirectoryError>> {
         let mut queue = self.queue.lock();
         let tickets: Vec<u64> = operations.into_iter().map(|operation| queue.push(operation)).collect();
@@ -258,8 +260,8 @@ impl Directory {
         }
     }
 
-    /// Without the wait, the first of these changes would be committed alone, and other clients would wait for two
-    /// commits.
+    /// Waits, before a synced commit, until the expected number of threads have submitted changes or a time has passed.
+    /// Without the wait, the first change would be committed alone, and the other threads would wait for two commits.
     fn gather<'q>(&'q self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
         let is_synced = self.store.as_ref().is_some_and(|stored| stored.durability == Durability::Synced);
         if !is_synced || queue.submitters >= queue.expected {
@@ -355,7 +357,7 @@ impl Drop for Directory {
 }
 
 impl Stored {
-    /// A sync that fails is repeated, even if no further change comes.
+    /// Syncs relaxed changes until the directory ends. A sync that fails is repeated, even if no further change comes.
     fn sync_changes(&self) {
         let mut unsynced = self.unsynced.lock();
         loop {
@@ -381,7 +383,8 @@ impl Stored {
     }
 }
 
-/// The drop, even after a panic, returns the newest version and the results to the queue.
+/// The head while a thread runs a batch. The drop, even after a panic, returns the newest head and the results to the
+/// queue.
 struct Turn<'d> {
     directory: &'d Directory,
     head: Head,
@@ -403,7 +406,7 @@ fn unfinished(batch: &[(u64, NamingOperation)]) -> Vec<(u64, Result<OperationOut
     batch.iter().map(|(ticket, _)| (*ticket, Err(DirectoryError::Store(Arc::clone(&error))))).collect()
 }
 
-/// An operation that changes nothing keeps its result.
+/// Returns the store's error as the result of each operation. An operation that would change nothing keeps its result.
 fn refuse(
     head: &Head,
     batch: &[(u64, NamingOperation)],
@@ -421,7 +424,7 @@ fn refuse(
         .collect()
 }
 
-/// A new store has no stamp.
+/// Reads the state and the stamp from a store. A new store has no stamp.
 fn load(store: &dyn Store) -> Result<(Head, Option<u64>), StoreError> {
     let mut loader = Loader::new(random_number());
     let mut stamp = None;

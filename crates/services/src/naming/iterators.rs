@@ -50,7 +50,7 @@ pub(super) struct Iterators {
 }
 
 impl Iterators {
-    /// Ids are counted from `first_id`.
+    /// Creates an empty table of iterators, whose ids are counted from `first_id`.
     pub(super) fn new(limits: IteratorLimits, first_id: u64) -> Self {
         Iterators {
             limits,
@@ -95,7 +95,8 @@ impl Iterators {
         Some(id)
     }
 
-    /// The call counts as a use of the iterator. Returns `None` if the iterator has ended.
+    /// Returns the position of an iterator; `None` if the iterator has ended. The call counts as a use of
+    /// the iterator.
     pub(super) fn position_mut(&mut self, id: IteratorId, now: Duration) -> Option<&mut IteratorPosition> {
         self.expire(now);
         self.note_use(id, now);

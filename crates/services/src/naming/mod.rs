@@ -125,8 +125,8 @@ impl NamingConfig {
         self
     }
 
-    /// Sets when a change is acknowledged. With [`Durability::Relaxed`] a change is on the disk at most 100 ms after
-    /// its acknowledgement. Default: [`Durability::Synced`].
+    /// Sets when a change is acknowledged. With [`Durability::Relaxed`], a change is on the disk 100 ms after its
+    /// acknowledgement, if the disk takes at most 50 ms for a sync. Default: [`Durability::Synced`].
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -186,7 +186,8 @@ impl NamingConfig {
         self
     }
 
-    /// Refuses all changes with NO_PERMISSION.
+    /// Refuses all changes: operations of contexts with NO_PERMISSION, [`NamingService::bind_all`] with
+    /// [`BindAllError::Failed`].
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.settings.is_read_only = true;

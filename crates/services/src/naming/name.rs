@@ -124,7 +124,8 @@ pub fn to_url(address: &str, text: &str) -> Result<String, InvalidUrl> {
     Ok(format!("corbaname:{address}#{}", escape_key(text.as_bytes())))
 }
 
-/// For protocols that this ORB does not know, the protocol's name is checked.
+/// Checks the address in a corbaname URL. If Corelane does not know the protocol of an address, only the form of the
+/// protocol's name is checked.
 fn check_address(address: &str) -> Result<(), InvalidUrl> {
     let is_url_text = |character: char| character.is_ascii_graphic() && character != '#';
     if address.is_empty() || !address.chars().all(is_url_text) {

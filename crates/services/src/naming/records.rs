@@ -19,7 +19,7 @@ use crate::store::RecordKind;
 
 pub(super) const KIND: RecordKind = RecordKind { service: "naming", format: 1 };
 
-/// A number that distinguishes the object ids of a store from other stores' ids.
+/// The key of a number that distinguishes the object ids of a store from the ids of other stores.
 pub(super) const STAMP_KEY: &[u8] = b"\x01stamp";
 const NEXT_KEY: &[u8] = b"\x01next";
 const CONTEXT: u8 = 2;

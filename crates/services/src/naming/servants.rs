@@ -218,7 +218,7 @@ struct ContextRequest<'s, 'c, 'm> {
     iterator_poa: &'s Poa,
     poa: Poa,
     context: ContextId,
-    /// Decoders create references from the ORB.
+    /// The environment from which decoders create references.
     orb: Option<&'m (dyn Any + Sync)>,
     call: &'c mut ServerCall<'m>,
 }
@@ -594,7 +594,7 @@ impl ContextRequest<'_, '_, '_> {
         object.ok_or_else(|| system(Kind::InvObjref, Completion::No, "the reference is nil"))
     }
 
-    /// A nil reference gives `None`.
+    /// Decodes a reference; `None` for a nil reference.
     fn reference(&self, reference: &EncodedReference) -> Result<Option<ObjectRef>, SystemException> {
         let mut decoder = Decoder::new(reference, Endian::NATIVE);
         if let Some(orb) = self.orb {

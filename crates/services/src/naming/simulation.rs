@@ -36,7 +36,8 @@ impl SplitMix {
     }
 }
 
-/// Without CORELANE_SEED runs the seeds from 0 on; `CORELANE_SEEDS` sets their number.
+/// Runs `work` with the seed in `CORELANE_SEED`, or without it with the seeds from 0 on;
+/// `CORELANE_SEEDS` sets their number.
 pub(crate) fn under_seeds(usual: u64, work: impl Fn(u64)) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("CORELANE_SEED") {
@@ -69,7 +70,8 @@ enum ModelStep<'m> {
 }
 
 impl NamingModel {
-    /// An operation on `<c1 .. cn>` is the operation on `<c2 .. cn>` in the context `<c1>`.
+    /// Finds the last component of a name by the OMG's rule: an operation on `<c1 .. cn>` is the operation on
+    /// `<c2 .. cn>` in the context `<c1>`.
     fn find(&self, context: u64, name: &[NameComponent], at: usize) -> Result<ModelStep<'_>, NamingRefusal> {
         let bindings = match self.contexts.get(&context) {
             Some(bindings) => bindings,
@@ -167,7 +169,8 @@ impl NamingModel {
     }
 }
 
-/// The bindings that an iterator has returned to its client.
+/// An iterator of a simulated client: the bindings that it has returned, and the bindings that lasted since it was
+/// opened, which it must return before its end.
 struct Listing {
     context: u64,
     client: ClientId,
@@ -320,7 +323,6 @@ impl NamingSimulation {
         self.listings.insert(id, Listing { context: context.0, client, used_at, used, lasting, returned });
     }
 
-    /// The simulated clients never destroy iterators.
     fn list(&mut self) {
         self.expire();
         if self.random.below(3) == 0 {
@@ -357,7 +359,7 @@ impl NamingSimulation {
         }
     }
 
-    /// The restart uses another hash seed and has no iterators.
+    /// Restarts the server from its records, with another hash seed and without iterators.
     fn restart(&mut self) {
         let mut state = State::empty(self.random.next());
         for change in self.records.iter().cloned() {

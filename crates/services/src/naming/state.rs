@@ -19,7 +19,7 @@ impl ContextId {
     pub(super) const ROOT: ContextId = ContextId(0);
 }
 
-/// CDR in native byte order, aligned at the start of the reference.
+/// A reference in CDR, in native byte order and aligned at its start.
 pub(super) type EncodedReference = Arc<[u8]>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +86,8 @@ impl TrieItem for ContextBindings {
     }
 }
 
-/// `at` is the index in the name at which the member `rest_of_name` of the exception begins.
+/// The reason why an operation fails. `at` is the index in the name at which the member `rest_of_name` of
+/// the exception begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NamingRefusal {
     NotFound { why: NotFoundReason, at: usize },
@@ -166,7 +167,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// The state has no context, not even the initial context.
+    /// Creates a state without any context, not even the initial context.
     pub(super) fn empty(seed: u64) -> Self {
         State { seed, contexts: Trie::default(), next_context: ContextId::ROOT.0 + 1 }
     }
@@ -227,7 +228,8 @@ impl State {
         Ok(batch)
     }
 
-    /// An operation that fails, or that another server has to run, changes nothing.
+    /// Applies an operation and adds its changes to `changes`. An operation that fails, or that another
+    /// server has to run, changes nothing.
     pub(super) fn apply(
         &mut self,
         operation: &NamingOperation,
@@ -297,7 +299,8 @@ impl State {
         Ok(())
     }
 
-    /// `choose` gets the present target, or `None` if the name is not bound.
+    /// Binds a name to the target that `choose` returns. `choose` gets the present target, or `None` if the
+    /// name is not bound.
     fn bind(
         &mut self,
         context: ContextId,
@@ -415,7 +418,7 @@ impl Loader {
         Loader { state: State::empty(seed), context: ContextId::ROOT, bindings: Vec::new() }
     }
 
-    /// A name must not occur twice in a context.
+    /// Adds a stored change. A name must not occur twice in a context.
     pub(super) fn replay(&mut self, change: Change) -> Result<(), ReplayError> {
         let Change::PutBinding { context, name, target } = change else { return self.state.replay(change) };
         if context != self.context {
@@ -452,7 +455,7 @@ impl Loader {
     }
 }
 
-/// A change names a context that does not exist.
+/// The error of a change in a context that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReplayError;
 

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A larger leaf is split, unless no bits of the hash are left.
+/// Maximum number of items of a leaf. A larger leaf is split, unless no bits of the hash are left.
 const LEAF_SIZE: usize = 16;
 const BITS: u32 = 4;
 const WIDTH: usize = 1 << BITS;
@@ -18,7 +18,7 @@ const WIDTH: usize = 1 << BITS;
 pub(super) trait TrieItem: Clone {
     type Key: ?Sized;
 
-    /// The order can be any total order.
+    /// Compares the item's key with `key`, in any total order.
     fn compare(&self, key: &Self::Key) -> Ordering;
 }
 
@@ -69,7 +69,8 @@ impl<T> Default for Trie<T> {
     }
 }
 
-/// The highest bits come first, so that children are in the order of hashes.
+/// Returns the child for a hash in a branch at `depth`. Branches near the root use the higher bits, so
+/// that children are in the order of hashes.
 fn child_index(hash: u64, depth: u32) -> usize {
     let shift = u64::BITS - BITS * (depth + 1);
     (hash >> shift) as usize % WIDTH
@@ -79,13 +80,13 @@ fn can_split(depth: u32) -> bool {
     BITS * (depth + 1) <= u64::BITS
 }
 
-/// The error is the position for the insertion of the item.
+/// Returns the position of an item; the error is the position for the insertion of the item.
 fn search<T: TrieItem>(items: &[(u64, Arc<T>)], hash: u64, key: &T::Key) -> Result<usize, usize> {
     items.binary_search_by(|(other, item)| other.cmp(&hash).then_with(|| item.compare(key)))
 }
 
 impl<T: TrieItem> Trie<T> {
-    /// The items must be sorted by hash and key, without duplicate keys.
+    /// Creates a trie of items, which must be sorted by hash and key, without duplicate keys.
     pub(super) fn from_sorted(items: &[(u64, Arc<T>)]) -> Self {
         let root = if items.is_empty() { None } else { Some(Arc::new(build(items, 0))) };
         Trie { root, len: items.len() }
@@ -110,7 +111,7 @@ impl<T: TrieItem> Trie<T> {
         }
     }
 
-    /// The caller must not change the key.
+    /// Returns an item for changes. The caller must not change its key.
     pub(super) fn get_mut(&mut self, hash: u64, key: &T::Key) -> Option<&mut T> {
         self.get(hash, key)?;
         let mut node = self.root.as_mut()?;
@@ -163,7 +164,8 @@ impl<T: TrieItem> Trie<T> {
     }
 }
 
-/// The recursion has at most one level for every four bits of the hash.
+/// Inserts an item, and returns the item that it replaces. The recursion has at most one level for every
+/// four bits of the hash.
 fn insert_into<T: TrieItem>(
     node: &mut Arc<Node<T>>,
     depth: u32,
@@ -193,7 +195,8 @@ fn insert_into<T: TrieItem>(
     }
 }
 
-/// All items may end up in one child, which the next insertion splits.
+/// Returns a branch with the items of a leaf that is too long. All items may end up in one child, which
+/// the next insertion splits.
 fn split<T>(items: Vec<(u64, Arc<T>)>, depth: u32) -> Node<T> {
     let mut leaves: [Vec<(u64, Arc<T>)>; WIDTH] = [const { Vec::new() }; WIDTH];
     for (hash, item) in items {
@@ -205,7 +208,8 @@ fn split<T>(items: Vec<(u64, Arc<T>)>, depth: u32) -> Node<T> {
     Node::Branch(leaves.map(child))
 }
 
-/// The hashes of the sorted items agree in the bits above `depth`.
+/// Builds the node at `depth` of sorted items, whose hashes agree in their highest `depth` groups of four
+/// bits.
 fn build<T>(items: &[(u64, Arc<T>)], depth: u32) -> Node<T> {
     if items.len() <= LEAF_SIZE || !can_split(depth) {
         return Node::Leaf(items.to_vec());
@@ -285,7 +289,7 @@ mod tests {
         }
     }
 
-    /// Depending on the key, the hash equals other hashes in all, in many or in few bits.
+    /// Returns a hash that, depending on the key, equals other hashes in all, in many or in few bits.
     fn hash(key: u32) -> u64 {
         match key % 3 {
             0 => 7,

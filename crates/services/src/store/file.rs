@@ -21,14 +21,14 @@ use super::preview::Preview;
 use super::{Durability, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
-/// The set of tables, which is independent of the records' format.
+/// Version of the set of tables, which is independent of the records' format.
 const FILE_FORMAT: u64 = 1;
-/// Small, because a service reads the records once, at its start.
+/// Size of the cache in bytes. It is small, because a service reads the records once, at its start.
 const CACHE_SIZE: usize = 16 << 20;
 /// A relaxed commit that would exceed this number of bytes is synced.
 const MAX_RELAXED_SIZE: usize = 16 << 20;
 
-/// Makes names unique, so its ordering is `Relaxed`.
+/// Number of temporary names of this process. It only makes the names unique, so its ordering is `Relaxed`.
 static CREATED: AtomicU64 = AtomicU64::new(0);
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
@@ -93,7 +93,7 @@ fn size_of(batch: &[RecordChange<'_>]) -> usize {
     batch.iter().map(size).sum()
 }
 
-/// The drop of the database cannot panic, even if its file is damaged.
+/// A database whose drop cannot panic, even if its file is damaged.
 struct OpenDatabase(Option<Database>);
 
 impl OpenDatabase {
@@ -320,10 +320,10 @@ impl Store for FileStore {
 }
 
 const USUAL: u32 = 0o666;
-/// The folder of the copy may have more readers than the folder of the store.
+/// Permissions of a copy, whose folder may have more readers than the folder of the store.
 const PRIVATE: u32 = 0o600;
 
-/// Only the owner can read the new file.
+/// Writes records to a new store file that only its owner can read.
 pub(super) fn write_copy(
     path: &Path,
     kind: RecordKind,
@@ -393,14 +393,16 @@ fn create_with(
     made
 }
 
-/// The name of a new file must survive a crash.
+/// Makes the name of a new file survive a crash.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
 }
 
+/// Returns true if redb wrote the file, and false if the file does not exist or is empty.
+///
 /// # Errors
-/// [`StoreError::NotAStore`] for a file that redb did not write.
+/// [`StoreError::NotAStore`] for other files.
 fn is_database(path: &Path) -> Result<bool, StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let file = match File::open(path) {
@@ -420,7 +422,8 @@ fn is_database(path: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// redb would repair another program's database if the file were opened for writing.
+/// Checks the contents of a file without writing to it: redb would repair another program's database if the file were
+/// opened for writing.
 fn check_contents(path: &Path, kind: RecordKind) -> Result<(), StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let file = File::open(path).map_err(|error| failed(&error))?;
@@ -444,7 +447,7 @@ fn builder() -> Builder {
     builder
 }
 
-/// Writes the kind of the records into an empty file, and returns the revision.
+/// Checks the kind of the records, or writes it into an empty file. Returns the revision.
 fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<Revision, StoreError> {
     let read = database.begin_read().map_err(|error| of_transaction(error, path))?;
     let numbers = match read.open_table(NUMBERS) {
@@ -564,7 +567,7 @@ fn of_commit(error: CommitError, path: Option<&Path>) -> StoreError {
     }
 }
 
-/// The kernel may not show the process in `/proc/locks`.
+/// Returns the id of the process that has locked the file, if `/proc/locks` shows it.
 fn lock_holder(path: &Path) -> Option<u32> {
     let inode = fs::metadata(path).ok()?.ino().to_string();
     let locks = fs::read_to_string("/proc/locks").ok()?;

@@ -42,7 +42,7 @@ pub enum Durability {
     Relaxed,
 }
 
-/// Receives the records of a store.
+/// A function that receives the key and the value of each record of a store. An error ends the visit.
 pub type RecordVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError> + 'v;
 
 /// A persistent map. Every method can be called from any thread.

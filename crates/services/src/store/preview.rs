@@ -21,7 +21,7 @@ pub(super) struct Preview {
 #[derive(Debug)]
 struct Pages {
     length: u64,
-    /// Smaller than the file after the view was shortened.
+    /// Number of leading bytes of the file that the view shows; smaller than the file after the view was shortened.
     file_length: u64,
     written: BTreeMap<u64, Box<[u8; PAGE_SIZE]>>,
 }
@@ -44,7 +44,8 @@ impl Preview {
     }
 }
 
-/// Each part has its page number, its offset in the page, and its range in the whole range.
+/// Splits a range of a file at page boundaries. Each part has its page number, its offset in the page, and
+/// its range in the split range.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -44,7 +44,7 @@ struct Contents {
     read: usize,
 }
 
-/// All clones are one disk.
+/// A simulated disk. All clones are one disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk(Arc<Mutex<Contents>>);
 
@@ -64,7 +64,7 @@ impl Disk {
         move || disk.clone()
     }
 
-    /// All earlier operations are now on the disk permanently.
+    /// Begins a new log of operations. All earlier operations count as on the disk permanently.
     pub(crate) fn start_log(&self) {
         let mut contents = self.0.lock();
         contents.base = contents.image.clone();
@@ -79,7 +79,8 @@ impl Disk {
         self.0.lock().read
     }
 
-    /// With `None` the disk does not fail.
+    /// Makes each write, sync and change of length after this number of operations fail. `None` ends
+    /// the failures.
     pub(crate) fn fail_after(&self, operations: Option<usize>) {
         self.0.lock().room = operations;
     }

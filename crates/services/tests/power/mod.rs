@@ -75,7 +75,7 @@ fn change(orb: &Orb, root: &NamingContextExtRef, expected: &mut Names, number: u
     }
 }
 
-/// Large enough for some power failures between a commit and its acknowledgement.
+/// Number of power failures, large enough for some between a commit and its acknowledgement.
 const USUAL_CUTS: usize = 200;
 
 /// Each acknowledged change must remain, and the change in progress must be complete or absent.

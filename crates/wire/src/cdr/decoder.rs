@@ -19,7 +19,9 @@ static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
 
 /// Reads CDR from one whole message or encapsulation, whose first byte is the alignment origin.
 ///
-/// Results borrow from the message for `'m`, or from the [`Scratch`] if they need conversion.
+/// Borrowed results point into the message, or into the [`Scratch`] if they need conversion. Inside
+/// a chunked value (IDL `valuetype`), each reading method also returns [`CdrError::BadValue`] if the
+/// chunks are malformed.
 #[derive(Clone)]
 pub struct Decoder<'m> {
     bytes: &'m [u8],
@@ -33,7 +35,7 @@ pub struct Decoder<'m> {
     meter: Option<&'m MemoryMeter<'m>>,
     chunks: Chunks<'m>,
     fragments: FragmentMap<'m>,
-    /// Memory in bytes that was charged for the message so far.
+    /// Memory in bytes that was charged so far. Stays 0 if the decoder has a meter.
     charged: usize,
     depth: u32,
     endian: Endian,
@@ -94,7 +96,7 @@ impl<'m> Decoder<'m> {
         Ok(Decoder::new(bytes, Endian::from_flag(*order)).at_position(1))
     }
 
-    /// Moves to a position in bytes from the alignment origin. Call this method before
+    /// Moves to a position, counted in bytes from the alignment origin. Call this method before
     /// [`with_fragment_starts`](Decoder::with_fragment_starts).
     #[must_use]
     #[inline]
@@ -135,8 +137,9 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Sets the owner of the message's bytes. Large octet sequences then share the owner's memory
-    /// instead of being copied.
+    /// Sets the owner of the message's bytes.
+    /// [`read_octets_owned`](Decoder::read_octets_owned) then shares the owner's memory instead of
+    /// copying large sequences.
     #[must_use]
     #[inline]
     pub fn with_shared_message(mut self, owner: &'m Octets) -> Decoder<'m> {
@@ -263,14 +266,14 @@ impl<'m> Decoder<'m> {
         self.total_remaining()
     }
 
-    /// Returns the unread bytes, in a message of fragments or chunks only up to the end of the
-    /// current fragment or chunk.
+    /// Returns the unread bytes up to the end of the current fragment or chunk. Without fragments
+    /// and chunks, these are all unread bytes.
     #[must_use]
     pub fn rest(&self) -> &'m [u8] {
         self.rest
     }
 
-    /// Returns the read and unread bytes from the alignment origin on.
+    /// Returns the bytes from the alignment origin to the end of [`rest`](Decoder::rest).
     #[must_use]
     pub fn bytes(&self) -> &'m [u8] {
         self.bytes
@@ -323,7 +326,7 @@ impl<'m> Decoder<'m> {
     /// Reads an octet.
     ///
     /// # Errors
-    /// [`CdrError::Truncated`], as for every primitive.
+    /// [`CdrError::Truncated`].
     #[inline]
     pub fn read_u8(&mut self) -> Result<u8, CdrError> {
         let [octet] = self.take()?;
@@ -423,7 +426,7 @@ impl<'m> Decoder<'m> {
         self.read_u64().map(f64::from_bits)
     }
 
-    /// Reads a long double: an IEEE quad, returned with its most significant byte first.
+    /// Reads a long double (IEEE 754 binary128). Returns its most significant byte first.
     ///
     /// # Errors
     /// [`CdrError::Truncated`].
@@ -477,10 +480,12 @@ impl<'m> Decoder<'m> {
     }
 
     /// Reads the count of a sequence whose elements have at least `min_element_size` bytes each.
-    /// Refuses a count that the unread bytes cannot hold, before any memory is allocated.
+    /// Refuses a count of elements that do not fit in the unread bytes, before any memory is
+    /// allocated. If `min_element_size` is 0, 64 bytes are charged for each element instead.
     ///
     /// # Errors
-    /// [`CdrError::CountExceedsInput`], [`CdrError::LimitExceeded`], [`CdrError::Truncated`].
+    /// [`CdrError::CountExceedsInput`], [`CdrError::LimitExceeded`],
+    /// [`CdrError::MemoryBudgetExceeded`], [`CdrError::Truncated`].
     #[inline]
     pub fn read_len(&mut self, min_element_size: usize) -> Result<usize, CdrError> {
         let count = self.read_u32()?;
@@ -503,7 +508,7 @@ impl<'m> Decoder<'m> {
         if len > bound as usize { Err(CdrError::SequenceOverBound) } else { Ok(len) }
     }
 
-    /// Reads a `sequence<octet>` in place.
+    /// Reads a `sequence<octet>`, borrowed from the message.
     ///
     /// # Errors
     /// The errors of [`read_len`](Decoder::read_len).
@@ -514,8 +519,8 @@ impl<'m> Decoder<'m> {
     }
 
     /// Reads a `sequence<octet>` as an owned value. If
-    /// [`with_shared_message`](Decoder::with_shared_message) set an owner, a large sequence shares
-    /// the owner's memory.
+    /// [`with_shared_message`](Decoder::with_shared_message) set an owner, a sequence of at least
+    /// [`BORROW_THRESHOLD`] bytes shares the owner's memory.
     ///
     /// # Errors
     /// The errors of [`read_len`](Decoder::read_len).
@@ -552,8 +557,8 @@ impl<'m> Decoder<'m> {
     /// borrowed. Other numbers are converted into the arena.
     ///
     /// # Errors
-    /// [`CdrError::Truncated`]; [`CdrError::NoScratch`] if conversion is needed and there is no
-    /// arena.
+    /// [`CdrError::Truncated`]; if conversion is needed, [`CdrError::NoScratch`] without an arena,
+    /// and the errors of [`charge`](Decoder::charge).
     pub fn read_slice<T: Primitive>(&mut self, len: usize) -> Result<&'m [T], CdrError> {
         let raw = self.raw_numbers::<T>(len)?;
         if raw.is_empty() {
@@ -573,7 +578,7 @@ impl<'m> Decoder<'m> {
     /// Reads `len` numbers into a vector.
     ///
     /// # Errors
-    /// [`CdrError::Truncated`].
+    /// [`CdrError::Truncated`], and the errors of [`charge`](Decoder::charge).
     pub fn read_vec<T: Primitive>(&mut self, len: usize) -> Result<Vec<T>, CdrError> {
         let raw = self.raw_numbers::<T>(len)?;
         self.charge(raw.len())?;
@@ -633,11 +638,10 @@ impl<'m> Decoder<'m> {
         if octets == 0 { Ok(()) } else { self.charge(octets.saturating_add(BLOCK_OVERHEAD)) }
     }
 
-    /// Reads `len` elements of fixed size into the arena; `len` comes from
-    /// [`read_len`](Decoder::read_len).
+    /// Reads `len` elements into the arena; `len` comes from [`read_len`](Decoder::read_len).
     ///
     /// # Errors
-    /// The errors of `element`, and [`CdrError::NoScratch`].
+    /// The errors of `element` and of [`charge`](Decoder::charge), and [`CdrError::NoScratch`].
     pub fn read_slice_with<T: Copy>(
         &mut self,
         len: usize,

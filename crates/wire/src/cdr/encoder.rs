@@ -299,7 +299,7 @@ impl<'a> Encoder<'a> {
         self.write_u64(value.to_bits());
     }
 
-    /// Writes a long double, given as an IEEE quad with its most significant byte first.
+    /// Writes a long double (IEEE 754 binary128), given with its most significant byte first.
     pub fn write_long_double(&mut self, mut quad: [u8; 16]) {
         if self.endian == Endian::Little {
             quad.reverse();
@@ -347,7 +347,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Writes a `sequence<octet>`: count and octets. A slice of at least [`BORROW_THRESHOLD`] bytes
-    /// is borrowed, unless the encoder has [`MAX_SEGMENTS`] segments.
+    /// is borrowed, and copied only if the encoder has [`MAX_SEGMENTS`] segments.
     ///
     /// # Errors
     /// [`CdrError::LengthOverflow`].
@@ -362,8 +362,8 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Writes a `sequence<octet>`. At least [`BORROW_THRESHOLD`] bytes are shared, unless the
-    /// encoder has [`MAX_SEGMENTS`] segments.
+    /// Writes a `sequence<octet>`: count and octets. The encoder keeps octets of at least
+    /// [`BORROW_THRESHOLD`] bytes, and copies them only if it has [`MAX_SEGMENTS`] segments.
     ///
     /// # Errors
     /// [`CdrError::LengthOverflow`].
@@ -435,8 +435,9 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Writes numbers in bulk, without a count; borrows a slice of at least [`BORROW_THRESHOLD`]
-    /// bytes in the message's byte order instead of copying it.
+    /// Aligns and writes numbers in bulk, without a count. A slice of at least
+    /// [`BORROW_THRESHOLD`] bytes in the message's byte order is borrowed, and copied only if the
+    /// encoder has [`MAX_SEGMENTS`] segments.
     #[inline]
     pub fn write_slice_borrowed<T: Primitive>(&mut self, numbers: &'a [T]) {
         if size_of_val(numbers) < BORROW_THRESHOLD || self.swap_bytes && T::SIZE > 1 {
@@ -446,8 +447,9 @@ impl<'a> Encoder<'a> {
         self.push_segment(SegmentBytes::Borrowed(bytemuck::cast_slice(numbers)));
     }
 
-    /// Writes numbers in bulk, without a count; keeps a vector of at least [`BORROW_THRESHOLD`]
-    /// bytes in the message's byte order instead of copying it.
+    /// Aligns and writes numbers in bulk, without a count. The encoder keeps a vector of at least
+    /// [`BORROW_THRESHOLD`] bytes in the message's byte order, and copies it only if it has
+    /// [`MAX_SEGMENTS`] segments.
     #[inline]
     pub fn write_slice_owned<T: Primitive>(&mut self, numbers: Vec<T>) {
         let len = size_of_val(numbers.as_slice());
@@ -621,7 +623,8 @@ impl<'a> Encoder<'a> {
         list.get_mut(..count).unwrap_or_default()
     }
 
-    /// Returns the bytes at the positions in `range`, such as the bytes of one fragment, as slices in order.
+    /// Returns a range of the bytes, such as one fragment, as slices in order. The range counts from
+    /// the first byte of the first of the [`slices`](Encoder::slices).
     pub fn slices_in(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
         let mut start = 0usize;
         let parts = self.slices().map(move |slice| {
@@ -689,7 +692,7 @@ impl PathRecorder for Encoder<'_> {
     }
 }
 
-/// The constant size lets the compiler vectorize the loop.
+/// Reverses the bytes of each number. The constant size of a number lets the compiler vectorize the loop.
 fn swap_all<const N: usize>(octets: &mut [u8]) {
     octets.as_chunks_mut::<N>().0.iter_mut().for_each(|number| number.reverse());
 }

@@ -225,7 +225,7 @@ impl fmt::Display for CdrError {
 
 impl std::error::Error for CdrError {}
 
-/// Out of line, to keep the reading functions small.
+/// Returns [`CdrError::Truncated`], out of line, to keep the reading functions small.
 #[cold]
 #[inline(never)]
 pub(crate) fn truncated() -> CdrError {

@@ -7,7 +7,7 @@ use super::CdrError;
 
 /// Memory in bytes that a message may take before the meter asks its [`MemoryAccount`].
 const FREE_BYTES: usize = 64 * 1024;
-/// Minimum number of bytes that are reserved from an account at a time.
+/// Reservations for allocations are multiples of this number of bytes.
 const RESERVE_STEP: usize = 64 * 1024;
 
 /// An account of the memory that several messages take together.
@@ -66,7 +66,7 @@ impl<'a> MemoryMeter<'a> {
         }
     }
 
-    /// Returns the memory in bytes that was allocated for the message so far.
+    /// Returns the memory in bytes that was charged for allocations so far.
     #[must_use]
     pub fn charged(&self) -> usize {
         self.charged.get()
@@ -92,11 +92,11 @@ impl<'a> MemoryMeter<'a> {
         Ok(())
     }
 
-    /// Reserves memory that already exists: the bytes of a large message while it is decoded and
-    /// used.
+    /// Reserves from the account memory that is allocated already: the bytes of a large message.
+    /// The meter releases the memory when it is dropped.
     ///
     /// # Errors
-    /// [`CdrError::MemoryBudgetExceeded`] if the account has less.
+    /// [`CdrError::MemoryBudgetExceeded`] if less memory remains in the account.
     pub fn charge_existing(&self, octets: usize) -> Result<(), CdrError> {
         if let Err(refusal) = self.account.reserve(octets) {
             self.refusal.set(Some(refusal));
@@ -109,7 +109,7 @@ impl<'a> MemoryMeter<'a> {
     #[cold]
     #[inline(never)]
     fn raise_allowance(&self, spent: usize) -> Result<(), CdrError> {
-        // The first reservation includes the first 64 KiB, which were free until now.
+        // The reservations then cover `spent`; up to 64 KiB beyond them are free.
         let wanted =
             (spent - (self.allowance.get() - FREE_BYTES)).checked_next_multiple_of(RESERVE_STEP).unwrap_or(usize::MAX);
         self.charge_existing(wanted)?;

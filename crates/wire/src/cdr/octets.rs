@@ -50,7 +50,8 @@ impl Octets {
         }
     }
 
-    /// Returns a part of these octets. Returns `None` if the range exceeds the octets.
+    /// Returns a part of these octets: a copy if they are an unshared vector, otherwise a part that
+    /// shares their memory. Returns `None` if the range exceeds the octets.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Option<Octets> {
         let part = self.as_slice().get(range.clone())?;

@@ -2,8 +2,8 @@
 
 use bumpalo::Bump;
 
-/// A reusable arena, one for each thread. [`reset`](Scratch::reset) keeps the largest block, so
-/// that steady traffic allocates nothing.
+/// A reusable arena, one for each thread. [`reset`](Scratch::reset) keeps the newest block of
+/// memory, so that steady traffic allocates nothing.
 #[derive(Default)]
 pub struct Scratch {
     bump: Bump,
@@ -16,7 +16,7 @@ impl Scratch {
         Scratch::default()
     }
 
-    /// Frees the contents and keeps the memory.
+    /// Drops the contents. Keeps the newest block of memory and frees the others.
     #[inline]
     pub fn reset(&mut self) {
         #[inline(never)]

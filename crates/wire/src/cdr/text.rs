@@ -33,8 +33,8 @@ impl Encoder<'_> {
         self.write_bounded_str(value, u32::MAX)
     }
 
-    /// Writes a bounded string. The bound counts octets as sent, which in ISO 8859-1 are
-    /// characters.
+    /// Writes a bounded string. The bound counts the octets that are sent, without the NUL; in
+    /// ISO 8859-1 each character is one octet.
     ///
     /// # Errors
     /// [`CdrError::StringOverBound`], and the errors of [`write_str`](Encoder::write_str).
@@ -42,8 +42,8 @@ impl Encoder<'_> {
         self.write_narrow(value, bound, self.code_sets().char)
     }
 
-    /// Writes a string that is never converted, in ISO 8859-1: an operation name, a repository id,
-    /// a host.
+    /// Writes a string in ISO 8859-1, regardless of the negotiated code set: an operation name, a
+    /// repository id, a host.
     ///
     /// # Errors
     /// [`CdrError::NulInString`], [`CdrError::NotInCodeSet`], [`CdrError::LengthOverflow`].
@@ -173,7 +173,8 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// From GIOP 1.2 on, wide text is not aligned and states its own byte order.
+    /// Returns true if the octets of wide text in `d` mean the same text here. Before GIOP 1.2 wide
+    /// text is aligned, so this method returns false.
     pub(crate) fn has_wide_form_of(&self, d: &Decoder<'_>) -> bool {
         let (own, other) = (self.code_sets(), d.code_sets());
         let order = own.wide_order == WideOrder::Standard || self.endian() == d.endian();
@@ -249,20 +250,20 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Reads a string. The string is borrowed if its octets are already UTF-8, which in ISO 8859-1
-    /// means ASCII. Other text is converted into the arena.
+    /// Reads a string. UTF-8 is borrowed, and so is ISO 8859-1 with ASCII characters only. Other
+    /// ISO 8859-1 text is converted into the arena.
     ///
     /// # Errors
-    /// [`CdrError::NotInCodeSet`] for octets that are not text; [`CdrError::NoScratch`] if
-    /// conversion is needed and there is no arena; the errors of
-    /// [`read_str_octets`](Decoder::read_str_octets).
+    /// [`CdrError::NotInCodeSet`] if the code set is UTF-8 and the octets are not UTF-8;
+    /// [`CdrError::NoScratch`] if conversion is needed and there is no arena; the errors of
+    /// [`read_str_octets`](Decoder::read_str_octets) and of [`charge`](Decoder::charge).
     #[inline]
     pub fn read_str(&mut self) -> Result<&'m str, CdrError> {
         let octets = self.read_str_octets()?;
         self.borrowed_text(octets, self.code_sets().char)
     }
 
-    /// Reads a bounded string. The bound counts octets as sent.
+    /// Reads a bounded string. The bound counts the octets that were sent, without the NUL.
     ///
     /// # Errors
     /// [`CdrError::StringOverBound`], and the errors of [`read_str`](Decoder::read_str).
@@ -290,8 +291,8 @@ impl<'m> Decoder<'m> {
         self.owned_text(octets, self.code_sets().char)
     }
 
-    /// Reads a string that is never converted (ISO 8859-1): a repository id, a host, the name of a
-    /// TypeCode.
+    /// Reads a string in ISO 8859-1, regardless of the negotiated code set: a repository id, a host,
+    /// the name of a TypeCode.
     ///
     /// # Errors
     /// The errors of [`read_str_octets`](Decoder::read_str_octets).

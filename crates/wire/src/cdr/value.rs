@@ -2,8 +2,8 @@
 
 use super::{CdrError, Decoder, Encoder, Octets, PathRecorder as _, PathStep};
 
-/// Memory in bytes that the decoder reserves for the elements of a sequence before it reads the
-/// first one.
+/// Maximum memory in bytes that the decoder reserves for the elements of a sequence before it reads
+/// the first one. A larger single element is reserved all the same.
 const RESERVED_AT_ONCE: usize = 64 << 10;
 
 /// A type with one CDR form.

@@ -52,7 +52,8 @@ impl CharSet {
         }
     }
 
-    /// Returns the code set with this number, or `None` if it is not supported.
+    /// Returns the code set with this number, or `None` if it is not supported. ASCII is read as
+    /// UTF-8.
     #[must_use]
     pub const fn from_id(number: u32) -> Option<CharSet> {
         match number {
@@ -83,7 +84,8 @@ impl WideSet {
         }
     }
 
-    /// Returns the code set with this number, or `None` if it is not supported.
+    /// Returns the code set with this number, or `None` if it is not supported. UCS-2 is read as
+    /// UTF-16.
     #[must_use]
     pub const fn from_id(number: u32) -> Option<WideSet> {
         match number {

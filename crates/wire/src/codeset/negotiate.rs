@@ -86,13 +86,14 @@ pub struct NoCommonCodeSet;
 /// sets in the server's reference. The first applicable rule of this list chooses the code set for
 /// char. The same rules choose the code set for wchar:
 ///
-/// 1. the native set of both;
-/// 2. the server's native set, if the client converts;
-/// 3. the client's native set, if the server converts;
+/// 1. the native set, if both have the same;
+/// 2. the server's native set, if the client can convert it;
+/// 3. the client's native set, if the server can convert it;
 /// 4. the first of the server's conversion sets that the client has;
 /// 5. the fallback that every ORB must support: UTF-8, or UTF-16 for wchar.
 ///
-/// If the server has no code sets for wchar, no wide code set is chosen.
+/// No code set for wchar is chosen if the server has none, if the client has no native one, or if
+/// the chosen one is not supported.
 ///
 /// A server that does not support the fallback refuses with CODESET_INCOMPATIBLE minor 2.
 ///

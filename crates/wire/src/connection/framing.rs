@@ -27,8 +27,8 @@ pub enum FramingStep {
         /// Length of the message in bytes, header included.
         len: usize,
     },
-    /// The first bytes, as many as this number, are a fragment, but not the last one, of a message.
-    /// The framer has copied the fragment.
+    /// The first bytes are a fragment of this length, header included. It is not the last fragment
+    /// of its message, and the framer has copied it.
     FragmentBuffered(usize),
     /// The first `len` bytes were the last fragment of a message.
     Assembled {
@@ -98,8 +98,8 @@ impl Framer {
     }
 
     /// Returns the beginning of the message to which a fault at the front of `unread` belongs. If
-    /// `unread` begins with a Fragment, the result is the buffered part of the message that it
-    /// continues; otherwise the result is `unread`.
+    /// `unread` begins with a Fragment of a message that is buffered in part, the result is the
+    /// buffered part; otherwise the result is `unread`.
     #[must_use]
     pub fn faulty_message<'o>(&'o self, unread: &'o [u8]) -> &'o [u8] {
         let Some(Ok(header)) = unread.first_chunk().map(Header::parse) else { return unread };

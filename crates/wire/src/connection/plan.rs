@@ -38,8 +38,7 @@ impl PlannedFragment {
 }
 
 impl FragmentPlan {
-    /// The smallest useful threshold in bytes: below it, fragments would hold more headers than
-    /// data.
+    /// The smallest threshold in bytes. In fragments of this size, headers are a quarter of the bytes.
     pub const MIN_THRESHOLD: usize = 64;
 
     /// Plans the fragments of the message with this header and request id. No fragment exceeds

@@ -55,7 +55,8 @@ pub enum ReplyMatch<T> {
 }
 
 impl<T> RequestTable<T> {
-    /// Creates a table for at most `limit` concurrent requests, clamped to 1..=65,536.
+    /// Creates a table for at most `limit` waiting and abandoned requests together. The limit is
+    /// clamped to 1..=65,536.
     #[must_use]
     pub fn new(initiative: ConnectionSide, limit: u32) -> RequestTable<T> {
         let limit = limit.clamp(1, 1 << 16);
@@ -179,7 +180,8 @@ impl<T> RequestTable<T> {
         }
     }
 
-    /// Empties the table of a connection that has ended, and returns the requests that waited.
+    /// Empties the table of a connection that has ended. Returns the waiting requests with their
+    /// ids.
     pub fn drain(&mut self) -> impl Iterator<Item = (u32, T)> {
         let taken: Vec<u32> = (0u32..)
             .zip(&self.slots)

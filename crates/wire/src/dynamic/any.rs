@@ -22,7 +22,8 @@ use crate::typecode::{Kind, TypeCode, View};
 #[derive(Clone)]
 pub struct AnyValue {
     type_code: TypeCode,
-    /// The encoded value, from a multiple of 8 in its message, so that its alignment is kept.
+    /// The encoded value. The bytes of its message since the last multiple of 8 come first, so that
+    /// the alignment is kept.
     octets: Octets,
     /// Offset of the value in `octets`, in bytes, less than 8.
     start: u8,
@@ -85,8 +86,8 @@ impl AnyValue {
         Ok(AnyValue::of(type_code.clone(), octets, form, e.has_values()))
     }
 
-    /// The copy has this machine's byte order and version. An `any` with custom values without a
-    /// known converter keeps the received form.
+    /// Creates an `any` from the output of `write`, in this machine's byte order and GIOP 1.2. If
+    /// the output has custom values without a known converter, the `any` has the form of `from`.
     fn rewrite(
         type_code: &TypeCode,
         from: &Decoder<'_>,
@@ -187,7 +188,9 @@ impl AnyValue {
         self.read(|d| Value::decode(&self.type_code, d))
     }
 
-    /// Returns true if the value's type equals `to` except for bounds and the width of text.
+    /// Returns true if the value's type is equivalent to `to`. Bounds, and narrow or wide text, may
+    /// differ in the type itself and in the elements of sequences and arrays, but not in members of
+    /// structures. Arrays must have equal lengths.
     #[must_use]
     pub fn conforms_to(&self, to: &TypeCode) -> bool {
         conforms(self.type_code.view(), to.view())
@@ -200,8 +203,8 @@ impl AnyValue {
     pub fn decode_value(type_code: TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
         let view = type_code.view();
         let (from, keep) = (d.clone(), no_owner());
-        // The octets are copied unless alignment restarts in fragments, values refer to other
-        // values, or the octets span chunks.
+        // The octets are kept unchanged unless alignment restarts in fragments, values refer to
+        // other values, or the octets span chunks.
         if d.is_fragmented() || transfer(view, d, None, &keep)?.values || d.bytes().len() != from.bytes().len() {
             let mut met = Findings::default();
             let written = AnyValue::rewrite(&type_code, &from, |e| {

@@ -19,7 +19,8 @@ use crate::cdr::{CdrError, Decoder};
 use crate::typecode::{Kind, View};
 use std::collections::HashMap;
 
-/// The size of elements may be 0, and then the caller counts them one by one.
+/// Reads the count of a sequence. A structure or an array may have 0 bytes, so the count of such
+/// elements is not compared with the unread bytes; the caller limits their number.
 pub(crate) fn read_count(element: View<'_>, d: &mut Decoder<'_>) -> Result<usize, CdrError> {
     if !matches!(element.unaliased().kind(), Kind::Struct | Kind::Array) {
         return d.read_len(1);

@@ -126,7 +126,8 @@ struct Transcoder<'k, 't> {
 }
 
 impl Transcoder<'_, '_> {
-    /// A limit on steps is necessary because a value may have many parts of 0 bytes.
+    /// Counts a step, and fails above the limit on steps. The limit is necessary because a value may have many parts
+    /// of 0 bytes.
     fn step(&mut self) -> Result<(), CdrError> {
         self.steps += 1;
         let charged = self.charged.saturating_mul(STEPS_PER_PART);

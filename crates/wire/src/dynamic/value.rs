@@ -20,7 +20,7 @@ use crate::typecode::{Kind, TypeCode, View, label_fits, read_label, write_label}
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// The absence of a value: null or void.
+    /// The absence of a value: null, void, or the null value of a value type.
     Null,
     /// `boolean`.
     Boolean(bool),
@@ -42,7 +42,7 @@ pub enum Value {
     Float(f32),
     /// `double`.
     Double(f64),
-    /// `long double`: an IEEE quad, its most significant byte first.
+    /// `long double` (IEEE 754 binary128), the most significant byte first.
     LongDouble([u8; 16]),
     /// `char`.
     Char(char),
@@ -139,8 +139,9 @@ impl Value {
     /// enumerator, the first arm.
     ///
     /// # Errors
-    /// [`CdrError::LimitExceeded`] for arrays with more than 2^20 elements and for types that
-    /// contain themselves; [`CdrError::Unsupported`] for types without an initial value.
+    /// [`CdrError::LimitExceeded`] for more than 2^20 parts, or more than 256 levels of types, as in
+    /// a structure that contains itself; [`CdrError::Unsupported`] for types without an initial
+    /// value; [`CdrError::BadTypeCode`] if every label of a union is used.
     pub fn initial(type_code: &TypeCode) -> Result<Value, CdrError> {
         initial(type_code.view(), &mut 0, 0)
     }

@@ -34,12 +34,12 @@ pub fn write_cancel_request(e: &mut Encoder<'_>, version: Version, request_id: u
     e.patch_u32(Header::SIZE_AT, 4);
 }
 
-/// Writes a CloseConnection (CORBA 3.0.3 section 15.4.7): a header of size 0.
+/// Writes a CloseConnection (CORBA 3.0.3 section 15.4.7): a header without a body.
 pub fn write_close_connection(e: &mut Encoder<'_>, version: Version) {
     begin(e, version, MessageKind::CloseConnection);
 }
 
-/// Writes a MessageError (CORBA 3.0.3 section 15.4.8): a header of size 0. In an answer to a
+/// Writes a MessageError (CORBA 3.0.3 section 15.4.8): a header without a body. In an answer to a
 /// message of an unsupported version, `version` is the highest supported version.
 pub fn write_message_error(e: &mut Encoder<'_>, version: Version) {
     begin(e, version, MessageKind::MessageError);

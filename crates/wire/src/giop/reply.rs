@@ -106,8 +106,8 @@ impl<'m> Reply<'m> {
     }
 
     /// Parses the header of a plain reply at the front of `unread`. A plain reply satisfies
-    /// [`Header::parse_complete`], answers `request_id`, and has results and no service contexts. Returns
-    /// `None` for every other reply, and for a malformed reply.
+    /// [`Header::parse_complete`], answers `request_id`, reports no exception and has no service
+    /// contexts. Returns `None` for every other message.
     #[inline]
     #[must_use]
     pub fn parse_plain_header(unread: &[u8], request_id: u32, max_size: u32) -> Option<Header> {

@@ -244,8 +244,8 @@ impl<'m> Request<'m> {
         self.parse_header_general(limits)
     }
 
-    /// Parses a GIOP 1.2 request that is addressed by object key and has no service contexts;
-    /// `None` for others.
+    /// Parses a GIOP 1.2 request that is addressed by object key and has no service contexts.
+    /// Returns `None` for other requests, and for malformed or too long ones.
     #[inline]
     fn parse_header_fast(&mut self, limits: &Limits) -> Option<()> {
         let endian = self.endian;

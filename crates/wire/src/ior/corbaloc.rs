@@ -150,8 +150,8 @@ fn is_plain(octet: u8) -> bool {
     octet.is_ascii_alphanumeric() || b";/:?@&=+$,-_.!~*'()".contains(&octet)
 }
 
-/// Returns an object key as text. Bytes other than letters, digits and unreserved signs become `%`
-/// and two hexadecimal digits.
+/// Returns an object key as text. Bytes other than ASCII letters, digits and `;/:?@&=+$,-_.!~*'()`
+/// become `%` and two hexadecimal digits.
 #[must_use]
 pub fn escape_key(key: &[u8]) -> String {
     let mut text = String::with_capacity(key.len());
@@ -166,8 +166,8 @@ pub fn escape_key(key: &[u8]) -> String {
     text
 }
 
-/// Returns the bytes of an escaped key. Unescaped reserved signs denote themselves; spaces and
-/// control characters are refused.
+/// Returns the bytes of an escaped key. Bytes that are not escaped denote themselves; spaces and
+/// control characters must be escaped.
 ///
 /// # Errors
 /// [`UrlError::Escape`].

@@ -3,9 +3,9 @@
 //! `/` separates components, `.` separates id and kind. `\` in front of `/`, `.` or `\` makes that
 //! character a part of the id or kind.
 
-/// Parses a stringified name into its components, each with its id and kind. Returns `None` if the
-/// text or a component is empty, a component has a second dot or an empty kind, or a backslash is
-/// misplaced.
+/// Parses a stringified name into its components, each with its id and kind. The component `.` has
+/// an empty id and an empty kind. Returns `None` if the text or a component is empty, a component
+/// has a second dot, the dot after an id ends the component, or a backslash is misplaced.
 ///
 /// # Examples
 /// ```
@@ -37,7 +37,7 @@ pub fn parse_object_name(text: &str) -> Option<Vec<(String, String)>> {
     Some(name)
 }
 
-/// `kind` is `None` if there was no dot.
+/// Returns a component if it is valid. `kind` is `None` if the text has no dot.
 fn component(id: String, kind: Option<String>) -> Option<(String, String)> {
     let has_needless_dot = kind.as_ref().is_some_and(String::is_empty) && !id.is_empty();
     let is_empty = kind.is_none() && id.is_empty();

@@ -228,7 +228,7 @@ impl TaggedProfile {
     }
 }
 
-/// Code sets do not apply, because paths are bytes to the kernel.
+/// Writes text as UTF-8, in which paths are bytes to the kernel. Code sets do not apply.
 pub(super) fn write_path(e: &mut Encoder<'_>, path: &str) -> Result<(), CdrError> {
     if path.as_bytes().contains(&0) {
         return Err(CdrError::NulInString);
@@ -275,8 +275,8 @@ impl<'p> Profile<'p> {
     }
 
     /// Returns the addresses to connect to, in the order in which to try them: the profile's own
-    /// address, alternate addresses, then omniORB's Unix sockets. The list is empty for unsupported
-    /// transports.
+    /// address, then alternate addresses and omniORB's Unix sockets in the order of their
+    /// components. The list is empty for unsupported transports.
     #[must_use]
     pub fn endpoints(&self) -> Vec<ProfileEndpoint> {
         let mut found = Vec::new();
@@ -350,7 +350,7 @@ impl<'p> Profile<'p> {
         lanes.and_then(Result::ok).into_iter().flatten().filter_map(endpoint).collect()
     }
 
-    /// Returns the value of TAG_ORB_TYPE.
+    /// Returns the value of TAG_ORB_TYPE; `None` if the component is missing or malformed.
     #[must_use]
     pub fn orb_type(&self) -> Option<u32> {
         component::parse_orb_type(self.components.find(component_tag::ORB_TYPE)?).ok()

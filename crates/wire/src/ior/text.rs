@@ -17,8 +17,8 @@ pub enum UrlError {
     Scheme,
     /// The host, port or version is malformed.
     Address,
-    /// The text after the scheme is malformed: a digit is not hexadecimal, or `rir:` is not the
-    /// only address.
+    /// The text after the scheme is malformed: a digit is missing or not hexadecimal, `rir:` is not
+    /// the only address, or the name in a corbaname is not UTF-8.
     SchemeSpecificPart,
     /// An escape is malformed, or a space or a control character is not escaped.
     Escape,

@@ -25,7 +25,7 @@ pub enum TypeCodeError {
     DuplicateLabel,
     /// The type of the discriminator does not have the value of a label.
     LabelOutOfRange,
-    /// The discriminator is not a number, character, boolean or enumeration.
+    /// The discriminator is not an integer, octet, character, boolean or enumeration.
     IllegitimateDiscriminator,
     /// A fixed has no digits, more than 31, or a scale above its digits.
     DigitsOutOfRange,
@@ -426,7 +426,8 @@ pub(crate) fn label_fits(discriminator: View<'_>, label: i128) -> bool {
     (least..=most).contains(&label)
 }
 
-/// Copies the parts that contain placeholders, because a graph is immutable.
+/// Creates the type of a node. Parts that contain placeholders are copied, because their graphs are
+/// immutable.
 fn finish(node: Node) -> TypeCode {
     let parts = || node.members.iter().map(|member| &member.ty).chain(&node.content);
     let incomplete = |part: &Child| match part {

@@ -7,7 +7,8 @@
 //! earlier type       0xffffffff | long offset, from the offset itself back to the kind of the earlier type
 //! ```
 //!
-//! Types may be recursive and may share parts, so every traversal remembers the types that it has visited.
+//! Types may be recursive and may share parts, so a traversal remembers the types that it has visited, or limits
+//! its depth.
 
 mod build;
 mod compare;
@@ -133,7 +134,7 @@ impl TypeCode {
         (self.default_index() != Some(index)).then_some(member.label)
     }
 
-    /// Returns true if a state member of a value is public.
+    /// Returns true if a state member of a value is public; `None` if the type is not a value type.
     #[must_use]
     pub fn member_is_public(&self, index: usize) -> Option<bool> {
         let view = self.view();

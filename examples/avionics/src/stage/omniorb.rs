@@ -14,7 +14,7 @@ pub(super) const NAME: &str = "omniorb";
 const IDL: &str = include_str!("../../avionics.idl");
 const SOURCE: &str = include_str!("../../omniorb/ground_link.cc");
 
-/// Builds the client in `folder` unless it exists already.
+/// Builds the client in `folder`, unless it was already built from the same sources.
 ///
 /// # Errors
 /// The reason why the client cannot be built.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// The output goes to a file with the program's name.
+/// A started program, whose output goes to a file with the program's name.
 pub(super) struct Process {
     pub(super) name: String,
     child: Child,
@@ -35,7 +35,8 @@ impl Process {
         Ok(self.child.try_wait()?)
     }
 
-    /// If the process fails, the error contains its output.
+    /// Waits until the process ends, at most for `patience`. If the process fails or does not end, the
+    /// error contains its output.
     pub(super) fn finish(&mut self, patience: Duration) -> Result<()> {
         drop(self.input.take());
         let deadline = Instant::now() + patience;

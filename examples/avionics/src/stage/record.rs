@@ -33,7 +33,7 @@ pub(super) struct Record {
     pub(super) scheduling: String,
     pub(super) rate: f64,
     seconds: f64,
-    /// Latency of every call, ascending.
+    /// Latencies of the calls that did not fail, ascending.
     latencies: Vec<Duration>,
     pub(super) misses: u32,
     pub(super) failures: u32,

@@ -26,7 +26,7 @@ pub(crate) const COUNTED_CALLS: usize = 1000;
 
 const TRIES: usize = 20;
 
-/// A pool has one thread, because each thread counts its own work.
+/// The measured architectures. A pool has one thread, because each thread counts its own work.
 const ARCHITECTURES: [ServerArchitecture; 3] =
     [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(1), ServerArchitecture::Reactive];
 
@@ -42,7 +42,7 @@ const DEFAULT_OPERATIONS: [MeasuredOperation; 9] = [
     MeasuredOperation::Oneway,
 ];
 
-/// No call reaches this deadline.
+/// A precise time-out that no call reaches.
 const PRECISE: Timeout = Timeout::Precise(std::time::Duration::from_secs(60));
 
 pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
@@ -100,7 +100,8 @@ struct Bounds {
     server: Bound,
 }
 
-/// If system calls have a bound, the bound of hand-offs, futex calls and ORB locks is 0.
+/// Bounds of the counts of one side. If system calls have a bound, the bound of hand-offs, futex calls and ORB locks is
+/// 0.
 #[derive(Clone, Copy)]
 struct Bound {
     system_calls: Option<f64>,
@@ -154,7 +155,8 @@ fn count(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tal
     let before = tally();
     calls(target, operation, 0, samples)?;
     let made = difference(&tally(), &before);
-    // The reading of the server's counts is a call, and a run may begin with a call for the comparison.
+    // Reading the server's counts is itself a call, and for some operations a first call, whose result is compared in
+    // full, precedes the others.
     let first = target.counted()?;
     calls(target, operation, 0, samples)?;
     let asked = difference(&target.counted()?, &first);
@@ -242,7 +244,7 @@ fn told(label: &FigureLabel, side: &str, tally: Tally, bound: Bound) -> Vec<Sing
     values.collect()
 }
 
-/// A count that exceeds its bound is followed by the bound.
+/// Formats the counts as a table. A count that exceeds its bound is followed by the bound.
 fn table(title: &str, values: &[SingleValue]) -> String {
     let mut text = format!("\n{title}\n  {:<12} {:<7}", "op", "side");
     COUNTED.iter().for_each(|quantity| text.push_str(&format!(" {quantity:>18}")));

@@ -13,7 +13,7 @@ use crate::peer::{BuiltPeer, CountingLibrary, PeerInvocation, PeerKind, PeerThre
 use crate::sample::Samples;
 use crate::value::SingleValue;
 
-/// The difference between the two runs excludes the start and the end of a program.
+/// Numbers of calls of two runs. The difference between the runs excludes the start and the end of a program.
 const RUNS: [usize; 2] = [1000, 3000];
 
 /// Lock operations and condition-variable operations.

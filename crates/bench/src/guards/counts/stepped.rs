@@ -30,7 +30,7 @@ const WARM_UP: usize = 50;
 /// Number of calls by which the threads that take part are found.
 const LOOKED_AT: usize = 1000;
 
-/// The minimum of the samples is reported.
+/// Number of samples, of which the minimum is reported.
 const SAMPLES: usize = 9;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -142,7 +142,7 @@ impl SteppedPair {
         settle(&mut stepped, &mut self.client)?;
         let mut all = Vec::new();
         for &operation in operations {
-            // The comparison of the first result makes the call.
+            // If the client compares the first result in full, that call is the one that is counted.
             let asked = usize::from(!operation.has_comparison_call());
             let counts = samples(&mut stepped, &mut self.client, operation, asked)?;
             all.push(figures(counts));
@@ -150,7 +150,8 @@ impl SteppedPair {
         Ok(all)
     }
 
-    /// The difference between two requests whose numbers of calls differ by one.
+    /// Returns the client's counts for one call: the difference between two requests whose numbers of calls
+    /// differ by one.
     fn on_client(&mut self, threads: &[u32], operations: &[MeasuredOperation]) -> Result<Vec<Figures>, Stop> {
         let mut stepped = attach(&self.client, threads)?;
         settle(&mut stepped, &mut self.client)?;
@@ -185,7 +186,8 @@ impl SteppedPair {
     }
 }
 
-/// The number adds voluntary and involuntary switches, because a thread that is always preempted may never wait.
+/// Returns the number of context switches of each thread. It includes involuntary switches, because a thread that is
+/// always preempted may never wait.
 fn switches(process: u32) -> Vec<(u32, u64)> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let of_task = |task: fs::DirEntry| {
@@ -215,7 +217,8 @@ fn attach(service: &RunningProgram, threads: &[u32]) -> Result<PtraceCounter, St
     })
 }
 
-/// Stepping interrupts system calls, and the counter does not see the kernel restart them.
+/// Makes a call that is not counted. The attachment interrupts system calls, and the counter does not see the kernel
+/// restart them.
 fn settle(stepped: &mut PtraceCounter, client: &mut RunningProgram) -> Result<(), Failure> {
     sample(stepped, client, MeasuredOperation::Nothing, 1).map(drop)
 }

@@ -28,13 +28,13 @@ const START: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_millis(300);
 
 const KIB: f64 = 1024.0;
-/// Size in KiB of the hello example's server, stripped.
+/// Maximum size in KiB of the hello example's server, stripped.
 const MOST_PROGRAM_KIB: f64 = 2.0 * 1024.0;
-/// Size in KiB of the server's smallest form.
+/// Maximum size in KiB of the server's smallest form.
 const MOST_MINIMAL_KIB: f64 = 700.0;
-/// KiB above a networking program without an ORB, both linked statically.
+/// Maximum KiB by which the server exceeds a networking program without an ORB, both linked statically.
 const MOST_ABOVE_KIB: f64 = 450.0;
-/// Resident KiB of the hello example's server.
+/// Maximum resident KiB of the hello example's server.
 const MOST_RESIDENT_KIB: f64 = 5.0 * 1024.0;
 
 pub(crate) fn footprint(
@@ -114,10 +114,11 @@ fn minimal(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<Single
     Ok(values)
 }
 
-/// The smallest form has none of these features.
+/// Lists of features, each added to the smallest form, which has none of them.
 const FEATURES: [&[&str]; 4] = [&["any"], &["valuetype"], &["any", "valuetype"], &["shared-memory"]];
 
-/// The programs have equal names, so each form has its own build folder.
+/// Returns the size of the server with these features. The programs have equal names, so the program with
+/// each list of features has its own build folder.
 fn with_features(features: &[&str]) -> Result<SingleValue, Failure> {
     let folder = format!("minimal-{}", features.join("-"));
     let program = beside(&format!("../{folder}/minimal/hello-server"));
@@ -143,7 +144,8 @@ fn linked_statically(report: &mut Report<'_>) -> Result<Vec<SingleValue>, Failur
     Ok(values)
 }
 
-/// `hello-bare` accepts, reads and writes without an ORB.
+/// Returns the size of `hello-bare`, which accepts, reads and writes without an ORB, and the difference of the
+/// server's size from it.
 fn above_bare(
     label: &FigureLabel,
     server: &Path,
@@ -220,7 +222,7 @@ fn stripped_size(program: &Path) -> Result<u64, Failure> {
     }
 }
 
-/// The process is killed when the handle is dropped.
+/// A running server without clients, which is killed when the handle is dropped.
 struct Idle {
     child: Child,
     line: String,

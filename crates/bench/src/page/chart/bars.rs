@@ -18,7 +18,7 @@ const ROW: f64 = 34.0;
 /// Space at the right for the longest bar's number, in pixels.
 const RIGHT: f64 = 64.0;
 
-/// Bars of very different lengths have separate scales.
+/// Returns bar charts for a page. Bars of very different lengths have separate scales.
 pub(crate) fn bars(unit: &str, bars: &[Bar]) -> String {
     plots(unit, bars).iter().map(Plot::inline).collect()
 }

@@ -4,14 +4,15 @@ use std::fmt::Write;
 
 use super::{Plot, Scale, Style, bands, escaped, grid, legend, mark, range, readable, short};
 
-/// Index of the series and time in microseconds of each mark.
+/// A row of marks: for each mark, the index of its series and its time in microseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct DotRow {
     pub(crate) name: String,
     pub(crate) marks: Vec<(usize, f64)>,
 }
 
-/// The opposite axis shows calls per second. Rows of very different times have separate axes.
+/// Draws the rows as dots on a time axis. The opposite axis shows calls per second. Rows of very different times
+/// have separate axes.
 pub(crate) fn dots(unit: &str, series: &[(String, Style)], rows: &[DotRow]) -> String {
     let ranges: Vec<(f64, f64)> = rows.iter().map(|row| range(row.marks.iter().map(|mark| mark.1))).collect();
     let plots = bands(&ranges, 2.0).into_iter().filter_map(|band| {

@@ -41,7 +41,8 @@ const LONG_LINE_MARKS: usize = 5;
 /// Height of the plotted area in pixels.
 const HEIGHT: f64 = 260.0;
 
-/// Lines have separate charts if their times differ by more than a factor of [`SPAN`] and leave a gap.
+/// Returns line charts for a page. Lines have separate charts if their times differ by more than a factor of
+/// [`SPAN`] and leave a gap.
 pub(crate) fn lines(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[Line]) -> String {
     // The x axis of a distribution shows the times.
     let along_x = y_axis.title.starts_with('%');

@@ -36,7 +36,7 @@ impl Style {
         Style { colour: known.unwrap_or(if peer == "floor" { BASELINE } else { OTHER }), shape: 0 }
     }
 
-    /// The first word of a name is the ORB.
+    /// Returns the style of each peer. Variants of one ORB have one colour and different shapes.
     pub(crate) fn of_all<'n>(peers: impl Iterator<Item = &'n str>) -> Vec<Style> {
         let mut used = [0; BASELINE + 1];
         let styles = peers.map(|peer| {

@@ -45,7 +45,7 @@ const PERCENT_PER_CORE: u64 = 90;
 /// power of the number of tasks.
 const MAX_GLOBAL_CORES: u32 = 16;
 
-/// A subject that accepts or rejects the tasks of a set.
+/// An algorithm that accepts or rejects the tasks of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Allocator {
     /// Admission with bounded time, as in a server.

@@ -95,13 +95,13 @@ impl Exchange {
     }
 }
 
-/// The offset at the shortest round trip, and the bound of its error, in microseconds.
+/// Returns the offset at the shortest round trip, and the bound of its error, in microseconds.
 fn best_offset_us(samples: &[Sample]) -> Option<(f64, f64)> {
     let best = samples.iter().min_by_key(|sample| sample.round_trip)?;
     Some((best.twice_offset as f64 / 2e3, best.round_trip as f64 / 2e3))
 }
 
-/// Mean, standard deviation and largest magnitude of the paper's formula, in microseconds.
+/// Returns mean, standard deviation and largest magnitude of the offsets by the paper's formula, in microseconds.
 fn paper_offsets_us(samples: &[Sample]) -> [f64; 3] {
     let offsets = || samples.iter().map(|sample| sample.twice_offset as f64 / 1e3);
     let n = samples.len().max(1) as f64;
@@ -110,7 +110,7 @@ fn paper_offsets_us(samples: &[Sample]) -> [f64; 3] {
     [mean, variance.sqrt(), offsets().fold(0.0, |most, offset| most.max(offset.abs()))]
 }
 
-/// The end of a thread that the other thread wakes.
+/// The means by which one thread wakes the other.
 enum End {
     Signal(SignalSender),
     Flag { is_set: Arc<AtomicU32>, thread: Thread, sleeps: bool },
@@ -131,14 +131,14 @@ impl End {
     }
 }
 
-/// The place where a thread waits.
+/// The means by which a thread waits until the other thread wakes it.
 enum Wait {
     Signal(SignalReceiver),
     Flag { is_set: Arc<AtomicU32>, sleeps: bool },
 }
 
 impl Wait {
-    /// Creates the place where the calling thread waits, and its end for the other thread.
+    /// Creates the wait of the calling thread, and the end with which another thread wakes it.
     fn create(waking: Waking) -> Result<(Wait, End), Failure> {
         if waking == Waking::Signal {
             let receiver = SignalReceiver::for_current_thread();
@@ -166,7 +166,7 @@ impl Wait {
                     } else {
                         spin_loop();
                         turns = turns.wrapping_add(1);
-                        // The other thread may not have a core.
+                        // The other thread may be waiting for this core.
                         if turns.is_multiple_of(4096) {
                             thread::yield_now();
                         }
@@ -325,7 +325,8 @@ fn offsets(label: &FigureLabel, samples: &[Sample], is_reversed: bool) -> Vec<Si
 mod tests {
     use super::*;
 
-    /// The second clock is 30 ns ahead. The way there takes 100 ns and the way back 60 ns.
+    /// Returns an exchange in which the second clock is 30 ns ahead. The way there takes 100 ns and the way back 60
+    /// ns.
     fn known() -> Exchange {
         Exchange { first: vec![1000, 1160, 1320], second: vec![1130, 1290] }
     }

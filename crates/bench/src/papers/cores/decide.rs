@@ -143,9 +143,9 @@ fn variant(peer: &'static str, config: String, cases: Vec<Case>, against: Vec<us
     Variant { label: label(BENCH, peer, "admit", config), subject, against }
 }
 
-/// Returns decisions with this outcome from random sets, at most `most` and [`CASES`]. Each set is admitted
-/// task by task. `counts` chooses among the decisions by the number of tasks decided before, and of
-/// all tasks.
+/// Returns decisions with this outcome from random sets: at most `most` and at most [`CASES`], or an eighth
+/// of [`CASES`] for sets of [`MANY_TASKS`]. Each set is admitted task by task. `counts` chooses among the
+/// decisions by the number of tasks decided before, and of all tasks.
 fn cases(
     cores: u32,
     workload: &Workload,

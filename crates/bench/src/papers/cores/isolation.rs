@@ -54,7 +54,7 @@ const MOST_CALLS: usize = 4_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     Nothing,
-    /// A task whose jobs compute without an end that the task would need.
+    /// A task whose jobs compute for most of the time.
     Overrunner,
     /// A task whose client calls without pauses.
     Flood,
@@ -74,8 +74,8 @@ impl Beside {
         }
     }
 
-    /// Returns the number of the object that the disturbing client calls. The server knows no task
-    /// with the last of these numbers.
+    /// Returns the number of the object that the disturbing client calls. The last object belongs to
+    /// no task.
     fn object(self) -> Option<usize> {
         match self {
             Beside::Nothing => None,

@@ -32,7 +32,7 @@ pub(super) struct PeriodicClient {
     pub(super) priority: Option<(RtOrb, i16)>,
 }
 
-/// One call of a periodic client, in nanoseconds of the clock.
+/// Times of one call of a periodic client, in nanoseconds of the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Job {
     pub(super) due: u64,

@@ -2,10 +2,9 @@
 //! MC-ORB paper).
 //!
 //! A *self* migration is half of the time in which a thread moves itself to the other core and back.
-//! The other two are the time of the system call by which a manager moves another thread away from
-//! its core: a thread that runs there, and a thread that sleeps. The manager runs on the core to
-//! which the other thread moves. With fixed priorities the manager has the higher one, so the moved
-//! thread waits until the manager has sent it back.
+//! The other two numbers are the time of the system call by which a manager moves another thread
+//! from its core to the manager's core: a running thread, and a sleeping thread. With fixed priorities
+//! the manager's priority is higher, so the moved thread waits until the manager has moved it back.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -30,8 +29,8 @@ const BENCH: &str = "cores-migration";
 /// Maximum time in which the moved thread must run again on its core.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Pause of the manager after these many moves of a running thread, so that a thread of fixed
-/// priority does not keep a core.
+/// Number of measurements after which the measuring thread pauses, so that threads of fixed
+/// priority do not keep a core.
 const MOVES_WITHOUT_PAUSE: usize = 200;
 
 /// Length of the pause.
@@ -115,7 +114,7 @@ struct Subject {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
-    /// The kernel's number of the thread, which the thread sets first.
+    /// The kernel's id of the moved thread, which the thread sets when it starts.
     tid: OnceLock<Tid>,
     /// Number of turns of the running thread.
     turns: AtomicU64,

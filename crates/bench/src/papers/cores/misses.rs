@@ -7,8 +7,8 @@
 //!
 //! *bound*: the admission object admits the tasks, and its core pool serves them. The other
 //! variants reject nothing: lanes by priority whose threads run on any core, as nORB in the paper,
-//! and omniORB. Clients run on the same two cores as the server, above all tasks. Admission charges
-//! their time.
+//! and omniORB. The priority of clients is above all tasks. The client of a bound task runs on the
+//! task's core. Admission charges the time of clients.
 //!
 //! A simulation of more sets shows the misses that the theory permits, without overhead and with 3 ms
 //! of overhead of each job, which admission does not charge.
@@ -63,7 +63,7 @@ const TOP_LEVEL: u8 = levels::LEVELS - 1;
 /// Number of sets in each cell of the simulation.
 const SIMULATED_SETS: u64 = 100;
 
-/// Virtual time of a simulated set. It has 30 periods of the slowest task.
+/// Virtual time of a simulated set in nanoseconds, at least 30 periods of each task.
 const SIMULATED: u64 = 30_000_000_000;
 
 /// Overheads of each job in the simulation, in milliseconds.
@@ -439,8 +439,9 @@ fn simulated(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Pro
     report.add_values(&format!("{BENCH}: simulation of {sets} sets in each cell"), &values)
 }
 
-/// Returns true if a deadline is missed under rate-monotonic priorities: on the cores that admission
-/// chooses without knowledge of the overhead, or on any core.
+/// Simulates the tasks on two cores under rate-monotonic priorities. If `is_global` is true, they run
+/// on any core, otherwise on the cores that admission chooses without knowledge of the overhead. Returns
+/// true if a deadline is missed or a task is rejected.
 fn misses_in_simulation(tasks: &[Task], overhead_ms: u64, is_global: bool) -> bool {
     let machine = Machine { discipline: Discipline::FixedPriority, ..super::whole_cores(Machine::with_cores(2)) };
     let mut timings = Vec::new();
@@ -503,7 +504,7 @@ mod tests {
         for seed in 0..5 {
             assert!(!misses_in_simulation(&workload(160, 10).tasks(seed), 0, false));
         }
-        // A utilization above 2 misses deadlines anywhere.
+        // The overhead of each job raises the utilization above 2, so deadlines are missed.
         let overhead = 60;
         assert!(misses_in_simulation(&workload(160, 50).tasks(0), overhead, true));
     }

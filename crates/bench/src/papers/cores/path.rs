@@ -75,8 +75,7 @@ pub(crate) fn path(options: &BenchOptions, report: &mut Report<'_>, progress: &m
     rejections(client, options, report, progress)
 }
 
-/// Returns the core of a pool's threads and tasks as the server takes them: the task with this
-/// number, on this core.
+/// Formats a task with its core and its priority for a `set` line of the server.
 fn binding(task: usize, core: usize) -> String {
     format!("{task}:{core}:{PRIORITY}")
 }
@@ -251,7 +250,7 @@ impl MeasuredSubject for RejectedAdmissions {
     }
 }
 
-/// A task of the server's machine and of this process's own decisions.
+/// Returns one task in two forms: for the server's admission, and for decisions in this process.
 fn spec(number: u64, execution_ms: u64) -> (TaskSpec, Task) {
     let timing = Timing::new(execution_ms * 1_000_000, 100_000_000);
     let spec = TaskSpec {

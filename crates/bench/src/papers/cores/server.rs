@@ -93,7 +93,7 @@ fn parsed(cores: &str) -> Result<Vec<usize>, Failure> {
     all.map_err(|_| Failure::new(format!("`{cores}` is not a list of cores")))
 }
 
-/// Serves an admission object, as [`start_admission`] says.
+/// Runs the server that [`start_admission`] starts.
 pub(crate) fn serve_admission(cores: &str, pool: &str) -> Result<(), Failure> {
     let cores = parsed(cores)?;
     let mut machine = Machine::with_cores(u32::try_from(cores.len()).unwrap_or(u32::MAX));
@@ -118,7 +118,7 @@ pub(crate) fn serve_admission(cores: &str, pool: &str) -> Result<(), Failure> {
     serve_lines(|_| None).map_err(failed)
 }
 
-/// Serves the objects of tasks in a core pool, as [`start_core_pool`] says.
+/// Runs the server that [`start_core_pool`] starts.
 pub(crate) fn serve_core_pool(cores: &str, tasks: usize) -> Result<(), Failure> {
     let orb = builder().build().map_err(failed)?;
     let config = CorePoolConfig::default().cores(parsed(cores)?).threads_per_core(THREADS_PER_CORE);

@@ -99,7 +99,7 @@ pub(crate) fn inversion(
     report.add_values("inversion: beside floods at the same server", &values)
 }
 
-/// In omniORB each call in progress has its own connection.
+/// Starts the pairs of servers. In omniORB each call in progress has its own connection.
 fn pairs(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<ServerPair>, Failure> {
     let mut pairs = Vec::new();
     for architecture in [
@@ -168,8 +168,9 @@ fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
     figures.collect()
 }
 
-/// Floods at the second server need as much processor time as floods at the first. The ratio of the two times therefore
-/// excludes the effect of the processor time.
+/// Returns how floods at the same server increase the high-priority client's response times, compared with floods
+/// at another server, and with a connection for each call. Floods at the other server need as much processor time,
+/// so the comparison excludes the effect of the processor time.
 fn inversions(pair: &ServerPair, all: &[ServerPair]) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let each = pair.each.and_then(|each| all.get(each));

@@ -22,7 +22,7 @@ pub(super) enum CallPace {
     NineTenths,
     /// No pauses, in the ordinary scheduling class.
     Flood,
-    /// No pauses, at a fixed priority; at times the kernel stops all fixed-priority threads.
+    /// No pauses, at a fixed priority. The kernel stops such a thread for a part of each second.
     Whole,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct LoadMix {
     pub(super) high: Box<dyn GroupClient>,
     pub(super) scheduling: Scheduling,
     pub(super) period: Duration,
-    /// The other clients end with the last of these calls of the high-priority client.
+    /// Number of calls of the high-priority client. Its end ends the other clients.
     pub(super) calls: usize,
     pub(super) placement: Placement,
     pub(super) server: u32,
@@ -214,7 +214,8 @@ impl ResponseTimes {
         Summary::of(&self.all, self.whole)
     }
 
-    /// The cost covers all calls in `seen`, because processor time is known for the whole process.
+    /// Returns the figure of these response times; `None` without calls. The cost covers all calls in `seen`,
+    /// because processor time is known for the whole process.
     pub(super) fn figure(
         &self,
         label: FigureLabel,

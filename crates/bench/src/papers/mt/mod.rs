@@ -53,7 +53,7 @@ fn calls(options: &BenchOptions, [quick, usual, full]: [usize; 3]) -> usize {
     })
 }
 
-/// A fifth of MT_Cubit's time, so that the 99th percentile covers five times as many calls.
+/// A fifth of MT_Cubit's period, so that the 99th percentile covers five times as many calls.
 const PERIOD: Duration = Duration::from_millis(10);
 
 fn beside(
@@ -118,7 +118,8 @@ impl Ranks {
         }
     }
 
-    /// Clients take the 97 priorities below the highest in turn.
+    /// Returns the native priority of a client. With different ranks, the clients take the 97 priorities below the
+    /// highest in turn.
     fn priority(self, client: usize) -> u8 {
         match self {
             Ranks::Equal => EQUAL,
@@ -126,7 +127,8 @@ impl Ranks {
         }
     }
 
-    /// Clients of one level have different CORBA priorities if the ranks are different.
+    /// Returns the CORBA priority of a client. With different ranks, clients with the same native priority have
+    /// different CORBA priorities as far as the band permits.
     fn corba(self, client: usize) -> i16 {
         let (low, high) = levels::band(self.priority(client)).unwrap_or_default();
         match self {
@@ -241,7 +243,8 @@ fn cubit(
     report.add_json_values(&title, &values)
 }
 
-/// Another ORB that failed gets no further turns and is reported as missing.
+/// Returns false, and reports the ORB as missing, if the turn of another ORB failed. Returns the error if the turn of
+/// Corelane or of the floor failed.
 fn goes_on(
     bench: &str,
     one: &ServerUnderTest,
@@ -259,7 +262,8 @@ fn without<S, T>(gone: &[usize], served: Vec<S>, all: Vec<T>) -> (Vec<S>, Vec<T>
     left.map(|(_, both)| both).unzip()
 }
 
-/// The bound of the growth is the ratio of the two numbers of clients.
+/// Returns the growth of the median from each number of clients to the next number. Corelane's bound is the
+/// ratio of the two numbers.
 fn growth(one: &ServerUnderTest, ranks: Ranks, clients: &[usize], points: &[MeasuredPoint]) -> Vec<SingleValue> {
     let points =
         clients.iter().zip(points).filter_map(|(&clients, point)| Some((clients, point.seen.low.summary()?.p50_us)));
@@ -388,7 +392,8 @@ fn figures(
 #[derive(Default)]
 struct MeasuredPoint {
     seen: Observations,
-    /// The results without low-priority clients come just before, because the machine's speed changes over minutes.
+    /// Results without low-priority clients, measured just before `seen`, because the machine's speed changes over
+    /// minutes.
     alone: Observations,
 }
 

@@ -22,7 +22,8 @@ use crate::value::SingleValue;
 
 const LOW: u8 = 10;
 
-/// The kernel's fair server takes up to 50 ms of each second.
+/// Time from the due time to the reply above which a call counts as stalled. The kernel's fair server takes up to 50 ms
+/// of each second from fixed priorities.
 const STALL: Duration = Duration::from_millis(5);
 
 const WORK: Duration = Duration::from_millis(20);
@@ -126,7 +127,8 @@ pub(crate) fn saturation(
     Ok(())
 }
 
-/// At 100 % of the core, the kernel's fair server stops all fixed priorities, so no ORB can meet a bound.
+/// Measures without bounds at 100 % of the core, where the kernel's fair server stops all fixed priorities, so
+/// that no ORB can meet a bound.
 fn apart(
     one: &ServerUnderTest,
     (loads, rounds, calls): (usize, u32, usize),

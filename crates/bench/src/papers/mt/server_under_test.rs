@@ -25,7 +25,7 @@ use crate::sample::Samples;
 use crate::service::RunningProgram;
 use crate::workload::message_sizes;
 
-/// There are 98 levels, so a server has at most 98 lanes.
+/// Highest native priority of the benchmarks. There are 98 levels, so a server has at most 98 lanes.
 pub(super) const TOP_PRIORITY: u8 = levels::LEVELS;
 /// Maximum time until a server sends its references.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -97,7 +97,7 @@ impl GroupClient for Box<dyn GroupClient> {
     }
 }
 
-/// The top priority, so that no request waits until a server without lanes gets a core.
+/// Places a server without lanes at the top priority, so that no request waits until the server gets a core.
 fn at_the_top(options: &BenchOptions) -> Placement {
     all_at(TOP_PRIORITY, options)
 }
@@ -177,7 +177,8 @@ pub(super) fn laned(
     corelane("a lane for each priority".to_owned(), transport, server, references, priorities.len())
 }
 
-/// The clients' threads have the given CORBA priorities (CLIENT_PROPAGATED).
+/// Starts a server with lanes and bands for clients whose threads have these CORBA priorities
+/// (CLIENT_PROPAGATED).
 pub(super) fn banded(priorities: Vec<i16>, options: &BenchOptions) -> Result<ServerUnderTest, Failure> {
     // Lanes set the priorities of their threads.
     let placement = Placement { scheduling: None, ..options.placement };

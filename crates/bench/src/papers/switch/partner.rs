@@ -15,7 +15,7 @@ use crate::Failure;
 use crate::harness::MeasuredSubject;
 use crate::sample::{Samples, time_calls};
 
-/// Time after which the second thread must be blocked.
+/// Time in which the second thread blocks on the lock.
 const BLOCKED: Duration = Duration::from_micros(50);
 
 /// Pause of a thread of fixed priority after a turn, so that other threads get the core.
@@ -111,7 +111,7 @@ impl End {
     }
 }
 
-/// Wakes a second thread, which wakes this thread in turn if it cannot preempt it.
+/// A thread that wakes a second thread. A second thread that cannot preempt the first wakes the first in turn.
 pub(crate) struct WakingPair {
     pub(crate) stage: SwitchSetting,
     pub(crate) waker: WakeMechanism,

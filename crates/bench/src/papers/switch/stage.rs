@@ -26,7 +26,8 @@ impl SwitchSetting {
         self.same_core && self.priority.is_some()
     }
 
-    /// The second thread's priority is the first thread's if `equal`, and otherwise one above.
+    /// Returns a builder of the second thread. Its fixed priority is the first thread's priority if `equal`, and
+    /// otherwise the next higher priority.
     pub(crate) fn builder(&self, equal: bool) -> ThreadBuilder {
         let mut builder = ThreadBuilder::new().name("bench/partner");
         if let Some(core) = self.partner {

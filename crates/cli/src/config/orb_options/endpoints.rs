@@ -41,7 +41,7 @@ pub(super) struct ConvertedEndpoint {
     pub(super) address: String,
     /// The address with the host of the option `hostname_in_ior`.
     pub(super) published: Option<String>,
-    /// A version and further options are not carried over.
+    /// True if the endpoint has a version or options that are not carried over.
     pub(super) has_more: bool,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn tao(endpoint: &str) -> Result<Vec<ConvertedEndpoint>, Refusal> {
     addresses.split(',').map(convert).collect()
 }
 
-/// An address without `@` has no version.
+/// Returns the version before the `@`, and the address after it. An address without `@` has no version.
 fn without_version(address: &str) -> (Option<&str>, &str) {
     match address.split_once('@') {
         Some((version, address)) => (Some(version), address),

@@ -6,7 +6,7 @@ use std::vec;
 use super::{ForeignOrb, Malformed};
 
 const MAX_SHOWN: usize = 60;
-/// Names in small letters.
+/// Names of the options without a value, in lower case.
 const WITHOUT_VALUE: &[&str] =
     &["daemon", "debug", "gioplite", "help", "ignoredefaultsvcconffile", "skipserviceconfigopen", "version"];
 /// First words of directives.
@@ -32,7 +32,7 @@ pub(super) enum OptionContent {
 }
 
 impl OrbOption {
-    /// Comments may have bytes that were not UTF-8, options may not.
+    /// Creates an option of a file. Fails if its text was not UTF-8; comments may have such bytes.
     fn new(line: usize, service: Option<&str>, shown: &str, content: OptionContent) -> Result<Self, Malformed> {
         if shown.contains(char::REPLACEMENT_CHARACTER) {
             return Err(Malformed::new(line, shortened(shown), "not UTF-8"));
@@ -52,8 +52,8 @@ pub(super) fn shortened(text: &str) -> String {
     }
 }
 
-/// Without `orb`, the first line that is no comment determines the format. Returns the ORB of the options if it is
-/// known.
+/// Returns the options in a text, and their ORB if it is known. Without `orb`, the first line that is no comment
+/// determines the format.
 pub(super) fn parse(text: &str, orb: Option<ForeignOrb>) -> Result<(Option<ForeignOrb>, Vec<OrbOption>), Malformed> {
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     let Some((number, first)) = lines.find(|(_, line)| !line.is_empty() && !line.starts_with('#')) else {
@@ -73,7 +73,8 @@ pub(super) fn parse(text: &str, orb: Option<ForeignOrb>) -> Result<(Option<Forei
     }
 }
 
-/// A line `= VALUE` has the name of the line before, and a `\` at the end of a line continues the value.
+/// Returns the options in omniORB's configuration file. A line `= VALUE` has the name of the line before, and a `\` at
+/// the end of a line continues the value.
 fn omniorb(text: &str) -> Result<Vec<OrbOption>, Malformed> {
     let mut found = Vec::new();
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
@@ -114,7 +115,7 @@ fn omniorb(text: &str) -> Result<Vec<OrbOption>, Malformed> {
     Ok(found)
 }
 
-/// The form before omniORB 4 is `NAME VALUE`.
+/// Returns name and value of a line in the form before omniORB 4: `NAME VALUE`.
 fn old_form(line: &str) -> Option<(String, String)> {
     let (name, value) = line.split_once([' ', '\t'])?;
     let value = value.trim_start().to_owned();
@@ -147,7 +148,7 @@ pub(crate) fn takes_value(word: &str) -> bool {
     !name.is_empty() && !WITHOUT_VALUE.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Each option has its line or position.
+/// Returns the options in a list of words. The number of each word is its line in a file, or its position.
 pub(super) fn options_of_words(words: Vec<(usize, String)>) -> Result<Vec<OrbOption>, Malformed> {
     let mut found = Vec::new();
     let mut words = words.into_iter();
@@ -169,7 +170,7 @@ pub(super) fn options_of_words(words: Vec<(usize, String)>) -> Result<Vec<OrbOpt
     Ok(found)
 }
 
-/// Quotation marks of either kind keep spaces in a word.
+/// Splits a text at spaces, except within quotation marks of either kind.
 fn split_words(text: &str) -> Result<Vec<String>, &'static str> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for character in text.chars() {
@@ -305,7 +306,7 @@ impl<'t> Directives<'t> {
         Malformed::new(self.line, text, reason)
     }
 
-    /// The directive loads or changes a service.
+    /// Records a directive that loads or changes a service, with the reason why it is not carried over.
     fn directive(&mut self, keyword: &str, name: &str) -> Result<(), Malformed> {
         let content = OptionContent::Other(match name {
             "Naming_Loader" => "the counterpart is `corelane naming serve`",

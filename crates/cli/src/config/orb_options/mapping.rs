@@ -109,7 +109,7 @@ const TAO: &[(&str, Counterpart)] = &[
     ("Id", Without(NO_EFFECT)),
 ];
 
-/// `service` is the service of TAO to which the option belongs.
+/// Returns the counterpart of an option. `service` is the service of TAO to which the option belongs.
 pub(super) fn find(name: &str, orb: Option<ForeignOrb>, service: Option<&str>) -> Counterpart {
     let omniorb = || match OMNIORB.iter().find(|(known, _)| *known == name) {
         Some((_, counterpart)) => Some(*counterpart),
@@ -252,7 +252,7 @@ impl Imported {
         Ok(())
     }
 
-    /// omniORB reads the number and ignores text after it.
+    /// Takes a time-out in milliseconds; text after a `#` is ignored.
     fn set_call_timeout(&mut self, place: Place, shown: &str, value: &str) -> Result<(), Malformed> {
         let number = value.split('#').next().unwrap_or_default().trim();
         let Ok(milliseconds) = number.parse::<u64>() else {

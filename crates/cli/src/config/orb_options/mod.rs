@@ -92,7 +92,7 @@ impl Imported {
         Imported { target, ..Imported::default() }
     }
 
-    /// Without `orb`, the first line that is no comment determines the format.
+    /// Converts the options in a text. Without `orb`, the first line that is no comment determines the format.
     ///
     /// # Errors
     /// [`Malformed`], if the text is not a configuration or has an invalid value.

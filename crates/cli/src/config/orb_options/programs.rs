@@ -13,12 +13,12 @@ type Converted = (&'static str, String);
 
 const BOOLEAN: Refusal = Malformed("the value is 0 or 1");
 const NUMBER: Refusal = Malformed("the value is a number");
-/// The caller names the setting of the program.
+/// The configuration has no such setting. The caller adds the setting of the program's code.
 const NO_SETTING: Refusal = NoCounterpart("");
 
-/// `name` is the option without `-ORB`; capital letters do not count.
+/// Converts an option. `name` is the option without `-ORB`; upper and lower case are equal in it.
 pub(super) fn convert(name: &str, value: &str) -> Result<Converted, Refusal> {
-    // omniORB reads the number and ignores text after it.
+    // Text after a `#` is ignored.
     let value = value.split('#').next().unwrap_or_default().trim();
     match name.to_ascii_lowercase().as_str() {
         "clientconnecttimeoutperiod" => match milliseconds(value)? {
@@ -101,7 +101,7 @@ pub(super) fn convert(name: &str, value: &str) -> Result<Converted, Refusal> {
     }
 }
 
-/// The time-out 0 is no time-out.
+/// Converts a call time-out in milliseconds. The time-out 0 means no time-out.
 pub(super) fn call_timeout(value: &str) -> Result<Converted, Refusal> {
     let value = value.split('#').next().unwrap_or_default().trim();
     Ok(("call-timeout", milliseconds(value)?.unwrap_or_else(|| quoted("none"))))
@@ -123,7 +123,7 @@ fn boolean(text: &str) -> Result<bool, Refusal> {
     }
 }
 
-/// The number 0 is no duration.
+/// Returns `None` for the number 0.
 fn milliseconds(text: &str) -> Result<Option<String>, Refusal> {
     match text.parse::<u64>() {
         Ok(0) => Ok(None),
@@ -167,7 +167,8 @@ impl Imported {
         self.leave_out_replaced(before);
     }
 
-    /// The dispatch architecture does not have these numbers of threads.
+    /// Completes the settings of a program: leaves out the numbers of threads that the dispatch architecture does
+    /// not have.
     pub(super) fn finish_program(&mut self) {
         let dispatch = self.program.set.get("pool.main.dispatch").map(|setting| setting.value.as_str());
         let unused: &[&str] = match dispatch {

@@ -14,9 +14,9 @@ pub(super) struct FragmentMap<'m> {
 }
 
 impl<'m> Decoder<'m> {
-    /// Sets the offsets at which the fragments of an assembled GIOP 1.1 message begin. Each
-    /// fragment aligns its values from its own header (CORBA 3.0.3 section 15.4.9); octets and
-    /// arrays of numbers may continue in the next fragment.
+    /// Sets the offsets of the later fragments in an assembled GIOP 1.1 message, from which their
+    /// headers were removed. A fragment aligns its values from its own header (CORBA 3.0.3 section
+    /// 15.4.9); octets and arrays of numbers may continue in the next fragment.
     #[must_use]
     pub fn with_fragment_starts(mut self, breaks: &'m [usize]) -> Decoder<'m> {
         self.set_fragment_starts(breaks);

@@ -1,9 +1,9 @@
-//! Copying of custom values (IDL `valuetype`), chunk by chunk. The contents of chunks are not
-//! changed, because only the custom code of a type understands them.
+//! Copying of custom values (IDL `valuetype`), chunk by chunk.
 //!
-//! End tags and repository ids between the chunks are adapted to the new message. If -1 in a chunk
-//! is followed by an offset that leads exactly to a value of the message, the copy treats the two
-//! numbers as an indirection.
+//! End tags and repository ids between the chunks are adapted to the new message. The contents of
+//! chunks are copied unchanged, because only the custom code of a type understands them, with one
+//! exception: if -1 is followed by an offset that leads exactly to a value of the message, the copy
+//! treats the two numbers as an indirection and adapts the offset.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -48,7 +48,8 @@ impl<'m> Decoder<'m> {
         e.end_value(value)
     }
 
-    /// The identity is unique while the bytes of the value exist.
+    /// Returns the identity of the value with this number. It is unique while the bytes of the
+    /// message exist.
     pub(crate) fn identity(&self, number: u32) -> (usize, u32) {
         (self.bytes().as_ptr().addr(), number)
     }
@@ -98,7 +99,8 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// `around` is the number of chunked values that contain the copied head.
+    /// Reads the head of a value within a custom value, and copies it to `out`, if given. `around` is the number of
+    /// chunked values that contain the head.
     fn copy_head(&mut self, tag: u32, around: u32, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
         if tag & 0xff > 0x0f || tag & CHUNKED == 0 {
             return Err(CdrError::BadValue);
@@ -196,7 +198,8 @@ impl IdText<'_> {
         if self.is_indirection && e.values().ids.contains_key(&*self.text()) { 8 } else { 5 + self.octets.len() }
     }
 
-    /// The id keeps its size, so indirections across it keep their offsets.
+    /// Writes an id that was text as text again, although an indirection might do: the head then
+    /// keeps its size.
     fn write(self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let text = self.text();
         if self.is_indirection {

@@ -43,7 +43,8 @@ type FindType = dyn Fn(&[u8]) -> Option<TypeCode> + Send;
 
 #[derive(Default)]
 struct ReadValues {
-    /// Indirection targets, sorted by address: each encapsulation counts its own positions.
+    /// Indirection targets, sorted by memory address. Positions would not be unique, because each
+    /// encapsulation counts its own.
     targets: Vec<(usize, IndirectionTarget)>,
     /// The number of chunked values around each value, indexed by the value's number in the
     /// message.
@@ -125,8 +126,7 @@ impl ValueReadState {
     pub(super) fn add_target(&self, at: usize, target: IndirectionTarget) {
         let mut seen = self.read_values.borrow_mut();
         let marks = &mut seen.get_or_insert_default().targets;
-        // Targets are added in order of address, because an encapsulation lies inside the bytes
-        // around it.
+        // Targets arrive in order of address, except when a value is read again.
         let place = match marks.last() {
             Some((last, _)) if *last >= at => marks.partition_point(|(address, _)| *address < at),
             _ => marks.len(),
@@ -221,8 +221,8 @@ impl Chunks<'_> {
 pub enum ValueHead<'m> {
     /// The null value.
     Null,
-    /// An indirection to an earlier value, by the value's number and the position of its tag. The
-    /// reading of that value may not be complete.
+    /// An indirection to a value whose tag comes earlier, possibly to a value that contains the
+    /// indirection: the value's number and the position of its tag.
     Indirection(u32, usize),
     /// A value whose state follows. [`Decoder::end_value`] ends the value.
     Value(ValueStart<'m>),
@@ -231,7 +231,7 @@ pub enum ValueHead<'m> {
 /// The head of a value.
 #[derive(Debug)]
 pub struct ValueStart<'m> {
-    /// The number of this value: the number of values of the message that were read before.
+    /// The number of this value: the number of values that begin earlier in the message.
     pub number: u32,
     /// The repository ids of the value's type.
     pub ids: RepositoryIds<'m>,
@@ -464,7 +464,8 @@ impl<'m> Decoder<'m> {
         Ok((place, target.ok_or(CdrError::BadIndirection)?))
     }
 
-    /// Addresses distinguish positions across encapsulations.
+    /// Returns the memory address of a position, which is unique; each encapsulation counts its own
+    /// positions.
     pub(super) fn address(&self, position: usize) -> usize {
         self.bytes().as_ptr().addr() + position
     }

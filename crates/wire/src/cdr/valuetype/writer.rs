@@ -56,7 +56,8 @@ impl Encoder<'_> {
     /// indirection instead and returns `None`.
     ///
     /// `keep` returns an owner that keeps the value alive while the encoder compares identities;
-    /// `ids` are the repository ids to send, the most derived first.
+    /// `ids` are the repository ids to send, the most derived first. A value inside a chunked value
+    /// is chunked regardless of `chunked`.
     ///
     /// # Errors
     /// [`CdrError::NestingTooDeep`] for more than 256 nested values, [`CdrError::LengthOverflow`].
@@ -110,7 +111,8 @@ impl Encoder<'_> {
         Ok(UnfinishedValue { chunked })
     }
 
-    /// The bytes after the copied head get the same alignment as the bytes at `from`.
+    /// Begins a chunked value whose content will be copied. The bytes after its head get the same alignment as the
+    /// bytes at `from`.
     pub(super) fn begin_copied_value(
         &mut self,
         identity: (usize, u32),
