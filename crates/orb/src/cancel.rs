@@ -52,7 +52,8 @@ impl Canceller {
         self.0.as_fd()
     }
 
-    /// Returns false if [`cancel`](Self::cancel) was called before `other` became readable.
+    /// Waits for `other`. Returns true if it is readable or the deadline has passed, false if [`cancel`](Self::cancel)
+    /// was called before.
     pub(crate) fn wait_or_cancelled(&self, other: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
         loop {
             let (ready, cancelled) = poll::wait_readable_either(other, self.0.as_fd(), deadline)?;

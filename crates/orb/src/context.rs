@@ -14,7 +14,7 @@ use crate::upcall_stack;
 
 /// A set of named properties that a client sends with calls, or that a servant received with a call.
 ///
-/// Each call through the reference sends the properties that the operation's IDL clause selects.
+/// A reference with a context sends with each call the properties that the `context` clause of the operation selects.
 ///
 /// ```no_run
 /// use corelane::Context;

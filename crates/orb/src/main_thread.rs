@@ -61,7 +61,8 @@ impl MainQueue {
         self.thread.load(Ordering::Acquire) == thread_number()
     }
 
-    /// Returns false if the queue has stopped or has too many bytes; the caller then replies with TRANSIENT 1.
+    /// Returns false if the queue has stopped, or has too many requests or bytes; the caller then replies with
+    /// TRANSIENT 1.
     pub(crate) fn push_request(&self, work: MainThreadJob, octets: usize) -> bool {
         let mut state = self.state.lock();
         if state.stopped
@@ -155,7 +156,7 @@ impl MainQueue {
         !(state.requests.is_empty() && state.deactivations.is_empty())
     }
 
-    /// The caller must run the returned jobs, which end activations.
+    /// Stops the queue and drops its requests. The caller must run the returned jobs, which end activations.
     pub(crate) fn stop(&self) -> impl Iterator<Item = MainThreadJob> + use<> {
         let mut state = self.state.lock();
         state.stopped = true;

@@ -13,11 +13,11 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 
 /// A buffer for large octet sequences: results of servants, and arguments of calls.
 ///
-/// An allocator returns large memory to the kernel when it is freed, so that a servant that makes a
-/// large `Vec` for each result gets new pages each time. New pages cost more than the octets that
-/// are written to them. Memory of this buffer comes from the ORB's cache of large messages, and
-/// returns to it when the last clone of the [`Octets`] is dropped. Memory that was not used for one
-/// to two seconds goes back to the kernel; in an ORB that serves nothing after at most 12 seconds.
+/// An allocator returns large memory to the kernel when it is freed, so that a servant that makes a large `Vec` for
+/// each result gets new pages each time. New pages cost more than the octets that are written to them. Memory of this
+/// buffer comes from the ORB's cache of large messages, and returns to it when the last clone of the [`Octets`] is
+/// dropped. Memory that was not used for one to two seconds goes back to the kernel; in an ORB that does not listen,
+/// this may take 12 seconds.
 ///
 /// # Examples
 /// ```

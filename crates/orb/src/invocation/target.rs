@@ -208,7 +208,8 @@ impl Binding {
     }
 }
 
-/// A transient key has the stamp of this ORB; a persistent or plain key is at an address of this ORB.
+/// Returns the key of an object of this ORB: a transient key has the stamp of this ORB; a persistent or plain key is at
+/// an address of this ORB.
 #[cold]
 fn local_key(context: &ClientContext, ior: &Ior) -> Option<Box<[u8]>> {
     let own_addresses = context.own_addresses();

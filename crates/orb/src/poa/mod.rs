@@ -180,8 +180,8 @@ impl PoaCore {
         server_context::notify(&self.orb, &self.changed);
     }
 
-    /// The drop runs as a callback, in which waits for the ORB are refused, because the ORB waits for the drop. A panic
-    /// of the drop is caught.
+    /// Runs `drop` as a callback, in which waits for the ORB are refused, because the ORB waits for the drop. A panic
+    /// of the drop is caught and reported.
     pub(crate) fn drop_guarded(self: &Arc<Self>, interface: &'static str, drop: impl FnOnce()) {
         let _frame = UpcallScope::enter_callback(self);
         let _ = run_guarded(&Poa::from_core(Arc::clone(self)), interface, "drop", drop);

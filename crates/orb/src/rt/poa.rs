@@ -138,7 +138,8 @@ impl RtPoa {
         }
     }
 
-    /// Returns `None` if the POA has no priority model.
+    /// Returns true if a lane of the pool is within `band`, and if one of the POA's own bands contains `band`. A pool
+    /// without lanes, or a POA without bands, permits every band. Returns `None` if the POA has no priority model.
     pub(crate) fn can_carry_band(&self, band: PriorityBand) -> Option<bool> {
         self.model?;
         let rules = self.rules();

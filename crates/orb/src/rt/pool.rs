@@ -52,7 +52,8 @@ impl fmt::Display for InvalidThreadpool {
 
 impl std::error::Error for InvalidThreadpool {}
 
-/// More threads are probably an error in the configuration, and could use up the threads of the machine.
+/// Maximum number of threads of a lane, or of a pool without lanes. More threads are probably an error in the
+/// configuration, and could use up the threads of the machine.
 pub(super) const MAX_THREADS: u32 = 4096;
 
 pub(super) fn bad_param(why: impl Into<String>) -> SystemException {
@@ -135,7 +136,7 @@ fn create_pool(
 }
 
 pub(super) fn begin_pool(adapter: &Arc<ObjectAdapter>) -> Result<ThreadpoolId, SystemException> {
-    // If the start of the monitor fails, there is nothing to undo.
+    // The monitor starts first: if this fails, there is nothing to undo.
     adapter.hangup_monitor().start().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
     adapter.server().enable_rt();
     Ok(ThreadpoolId::from_number(adapter.server().rt().last_id.fetch_add(1, Ordering::Relaxed) + 1))

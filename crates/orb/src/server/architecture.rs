@@ -89,7 +89,8 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         Ok(())
     }
 
-    /// A lane's single thread checks the list of tasks before it waits, so its own tasks need no wake-up.
+    /// Returns true if the lane has a single thread. This thread checks the ready list before it waits, so the tasks
+    /// that it adds need no wake-up.
     #[inline]
     fn has_one_thread(&self) -> bool {
         false

@@ -110,7 +110,7 @@ impl DrainingConnections {
         self.0.lock().insert(connection.handle, || (clock::now(), Arc::clone(connection)));
     }
 
-    /// If threads use the removed connection, adds it to the list under one lock with the removal.
+    /// Calls `retire`, and adds the connection to the list if threads use it. The lock of the list is held during both.
     fn retire_and_insert<T>(
         &self,
         connection: &Arc<Connection>,
@@ -262,7 +262,7 @@ impl<S: Architecture<S>> Lane<S> {
         progress
     }
 
-    /// When the send queue is empty, queues the deferred requests.
+    /// Sends the send queue of a congested connection. When the queue is empty, queues the deferred requests.
     #[cold]
     fn flush_draining(&self, connection: &Arc<Connection>) {
         if connection.is_congested() {

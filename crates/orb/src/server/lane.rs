@@ -80,7 +80,7 @@ pub(crate) struct Lane<S> {
     pub(super) memory_budget: Arc<MemoryBudget>,
     pub(super) begun: BegunReplies,
     pub(super) closing_time: Duration,
-    /// True after accepting has stopped because of an error, until a connection ends.
+    /// True after accepting has stopped because of an error, until a connection ends or the next maintenance.
     pub(super) accept_starved: AtomicBool,
     pub(super) idle_tracker: IdleTracker,
     /// Number of retired connections that threads use.
@@ -174,8 +174,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.endpoints.iter().take(self.endpoints.len().saturating_sub(of_tasks))
     }
 
-    /// Returns the properties that no POA has claimed before. Each claim holds for the life of the lane, because all
-    /// POAs of a lane share its sockets.
+    /// Returns the properties that no POA has claimed before. A claim holds for the life of the lane unless it is
+    /// withdrawn, because all POAs of a lane share its sockets.
     ///
     /// Fails if another POA has claimed different properties of one of the protocols.
     #[cold]
@@ -194,7 +194,7 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(new)
     }
 
-    /// Later connections have the default properties of the transport.
+    /// Withdraws claims, so that later connections have the default properties of the transport.
     #[cold]
     pub(crate) fn unclaim_protocols(&self, claimed: &[Protocol]) {
         self.protocols.lock().retain(|known| !claimed.contains(known));
@@ -241,7 +241,8 @@ impl<S: Architecture<S>> Lane<S> {
             self.begun.send(&mut flush);
         }
         if is_anything_ready && self.has_ready() {
-            // Connections on the ready list with endless input must not delay the events of other connections.
+            // Tasks and events take turns: connections on the ready list with endless input must not delay the events
+            // of other connections.
             if !worker.ran_listed_task
                 && let Some(work) = self.next_ready()
             {
@@ -412,8 +413,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.lowest.get()?.upgrade()
     }
 
-    /// The read lock is released before each upcall, so that another thread can read the next message. For a retired
-    /// connection, continues the drain.
+    /// Reads and runs messages of a connection, at most `max_reads` in one turn. The read lock is released before each
+    /// upcall, so that another thread can read the next message. For a retired connection, continues the drain.
     #[inline]
     pub(super) fn read<H: RequestHandler>(
         &self,
@@ -485,7 +486,8 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     /// Leaves one complete message in `detached` or in the buffer of `worker`, and returns true if more input may have
-    /// arrived. Returns `None` if no message is complete, if another thread reads, or if reading is paused.
+    /// arrived. Returns `None` if no message is complete, if another thread reads, if reading is paused, or if it has
+    /// ended.
     #[inline(always)]
     pub(super) fn receive_message(
         &self,
@@ -623,7 +625,7 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// A connection whose requests run closes when they have finished.
+    /// Begins the close of the lane. A connection whose requests run closes when they have finished.
     pub(crate) fn close<H: RequestHandler>(&self, handler: &Arc<H>) {
         // Connections in the backlogs must get CloseConnection, and not a reset by the kernel.
         for index in 0..self.endpoints.len() {

@@ -249,7 +249,7 @@ mod tests {
         let mut rules = [catch_up, catch_up, OverrunRule::SkipMissed].into_iter();
         let (statistics, jobs) = run(&VirtualClock::default(), &[250, 10, 10, 250, 0], &mut |_| rules.next().unwrap());
         assert_eq!(jobs, [(0, 0), (1, 0), (2, 0), (3, 0), (6, 2)]);
-        // Job 1 was released at 100 and ended at 260, job 2 at 200 and 270.
+        // In times from the first release: job 1 was released at 100 and ended at 260, job 2 at 200 and 270.
         assert_eq!((statistics.overruns, statistics.skipped, statistics.missed_deadlines), (3, 2, 3));
     }
 

@@ -150,10 +150,9 @@ impl PeriodicTaskBuilder {
         self
     }
 
-    /// Sets if the task's calls have connections of their own
-    /// ([`RtClientPolicies::private_connection`](super::RtClientPolicies::private_connection)).
-    /// Default: true. If this is false, the policies of the reference, of the thread and of the ORB
-    /// decide.
+    /// If `is_private` is true, which is the default, the task's calls have connections of their own
+    /// ([`RtClientPolicies::private_connection`](super::RtClientPolicies::private_connection)). If it is false, the
+    /// policies of the reference, of the thread and of the ORB decide.
     pub fn private_connection(mut self, is_private: bool) -> Self {
         self.private_connection = is_private;
         self
@@ -236,7 +235,7 @@ fn refused(error: &io::Error) -> SystemException {
 
 /// The state that a task shares with its thread.
 struct SharedTask {
-    /// Set once, by the program. Release and acquire order nothing else.
+    /// Set once, when the program stops the task.
     must_stop: AtomicBool,
     /// Notified when `must_stop` is set.
     stop: EventCount,

@@ -82,7 +82,7 @@ impl GracefulClose {
         }
     }
 
-    /// Begins a close whose deadline moves to `time` after each reading of the peer.
+    /// Begins a close whose deadline moves to `time` after each time that the peer has read bytes.
     #[must_use]
     pub(crate) fn while_peer_reads(now: Monotonic, time: Duration) -> Self {
         GracefulClose { renewed_timeout: Some(time), ..Self::new(now, time) }

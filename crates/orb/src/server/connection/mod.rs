@@ -250,7 +250,8 @@ impl Connection {
         )
     }
 
-    /// If no complete message has arrived, returns the exact time since the connection was accepted.
+    /// Returns the time since the last complete message in whole seconds; if none has arrived, the exact time since the
+    /// connection was accepted.
     #[cold]
     pub(crate) fn idle_for(&self, tick: u32, now: Monotonic) -> Duration {
         match self.last_message_at.load(Ordering::Relaxed) {
@@ -263,7 +264,7 @@ impl Connection {
         self.last_message_at.load(Ordering::Relaxed) == eviction_rank::NO_MESSAGE
     }
 
-    /// Returns false if another thread retires the connection.
+    /// Returns false if the connection is retired or another thread retires it.
     pub(crate) fn begin_idle_close(&self) -> bool {
         self.state.apply(Transition::BeginIdleClose)
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-/// A message that arrives byte by byte stalls, if it does not grow by this number within the time-out.
+/// Number of bytes by which an incomplete message must grow within the time-out. Smaller growth is no progress.
 const MIN_PROGRESS: usize = 1024;
 
 #[derive(Debug, Default)]

@@ -47,7 +47,7 @@ impl ThreadPerConnection {
         let mut threads = self.threads.lock();
         threads.retain(|(thread, _)| !thread.is_finished());
         let Some(lane) = lane.weak_self.upgrade() else { return false };
-        // `stop` must find every thread.
+        // `stop` takes the list of threads under this lock, so no thread may be added afterwards.
         if threads.len() >= self.max_threads || lane.is_stopping() {
             return false;
         }
