@@ -292,7 +292,7 @@ fn deactivation_takes_effect_after_the_running_requests() {
             poa.deactivate_object(&id).unwrap();
             assert_eq!(poa.deactivate_object(&id).unwrap_err(), PoaError::ObjectNotActive);
             assert_eq!(poa.id_to_reference(&id).unwrap_err(), PoaError::ObjectNotActive);
-            // The six calls and the activation occupy none of the server's four threads.
+            // The six waiting calls occupy none of the server's four threads, so the call of another object runs.
             let waiting: Vec<_> = (0..6).map(|_| scope.spawn(|| world.call(Way::Remote, &object))).collect();
             let local = scope.spawn(|| world.call(Way::Direct, &object));
             a_while();

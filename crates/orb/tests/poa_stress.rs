@@ -14,10 +14,11 @@ use poa::*;
 
 const TIME: Duration = Duration::from_secs(2);
 
-/// Time after which a mix ends even if the situation under test has not occurred.
+/// Time after which a test ends even if the situation under test has not occurred.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A mix runs for `time`, and longer if its situation has not occurred yet.
+/// Returns true while a test must continue: for `time`, and then until the situation under test has occurred, for at
+/// most [`PATIENCE`].
 fn goes_on(begin: Instant, time: Duration, has_met: bool) -> bool {
     let so_far = begin.elapsed();
     so_far < time || (!has_met && so_far < PATIENCE)
