@@ -88,7 +88,7 @@ impl Default for PeerMonitor {
 }
 
 impl PeerMonitor {
-    /// A forked child does not have its parent's thread.
+    /// Returns the running thread, or starts one. A forked child does not have its parent's thread.
     fn start(&self) -> Option<Arc<MonitorThread>> {
         let mut current = self.0.lock();
         let is_there = |watch: &Arc<MonitorThread>| {

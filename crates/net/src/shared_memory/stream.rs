@@ -160,7 +160,8 @@ impl RingStream {
         self.drain_bell();
     }
 
-    /// Returns false while a writer waits for an edge that the bell's bytes may carry.
+    /// Reads the bell's bytes. Returns false without reading while a writer waits for an edge that these bytes may
+    /// carry.
     fn drain_bell(&self) -> bool {
         let _bell = self.bell.lock();
         if self.wants_room.load(Ordering::Relaxed) {
