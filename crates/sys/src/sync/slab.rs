@@ -101,7 +101,7 @@ struct SlabSlot<T> {
 }
 
 struct SlabWriter {
-    /// First slot of the list of vacant slots that the last insertion took from `freed`.
+    /// First slot of the list of vacant slots that insertions have taken from `freed`.
     vacant: u32,
     /// Lowest index of a slot that was never used.
     unused: u32,
@@ -177,8 +177,8 @@ impl<T> GenerationalSlab<T> {
         }
     }
 
-    /// Returns a guard of the entry with this index and generation. Returns `None` if there is no
-    /// such entry or it is retired.
+    /// Returns a guard of the entry with this index and generation. Returns `None` if there is no such entry, it is
+    /// retired, or it has 2<sup>27</sup> guards.
     #[inline]
     pub fn get(&self, index: u32, generation: u32) -> Option<SlabGuard<'_, T>> {
         let slot = self.slot(index)?;
@@ -209,8 +209,9 @@ impl<T> GenerationalSlab<T> {
         None
     }
 
-    /// Returns a guard of the entry with this index, whichever generation the entry has. The caller
-    /// must recognise the value, because the slot may have been reused.
+    /// Returns a guard of the entry with this index, whichever generation the entry has. Returns `None`, without a
+    /// write to the slot, if there is no entry or it is retired. The caller must recognise the value, because the slot
+    /// may have been reused.
     #[inline]
     pub fn peek(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let word = self.slot(index)?.word.load(Ordering::Relaxed);

@@ -71,15 +71,15 @@ impl BurstRoles {
         self.requested.load(Ordering::Acquire) == subject
     }
 
-    /// Requests a burst in which the calling thread works alone on `subject`. Returns false if
-    /// another thread has requested a burst before.
+    /// Requests a burst in which the calling thread works alone on `subject`. Returns false if an earlier request has
+    /// no supervisor yet.
     pub fn request(&self, subject: u64) -> bool {
         self.requested.compare_exchange(NO_BURST, subject, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Sleeps while there is a burst, then supervises a requested burst, if any. The supervisor
-    /// calls `goes_on` every `tick`, and ends the burst when `goes_on` returns false. Returns the
-    /// subject of the burst that the calling thread has supervised.
+    /// Sleeps while there is a burst, then supervises a requested burst, if any. The supervisor calls `goes_on` every
+    /// `tick`, and ends the burst when `goes_on` returns false. Returns the subject of the burst that the calling
+    /// thread has supervised, or `None`.
     pub fn wait_out_burst(&self, tick: Duration, mut goes_on: impl FnMut() -> bool) -> Option<u64> {
         let mut watched = self.has_supervisor.lock();
         while *watched {

@@ -24,8 +24,8 @@ use crate::usage::{clock_time, thread_time};
 /// The shortest time between two checks of one budget.
 pub const MIN_CHECK_INTERVAL: Duration = Duration::from_micros(100);
 
-/// The signal of the timers goes to the monitor's thread alone, which blocks it, so other users of
-/// the number are not disturbed.
+/// Returns the signal of the timers. Other users of the number are not disturbed: a timer signals the monitor's thread
+/// alone, which blocks the signal.
 fn signal() -> libc::c_int {
     libc::SIGRTMAX() - 1
 }
@@ -61,7 +61,7 @@ struct Timer(libc::timer_t);
 // SAFETY: the value names a timer of the process. The C library and the kernel permit every thread
 // to set the timer, and no code follows the value as a pointer.
 unsafe impl Send for Timer {}
-// SAFETY: as above.
+// SAFETY: every thread may set the timer, at any time.
 unsafe impl Sync for Timer {}
 
 impl Timer {
@@ -112,7 +112,7 @@ impl CpuBudgetMonitor {
         Ok(CpuBudgetMonitor { shared, thread: Some(thread) })
     }
 
-    /// Returns a handle to the budgets of this monitor, which other threads may keep.
+    /// Returns a handle to the budgets of this monitor, which other threads may use.
     #[must_use]
     pub fn budgets(&self) -> CpuBudgets {
         CpuBudgets(Arc::clone(&self.shared))
@@ -286,7 +286,7 @@ impl CpuBudget {
 
 impl Drop for CpuBudget {
     fn drop(&mut self) {
-        // The monitor may hold the state for a moment longer.
+        // The monitor may use the state for a moment longer, and must not lower the thread then.
         *self.state.inner.lock() = Inner::default();
     }
 }

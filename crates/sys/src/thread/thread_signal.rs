@@ -46,7 +46,7 @@ impl SignalReceiver {
         SignalSender { thread: self.thread }
     }
 
-    /// Waits for a signal. Returns false if none comes within `patience`.
+    /// Waits for a signal. Returns false if none comes within `patience`, or if another signal interrupts the wait.
     ///
     /// # Errors
     /// The kernel refuses to wait.
