@@ -167,8 +167,8 @@ impl AdaptiveSpin {
         }
     }
 
-    /// Polls memory until `is_there` returns true, if polling has helped before. The caller must
-    /// know that the peer runs on another core.
+    /// Polls memory for at most the policy's time, if polling has helped before. Returns true if `is_there` has
+    /// returned true. The caller must know that the peer runs on another core.
     #[inline]
     pub(crate) fn spin_until(&self, is_there: impl Fn() -> bool) -> bool {
         self.is_allowed() && self.spin_if_worthwhile(is_there)

@@ -303,7 +303,7 @@ fn deactivation_takes_effect_after_the_running_requests() {
             slow.go_on();
             assert_eq!(running.join().unwrap().unwrap(), 1);
             for call in waiting.into_iter().chain([local]) {
-                assert_eq!(call.join().unwrap().unwrap(), 100, "a new servant");
+                assert_eq!(call.join().unwrap().unwrap(), 100, "expected the reply of a new servant");
             }
         });
         assert_eq!(*keeper.told.lock().unwrap(), [(id, false, false)]);

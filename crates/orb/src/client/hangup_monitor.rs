@@ -36,7 +36,7 @@ const BUSY_CALLS: u32 = 64;
 /// A busy connection with fewer calls than this number in a [`USAGE_PERIOD`] is idle again.
 const IDLE_CALLS: u32 = 16;
 
-/// Number of calls after a oneway before which monitoring is not suspended.
+/// Number of calls after a oneway during which monitoring is not suspended.
 const ONEWAY_COOLDOWN_CALLS: u32 = 1024;
 
 const MONITORED: u8 = 0;

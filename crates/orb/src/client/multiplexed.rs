@@ -322,7 +322,7 @@ impl MultiplexedConnection {
         Ok(())
     }
 
-    /// The reader calls this method when the transport has room. If a caller has checked the sending half out, this
+    /// The reader calls this method when the transport has room. If a caller has checked the sending half out, that
     /// caller sends the remainder.
     #[cold]
     pub(super) fn resume_sending(&self) {

@@ -61,7 +61,7 @@ pub(crate) struct TargetProfiles {
     pub(crate) ior: Ior,
     pub(crate) profiles: Vec<UsableProfile>,
     pub(crate) excludes_profiles: bool,
-    /// Stored and loaded `Relaxed`.
+    /// Index of the profile that answered last. Stored and loaded `Relaxed`.
     last_answered: AtomicUsize,
 }
 

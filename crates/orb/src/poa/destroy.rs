@@ -59,8 +59,8 @@ impl PoaCore {
             if self.phase() != PoaPhase::Alive {
                 return;
             }
-            // The blockers are the living children, the requests that pin the POA, those that pin its objects, and this
-            // method.
+            // The blockers are the living children, the requests that pin the POA, the requests that pin its objects,
+            // and this method.
             self.destruction_blockers.store(family.list.len() + 3, Ordering::Release);
             self.etherealizes.store(etherealize, Ordering::Release);
             self.phase.store(PoaPhase::Destroying as u8, Ordering::Release);
@@ -108,7 +108,7 @@ impl PoaCore {
         }
     }
 
-    /// At this point no request runs, and the children are dead.
+    /// Called when no request runs and all children are dead.
     fn deactivate_objects(self: &Arc<Self>) {
         {
             // From now on no insertion passes its check of the phase, which needs this lock.

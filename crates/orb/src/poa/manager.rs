@@ -265,8 +265,9 @@ impl PoaManager {
     fn report_parked(&self, orb: &OrbContext, requests: usize, since: Monotonic) {
         let now = clock::now();
         let held = now.since(since);
-        let told = self.0.reported_at.load(Ordering::Relaxed);
-        if held < REPORT_AFTER || (told != 0 && now.since(Monotonic::from_nanos(told)) < REPORT_INTERVAL) {
+        let last_report = self.0.reported_at.load(Ordering::Relaxed);
+        if held < REPORT_AFTER || (last_report != 0 && now.since(Monotonic::from_nanos(last_report)) < REPORT_INTERVAL)
+        {
             return;
         }
         self.0.reported_at.store(now.as_nanos(), Ordering::Relaxed);

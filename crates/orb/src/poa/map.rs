@@ -264,7 +264,8 @@ impl PoaCore {
         held.into_iter().for_each(ParkedRequests::release);
     }
 
-    /// Records that the servant gets an activation. Fails if the servant is active and the POA has UNIQUE_ID.
+    /// Records an activation of the servant if the POA has UNIQUE_ID or a servant manager. Fails with UNIQUE_ID if the
+    /// servant has an activation.
     pub(super) fn claim_servant(&self, tables: &mut MapTables, servant: &Servant) -> Result<(), PoaError> {
         if self.is_unique() {
             if tables.by_servant.contains_key(&servant.identity()) {

@@ -230,7 +230,7 @@ impl PoaCore {
         self.slow_path.load(Ordering::Relaxed) == 0 && self.manager.state() == ManagerState::Active
     }
 
-    /// OBJECT_NOT_EXIST 4 once `destroy` was called.
+    /// Returns OBJECT_NOT_EXIST 4 once `destroy` was called.
     fn check_alive(&self) -> Result<(), SystemException> {
         if self.phase() == PoaPhase::Alive { Ok(()) } else { Err(destroyed_error()) }
     }

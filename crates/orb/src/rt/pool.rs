@@ -307,7 +307,7 @@ fn open_lane(
     Lane::new(pool, listeners, adapter.config().drain_timeout, Some(role), overload).map_err(failed)
 }
 
-/// A free port of the endpoint's host, or its path with a suffix.
+/// Returns port 0 of the endpoint's host, or its path with `suffix`.
 pub(super) fn sibling_endpoint(endpoint: &Endpoint, suffix: &str) -> Endpoint {
     let mut sibling = endpoint.clone();
     match &mut sibling {

@@ -146,22 +146,22 @@ impl<S: Architecture<S>> Lane<S> {
         self.retire_connection(context, connection.handle);
     }
 
-    /// `told` is the last message to the peer. For a message that is too large, the drain discards the rest within
-    /// bounds, so that the peer reads the last message.
+    /// For a message that is too large, the drain discards the rest within bounds, so that the peer reads the last
+    /// message.
     #[cold]
     pub(crate) fn handle_protocol_fault(
         &self,
         context: &OrbContext,
         connection: &Arc<Connection>,
         fault: PeerFault,
-        told: &[u8],
+        last_message: &[u8],
     ) {
         context.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
         let rest = match fault {
             PeerFault::Protocol(ProtocolFault::TooLarge { size, .. }) => usize::try_from(size).unwrap_or(usize::MAX),
             _ => 0,
         };
-        connection.queue_last_message_and_discard(told, rest, clock::now(), self.closing_time);
+        connection.queue_last_message_and_discard(last_message, rest, clock::now(), self.closing_time);
         self.retire_connection(context, connection.handle);
     }
 

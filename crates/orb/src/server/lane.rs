@@ -373,8 +373,8 @@ impl<S: Architecture<S>> Lane<S> {
         let guard = served.map_or_else(|| ConnectionGuard::Retired(waiting.begin_late()), ConnectionGuard::InService);
         let (connection, waited) = waiting.stop_waiting();
         // Sequential consistency: the closing thread sees the late request, or this thread sees that the lane closes.
-        let told = self.closing.load(Ordering::SeqCst) || connection.is_closed_idle();
-        admission::may_still_run(lives, told).then_some(StartedRequest { guard, connection, message, waited })
+        let closing = self.closing.load(Ordering::SeqCst) || connection.is_closed_idle();
+        admission::may_still_run(lives, closing).then_some(StartedRequest { guard, connection, message, waited })
     }
 
     /// `stamp` identifies the ORB.
@@ -529,9 +529,9 @@ impl<S: Architecture<S>> Lane<S> {
                     self.handle_half_close(context, connection);
                     return None;
                 }
-                ReadResult::Fault(fault, told) => {
+                ReadResult::Fault(fault, last_message) => {
                     drop(turn);
-                    self.handle_protocol_fault(context, connection, fault, &told);
+                    self.handle_protocol_fault(context, connection, fault, &last_message);
                     return None;
                 }
             };

@@ -208,11 +208,11 @@ impl Worker {
                     ReadResult::Message { message: Message::Assembled(header, message, breaks), more }
                 }
                 Err(fault) => {
-                    let told =
+                    let last_message =
                         final_messages::fault_reply(fault, reading.framer.faulty_message(buffer.unread()), limits);
                     self.discard_input();
                     reading.is_over = true;
-                    ReadResult::Fault(fault.into(), told)
+                    ReadResult::Fault(fault.into(), last_message)
                 }
             };
             return ControlFlow::Break(read);

@@ -17,7 +17,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 
 use region::MappedRegion;
-pub use region::{RegionCache, mapped_bytes, mappings};
+pub use region::{RegionCache, mapped_bytes, mapping_count};
 
 use crate::socket::{self, WaitMode};
 

@@ -213,7 +213,7 @@ impl<T> GenerationalSlab<T> {
     /// write to the slot, if there is no entry or it is retired. The caller must recognise the value, because the slot
     /// may have been reused.
     #[inline]
-    pub fn peek(&self, index: u32) -> Option<SlabGuard<'_, T>> {
+    pub fn get_if_live(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let word = self.slot(index)?.word.load(Ordering::Relaxed);
         if word & LIVE != 0 { self.get(index, generation_of(word)) } else { None }
     }
@@ -343,7 +343,7 @@ impl<T> GenerationalSlab<T> {
     /// Iterates over the entries that are not retired, in the order of their indices.
     pub fn iter(&self) -> impl Iterator<Item = SlabGuard<'_, T>> {
         let end = self.writer.lock().unused;
-        (0..end).filter_map(|index| self.peek(index))
+        (0..end).filter_map(|index| self.get_if_live(index))
     }
 
     /// Returns the number of entries that are not retired.

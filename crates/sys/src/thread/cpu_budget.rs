@@ -158,16 +158,16 @@ impl CpuMonitorShared {
         while !self.stop.load(Ordering::Acquire) {
             // SAFETY: a siginfo consists of integers and of addresses that are never followed, for
             // which zeroes are valid.
-            let mut told: libc::siginfo_t = unsafe { std::mem::zeroed() };
-            // SAFETY: `set` and `told` are live, and `told` is writable. The loop repeats an
+            let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+            // SAFETY: `set` and `info` are live, and `info` is writable. The loop repeats an
             // interrupted wait.
-            let waited = syscall::once(|| unsafe { libc::sigwaitinfo(set, &mut told) });
-            if waited.is_err() || told.si_code != libc::SI_TIMER {
+            let waited = syscall::once(|| unsafe { libc::sigwaitinfo(set, &mut info) });
+            if waited.is_err() || info.si_code != libc::SI_TIMER {
                 continue;
             }
             // SAFETY: the signal of a timer carries a value. Here it is a number, and it is never
             // dereferenced.
-            let number = unsafe { told.si_value() }.sival_ptr as usize;
+            let number = unsafe { info.si_value() }.sival_ptr as usize;
             let budget = self.budgets.lock().get(number).and_then(Weak::upgrade);
             if let Some(budget) = budget {
                 budget.expire();

@@ -66,8 +66,7 @@ pub struct PeriodicTaskStatistics {
     pub started: u64,
     /// Jobs that returned without an exception.
     pub completed: u64,
-    /// Jobs that returned an exception. The job whose calls a stop of the task cancels is one of
-    /// them.
+    /// Jobs that returned an exception, for example of a call that was cancelled because the task was stopped.
     pub failed: u64,
     /// Jobs that ended after their deadline.
     pub missed_deadlines: u64,

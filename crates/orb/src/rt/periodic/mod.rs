@@ -130,15 +130,14 @@ impl PeriodicTaskBuilder {
         self
     }
 
-    /// Sets the scheduling class and the native priority of the task's thread. Default: those of the
+    /// Sets the scheduling class and the native priority of the task's thread. Default: the class and priority of the
     /// thread that calls [`start`](Self::start).
     pub fn scheduling(mut self, scheduling: Scheduling) -> Self {
         self.scheduling = Some(scheduling);
         self
     }
 
-    /// Sets the cores of the task's thread. Default: those of the thread that calls
-    /// [`start`](Self::start).
+    /// Sets the cores of the task's thread. Default: the cores of the thread that calls [`start`](Self::start).
     pub fn cores(mut self, cores: CpuSet) -> Self {
         self.cores = Some(cores);
         self

@@ -63,7 +63,7 @@ impl BurstMode {
     /// calling thread has supervised.
     fn stand_aside(&self) -> Option<u64> {
         let mut statistics = BurstStatistics::default();
-        self.roles.wait_out_burst(TICK, || {
+        self.roles.sleep_or_supervise(TICK, || {
             let counts = (self.served.load(Ordering::Relaxed), self.served_for_others.load(Ordering::Relaxed));
             statistics.record_tick(counts.0, counts.1, self.is_runner_idle.load(Ordering::Acquire));
             if !statistics.is_worthwhile() {

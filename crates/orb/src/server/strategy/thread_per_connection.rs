@@ -134,9 +134,9 @@ fn serve<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &A
                     drop(turn);
                     return lane.handle_half_close(handler.context(), connection);
                 }
-                ReadResult::Fault(fault, told) => {
+                ReadResult::Fault(fault, last_message) => {
                     drop(turn);
-                    return lane.handle_protocol_fault(handler.context(), connection, fault, &told);
+                    return lane.handle_protocol_fault(handler.context(), connection, fault, &last_message);
                 }
             };
         drop(turn);

@@ -42,7 +42,7 @@ pub fn mapped_bytes() -> usize {
 /// Returns the number of address ranges that the process has mapped for large buffers. A buffer that
 /// takes its range from a cache maps none.
 #[must_use]
-pub fn mappings() -> usize {
+pub fn mapping_count() -> usize {
     MAPPINGS.load(Ordering::Relaxed)
 }
 

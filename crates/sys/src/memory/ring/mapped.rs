@@ -215,10 +215,10 @@ impl RingSide<'_> {
 
     #[inline]
     fn publish_core(&self, counter: ControlWord, core: Option<usize>) {
-        let told = core.and_then(|core| u32::try_from(core + 1).ok()).unwrap_or(0);
+        let number = core.and_then(|core| u32::try_from(core + 1).ok()).unwrap_or(0);
         // An unchanged value is stored, too: the store makes the processor fetch the cache line for writing while the
         // bytes are copied.
-        self.core(counter).store(told, Ordering::Relaxed);
+        self.core(counter).store(number, Ordering::Relaxed);
     }
 
     fn set_wake_method(&self, word: ControlWord, how: WakeMethod) {
