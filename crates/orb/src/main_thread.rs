@@ -1,7 +1,8 @@
 //! The queue of the main thread: requests and deactivations that only the main thread may run, and the end of
 //! [`Orb::run`](crate::Orb::run).
 //!
-//! The main thread is the thread in `run`, or else the thread that last called `perform_work`.
+//! The main thread is at first the thread that made the ORB. A thread that calls `run` or `perform_work` becomes the
+//! main thread, unless another thread is in `run`.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -12,7 +12,7 @@ pub(crate) const MAX_DEPTH: usize = 32;
 const MAX_INLINE_ID: usize = 24;
 /// The object id is in the separate list.
 const SPILLED: u8 = u8::MAX;
-/// A callback without an object: a servant manager or an adapter activator.
+/// A callback without an object, for example of a servant activator or an adapter activator.
 const NO_OBJECT: u8 = u8::MAX - 1;
 
 #[derive(Clone, Copy)]

@@ -1,11 +1,11 @@
 //! The peer monitor: wakes threads that sleep on a connection whose peer has ended.
 //!
-//! One thread of a transport, named `net/peers`, watches the sockets of all its connections, so
-//! that no other thread has to wake up periodically. The thread exists while there are connections,
-//! or until the last ORB that used the transport [detaches](crate::Transport::detach_orb).
+//! One thread of a transport, named `net/peers`, watches the sockets of all its connections, so that no other thread
+//! has to wake up periodically. The thread exists while there are connections, or until the last ORB that used the
+//! transport [detaches](crate::Transport::detach_orb).
 //!
-//! It runs in the ordinary scheduling class, or at the highest fixed priority of the threads that
-//! sleep on its connections, so that they learn in time that a peer is dead.
+//! It runs in the ordinary scheduling class, or at the highest fixed priority of the threads that have slept on its
+//! connections, so that they learn in time that a peer is dead.
 
 use std::collections::HashMap;
 use std::io;

@@ -244,7 +244,7 @@ impl OrbBuilder {
     }
 
     /// Sets how long a connection to a server may be idle before it is closed; 180 s by default. The ORB checks idle
-    /// connections every quarter of this time, at least every 10 s, and every second if it listens.
+    /// connections every quarter of this time, but at least every 10 s, or every second if it listens.
     pub fn idle_connection_timeout(mut self, timeout: Duration) -> Self {
         self.idle_connection_timeout = timeout;
         self

@@ -26,13 +26,17 @@ impl Poa {
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without SYSTEM_ID and RETAIN; [`PoaError::ServantAlreadyActive`] with UNIQUE_ID;
-    /// OBJECT_NOT_EXIST 4 once the POA is being destroyed; NO_RESOURCES at 67 million active objects.
+    /// OBJECT_NOT_EXIST 4 once the POA is being destroyed, unless the POA is persistent and the calling thread runs one
+    /// of its requests; NO_RESOURCES at 67 million active objects.
     pub fn activate_object(&self, servant: &Servant) -> Result<ObjectId, PoaError> {
         self.core.check_policy(self.core.retains() && self.core.assigns_ids())?;
         self.core.activate_new(servant, None)
     }
 
     /// Activates a new object that `servant` incarnates, and returns the object's reference.
+    ///
+    /// # Errors
+    /// The errors of [`activate_object`](Self::activate_object).
     pub fn activate(&self, servant: &Servant) -> Result<ObjectRef, PoaError> {
         self.id_to_reference(&self.activate_object(servant)?)
     }

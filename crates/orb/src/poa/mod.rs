@@ -99,7 +99,8 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-/// A Portable Object Adapter. A `Poa` does not keep its ORB alive.
+/// A Portable Object Adapter. A `Poa` does not keep its ORB alive. After the POA's destruction, operations on its
+/// objects, servants and children fail with OBJECT_NOT_EXIST 4.
 #[derive(Clone)]
 pub struct Poa {
     core: Arc<PoaCore>,

@@ -9,7 +9,8 @@ pub enum Threading {
     OrbControlled,
     /// SINGLE_THREAD_MODEL: any thread of the pool, but only one request of the POA runs at a time.
     SingleThread,
-    /// MAIN_THREAD_MODEL: only the thread that runs [`Orb::run`](crate::Orb::run).
+    /// MAIN_THREAD_MODEL: only the main thread, which runs [`Orb::run`](crate::Orb::run) or
+    /// [`Orb::perform_work`](crate::Orb::perform_work).
     MainThread,
 }
 

@@ -103,12 +103,12 @@ impl Poa {
         Ok(Poa { core: child })
     }
 
-    /// Returns the child POA with this name. If the child is missing and `activate_it` is set,
-    /// calls the adapter activator to create it.
+    /// Returns the child POA with this name. If the child is missing and `activate_it` is set, calls the adapter
+    /// activator to create it.
     ///
     /// # Errors
-    /// [`PoaError::AdapterNonExistent`] if there is no such child; OBJ_ADAPTER 1 if the adapter
-    /// activator raised an exception; OBJECT_NOT_EXIST 4 after this POA's destruction.
+    /// [`PoaError::AdapterNonExistent`] if there is no such child; OBJ_ADAPTER 1 if the adapter activator raised an
+    /// exception or panicked; OBJECT_NOT_EXIST 4 after this POA's destruction.
     pub fn find_poa(&self, name: &str, activate_it: bool) -> Result<Poa, PoaError> {
         self.core.check_not_dead()?;
         loop {

@@ -30,8 +30,8 @@ use crate::thread_context::{self, ThreadpoolId};
 pub enum InvalidThreadpool {
     /// No thread pool of the ORB has this id.
     Unknown,
-    /// The ORB raises the system exception in the field: BAD_INV_ORDER if a POA uses the pool, or
-    /// if the calling thread belongs to the pool.
+    /// The ORB raises the system exception in the field: BAD_INV_ORDER if a POA uses the pool, if the calling thread
+    /// belongs to the pool, or after shutdown.
     System(SystemException),
 }
 

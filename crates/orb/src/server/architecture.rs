@@ -25,7 +25,7 @@ const MAX_READS: usize = 256;
 pub(crate) enum MessagePlacement {
     /// The calling thread runs the message, and reads the next message of the connection if `reads_on` is true.
     Here { reads_on: bool },
-    /// The calling thread reads the next message of the connection if `reads_on` is true.
+    /// The calling thread does not run the message. It reads the next message of the connection if `reads_on` is true.
     Elsewhere { reads_on: bool },
 }
 

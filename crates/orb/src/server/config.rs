@@ -7,8 +7,9 @@ use corelane_net::SpinPolicy;
 /// The dispatch architecture of a pool, which decides which threads read, run and answer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
-    /// One thread serves all connections. This architecture needs the least memory. While a servant
-    /// waits for the reply to a call that it has made, the thread runs other requests.
+    /// One thread serves all connections. This architecture needs the least memory. While a servant waits for the reply
+    /// to a call that it has made, the thread by default runs other requests
+    /// ([`PoolConfig::nested_wait`](field@PoolConfig::nested_wait)).
     Reactive,
     /// Each connection has a thread, which runs the requests of the connection one after the other.
     ///
@@ -24,7 +25,8 @@ pub enum Dispatch {
     ///
     /// In burst mode, one thread runs all requests of the pool. The mode begins when short requests arrive on one
     /// connection faster than the threads read them. It ends when the thread stays idle, runs fewer than 200 requests
-    /// in a millisecond, or reads many requests of other connections. Pools with priorities have no burst mode.
+    /// in each of two successive milliseconds, or reads many requests of other connections. Pools with priorities have
+    /// no burst mode.
     LeaderFollowers {
         /// Number of threads that serve the pool.
         threads: usize,

@@ -34,7 +34,7 @@ pub(crate) struct Worker {
     /// Valid from [`ReadResult::InPlace`] until the message is dispatched or detached. A value that is read just after
     /// a move stalls store forwarding (docs/performance.md).
     in_place_header: Header,
-    /// The connection that the thread polls.
+    /// The connection of the thread's last event, which the thread polls next.
     pub(super) last_reported: Option<(u32, u32)>,
     pub(super) burst_role: BurstRole,
     spares: Vec<ReceiveBuffer>,

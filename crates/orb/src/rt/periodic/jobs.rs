@@ -74,7 +74,7 @@ pub struct PeriodicTaskStatistics {
     pub overruns: u64,
     /// Releases that got no job, because of the overrun rule.
     pub skipped: u64,
-    /// True if the function of the task's jobs panicked, which ended the task.
+    /// True if a job or the overrun function panicked, which ended the task.
     pub has_panicked: bool,
     /// Nanoseconds from the release to the end of each job.
     pub response: TimeDistribution,

@@ -286,8 +286,8 @@ impl PeriodicTask {
         self.shared.statistics.lock().clone()
     }
 
-    /// Returns true if the task's thread has ended: after the last job of
-    /// [`max_jobs`](PeriodicTaskBuilder::max_jobs), or after a panic of a job.
+    /// Returns true if the task's thread has ended: after the last job of [`max_jobs`](PeriodicTaskBuilder::max_jobs),
+    /// or after a panic of a job or of the overrun function.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
@@ -303,8 +303,8 @@ impl PeriodicTask {
         self.join()
     }
 
-    /// Waits for the end of a task with [`max_jobs`](PeriodicTaskBuilder::max_jobs), and returns the
-    /// statistics. Without a maximum the task ends only by a panic of a job.
+    /// Waits for the end of a task with [`max_jobs`](PeriodicTaskBuilder::max_jobs), and returns the statistics.
+    /// Without a maximum the task ends only by a panic.
     pub fn wait(mut self) -> PeriodicTaskStatistics {
         self.join()
     }
@@ -316,7 +316,7 @@ impl PeriodicTask {
     }
 
     fn join(&mut self) -> PeriodicTaskStatistics {
-        // An error means that a job panicked. The panic hook has reported the panic.
+        // An error means that a job or the overrun function panicked. The panic hook has reported the panic.
         let has_panicked = self.thread.take().is_some_and(|thread| thread.join().is_err());
         PeriodicTaskStatistics { has_panicked, ..self.statistics() }
     }

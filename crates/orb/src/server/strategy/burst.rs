@@ -2,8 +2,8 @@
 //! and arriving messages wake no other thread.
 //!
 //! A second thread, the *supervisor*, checks every [`TICK`] if the burst is useful, and ends it if the runner stays in
-//! one upcall or is too slow. The other threads sleep outside of epoll. Therefore a request waits at most three ticks
-//! for the upcall of another request. Lanes of real-time pools have no burst mode.
+//! one upcall or is too slow. So a request waits at most three ticks for the upcall of another request. The other
+//! threads sleep outside of epoll. Lanes of real-time pools have no burst mode.
 
 use std::io;
 use std::sync::Arc;
