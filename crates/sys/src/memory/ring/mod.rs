@@ -1,16 +1,17 @@
 //! Two rings of bytes in memory that two processes share: one for each direction of a connection.
 //!
-//! The memory is a sealed file without a name, which the client makes. The size can never change, so no access to the
-//! memory faults. The server receives the descriptor, checks the seals and the size, and then maps the file.
+//! The memory is a sealed file without a name, which the client makes. The size can never change,
+//! so no access to the memory faults. The server receives the descriptor, checks the seals and the
+//! size, and then maps the file.
 //!
-//! The peer is not trusted. It can write every byte at any moment, so no reference to the memory is ever made, and
-//! counters are validated before use (`protocol`).
+//! The peer is not trusted. It can write every byte at any moment, so no reference to the memory is
+//! ever made, and counters are validated before use (`protocol`).
 //!
 //! In each process, one thread reads and one writes at a time.
 //!
 //! | offset | content |
 //! |---|---|
-//! | 0 | control words of the direction to the server, each in cache lines of its own |
+//! | 0 | control words of the direction to the server |
 //! | 1024 | control words of the direction to the client |
 //! | 4096 | bytes to the server |
 //! | 4096 + size | bytes to the client |

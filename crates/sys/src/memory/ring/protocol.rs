@@ -1,20 +1,23 @@
 //! The protocol of one direction of a ring: two counters, and a wake word for each side.
 //!
-//! The writer owns `head`, the number of bytes ever written. The reader owns `tail`, the number of bytes ever read.
-//! Both count modulo 2^32. A side loads the peer's counter at most once per operation and checks that `head - tail` is
-//! at most the capacity; otherwise the peer is at fault.
+//! The writer owns `head`, the number of bytes ever written. The reader owns `tail`, the number of
+//! bytes ever read. Both count modulo 2^32. A side loads the peer's counter at most once per
+//! operation and checks that `head - tail` is at most the capacity; otherwise the peer is at fault.
 //!
-//! A side that has to wait stores the kind of wait in its wake word, checks the ring once more, and then waits. A side
-//! that has changed its counter reads the other side's wake word (a reader only while at least half of the ring is
-//! free), and clears the request when it fulfils it. A writer waits only if it has seen the ring full.
+//! A side that has to wait stores the kind of wait in its wake word, checks the ring once more, and
+//! then waits. A side that has changed its counter reads the other side's wake word (a reader only
+//! while at least half of the ring is free, and only if the ring has been full since its last check
+//! or it has read half of the ring at once), and clears the request when it fulfils it. A writer
+//! waits only if it has seen the ring full.
 //!
 //! Comments in the code refer to two rules of memory ordering:
 //!
-//! * `published`: a thread stores its counter with release after it has copied the bytes, and loads the peer's counter
-//!   with acquire before it copies.
-//! * `requested`: the waiting side stores its wake word, makes a sequentially consistent fence, and loads the counter.
-//!   The other side stores the counter, makes a sequentially consistent fence, and loads the wake word. So at least one
-//!   of the two sees the other's store, and no wake-up is lost.
+//! * `published`: a thread stores its counter with release after it has copied the bytes, and loads
+//!   the peer's counter with acquire before it copies.
+//! * `requested`: the waiting side stores its wake word, makes a sequentially consistent fence, and
+//!   loads the counter. The other side stores the counter, makes a sequentially consistent fence,
+//!   and loads the wake word. So at least one of the two sees the other's store, and no wake-up is
+//!   lost.
 
 use std::sync::atomic::AtomicU32 as Private;
 
@@ -134,8 +137,9 @@ impl RingPosition {
         take_wake_request(control.word(ControlWord::Reader))
     }
 
-    /// Frees `count` bytes that the reader has copied out. Returns the writer's wake request, but [`WakeRequest::None`]
-    /// while less than half of the ring is free.
+    /// Frees `count` bytes that the reader has copied out. Returns the writer's wake request, but
+    /// [`WakeRequest::None`] while less than half of the ring is free, and after a read of less
+    /// than half of the ring if the ring has not been full since the last check.
     #[inline]
     pub(super) fn commit_read(&self, control: &impl ControlWords, count: u32) -> WakeRequest {
         let tail = self.own().wrapping_add(count);
