@@ -68,7 +68,8 @@ impl ServerContext {
         }
     }
 
-    /// Returns freed memory to the kernel, if no large message has used memory since the last call, but some had before it.
+    /// Returns freed memory to the kernel, if no large message has used memory since the last call, but some had before
+    /// it.
     pub(crate) fn trim_memory(&self, lanes: &[Arc<Lane>]) {
         let used = lanes.iter().fold(self.reply_memory().was_used(), |used, lane| lane.was_used() | used);
         if !self.memory_was_high.swap(used, Ordering::Relaxed) || used {
