@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use corelane::{Octets, OctetsBuffer, Orb, SystemException};
-use corelane_sys::buffer::{mapped_bytes, mappings};
+use corelane_sys::buffer::{mapped_bytes, mapping_count};
 use corelane_sys::clock;
 
 corelane::include_idl!("large");
@@ -53,11 +53,11 @@ fn large_results_use_memory_again_and_give_it_back() {
         [("made", &|| store.give().unwrap()), ("kept", &|| store.echo(&argument).unwrap())];
     for (what, call) in calls {
         (0..3).for_each(|_| assert_eq!(call().len(), LENGTH));
-        let before = mappings();
+        let before = mapping_count();
         (0..CALLS).for_each(|_| assert_eq!(call().len(), LENGTH));
         // A new range is necessary if the server has not freed the last reply when the next call begins,
         // or if a pause of a second has made the ORB give the memory back.
-        let new = mappings() - before;
+        let new = mapping_count() - before;
         assert!(new <= 4, "{CALLS} results that are {what} needed {new} new address ranges");
     }
     let end = clock::now() + Duration::from_secs(60);

@@ -16,8 +16,7 @@ pub enum IoClass {
     /// Packets are processed as soon as they arrive, at the lane's priority as far as the machine
     /// permits it.
     Priority,
-    /// The connections together receive at most `bytes` bytes in each period, and can rely on as
-    /// many.
+    /// The connections together receive at most `bytes` bytes in each period, and are guaranteed this number.
     Guaranteed {
         /// Number of received bytes in each period, at least 1.
         bytes: u32,

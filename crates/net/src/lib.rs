@@ -1,12 +1,11 @@
 //! Transports: the connections over which ORBs exchange bytes.
 //!
-//! A [`Stream`] is one connection, a [`Listener`] accepts connections, and a [`Transport`] creates
-//! streams and listeners for the [`Endpoint`]s that it supports.
+//! A [`Stream`] is one connection, a [`Listener`] accepts connections, and a [`Transport`] creates streams and
+//! listeners for the [`Endpoint`]s that it supports.
 //!
 //! This crate knows nothing of GIOP and never interprets the bytes that it carries.
 //!
-//! Invariant: a call with [`Wait::Now`] never blocks. A call with [`Wait::Until`] ends at the
-//! deadline.
+//! Invariant: a call with [`Wait::Now`] never blocks. A call with [`Wait::Until`] ends at its deadline at the latest.
 #![forbid(unsafe_code)]
 
 mod endpoint;

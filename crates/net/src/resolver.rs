@@ -2,9 +2,9 @@
 //!
 //! Each look-up has a thread of its own, because the system's resolver cannot be interrupted.
 //!
-//! When a caller's deadline has passed, its look-up continues until the system's resolver answers. The answer
-//! serves all calls for the same name that begin before it comes or within ten seconds afterwards, so callers
-//! with short deadlines get a result even from a slow name server.
+//! When a caller's deadline has passed, its look-up continues until the system's resolver answers. The answer serves
+//! all calls for the same name that begin before it comes or within ten seconds afterwards (two seconds for a failure),
+//! so callers with short deadlines get a result even from a slow name server.
 //!
 //! At most [`MAX_LOOK_UPS`] look-ups run at a time.
 

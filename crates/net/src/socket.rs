@@ -26,9 +26,9 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// TCP over IPv4 and IPv6. Small messages are sent at once (no Nagle delay).
 ///
-/// For a connection with a deadline, threads of the transport look up host names, at most 16 at a
-/// time; the answers are cached for ten seconds. If a name has several addresses, the transport
-/// tries each address 250 ms after the previous one, and connects to the first that answers.
+/// Threads of the transport look up host names, at most 16 at a time; the answers are cached for ten seconds. If a name
+/// has several addresses, the transport tries each address at most 250 ms after the previous one, and connects to the
+/// first that answers.
 #[derive(Clone, Debug)]
 pub struct Tcp {
     resolver: Resolver,

@@ -58,7 +58,8 @@ const MIN_SUCCESS: u32 = FULL_SUCCESS / 4;
 const MIN_RETRY_INTERVAL: u32 = 64;
 const MAX_RETRY_INTERVAL: u32 = 4096;
 const POLLS_PER_CLOCK_READ: u32 = 64;
-/// An answer that is about to arrive takes no longer than the processor's pause instruction.
+/// Number of polling rounds without the processor's pause instruction, during which an answer that is about to arrive
+/// would already come.
 const ROUNDS_WITHOUT_PAUSE: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +153,7 @@ impl AdaptiveSpin {
         Some(SpinWait { adaptive: self, end: Monotonic::now() + max_spin, _permit: permit })
     }
 
-    /// A caller passes false for a wait in which the thread could not poll.
+    /// Records if polling helped. A caller passes false for a wait in which the thread could not poll.
     pub(crate) fn record(&self, helped: bool) {
         let success = self.success.load(Ordering::Relaxed);
         let success = success - success / 8 + if helped { FULL_SUCCESS / 8 } else { 0 };
@@ -166,8 +167,8 @@ impl AdaptiveSpin {
         }
     }
 
-    /// Polls memory until `is_there` returns true, if polling has helped before. The caller must
-    /// know that the peer runs on another core.
+    /// Polls memory for at most the policy's time, if polling has helped before. Returns true if `is_there` has
+    /// returned true. The caller must know that the peer runs on another core.
     #[inline]
     pub(crate) fn spin_until(&self, is_there: impl Fn() -> bool) -> bool {
         self.is_allowed() && self.spin_if_worthwhile(is_there)
@@ -222,7 +223,7 @@ impl SpinWait<'_> {
 
 static SPINNING: AtomicUsize = AtomicUsize::new(0);
 
-/// A process has one permit to poll fewer than the machine has cores.
+/// A permit to poll. A process has one permit fewer than the machine has cores.
 #[derive(Debug)]
 pub(crate) struct SpinPermit(());
 

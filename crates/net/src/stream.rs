@@ -88,18 +88,18 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// coarse time-out has passed. Any other error means that the connection is lost.
     fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize>;
 
-    /// Writes bytes of `slices` in order, as far as the transport accepts them. Returns their
-    /// number, at least one.
+    /// Writes bytes of `slices` in order, as far as the transport accepts them. Returns their number, at least one.
     ///
     /// # Errors
-    /// As for [`recv`](Self::recv).
+    /// `WouldBlock` with [`Wait::Now`] if there is no room. `TimedOut` if the deadline or the coarse time-out has
+    /// passed. Any other error means that the connection is lost.
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize>;
 
-    /// Writes bytes from the front of `octets`, as far as the transport accepts them. Returns their
-    /// number.
+    /// Writes bytes from the front of `octets`, as far as the transport accepts them. Returns their number.
     ///
     /// # Errors
-    /// As for [`recv`](Self::recv).
+    /// `WouldBlock` with [`Wait::Now`] if there is no room. `TimedOut` if the deadline or the coarse time-out has
+    /// passed. Any other error means that the connection is lost.
     fn send(&self, octets: &[u8], wait: Wait) -> io::Result<usize> {
         self.send_vectored(&[IoSlice::new(octets)], wait)
     }
@@ -111,9 +111,9 @@ pub trait Stream: Send + Sync + fmt::Debug {
 
     /// Makes [`readiness`](Self::readiness) report the next arrival of data.
     ///
-    /// `Some(true)` means that data or the end of the stream can be read now. `None` means that the
-    /// descriptor reports every arrival in any case. The descriptor may become readable without
-    /// data to read; the thread then calls this method again.
+    /// `Some(true)` means that data or the end of the stream can be read now. `Some(false)` means that there is none
+    /// yet, and that the descriptor reports the next arrival. `None` means that the descriptor reports every arrival in
+    /// any case. The descriptor may become readable without data to read; the thread then calls this method again.
     ///
     /// # Errors
     /// If the connection is lost.

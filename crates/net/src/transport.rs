@@ -72,7 +72,7 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 ///   [`set_readiness_callback`](Stream::set_readiness_callback). Otherwise the ORB must serve it by
 ///   a thread of its own.
 /// * After `shutdown(Write)` the peer reads the remaining bytes and then the end of the stream, and
-///   further sends of this side fail. `shutdown(Both)` also ends every `recv` and `send` that waits
+///   further sends of this side fail. `shutdown(Both)` also ends every `recv` and `send` that waits.
 /// * Dropping a stream closes the connection: the peer's `recv` returns 0, and the peer's sends
 ///   fail, although the first ones may succeed. In a forked child the connection belongs to the
 ///   parent, so dropping the child's copy must not end it.

@@ -93,7 +93,8 @@ fn lane_endpoints(profile: &Profile<'_>, limits: &Limits) -> Vec<LaneEndpoint> {
     profile.lane_endpoints(limits).into_iter().filter_map(lane).collect()
 }
 
-/// The native code set is chosen if the server supports it; UTF-8 is the default and needs no conversion.
+/// Chooses the native code set if the server supports it, so that the client need not convert text. Otherwise chooses a
+/// code set that both sides know.
 fn choose_code_sets(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
     let mut own = CodeSetInfo::for_native(native);
     let conversion = std::mem::take(&mut own.char.conversion);
@@ -225,7 +226,8 @@ fn is_same_kind(one: &ProfileAddress<'_>, other: &ProfileAddress<'_>) -> bool {
     }
 }
 
-/// Makes a reference with the profiles in this order: shared memory and Unix sockets, added transports, TCP.
+/// Makes a reference with the profiles in this order: shared memory, Unix sockets, added transports, TCP. All TCP
+/// addresses share one profile.
 pub(crate) fn make_ior(
     type_id: &str,
     endpoints: &[Endpoint],

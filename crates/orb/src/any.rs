@@ -204,8 +204,8 @@ pub trait Typed: Sized {
         Self::type_code()
     }
 
-    /// Returns true if the Rust type represents `type_code`. The default implementation compares
-    /// `type_code` with [`Typed::type_code`], and ignores aliases, bounds and the width of text.
+    /// Returns true if the Rust type represents `type_code`. The default implementation asks if `type_code` and
+    /// [`Typed::type_code`] are [equivalent](TypeCode::equivalent): it ignores aliases and names.
     #[must_use]
     fn matches_type(type_code: &TypeCode) -> bool {
         type_code.equivalent(&Self::type_code())

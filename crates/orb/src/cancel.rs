@@ -10,8 +10,9 @@ use corelane_sys::poll;
 
 /// Cancels all present and later calls through the references to which it is attached.
 ///
-/// A cancelled call raises TRANSIENT 3, COMPLETED_MAYBE, and the server gets a CancelRequest. Each call with a
-/// canceller costs one additional system call.
+/// A cancelled call raises TRANSIENT 3. If the call waits for its reply, the status is COMPLETED_MAYBE, and the server
+/// gets a CancelRequest. If it pauses before a retry, the status is COMPLETED_NO. Each call with a canceller costs one
+/// additional system call.
 ///
 /// # Examples
 ///
@@ -52,7 +53,8 @@ impl Canceller {
         self.0.as_fd()
     }
 
-    /// Returns false if [`cancel`](Self::cancel) was called before `other` became readable.
+    /// Waits for `other`. Returns true if it is readable or the deadline has passed, false if [`cancel`](Self::cancel)
+    /// was called before.
     pub(crate) fn wait_or_cancelled(&self, other: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
         loop {
             let (ready, cancelled) = poll::wait_readable_either(other, self.0.as_fd(), deadline)?;

@@ -24,7 +24,8 @@ impl Ceiling {
         }
     }
 
-    /// Returns false if the ceiling forbids `priority`.
+    /// Returns false if the ceiling forbids `priority`. [`Unset`](Self::Unset) forbids none here: the placement of the
+    /// request compares it with the default priority.
     pub(crate) fn allows(self, priority: Priority) -> bool {
         match self {
             Ceiling::UpTo(ceiling) => priority <= ceiling,

@@ -14,7 +14,7 @@ use crate::upcall_stack;
 
 /// A set of named properties that a client sends with calls, or that a servant received with a call.
 ///
-/// Each call through the reference sends the properties that the operation's IDL clause selects.
+/// A reference with a context sends with each call the properties that the `context` clause of the operation selects.
 ///
 /// ```no_run
 /// use corelane::Context;
@@ -38,7 +38,7 @@ impl Context {
     #[must_use]
     pub fn of_call() -> Context {
         let depth = upcall_stack::depth();
-        CALL_CONTEXTS.with_borrow(|told| match told.last() {
+        CALL_CONTEXTS.with_borrow(|contexts| match contexts.last() {
             Some((of, context)) if *of == depth => context.clone(),
             _ => Context::new(),
         })
@@ -143,7 +143,7 @@ impl Context {
     #[doc(hidden)]
     #[must_use]
     pub fn enter(&self) -> ContextScope {
-        CALL_CONTEXTS.with_borrow_mut(|told| told.push((upcall_stack::depth(), self.clone())));
+        CALL_CONTEXTS.with_borrow_mut(|contexts| contexts.push((upcall_stack::depth(), self.clone())));
         ContextScope(())
     }
 }

@@ -57,7 +57,8 @@ pub enum Event {
     IdleConnectionClosed {
         /// The peer.
         peer: Peer,
-        /// Time since the last complete message, or since the connection was accepted, rounded down to seconds.
+        /// Time since the last complete message, rounded down to seconds. If none has arrived, the exact time since the
+        /// connection was accepted.
         idle: Duration,
         /// True if the connection was closed to make room for a new connection.
         evicted: bool,
@@ -132,8 +133,7 @@ pub enum Event {
     },
     /// Other machines can reach a lane, directly or through a pool that passes requests on to lanes.
     ReachableLane {
-        /// The name of the pool, with the lane's index if the pool has several lanes, as in thread
-        /// names.
+        /// The name of the pool. In a pool with lanes the lane's priority follows it, as in thread names: `rt/p1000`.
         pool: String,
         /// The endpoint of the lane that other machines can reach.
         endpoint: Endpoint,
@@ -449,7 +449,7 @@ pub struct EventCounts {
     pub connections_refused: u64,
     /// Panics of servants ([`Event::ServantPanicked`]).
     pub servants_panicked: u64,
-    /// Requests that arrived at one lane and ran in another lane.
+    /// Requests that arrived at one lane and were handed over to another lane.
     pub requests_handed_over: u64,
     /// Threads of pools whose priority or cores the kernel refused.
     pub thread_schedulings_refused: u64,
@@ -461,7 +461,8 @@ pub struct EventCounts {
     pub execution_time_overruns: u64,
 }
 
-/// Limits the lines about each peer, about all peers together, and about each kind of event of the process.
+/// The limits on the lines that are printed about events: about each peer, about all peers together, and about each
+/// kind of event of the process.
 pub(crate) struct Log(PiMutex<Lines>);
 
 struct Lines {
@@ -545,7 +546,7 @@ impl Log {
         Log(PiMutex::new("log of events", LockScope::Orb, lines))
     }
 
-    /// Returns `None` if a maximum has been reached.
+    /// Returns the line to print about the event; `None` if a maximum has been reached.
     pub(crate) fn line(&self, event: &Event, now: Monotonic) -> Option<String> {
         let mut lines = self.0.lock();
         let lines = &mut *lines;
@@ -625,7 +626,7 @@ impl Events {
         peers.into_iter().for_each(|peer| self.report(&Event::WriteTimedOut { peer }));
     }
 
-    /// CloseConnection and MessageError are no faults of a server.
+    /// Reports a protocol fault of a server. CloseConnection and MessageError are no faults of a server.
     #[cold]
     pub(crate) fn fault_of_server(&self, peer: &Peer, fault: PeerFault) {
         if !matches!(fault, PeerFault::Unexpected(MessageKind::CloseConnection | MessageKind::MessageError)) {

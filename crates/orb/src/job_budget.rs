@@ -16,7 +16,7 @@ thread_local! {
     static STOPS: Cell<bool> = const { Cell::new(false) };
     /// True if the results of the job were dropped.
     static HAS_STOPPED: Cell<bool> = const { Cell::new(false) };
-    /// Processor time of the thread when the job began, less the time that does not count.
+    /// Processor time of the thread when the job began.
     static BEGUN_AT: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 

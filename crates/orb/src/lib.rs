@@ -1,8 +1,9 @@
 //! Corelane: a Real-time CORBA ORB.
 //!
 //! A [builder](Orb::builder) makes an [`Orb`]. A servant implements the trait that the IDL compiler makes from an
-//! interface, and is activated with a [`Poa`](poa::Poa). Clients make calls through typed [references](Reference).
-//! Every call has a deadline. A [`SystemException`] reports a failure with the phase of the call and the elapsed time.
+//! interface, and is activated with a [`Poa`](poa::Poa). Clients make calls through typed [references](Reference). By
+//! default every call has a deadline. A [`SystemException`] reports a failure with the phase of the call and the
+//! elapsed time.
 //!
 //! Features, all on by default:
 //! - `any`: `any`, TypeCodes, dynamic invocation and dynamic servants.
@@ -10,8 +11,7 @@
 //! - `half-sync`: the dispatch architecture half-sync/half-async.
 //! - `shared-memory`: the shared-memory transport among an ORB's default transports.
 //! - `unix-sockets`: Unix sockets among an ORB's default transports.
-//! - `keep-octets`: servants keep octets of requests without a copy ([`keep_octets`] copies without
-//!   it).
+//! - `keep-octets`: servants keep octets of requests without a copy ([`keep_octets`] copies without it).
 //! - `replies-first`: replies that are sent in part go out before new requests run.
 //! - `core-pool`: thread pools that serve the connections of tasks on the tasks' cores.
 //! - `spin`: the threads of a lane may poll before they sleep.

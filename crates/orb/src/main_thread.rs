@@ -1,7 +1,8 @@
 //! The queue of the main thread: requests and deactivations that only the main thread may run, and the end of
 //! [`Orb::run`](crate::Orb::run).
 //!
-//! The main thread is the thread in `run`, or else the thread that last called `perform_work`.
+//! The main thread is at first the thread that made the ORB. A thread that calls `run` or `perform_work` becomes the
+//! main thread, unless another thread is in `run`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -61,7 +62,8 @@ impl MainQueue {
         self.thread.load(Ordering::Acquire) == thread_number()
     }
 
-    /// Returns false if the queue has stopped or has too many bytes; the caller then replies with TRANSIENT 1.
+    /// Returns false if the queue has stopped, or has too many requests or bytes; the caller then replies with
+    /// TRANSIENT 1.
     pub(crate) fn push_request(&self, work: MainThreadJob, octets: usize) -> bool {
         let mut state = self.state.lock();
         if state.stopped
@@ -155,7 +157,7 @@ impl MainQueue {
         !(state.requests.is_empty() && state.deactivations.is_empty())
     }
 
-    /// The caller must run the returned jobs, which end activations.
+    /// Stops the queue and drops its requests. The caller must run the returned jobs, which end activations.
     pub(crate) fn stop(&self) -> impl Iterator<Item = MainThreadJob> + use<> {
         let mut state = self.state.lock();
         state.stopped = true;

@@ -42,7 +42,7 @@ impl ByteBudget {
         MemoryRefusal { requested: octets, in_use: self.held(), limit: self.limit }
     }
 
-    /// If the sum is above the limit, adds nothing and returns false.
+    /// Adds `octets` bytes, unless the sum would exceed the limit. Returns false in this case.
     #[cold]
     pub(crate) fn add(&self, octets: usize) -> bool {
         let add = |held: usize| held.checked_add(octets).filter(|sum| *sum <= self.limit);

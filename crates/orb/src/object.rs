@@ -127,15 +127,14 @@ impl ObjectRef {
         ObjectRef { callee: self.callee.with_binding(binding), ..self.clone() }
     }
 
-    /// Returns a reference to the same object with these real-time policies. Other real-time
-    /// policies come from the calling thread
+    /// Returns a reference to the same object with these real-time policies, which replace the policies of an earlier
+    /// call of this method. Policies that are not set in `policies` come from the calling thread
     /// ([`rt::with_client_policies`](crate::rt::with_client_policies)) and the ORB
     /// ([`RtConfig::client_policies`](crate::rt::RtConfig::client_policies)).
     ///
     /// # Errors
-    /// BAD_PARAM for invalid priority bands. If the policies contradict the object's policies, the
-    /// first call raises INV_POLICY, and so does
-    /// [`validate_connection`](Self::validate_connection).
+    /// BAD_PARAM for invalid priority bands. If the policies contradict the object's policies, the first call raises
+    /// INV_POLICY, and so does [`validate_connection`](Self::validate_connection).
     pub fn with_rt_policies(&self, policies: &RtClientPolicies) -> Result<Self, SystemException> {
         let wider = &self.client().config().client_policies;
         let own = ClientPolicies { spin: self.binding().own_policies().spin, ..policies.check()? };
@@ -143,8 +142,8 @@ impl ObjectRef {
         Ok(ObjectRef { callee: self.callee.with_binding(binding), ..self.clone() })
     }
 
-    /// Returns a reference to the same object whose calls have connections of their own. The other
-    /// policies are those of this reference.
+    /// Returns a reference to the same object whose calls have connections of their own. All other policies stay as
+    /// they are.
     pub(crate) fn with_private_connection(&self) -> Self {
         let wider = &self.client().config().client_policies;
         let own = ClientPolicies { private: true, ..self.binding().own_policies().clone() };

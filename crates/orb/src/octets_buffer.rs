@@ -13,11 +13,11 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 
 /// A buffer for large octet sequences: results of servants, and arguments of calls.
 ///
-/// An allocator returns large memory to the kernel when it is freed, so that a servant that makes a
-/// large `Vec` for each result gets new pages each time. New pages cost more than the octets that
-/// are written to them. Memory of this buffer comes from the ORB's cache of large messages, and
-/// returns to it when the last clone of the [`Octets`] is dropped. Memory that was not used for one
-/// to two seconds goes back to the kernel; in an ORB that serves nothing after at most 12 seconds.
+/// An allocator returns large memory to the kernel when it is freed, so that a servant that makes a large `Vec` for
+/// each result gets new pages each time. New pages cost more than the octets that are written to them. Memory of this
+/// buffer comes from the ORB's cache of large messages, and returns to it when the last clone of the [`Octets`] is
+/// dropped. Memory that was not used for one to two seconds goes back to the kernel; in an ORB that does not listen,
+/// this may take 12 seconds.
 ///
 /// # Examples
 /// ```
@@ -36,9 +36,9 @@ pub struct OctetsBuffer {
 }
 
 impl OctetsBuffer {
-    /// Creates an empty buffer with room for `octets` octets. The memory comes from the ORB whose
-    /// operation the calling thread runs; outside operations from the kernel
-    /// ([`Orb::octets_buffer`](crate::Orb::octets_buffer) names the ORB).
+    /// Creates an empty buffer with room for `octets` octets. The memory comes from the ORB whose operation the calling
+    /// thread runs; outside operations it comes from the kernel. [`Orb::octets_buffer`](crate::Orb::octets_buffer)
+    /// takes the memory from a given ORB.
     ///
     /// # Errors
     /// NO_MEMORY if the process has no address range of this size.

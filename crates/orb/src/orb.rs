@@ -178,9 +178,8 @@ impl Orb {
         OctetsBuffer::from_cache(octets, Some(self.core.adapter().spares().clone()))
     }
 
-    /// Returns the number of bytes of memory that servants keep of requests
-    /// ([`keep_octets`](crate::keep_octets)). The maximum is that of
-    /// [`OrbBuilder::max_kept_memory`].
+    /// Returns the number of bytes of memory that servants keep of requests ([`keep_octets`](crate::keep_octets)).
+    /// [`OrbBuilder::max_kept_memory`] sets the maximum.
     #[cfg(feature = "keep-octets")]
     #[must_use]
     pub fn kept_memory(&self) -> usize {

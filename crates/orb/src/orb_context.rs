@@ -49,7 +49,7 @@ pub(crate) struct OrbContext {
     /// The budget of the octets of requests that servants keep.
     #[cfg(feature = "keep-octets")]
     kept_budget: Arc<KeptBudget>,
-    /// Raised with AcqRel by the threads that shut the ORB down, and never lowered.
+    /// Raised with AcqRel or Release by the threads that shut the ORB down, and never lowered.
     state: AtomicU8,
     /// Threads wait here if another thread began the shutdown.
     closing: EventCount,

@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(of(Timeout::Never), CallDeadline::Never);
     }
 
-    /// The virtual clock has no lag.
+    /// The test uses the real clock, because the virtual clock has no lag.
     #[test]
     fn latest_moment_is_never_before_the_deadline() {
         assert!(clock::max_coarse_lag() > Duration::ZERO);

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use corelane_sys::thread::{Scheduling, ThreadBuilder, current_tid};
 
-/// The kernel reports -1 - n for the fixed priority n.
+/// Returns the present priority of a thread as `/proc` shows it: -1 - n for the fixed priority n.
 fn effective_priority(tid: i32) -> i32 {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
     let fields = stat.rsplit(')').next().unwrap();
     fields.split_whitespace().nth(15).unwrap().parse().unwrap()
 }
 
-/// `hold(f)` takes the resource, and calls `f` before it releases the resource. `wait` blocks on the resource.
+/// Returns true if the holder of a resource inherits the priority of a waiting thread. `hold(f)` takes the resource,
+/// and calls `f` before it releases the resource. `wait` blocks on the resource.
 pub(crate) fn inherits_priority(
     hold: impl FnOnce(&dyn Fn()) + Send + 'static,
     wait: impl FnOnce() + Send + 'static,

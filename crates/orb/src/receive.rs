@@ -40,7 +40,8 @@ impl ReceiveBuffer {
         self.0.spare_capacity()
     }
 
-    /// A read that ends with the message must not fill the room, which shows that no more bytes have arrived.
+    /// The room is larger than the rest of the message: a read that does not fill it shows that no more bytes have
+    /// arrived.
     #[inline]
     fn min_capacity(&self, wanted: usize) -> usize {
         (wanted.max(self.0.len() + 1) + TAIL_ROOM).max(MIN_READ_BYTES)
@@ -69,7 +70,8 @@ impl ReceiveBuffer {
         true
     }
 
-    /// Returns `None` if the process has no addresses left; the moved bytes are then lost.
+    /// Moves the bytes behind the first `count` bytes to `rest`, which it returns. Returns `None` if the process has no
+    /// addresses left; the moved bytes are then lost.
     #[cold]
     pub(crate) fn split_after(&mut self, count: usize, mut rest: ReceiveBuffer) -> Option<ReceiveBuffer> {
         let at = count.min(self.0.len());

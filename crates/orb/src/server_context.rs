@@ -21,7 +21,7 @@ pub(crate) struct ServerContext {
     lanes: OnceLock<Vec<Arc<Lane>>>,
     main_queue: MainQueue,
     rt: RtRegistry,
-    /// True if running requests used their budget at the last maintenance, which swaps this flag `Relaxed`.
+    /// True if large messages used memory at the last maintenance, which swaps this flag `Relaxed`.
     memory_was_high: AtomicBool,
 }
 
@@ -68,7 +68,8 @@ impl ServerContext {
         }
     }
 
-    /// Returns freed memory to the kernel when no large message has used memory since the previous call.
+    /// Returns freed memory to the kernel, if no large message has used memory since the last call, but some had before
+    /// it.
     pub(crate) fn trim_memory(&self, lanes: &[Arc<Lane>]) {
         let used = lanes.iter().fold(self.reply_memory().was_used(), |used, lane| lane.was_used() | used);
         if !self.memory_was_high.swap(used, Ordering::Relaxed) || used {
@@ -113,7 +114,7 @@ impl Deref for ServerContext {
     }
 }
 
-/// The main thread of `orb` waits at its queue instead of `gate`, and runs queued deactivations during the wait.
+/// Waits at `gate`. The main thread of `orb` waits at its queue instead, and runs queued deactivations during the wait.
 pub(crate) fn wait_for<T>(
     orb: &Weak<ServerContext>,
     gate: &EventCount,

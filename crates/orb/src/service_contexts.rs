@@ -8,7 +8,7 @@ pub(crate) struct ContextList<'d, const N: usize> {
 }
 
 impl<'d, const N: usize> ContextList<'d, N> {
-    /// `None` stands for a context that the message does not need.
+    /// Makes a list of the contexts that are not `None`.
     #[inline]
     pub(crate) fn new(contexts: [Option<ServiceContext<'d>>; N]) -> Self {
         let mut list = [ServiceContext { id: 0, data: &[] }; N];

@@ -12,7 +12,8 @@ pub(crate) fn join(values: impl Iterator<Item = impl ToString>) -> String {
     values.map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Special characters are escaped. Text of more than [`MAX_SHOWN`] bytes is truncated, and its full length is added.
+/// Special characters are escaped. Output of more than [`MAX_SHOWN`] bytes is truncated, and the number of `octets` is
+/// added.
 #[cold]
 pub(crate) fn shown(octets: &[u8]) -> String {
     Escaped { octets, most: MAX_SHOWN }.to_string()

@@ -259,7 +259,8 @@ pub struct ServedBy {
     pub threadpool: Option<ThreadpoolId>,
     /// Index of the lane in its pool.
     pub lane: usize,
-    /// CORBA priority of the lane, or the default priority of the pool.
+    /// CORBA priority of the lane, or the default priority of the pool. `None` for a pool of the ORB's builder, and for
+    /// a thread of the application.
     pub priority: Option<i16>,
     /// Name of the thread.
     pub thread: String,

@@ -12,7 +12,7 @@ pub(crate) const MAX_DEPTH: usize = 32;
 const MAX_INLINE_ID: usize = 24;
 /// The object id is in the separate list.
 const SPILLED: u8 = u8::MAX;
-/// A callback without an object: a servant manager or an adapter activator.
+/// A callback without an object, for example of a servant activator or an adapter activator.
 const NO_OBJECT: u8 = u8::MAX - 1;
 
 #[derive(Clone, Copy)]
@@ -210,12 +210,13 @@ pub(crate) fn object_id(frame: &UpcallFrame, depth: usize) -> Option<Box<[u8]>> 
     }
 }
 
-/// The methods of servant managers are callbacks.
+/// Returns true in an upcall or a callback of the ORB. The methods of servant managers are callbacks.
 pub(crate) fn in_upcall_of(stamp: u64) -> bool {
     frames().any(|(frame, _)| frame.stamp == stamp)
 }
 
-/// A thread in an upcall of the ORB, or that the ORB started, would wait for itself.
+/// Returns true on a thread that would wait for itself if it waited for the ORB: in an upcall, and on each thread that
+/// the ORB started.
 pub(crate) fn is_inside(stamp: u64) -> bool {
     thread_context::is_owned_by(stamp) || in_upcall_of(stamp)
 }

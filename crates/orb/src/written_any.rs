@@ -17,7 +17,8 @@ pub(crate) struct WrittenContext {
     pub(crate) types: Vec<(Box<str>, TypeCode)>,
 }
 
-/// An outer `any` gets the ORB and the types of the inner `any`.
+/// Runs `write`, and returns the ORB and the types that it has recorded. The surrounding `any`, if there is one, gets
+/// them as well.
 pub(crate) fn record<T>(write: impl FnOnce() -> T) -> (T, WrittenContext) {
     let outer = WRITTEN_CONTEXT.replace(Some(WrittenContext::default()));
     let written = write();
@@ -29,7 +30,7 @@ pub(crate) fn record<T>(write: impl FnOnce() -> T) -> (T, WrittenContext) {
     (written, recorded)
 }
 
-/// Calls through a reference that is extracted from the `any` need an ORB.
+/// Records the ORB, which calls through a reference that is extracted from the `any` need.
 pub(crate) fn record_orb(client: &Arc<ClientContext>) {
     WRITTEN_CONTEXT.with_borrow_mut(|noted| {
         if let Some(noted) = noted {
@@ -42,7 +43,7 @@ pub(crate) fn record_type((id, type_code): &(Box<str>, TypeCode)) {
     record_value_type(id, || type_code.clone());
 }
 
-/// The type may be derived from the type in the TypeCode of the `any`.
+/// Records the type of a value, which may be derived from the type in the TypeCode of the `any`.
 pub(crate) fn record_value_type(id: &str, type_code: impl FnOnce() -> TypeCode) {
     WRITTEN_CONTEXT.with_borrow_mut(|noted| {
         if let Some(noted) = noted

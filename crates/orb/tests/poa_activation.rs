@@ -292,7 +292,7 @@ fn deactivation_takes_effect_after_the_running_requests() {
             poa.deactivate_object(&id).unwrap();
             assert_eq!(poa.deactivate_object(&id).unwrap_err(), PoaError::ObjectNotActive);
             assert_eq!(poa.id_to_reference(&id).unwrap_err(), PoaError::ObjectNotActive);
-            // The six calls and the activation occupy none of the server's four threads.
+            // The six waiting calls occupy none of the server's four threads, so the call of another object runs.
             let waiting: Vec<_> = (0..6).map(|_| scope.spawn(|| world.call(Way::Remote, &object))).collect();
             let local = scope.spawn(|| world.call(Way::Direct, &object));
             a_while();
@@ -303,7 +303,7 @@ fn deactivation_takes_effect_after_the_running_requests() {
             slow.go_on();
             assert_eq!(running.join().unwrap().unwrap(), 1);
             for call in waiting.into_iter().chain([local]) {
-                assert_eq!(call.join().unwrap().unwrap(), 100, "a new servant");
+                assert_eq!(call.join().unwrap().unwrap(), 100, "expected the reply of a new servant");
             }
         });
         assert_eq!(*keeper.told.lock().unwrap(), [(id, false, false)]);

@@ -359,7 +359,7 @@ impl AdapterActivator for Maker {
     }
 }
 
-/// The POA with these names and its ancestors no longer exist.
+/// Returns a reference to an object of a POA that no longer exists, and neither do its ancestors below the root.
 fn orphan(world: &World, names: &[&str]) -> ObjectRef {
     let mut poa = world.root.clone();
     for name in names {

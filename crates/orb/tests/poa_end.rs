@@ -23,7 +23,8 @@ impl ServantActivator for Counts {
     }
 }
 
-/// The main thread is the calling thread; the job that ends an activation waits in its queue.
+/// Returns a POA whose object waits for the end of its deactivation in the queue of the main thread, which is the
+/// calling thread.
 fn deactivated_object(world: &World) -> (Poa, Arc<Counts>) {
     let manager = world.root.manager_factory().create_manager("main").unwrap();
     let policies = PoaPolicies { threading: Threading::MainThread, ..ACTIVATOR };
@@ -272,7 +273,7 @@ fn a_panic_in_the_drop_of_a_servant_blocks_no_other_thread() {
     assert_eq!(panics(), 5);
     let object = lending(&world.root, fragile);
     for way in WAYS {
-        // The server has one thread.
+        // The server has one thread: if a panic ended or blocked it, the second call would get no reply.
         assert_eq!([world.call(way, &object).unwrap(), world.call(way, &object).unwrap()], [1, 1], "{way:?}");
     }
     eventually(|| panics() == 11);

@@ -26,7 +26,8 @@ fn orb() -> Orb {
     orb
 }
 
-/// The key index, or the table of servants, has just doubled. The memory for each object is highest at these numbers.
+/// Numbers of objects at which the memory is measured: just after the key index or the table of servants has doubled,
+/// where the memory for each object is highest, and at the end.
 const LOOKS: [u32; 3] = [786_433, 917_505, OBJECTS];
 
 /// The C library's block for `octets` bytes is a multiple of 16 and at least 32, and includes 8 bytes of the allocator.

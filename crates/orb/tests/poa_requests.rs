@@ -203,7 +203,7 @@ fn the_result_of_a_servant_activator_reaches_the_client() {
             maker.told.lock().unwrap().clear();
             let object = poa.create_reference_with_id(&"x".into(), VALUE).unwrap();
             assert_eq!(world.call(way, &object).unwrap(), answer, "{way:?}");
-            assert_eq!(maker.told.lock().unwrap().len(), 1, "asked once for one call");
+            assert_eq!(maker.told.lock().unwrap().len(), 1, "expected one call of the servant manager for each call");
         }
     }
 }
@@ -268,7 +268,7 @@ impl ServantLocator for Lender {
         let frame = current().unwrap();
         assert_eq!((&frame.object_id, frame.servant()), (id, Some(servant)));
         let mut told = self.told.lock().unwrap();
-        assert_eq!(cookie.downcast_ref::<usize>(), Some(&told.len()), "the cookie of the preinvoke just before");
+        assert_eq!(cookie.downcast_ref::<usize>(), Some(&told.len()), "expected the cookie of the last preinvoke");
         told.push(format!("post {id:?} {operation}"));
         self.after.lock().unwrap().clone()
     }
@@ -307,12 +307,12 @@ fn the_result_of_a_servant_locator_reaches_the_client() {
     let told = |lender: &Lender| std::mem::take(&mut *lender.told.lock().unwrap()).len();
     for way in WAYS {
         assert_eq!(refused(world.call(way, &object)), (Kind::ObjAdapter, 7, Completion::No), "{way:?}");
-        assert_eq!(told(&lender), 1, "no postinvoke without a servant");
+        assert_eq!(told(&lender), 1, "expected no postinvoke without a servant");
     }
     *lender.servant.lock().unwrap() = Err(SystemException::new(Kind::NoPermission, 5, Completion::No).into());
     for way in WAYS {
         assert_eq!(refused(world.call(way, &object)), (Kind::NoPermission, 5, Completion::No), "{way:?}");
-        assert_eq!(told(&lender), 1, "no postinvoke after a preinvoke that raised");
+        assert_eq!(told(&lender), 1, "expected no postinvoke after an exception of preinvoke");
     }
     let elsewhere = world.root.activate(&number(77)).unwrap();
     *lender.servant.lock().unwrap() = Err(ServantManagerError::Forward(elsewhere));
@@ -324,7 +324,7 @@ fn the_result_of_a_servant_locator_reaches_the_client() {
     *lender.servant.lock().unwrap() = Ok(Some(raises));
     for way in WAYS {
         assert_eq!(refused(world.call(way, &object)), (Kind::NoMemory, 1, Completion::Yes), "{way:?}");
-        assert_eq!(told(&lender), 2, "postinvoke also after an operation that raised");
+        assert_eq!(told(&lender), 2, "expected a postinvoke after an exception of the operation");
     }
     *lender.after.lock().unwrap() = Err(SystemException::new(Kind::NoResponse, 2, Completion::Maybe));
     for way in WAYS {
@@ -344,7 +344,11 @@ fn servant_of_another_interface_raises_obj_adapter_2() {
     for object in [world.remote(&object), object] {
         let answer = object.invoke(&OTHER, &|_| Ok(()));
         assert_eq!(refused(answer.map(drop)), (Kind::ObjAdapter, 2, Completion::No));
-        assert_eq!(std::mem::take(&mut *lender.told.lock().unwrap()).len(), 2, "the servant goes back to the locator");
+        assert_eq!(
+            std::mem::take(&mut *lender.told.lock().unwrap()).len(),
+            2,
+            "expected that the servant returns to the locator"
+        );
     }
 }
 

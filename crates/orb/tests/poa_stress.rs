@@ -14,10 +14,11 @@ use poa::*;
 
 const TIME: Duration = Duration::from_secs(2);
 
-/// Time after which a mix ends even if the situation under test has not occurred.
+/// Time after which a test ends even if the situation under test has not occurred.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A mix runs for `time`, and longer if its situation has not occurred yet.
+/// Returns true while a test must continue: for `time`, and then until the situation under test has occurred, for at
+/// most [`PATIENCE`].
 fn goes_on(begin: Instant, time: Duration, has_met: bool) -> bool {
     let so_far = begin.elapsed();
     so_far < time || (!has_met && so_far < PATIENCE)
@@ -77,7 +78,7 @@ impl ServantActivator for Maker {
         let at = made.iter().position(|(of, _)| of == servant).unwrap();
         let (_, living) = made.swap_remove(at);
         living.1.store(true, Ordering::SeqCst);
-        assert_eq!(living.2.load(Ordering::SeqCst), 0, "no request runs in an etherealized servant");
+        assert_eq!(living.2.load(Ordering::SeqCst), 0, "expected that no request runs in an etherealized servant");
         assert!(self.life.present.lock().unwrap().remove(id), "an object must not be etherealized twice");
     }
 }
@@ -180,7 +181,11 @@ fn activation_and_deactivation_against_calls() {
                         });
                         match poa.activate_object_with_id(id, &servant) {
                             Ok(()) => {
-                                assert_eq!(living.fetch_add(1, Ordering::SeqCst), 0, "one activation at a time");
+                                assert_eq!(
+                                    living.fetch_add(1, Ordering::SeqCst),
+                                    0,
+                                    "expected one activation at a time"
+                                );
                                 std::thread::yield_now();
                                 living.fetch_sub(1, Ordering::SeqCst);
                                 poa.deactivate_object(id).unwrap();
@@ -193,7 +198,7 @@ fn activation_and_deactivation_against_calls() {
             }
         });
         world.no_panics();
-        assert_eq!(Arc::strong_count(&living), 1, "a servant was not dropped");
+        assert_eq!(Arc::strong_count(&living), 1, "expected that every servant is dropped");
         assert!(hits.load(Ordering::SeqCst) > 100 && misses.load(Ordering::SeqCst) > 100, "{hits:?} {misses:?}");
         poa.destroy(true, true).unwrap();
     }
@@ -314,7 +319,7 @@ fn a_slot_used_a_million_times_never_leads_an_old_reference_to_a_new_object() {
     let mut last = world.root.reference_to_id(&first).unwrap();
     for round in 0..1_000_000 {
         let id = world.root.activate_object(&servant).unwrap();
-        assert_eq!(slot(&id), slot(&last), "the slot is used again");
+        assert_eq!(slot(&id), slot(&last), "expected that the slot is used again");
         assert_ne!(id, last);
         if round % 1000 == 0 {
             assert!(seen.insert(id.clone()));

@@ -4,16 +4,17 @@
 //!
 //! Two invariants hold throughout:
 //!
-//! * The crate makes every system call through one private module, which counts it for the calling
-//!   thread ([`counters`]). So a test can check that an invocation makes two system calls.
-//! * Protocols over atomics (`slab`, `rcu_cell`, `mpsc`, `ring`, `idle_threads`, `burst`,
-//!   `lock::CheckoutCell`) use a shim. The shim is the standard library normally, and `loom` under
-//!   `--cfg loom`, where the protocols are model-checked.
+//! * The crate makes its system calls through one private module, which counts them for the calling thread
+//!   ([`counters`]). So a test can check that an invocation makes two system calls. System calls in signal handlers,
+//!   and inside functions of the C library, are not counted.
+//! * Protocols over atomics (`slab`, `rcu_cell`, `mpsc`, `ring`, `idle_threads`, `burst`, `lock::CheckoutCell`) use a
+//!   shim. The shim is the standard library normally, and `loom` under `--cfg loom`, where the protocols are
+//!   model-checked.
 //!
 //! # Features
 //! * `testing`: functions for tests of other crates.
-//! * `bench`: modules that only benchmarks use: `semaphore`, `thread_signal`, `ring::bare`,
-//!   `ring::bare_stream` and `ptrace_counter`.
+//! * `bench`: modules that only benchmarks use: `semaphore`, `thread_signal`, `ring::bare`, `ring::bare_stream` and
+//!   `ptrace_counter`.
 
 // `clippy.toml` bans the types and functions that this crate wraps.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]

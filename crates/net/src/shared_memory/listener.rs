@@ -99,7 +99,7 @@ impl RingListener {
             return Err(io::ErrorKind::ConnectionAborted.into());
         };
         let rings = match RingPair::open(memory.as_fd(), sizes) {
-            // If the memory stays mapped, closing its descriptor does not block.
+            // Closing the descriptor does not block while the memory is mapped.
             Ok(rings) => rings,
             Err(error) => {
                 deferred_close::close(memory);

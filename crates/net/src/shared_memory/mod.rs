@@ -1,8 +1,7 @@
-//! Connections over shared memory: each has two rings of bytes (`corelane_sys::ring`) and a Unix
-//! socket.
+//! Connections over shared memory: each has two rings of bytes (`corelane_sys::ring`) and a Unix socket.
 //!
-//! The peers meet at the socket in the file system. A client does not wait until the server
-//! accepts: it creates the rings, and sends a header and their descriptor at once.
+//! The peers meet at the socket in the file system. A client does not wait until the server accepts: it creates the
+//! rings, and sends a header and their descriptor at once.
 //!
 //! | bytes | content |
 //! |---|---|
@@ -13,9 +12,8 @@
 //!
 //! The server accepts the connection when the whole header has arrived.
 //!
-//! After the header the socket is the *bell*: it carries single bytes, each of which wakes a side
-//! that waits for the descriptor. The end of the socket tells each side that the peer has ended,
-//! for any reason.
+//! After the header the socket is the *bell*: it carries single bytes, each of which wakes a side that waits for the
+//! descriptor. When the socket is closed, each side knows that the peer has ended, for any reason.
 
 mod large;
 mod listener;
@@ -96,8 +94,8 @@ impl SharedMemory {
         SharedMemory { allowed_users: users, ..self }
     }
 
-    /// Sets the time for which a waiting thread polls before it sleeps: 20 us by default, zero for
-    /// never.
+    /// Sets the maximum time for which a waiting thread polls before it sleeps, with [`SpinPolicy::Adaptive`]: 20 us by
+    /// default, zero for never.
     #[must_use]
     pub fn max_spin(self, longest: Duration) -> Self {
         self.spin_policy(SpinPolicy::Adaptive { max_spin: longest })

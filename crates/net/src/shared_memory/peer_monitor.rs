@@ -1,11 +1,11 @@
 //! The peer monitor: wakes threads that sleep on a connection whose peer has ended.
 //!
-//! One thread of a transport, named `net/peers`, watches the sockets of all its connections, so
-//! that no other thread has to wake up periodically. The thread exists while there are connections,
-//! or until the last ORB that used the transport [detaches](crate::Transport::detach_orb).
+//! One thread of a transport, named `net/peers`, watches the sockets of all its connections, so that no other thread
+//! has to wake up periodically. The thread exists while there are connections, or until the last ORB that used the
+//! transport [detaches](crate::Transport::detach_orb).
 //!
-//! It runs in the ordinary scheduling class, or at the highest fixed priority of the threads that
-//! sleep on its connections, so that they learn in time that a peer is dead.
+//! It runs in the ordinary scheduling class, or at the highest fixed priority of the threads that have slept on its
+//! connections, so that they learn in time that a peer is dead.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,24 +24,25 @@ use corelane_sys::thread::{self, JoinHandle, Scheduling, ThreadBuilder, Tid};
 #[derive(Debug)]
 pub(super) struct PeerState {
     pub(super) rings: RingPair,
-    /// Set when the socket has reported a hang-up; never cleared.
-    is_gone: AtomicBool,
+    /// Set when the socket has reported a hang-up, and at the end of the monitor; never cleared.
+    must_check: AtomicBool,
     asleep: AtomicU32,
 }
 
 impl PeerState {
     pub(super) fn new(rings: RingPair) -> Arc<Self> {
-        Arc::new(PeerState { rings, is_gone: AtomicBool::new(false), asleep: AtomicU32::new(0) })
+        Arc::new(PeerState { rings, must_check: AtomicBool::new(false), asleep: AtomicU32::new(0) })
     }
 
-    /// A thread calls this before it sleeps, after it has set its wake method.
-    pub(super) fn is_peer_gone(&self) -> bool {
-        // Sequentially consistent: either this load sees the flag of `report_gone`, or the monitor
+    /// Returns true if the calling thread must check itself if the peer has ended. A thread calls this before it
+    /// sleeps, after it has set its wake method.
+    pub(super) fn must_check_peer(&self) -> bool {
+        // Sequentially consistent: either this load sees the flag of `request_check`, or the monitor
         // sees the thread's request to be woken.
-        self.is_gone.load(Ordering::SeqCst)
+        self.must_check.load(Ordering::SeqCst)
     }
 
-    /// The thread calls this before it checks [`is_peer_gone`](Self::is_peer_gone).
+    /// A thread that is about to sleep calls this before it checks [`must_check_peer`](Self::must_check_peer).
     #[inline]
     pub(super) fn begin_sleep(&self) {
         self.asleep.fetch_add(1, Ordering::SeqCst);
@@ -52,8 +53,8 @@ impl PeerState {
         self.asleep.fetch_sub(1, Ordering::SeqCst);
     }
 
-    fn report_gone(&self) {
-        self.is_gone.store(true, Ordering::SeqCst);
+    fn request_check(&self) {
+        self.must_check.store(true, Ordering::SeqCst);
         self.wake();
     }
 
@@ -88,7 +89,7 @@ impl Default for PeerMonitor {
 }
 
 impl PeerMonitor {
-    /// A forked child does not have its parent's thread.
+    /// Returns the running thread, or starts one. A forked child does not have its parent's thread.
     fn start(&self) -> Option<Arc<MonitorThread>> {
         let mut current = self.0.lock();
         let is_there = |watch: &Arc<MonitorThread>| {
@@ -150,7 +151,7 @@ impl MonitoredPeer {
         if watched.watch.shared.stop.load(Ordering::Acquire) {
             // The connection was added while the monitor was stopping, so the monitor may have
             // missed it.
-            ends.report_gone();
+            ends.request_check();
         }
         added.is_ok().then_some(watched)
     }
@@ -274,7 +275,7 @@ impl PeerMonitorShared {
         // No hang-up is reported from here on, so every sleeping thread is woken to check for the
         // peer by itself.
         let mut all: Vec<Arc<PeerState>> = self.peers.lock().all.values().filter_map(Weak::upgrade).collect();
-        all.iter().for_each(|ends| ends.report_gone());
+        all.iter().for_each(|ends| ends.request_check());
         for _ in 0..MAX_FINAL_WAKE_UPS {
             wake_again(&mut all);
             if all.is_empty() {
@@ -288,19 +289,19 @@ impl PeerMonitorShared {
         let mut events = [EpollEvent::EMPTY; 16];
         // Connections whose hang-up was reported and on which a thread may sleep in spite of the
         // wake-up.
-        let mut told: Vec<Arc<PeerState>> = Vec::new();
+        let mut hung_up: Vec<Arc<PeerState>> = Vec::new();
         loop {
-            let time = (!told.is_empty()).then_some(REWAKE_INTERVAL);
+            let time = (!hung_up.is_empty()).then_some(REWAKE_INTERVAL);
             let Ok(count) = self.epoll.wait(&mut events, time) else { break };
             if self.stop.load(Ordering::Acquire) {
                 break;
             }
-            wake_again(&mut told);
+            wake_again(&mut hung_up);
             for event in &events[..count] {
                 let ends = self.peers.lock().all.get(&event.token()).and_then(Weak::upgrade);
                 if let Some(ends) = ends {
-                    ends.report_gone();
-                    told.extend(ends.is_any_asleep().then_some(ends));
+                    ends.request_check();
+                    hung_up.extend(ends.is_any_asleep().then_some(ends));
                 }
             }
         }
@@ -309,8 +310,8 @@ impl PeerMonitorShared {
 
 /// Wakes the threads that may sleep on these connections, and removes the connections on which no
 /// thread sleeps.
-fn wake_again(told: &mut Vec<Arc<PeerState>>) {
-    told.retain(|ends| {
+fn wake_again(hung_up: &mut Vec<Arc<PeerState>>) {
+    hung_up.retain(|ends| {
         let is_any_asleep = ends.is_any_asleep();
         if is_any_asleep {
             ends.wake();
@@ -361,16 +362,16 @@ mod tests {
         let (fd, _peer) = socket::pair().unwrap();
         let ends = PeerState::new(rings);
         let left = MonitoredPeer::new(fd.as_fd(), &ends, &watching).unwrap();
-        assert!(!ends.is_peer_gone());
+        assert!(!ends.must_check_peer());
         let list = Arc::clone(&left.watch.shared);
         watching.detach_orb();
         assert!(
-            !ends.is_peer_gone() && Arc::strong_count(&list) > 2,
+            !ends.must_check_peer() && Arc::strong_count(&list) > 2,
             "expected that the monitor runs while another ORB uses it"
         );
         watching.detach_orb();
         assert!(
-            ends.is_peer_gone() && Arc::strong_count(&list) == 2,
+            ends.must_check_peer() && Arc::strong_count(&list) == 2,
             "expected that the monitor's thread has been joined"
         );
         let (other, _, next) = watched(&watching);
@@ -390,10 +391,10 @@ mod tests {
         let watched = MonitoredPeer::new(fd.as_fd(), &ends, &watching).unwrap();
         ends.begin_sleep();
         ends.rings.reader().set_wake_method(WakeMethod::Futex);
-        assert!(!ends.is_peer_gone());
+        assert!(!ends.must_check_peer());
         drop(peer);
         let end = Monotonic::now() + Duration::from_secs(60);
-        while !ends.is_peer_gone() {
+        while !ends.must_check_peer() {
             assert!(!end.is_past(), "expected that the monitor reports the end of the socket");
             std::thread::yield_now();
         }

@@ -26,7 +26,7 @@ use super::peer_monitor::{MonitoredPeer, PeerMonitor, PeerState};
 use crate::spin::AdaptiveSpin;
 use crate::{Peer, ShutdownMode, SpinPolicy, Stream, Wait};
 
-/// Maximum time that a thread sleeps before it checks for the peer, if the monitor cannot wake it.
+/// Maximum time that a thread sleeps before it checks if the peer has ended, if the monitor cannot wake it.
 const FALLBACK_SLEEP: Duration = Duration::from_millis(50);
 /// Number of requests for the bell after which a thread reads the bell's bytes.
 const MAX_BELL_REQUESTS: u32 = 64;
@@ -154,13 +154,14 @@ impl RingStream {
     #[cold]
     fn limit_bell_bytes(&self, asked: u32) {
         if asked >= 2 * MAX_BELL_REQUESTS {
-            // After so many reads no writer waits for an edge: it would have continued long ago.
+            // A writer that waited for an edge would have continued long before so many reads.
             self.wants_room.store(false, Ordering::Relaxed);
         }
         self.drain_bell();
     }
 
-    /// Returns false while a writer waits for an edge that the bell's bytes may carry.
+    /// Reads the bell's bytes. Returns false without reading while a writer waits for an edge that these bytes may
+    /// carry.
     fn drain_bell(&self) -> bool {
         let _bell = self.bell.lock();
         if self.wants_room.load(Ordering::Relaxed) {
@@ -178,7 +179,7 @@ impl RingStream {
         true
     }
 
-    /// Reads all bytes of the bell but one. The next thread that reads the stream must get an edge.
+    /// Reads all bytes of the bell but one, so that the next thread that reads the stream gets an edge.
     #[cold]
     fn drain_bell_but_one(&self) -> io::Result<()> {
         let mut octets = [0; 1024];
@@ -243,13 +244,13 @@ impl RingStream {
         self.spin.is_allowed() && reader.peer_core().is_some_and(|core| thread::current_core() != Some(core))
     }
 
-    /// The sleep lasts until a wake-up, or for a short time if no other thread would wake this
+    /// Sleeps until a wake-up or until `until`, at most for [`FALLBACK_SLEEP`] if no other thread would wake this
     /// thread.
     #[inline]
     fn park(&self, until: Option<Monotonic>, park: impl Fn(Option<Duration>) -> bool) -> bool {
         let Some(watched) = &self.monitored else { return park(fallback_sleep(until)) };
         self.peer_state.begin_sleep();
-        if self.peer_state.is_peer_gone() {
+        if self.peer_state.must_check_peer() {
             self.peer_state.end_sleep();
             return park(fallback_sleep(until));
         }
@@ -272,7 +273,7 @@ impl RingStream {
             if count > 0 {
                 return Ok(count);
             }
-            let to_look = slept || self.peer_state.is_peer_gone();
+            let to_look = slept || self.peer_state.must_check_peer();
             if reader.is_writing_ended()
                 || self.is_shut_down()
                 || (to_look && poll::check_hang_up(self.fd.as_fd())?.read_closed)
@@ -311,7 +312,7 @@ impl RingStream {
             if count > 0 {
                 return Ok(count);
             }
-            if (slept || self.peer_state.is_peer_gone()) && poll::check_hang_up(self.fd.as_fd())?.both_closed {
+            if (slept || self.peer_state.must_check_peer()) && poll::check_hang_up(self.fd.as_fd())?.both_closed {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
             if until.is_some_and(Monotonic::is_past) {

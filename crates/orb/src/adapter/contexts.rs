@@ -45,7 +45,7 @@ impl RequestContexts {
             Err(error) => return self.refuse(error),
         };
         let Some(priority) = Priority::new(number) else {
-            // Clients with TAO send -1 in a request without a priority.
+            // TAO's clients send -1 in a request without a priority.
             if number == -1 {
                 self.reply_priority = Some(number);
             } else {

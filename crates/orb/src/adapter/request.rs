@@ -38,7 +38,7 @@ use crate::server::worker::Worker;
 use crate::text;
 use crate::thread_context::RequestScope;
 
-/// Returns false if the connection has ended.
+/// Returns false if the connection gets no further messages to handle: it is closed, or the message ends it.
 #[inline]
 pub(super) fn handle_message(
     adapter: &Arc<ObjectAdapter>,
@@ -242,7 +242,8 @@ fn describe<'r>(
     }
 }
 
-/// Adds to the exception how much memory the request needed, if the memory limit was the reason.
+/// Reports a refused request if its arguments exceeded the memory limit or could not be decoded. In the first case the
+/// function adds to the exception how much memory the request needed.
 #[cold]
 fn report_unreadable(
     adapter: &ObjectAdapter,
@@ -259,7 +260,8 @@ fn report_unreadable(
     }
 }
 
-/// `waited` is the time since the request was read.
+/// Parks a request. With SyncScope::Server the reply has been sent, so the parked request asks for none. `waited` is
+/// the time since the request was read.
 #[cold]
 fn park(
     adapter: &Arc<ObjectAdapter>,
@@ -281,7 +283,7 @@ fn park(
 /// Offset in bytes of the response flags in a GIOP 1.2 request (CORBA 3.0.3, section 15.4.2).
 const RESPONSE_FLAGS: usize = 16;
 
-/// Returns `None` if a profile has no key.
+/// Returns `None` if the target is a profile without a key.
 #[inline]
 pub(super) fn object_key<'m>(target: &giop::Target<'m>, limits: &Limits) -> Option<&'m [u8]> {
     match target {
@@ -291,7 +293,7 @@ pub(super) fn object_key<'m>(target: &giop::Target<'m>, limits: &Limits) -> Opti
 }
 
 /// Returns the CORBA priority at which a request will run; a queue orders its requests by this priority. `None` means
-/// the priority of the pool.
+/// the priority of the pool. A request with a refused priority comes last.
 #[cold]
 pub(super) fn effective_priority(adapter: &ObjectAdapter, connection: &Connection, message: &Message) -> Option<i16> {
     const LAST: i16 = -1;
@@ -309,7 +311,8 @@ pub(super) fn effective_priority(adapter: &ObjectAdapter, connection: &Connectio
         .map(Priority::get)
 }
 
-/// Rejects a Request or LocateRequest with TRANSIENT 1, because the lane has no room to queue it.
+/// Rejects a Request or LocateRequest with TRANSIENT and the minor code `minor`, because the lane has no room to queue
+/// it.
 #[cold]
 pub(super) fn reject(
     adapter: &ObjectAdapter,
@@ -348,7 +351,7 @@ pub(super) fn reject(
     memory.reply = call.reply().take_buffer();
 }
 
-/// `waited` is the time since the message was read.
+/// Parks a message or hands it to another lane. `waited` is the time since the message was read.
 #[cold]
 pub(super) fn park_message(
     adapter: &Arc<ObjectAdapter>,

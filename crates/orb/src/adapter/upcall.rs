@@ -179,7 +179,7 @@ fn dispatch_implicit(
         b"_component" => ObjectRef::encode(None, call.reply())?,
         b"_interface" => return Err(not_implemented("there is no interface repository")),
         b"_domain_managers" => return Err(not_implemented("there are no domains")),
-        // If the servant does not have the operation, the locator is at fault.
+        // The servant does not have the operation, so the servant locator supplied the wrong servant.
         _ if target.is_from_locator() => {
             let code = minor::obj_adapter::WRONG_SERVANT_TYPE;
             let wrong = SystemException::new(Kind::ObjAdapter, code, Completion::No);

@@ -235,7 +235,8 @@ impl ClientConnection {
         Ok(Wait::Block)
     }
 
-    /// Sets the stream's coarse time-out to `coarse` plus the error of the coarse clock, so that no call ends early.
+    /// Sets the stream's coarse time-out to `coarse` plus the error of the coarse clock, so that no call ends early. A
+    /// time-out that is at most an eighth longer than `coarse` stays in force.
     #[cold]
     fn set_coarse_timeout(&mut self, coarse: Duration) -> io::Result<()> {
         let longer = self.coarse_timeout.checked_sub(coarse);
@@ -378,7 +379,7 @@ impl ClientConnection {
             .filter(|header| header.total_len() < MIN_OWNED_BYTES)
     }
 
-    /// `first` is true if no bytes of this message have been read.
+    /// Receives the next message. `first` is true if no bytes of this message have been read.
     pub(crate) fn receive_message(
         &mut self,
         due: CallDeadline,
@@ -528,7 +529,8 @@ impl ClientConnection {
     }
 
     /// Abandons the reply for which a call waited, and sends the CancelRequest `cancel`. If a large part of the reply
-    /// has arrived, marks the connection as broken to free this part.
+    /// has arrived, frees it and marks the connection as broken, in place of sending. After [`MAX_ABANDONED`] abandoned
+    /// replies the connection counts as broken.
     #[cold]
     pub(crate) fn abandon(&mut self, cancel: &Encoder<'_>) {
         self.abandoned += 1;
@@ -556,7 +558,8 @@ impl ClientConnection {
         self.is_broken |= !self.owes_replies() && self.received.unread().len() > length;
     }
 
-    /// Returns true if an abandoned call is outstanding, to which the reply may belong.
+    /// Counts a reply with the id of another request. Returns true if an abandoned call is outstanding, to which the
+    /// reply may belong.
     #[cold]
     pub(crate) fn accept_late_reply(&mut self) -> bool {
         let was_behind = self.owes_replies();
@@ -590,8 +593,9 @@ impl ClientConnection {
         self.framer.has_partial_reply(id) || is_reply_start(self.received.unread(), id)
     }
 
-    /// Reads messages after the connection has failed, and returns the kind of the first CloseConnection or
-    /// MessageError. Does not wait, and reads at most 64 messages.
+    /// Searches the input after the connection has failed. Returns the kind of the first CloseConnection or
+    /// MessageError, or `None` if the reply to request `id` comes before it. Does not wait, and ends after 64 messages,
+    /// fragments and reads.
     #[cold]
     pub(crate) fn final_message(&mut self, id: u32, limits: &Limits) -> Option<MessageKind> {
         for _ in 0..64 {

@@ -36,7 +36,7 @@ const BUSY_CALLS: u32 = 64;
 /// A busy connection with fewer calls than this number in a [`USAGE_PERIOD`] is idle again.
 const IDLE_CALLS: u32 = 16;
 
-/// Number of calls after a oneway before which monitoring is not suspended.
+/// Number of calls after a oneway during which monitoring is not suspended.
 const ONEWAY_COOLDOWN_CALLS: u32 = 1024;
 
 const MONITORED: u8 = 0;
@@ -119,7 +119,8 @@ impl HangupMonitor {
         Ok(HangupMonitor { shared, cores, thread: Mutex::new("monitor thread", LockScope::Orb, None) })
     }
 
-    /// Monitors `stream`: permanently if `always` is true, else while the connection is not busy.
+    /// Monitors `stream`. The monitoring is never suspended if `always` is true, or if the stream does not report every
+    /// arrival. A stream without a descriptor is not monitored.
     pub(crate) fn monitor(
         &self,
         stream: Box<dyn Stream>,
@@ -140,8 +141,8 @@ impl HangupMonitor {
         monitored.entry = Some((Arc::clone(&self.shared), slot, generation));
         added?;
         if !always {
-            // All present entries may belong to closed connections, so room for every connection is reserved in
-            // addition.
+            // The entries of the list may belong to closed connections, so room for every live connection is reserved
+            // in addition to them.
             let more = self.shared.entries.live_count();
             self.shared.unmonitored.lock().reserve(more);
         }
@@ -231,7 +232,8 @@ impl MonitorInner {
         }
     }
 
-    /// Returns true if unmonitored connections remain.
+    /// If the usage period is over, monitors the unmonitored connections with few calls again. Returns true if
+    /// unmonitored connections remain.
     fn resume_idle(&self, over: bool) -> bool {
         let mut unmonitored = self.unmonitored.lock();
         if over {
@@ -344,7 +346,7 @@ impl MonitoredStream {
         unmonitored.push((*slot, *generation));
     }
 
-    /// Returns false if the peer has hung up.
+    /// Makes sure that the connection is monitored during the next calls. Returns false if the peer has hung up.
     #[inline]
     pub(crate) fn ensure_monitored(&mut self) -> bool {
         self.pinned_at = self.calls();
@@ -431,7 +433,8 @@ pub(super) mod tests {
             &self.monitor.shared
         }
 
-        /// Asserts that the connection is monitored or in the list of unmonitored connections, as its mode requires.
+        /// Returns the mode. Asserts that the connection is monitored or in the list of unmonitored connections, as its
+        /// mode requires.
         fn state(&self) -> u8 {
             let unmonitored = self.shared().unmonitored.lock();
             let mode = self.monitored.state.mode.load(Ordering::Relaxed);

@@ -56,7 +56,7 @@ pub(crate) struct SendHalf {
     /// The memory in which requests are written.
     pub(crate) memory: Vec<u8>,
     pub(crate) announced: Option<CodeSets>,
-    /// The unsent bytes of a message whose sender's deadline passed.
+    /// The unsent bytes of a message that was sent in part.
     remainder: Vec<u8>,
     remainder_sent: usize,
     /// The last sampled `remainder_sent`, and the time since which it has not changed.
@@ -322,7 +322,7 @@ impl MultiplexedConnection {
         Ok(())
     }
 
-    /// The reader calls this method when the transport has room. If a caller has checked the sending half out, this
+    /// The reader calls this method when the transport has room. If a caller has checked the sending half out, that
     /// caller sends the remainder.
     #[cold]
     pub(super) fn resume_sending(&self) {
@@ -368,7 +368,7 @@ impl MultiplexedConnection {
     }
 
     /// Closes the connection if no call used it, or if the transport accepted nothing of a remainder, for the time
-    /// `idle`.
+    /// `idle`. Returns true if the connection is closed.
     #[cold]
     pub(crate) fn run_maintenance(&self, now: Monotonic, idle: Duration) -> bool {
         if self.is_send_stalled(now, idle) {

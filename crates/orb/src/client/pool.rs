@@ -25,7 +25,8 @@ use crate::rt::band::ConnectionBand;
 use crate::rt::protocol::SocketSettings;
 use crate::thread_context::PriorityBoost;
 
-/// The maintenance of a connection takes microseconds, but the maintenance thread may be preempted.
+/// Maximum time for which a caller waits for the maintenance of its connection. The maintenance takes microseconds, but
+/// its thread may be preempted.
 const MAX_MAINTENANCE_WAIT: Duration = if cfg!(test) { Duration::from_secs(60) } else { Duration::from_millis(20) };
 
 #[derive(Debug)]
@@ -33,14 +34,15 @@ pub(crate) struct ConnectionPool {
     endpoints: Arc<[Endpoint]>,
     sockets: SocketSettings,
     slots: Vec<Arc<PoolSlot>>,
-    /// Callers raise the number by `fetch_max` (`AcqRel`) and load it `Acquire`.
+    /// Number of slots, from the first, that calls have used. Callers raise the number by `fetch_max` (`AcqRel`) and
+    /// load it `Acquire`.
     used: AtomicUsize,
     usage_samples: Mutex<Vec<UsageSample>>,
     slot_returned: Arc<EventCount>,
     band: ConnectionBand,
     multiplexed: PiMutex<MultiplexedState>,
     multiplexed_ready: EventCount,
-    /// Stored and loaded `Relaxed`.
+    /// Index of the endpoint that answered last. Stored and loaded `Relaxed`.
     last_answered: AtomicUsize,
 }
 
@@ -177,8 +179,8 @@ impl ConnectionPool {
         let now = Monotonic::now();
         let until = match due {
             CallDeadline::At(moment) => moment.min(now + MAX_MAINTENANCE_WAIT),
-            // A call with a relative deadline may end late by an eighth of its time, which is the longest that it waits
-            // here.
+            // A call with a relative deadline may end late by an eighth of its time, so it waits here for at most an
+            // eighth.
             CallDeadline::WithinFrom(duration, _) => now + MAX_MAINTENANCE_WAIT.min(duration / 8),
             CallDeadline::Never => now + MAX_MAINTENANCE_WAIT,
         };
@@ -233,8 +235,8 @@ impl ConnectionPool {
         Ok(checkout)
     }
 
-    /// Takes an idle connection that accepts a request, else an empty slot, else a connection that owes a reply to an
-    /// abandoned call. An abandoned request that the server runs first can delay this call.
+    /// Takes an idle connection that accepts a request, else an empty slot, else any free connection. This connection
+    /// may owe a reply to an abandoned call, which can delay the new call.
     pub(crate) fn take_free(&self, min_connection_id: u64) -> Option<Checkout<'static>> {
         self.find_slot(PoolSlot::try_checkout_owned, accepts_request(min_connection_id, true), None)
             .or_else(|| self.find_slot(PoolSlot::try_checkout_owned, |slot| slot.is_none(), None))
@@ -303,7 +305,7 @@ impl ConnectionPool {
             stream.set_spin_policy(policy);
         }
         let owner: Weak<Self> = Arc::downgrade(self);
-        // A hang-up must be noticed before the next call.
+        // Connections of real-time callers are always monitored, so that a hang-up is noticed before the next call.
         let monitored =
             context.monitor(stream, owner, self.band.is_real_time()).map_err(AcquireError::ConnectFailed)?;
         let is_band_declared = self.band.range().is_none();
@@ -331,7 +333,8 @@ impl ConnectionPool {
         self.endpoints.iter().all(|endpoint| context.backoff().is_backing_off(endpoint, now))
     }
 
-    /// Records failures and successes for the back-off.
+    /// Connects to the first endpoint that answers, in the order of `endpoint_order`. Records failures and successes
+    /// for the back-off.
     fn connect_stream(
         &self,
         context: &ClientContext,
@@ -392,7 +395,7 @@ impl ConnectionPool {
         PriorityBoost::at_least(native).ok()
     }
 
-    /// Callers with a real-time priority keep their connections, so that their next calls need not connect.
+    /// Callers with a real-time priority keep their exclusive connections, so that their next calls need not connect.
     #[cold]
     pub(crate) fn run_maintenance(&self, orb: &OrbContext, now: Monotonic, idle: Duration) {
         if !self.band.is_real_time() {
@@ -464,7 +467,8 @@ impl HangupHandler for ConnectionPool {
     }
 }
 
-/// `begun` and `due` are the start and the deadline of the attempt.
+/// Returns true if the error is the server's, and not due to a short attempt or to this process. `begun` and `due` are
+/// the start and the deadline of the attempt.
 fn is_server_failure(error: &io::Error, begun: Monotonic, due: Option<Monotonic>) -> bool {
     let had_time = || due.is_none_or(|due| due.since(begun) >= BRIEF_ATTEMPT / 2);
     !process::is_out_of_descriptors(error) && (error.kind() != io::ErrorKind::TimedOut || had_time())

@@ -62,7 +62,7 @@ impl ReplyReaders {
         ReplyReaders { limits, threads: Mutex::new("reply readers", LockScope::Orb, ReaderThreads::default()) }
     }
 
-    /// Starts the reader thread of `band` if the band has none.
+    /// Makes the reader thread of `band` read the connection. Starts the thread if the band has none.
     pub(crate) fn attach(
         &self,
         orb: &OrbContext,

@@ -111,6 +111,9 @@ impl ServerRequest<'_, '_> {
     }
 
     /// Replies with the return value, if there is one, then the inout and out arguments in the order of the parameters.
+    ///
+    /// # Errors
+    /// BAD_INV_ORDER 9 after a reply; MARSHAL for a value that cannot be encoded.
     pub fn reply(&mut self, values: &[Any]) -> Result<(), SystemException> {
         self.answer()?;
         let e = self.call.reply();

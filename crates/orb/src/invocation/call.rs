@@ -57,7 +57,7 @@ pub(crate) fn invoke<'r, 'a>(
     Invocation::new(context, callee, request).run_out_of_line(callee)?.ok_or_else(missing_reply)
 }
 
-/// The reply may outlive `callee`.
+/// Makes a two-way call whose reply may outlive `callee`.
 #[cold]
 pub(crate) fn invoke_as<'r, 'a>(
     context: &'r Arc<ClientContext>,
@@ -402,7 +402,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Returns the request id if a reply must be read.
+    /// Sends the request. Returns the request id if a reply must be read.
     #[inline]
     pub(super) fn transmit(
         &mut self,
@@ -570,7 +570,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         giop::finish_message(encoder)
     }
 
-    /// `first` is false if the call has read from the connection before.
+    /// Reads messages until the reply arrives. `first` is false if the call has read from the connection before.
     fn await_reply(
         &mut self,
         route: CallRoute<'_>,
@@ -665,7 +665,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// After a time-out or a cancellation, sends a CancelRequest and leaves the connection open. After other failures,
+    /// After a time-out or a cancellation, abandons the reply ([`ClientConnection::abandon`]). After other failures,
     /// closes the connection.
     #[cold]
     pub(super) fn on_no_reply(

@@ -19,7 +19,8 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::interceptor::RequestOutcome;
 use crate::policy::{CallDeadline, Timeout};
 
-/// The thread that sends the request, or the thread that collects the reply, writes the arguments.
+/// Writes the arguments of a request. The thread that collects the reply calls this function again if the request must
+/// be sent again.
 pub(crate) type OwnedArgumentWriter = Box<dyn Fn(&mut Encoder<'static>) -> Result<(), CdrError> + Send + Sync>;
 
 /// A deferred call: its request has been sent, and its reply can be collected once. Dropping the value before that

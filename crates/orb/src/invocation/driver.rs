@@ -370,7 +370,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// `NoAnswer` makes the machine try the profile again later, with more time.
+    /// Returns `ConnectFailed` if the policies' connect time-out has ended the attempt, otherwise `NoAnswer`, which
+    /// makes the machine try the profile again later, with more time.
     fn timeout_input(&self) -> MachineInput {
         let addresses = self.pool.as_ref().map_or(1, |pool| pool.endpoints().len());
         let start = Monotonic::from_nanos(0);

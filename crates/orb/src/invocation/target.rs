@@ -61,7 +61,7 @@ pub(crate) struct TargetProfiles {
     pub(crate) ior: Ior,
     pub(crate) profiles: Vec<UsableProfile>,
     pub(crate) excludes_profiles: bool,
-    /// Stored and loaded `Relaxed`.
+    /// Index of the profile that answered last. Stored and loaded `Relaxed`.
     last_answered: AtomicUsize,
 }
 
@@ -208,7 +208,8 @@ impl Binding {
     }
 }
 
-/// A transient key has the stamp of this ORB; a persistent or plain key is at an address of this ORB.
+/// Returns the key of an object of this ORB: a transient key has the stamp of this ORB; a persistent or plain key is at
+/// an address of this ORB.
 #[cold]
 fn local_key(context: &ClientContext, ior: &Ior) -> Option<Box<[u8]>> {
     let own_addresses = context.own_addresses();

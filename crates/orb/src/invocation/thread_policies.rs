@@ -27,8 +27,9 @@ struct ThreadPolicies {
 const MAX_CACHED_BINDINGS: usize = 1024;
 
 /// Runs `body` with `policies` as the real-time client policies of the calling thread (PolicyCurrent). A policy that is
-/// set on the reference overrides the policy of the thread, which overrides the policy of the ORB. While the `body` of
-/// a nested call runs, its policies replace `policies` completely.
+/// set on the reference overrides the policy of the thread, which overrides the policy of the ORB. Connections are
+/// private if any of the three asks for it. While the `body` of a nested call runs, its policies replace `policies`
+/// completely.
 ///
 /// # Errors
 /// BAD_PARAM if `policies` has invalid bands or a negative buffer size. `body` does not run in this case.

@@ -197,21 +197,22 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the policies of all calls; a thread or a reference may override them. By default a call may take 30 s, and
-    /// connecting may take 10 s of this time.
+    /// Sets the policies of all calls; a thread or a reference may override them. A policy that is `None` keeps its
+    /// earlier value. By default a call may take 30 s, and connecting may take 10 s of this time.
     pub fn call_policies(mut self, policies: CallPolicies) -> Self {
         self.call_policies = policies.or(self.call_policies);
         self
     }
 
-    /// Sets what a call does if its server already has the maximum number of connections and all
-    /// are in use. By default the call waits.
+    /// Sets the action of a call if its server already has the maximum number of connections and all are in use. By
+    /// default the call waits.
     pub fn on_connection_pool_exhausted(mut self, reaction: ConnectionPoolExhaustedAction) -> Self {
         self.on_connection_pool_exhausted = reaction;
         self
     }
 
-    /// Sets the maximum number of connections to one server at one priority; 32 by default.
+    /// Sets the maximum number of connections to one server for each priority, or for each priority band; 32 by
+    /// default.
     pub fn max_connections_per_server(mut self, max: usize) -> Self {
         self.max_connections_per_server = max;
         self
@@ -243,7 +244,7 @@ impl OrbBuilder {
     }
 
     /// Sets how long a connection to a server may be idle before it is closed; 180 s by default. The ORB checks idle
-    /// connections every quarter of this time, at least every 10 s, and every second if it listens.
+    /// connections every quarter of this time, but at least every 10 s, or every second if it listens.
     pub fn idle_connection_timeout(mut self, timeout: Duration) -> Self {
         self.idle_connection_timeout = timeout;
         self
@@ -262,8 +263,8 @@ impl OrbBuilder {
         self
     }
 
-    /// Makes the ORB send GIOP 1.2 messages in fragments of at most `bytes` bytes (a multiple of 8, at least 64). By
-    /// default messages are not fragmented.
+    /// Makes the ORB send GIOP 1.2 messages in fragments of at most `bytes` bytes, rounded down to a multiple of 8, but
+    /// at least 64. By default messages are not fragmented.
     pub fn fragment_size(mut self, bytes: usize) -> Self {
         self.fragment_size = Some((bytes & !7).max(64));
         self

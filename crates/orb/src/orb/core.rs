@@ -26,7 +26,8 @@ use crate::server_context::ServerContext;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShutdownWait {
     DoNotWait,
-    /// A thread that is in a servant after the drain time-out ends when the servant returns.
+    /// Waits for threads until the drain time-out. A thread that is still in a servant then ends when the servant
+    /// returns.
     ClosingTimeout,
     Unbounded,
 }

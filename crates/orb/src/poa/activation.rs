@@ -18,34 +18,37 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::object::ObjectRef;
 use crate::servant::Servant;
 
-/// Marks an id that `create_reference` made; a slot number never has this bit.
+/// Set in the ids that `create_reference` makes in a transient POA; a slot number never has this bit.
 const UNPLACED: u64 = 1 << 63;
 
 impl Poa {
     /// Activates a new object that `servant` incarnates, and returns the object's id.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without SYSTEM_ID and RETAIN; [`PoaError::ServantAlreadyActive`]
-    /// with UNIQUE_ID; OBJECT_NOT_EXIST 4 once the POA is being destroyed; NO_RESOURCES if 67
-    /// million objects are active.
+    /// [`PoaError::WrongPolicy`] without SYSTEM_ID and RETAIN; [`PoaError::ServantAlreadyActive`] with UNIQUE_ID;
+    /// OBJECT_NOT_EXIST 4 once the POA is being destroyed, unless the POA is persistent and the calling thread runs one
+    /// of its requests; NO_RESOURCES at 67 million active objects.
     pub fn activate_object(&self, servant: &Servant) -> Result<ObjectId, PoaError> {
         self.core.check_policy(self.core.retains() && self.core.assigns_ids())?;
         self.core.activate_new(servant, None)
     }
 
     /// Activates a new object that `servant` incarnates, and returns the object's reference.
+    ///
+    /// # Errors
+    /// The errors of [`activate_object`](Self::activate_object).
     pub fn activate(&self, servant: &Servant) -> Result<ObjectRef, PoaError> {
         self.id_to_reference(&self.activate_object(servant)?)
     }
 
-    /// Activates the object `id` with `servant`. If the object is being deactivated, waits for the
-    /// end of the deactivation.
+    /// Activates the object `id` with `servant`. If the object is being deactivated, waits for the end of the
+    /// deactivation.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectAlreadyActive`], also if the
-    /// object's deactivation waits for the calling upcall; [`PoaError::ServantAlreadyActive`] with
-    /// UNIQUE_ID; BAD_PARAM 14 with SYSTEM_ID for an id that this POA did not make;
-    /// OBJECT_NOT_EXIST 4 once the POA is being destroyed.
+    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectAlreadyActive`], also if the object's deactivation
+    /// waits for the calling upcall; [`PoaError::ServantAlreadyActive`] with UNIQUE_ID; BAD_PARAM 14 with SYSTEM_ID for
+    /// an id that this POA did not make; OBJECT_NOT_EXIST 4 once the POA is being destroyed, unless the calling thread
+    /// runs one of its requests.
     pub fn activate_object_with_id(&self, id: &ObjectId, servant: &Servant) -> Result<(), PoaError> {
         let core = &self.core;
         core.check_policy(core.retains())?;
@@ -58,11 +61,12 @@ impl Poa {
         core.insert_keyed(&reservation, &id.0, servant, crate::current::is_running_in(core))
     }
 
-    /// Deactivates the object without waiting. When its last running request has finished, the servant activator, if
-    /// there is one, etherealizes the object, and the servant is dropped.
+    /// Deactivates the object without waiting for its running requests. When the last of them has finished, the servant
+    /// activator, if there is one, etherealizes the object, and the POA drops its reference to the servant.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectNotActive`].
+    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectNotActive`], also while the object is being
+    /// deactivated.
     pub fn deactivate_object(&self, id: &ObjectId) -> Result<(), PoaError> {
         self.core.check_policy(self.core.retains())?;
         self.core.check_not_dead()?;
@@ -94,7 +98,7 @@ impl Poa {
     /// Returns the id of the object that `servant` incarnates. For an active servant in a POA with UNIQUE_ID, this is
     /// its active object. Otherwise, in a POA with IMPLICIT_ACTIVATION, the method activates the servant for a new
     /// object. Otherwise, if the calling thread runs a request on the servant, the method returns the id of the
-    /// request's object.
+    /// request's object; in a POA with USE_DEFAULT_SERVANT it does so only for the default servant.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] if the POA has neither USE_DEFAULT_SERVANT, nor RETAIN with UNIQUE_ID or
@@ -113,13 +117,13 @@ impl Poa {
         }
     }
 
-    /// Returns a reference to the object that `servant` incarnates, which is found as in
-    /// [`servant_to_id`](Self::servant_to_id). Inside an upcall on the servant the method works in
-    /// every POA.
+    /// Returns a reference to the object that `servant` incarnates. For an active servant in a POA with UNIQUE_ID, this
+    /// is its active object. Otherwise, in a POA with IMPLICIT_ACTIVATION, the method activates the servant for a new
+    /// object. Otherwise, in every POA, it is the object of the request that the calling thread runs on the servant.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] outside an upcall on the servant, if the POA does not have RETAIN
-    /// with UNIQUE_ID or IMPLICIT_ACTIVATION; [`PoaError::ServantNotActive`].
+    /// [`PoaError::WrongPolicy`] outside an upcall on the servant, if the POA does not have RETAIN with UNIQUE_ID or
+    /// IMPLICIT_ACTIVATION; [`PoaError::ServantNotActive`].
     pub fn servant_to_reference(&self, servant: &Servant) -> Result<ObjectRef, PoaError> {
         let core = &self.core;
         core.check_not_dead()?;
@@ -258,7 +262,7 @@ impl PoaCore {
         self.policies.implicit_activation == ImplicitActivation::Implicit
     }
 
-    /// During the destruction of the POA, only its running requests may activate objects.
+    /// Only a thread that runs a request of the POA may activate objects during the POA's destruction.
     fn check_alive_or_running(&self) -> Result<(), SystemException> {
         if crate::current::is_running_in(self) { self.check_not_dead() } else { self.check_alive() }
     }
@@ -282,7 +286,8 @@ impl PoaCore {
         Ok(ObjectId::from(&*id))
     }
 
-    /// An id of a persistent POA also differs from the ids that earlier and later runs make.
+    /// Returns an id that the POA has not made before. In a persistent POA the id contains the POA's creation time, so
+    /// that it differs from the ids of other runs of the server.
     pub(super) fn new_id(&self) -> Vec<u8> {
         let count = self.ids.fetch_add(1, Ordering::Relaxed);
         if self.is_persistent() {
@@ -292,14 +297,15 @@ impl PoaCore {
         }
     }
 
-    /// Checks that this POA can have made the id; BAD_PARAM 14 otherwise.
+    /// With SYSTEM_ID, returns BAD_PARAM 14 for an id that this POA cannot have made.
     pub(super) fn check_own_id(&self, id: &[u8]) -> Result<(), SystemException> {
         if !self.assigns_ids() {
             return Ok(());
         }
         let made = self.ids.load(Ordering::Relaxed);
         let own = if self.is_persistent() {
-            // The POA refuses ids whose time is later than its creation; it cannot check ids of earlier runs.
+            // An id contains the creation time of the POA that made it, and a count. The counts of earlier runs are
+            // unknown, so an id with an earlier time passes.
             id.split_first_chunk::<8>().zip(id.split_last_chunk::<8>()).is_some_and(|((born, _), (_, count))| {
                 let (born, count) = (u64::from_be_bytes(*born), u64::from_be_bytes(*count));
                 id.len() == 16 && (born < self.created_at || (born == self.created_at && count < made))
@@ -322,8 +328,9 @@ impl PoaCore {
             .because("the POA did not make this object id"))
     }
 
-    /// With UNIQUE_ID, returns the id under which the servant is active, or activates it with IMPLICIT_ACTIVATION.
-    /// Returns `None` without IMPLICIT_ACTIVATION, and during the servant's deactivation.
+    /// Returns the id under which the servant is active in a POA with UNIQUE_ID. Otherwise, with IMPLICIT_ACTIVATION,
+    /// activates the servant for a new object. Otherwise returns `None`, also while a servant of a POA with UNIQUE_ID
+    /// is being deactivated.
     fn activation_of(self: &Arc<Self>, servant: &Servant) -> Result<Option<ObjectId>, PoaError> {
         if !self.retains() {
             return Ok(None);

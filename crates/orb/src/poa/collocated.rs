@@ -40,18 +40,19 @@ enum DirectCallResult {
     Marshal,
 }
 
-/// Code that uses these data is compiled once, and not for each operation.
+/// The data of a call that do not depend on the types of the operation. Functions with this parameter are compiled
+/// once, not for each operation.
 #[derive(Clone, Copy)]
 struct CollocatedCall<'c> {
     object: &'c ObjectRef,
-    /// False for the target of a forward or of a plain key.
+    /// True for a call to `object` itself; false for the target of a forward or of a plain key.
     is_original: bool,
     operation: &'static str,
     interface: TypeId,
 }
 
 trait DirectInvocation {
-    /// The reference keeps the pointer for calls that bypass the POA.
+    /// Returns an owned pointer to the servant, which a reference keeps for calls that bypass the POA.
     fn to_owned_servant(&self, servant: &Servant) -> Option<ErasedArc>;
     fn run(&mut self, servant: &ErasedRef<'_>);
     fn set_error(&mut self, exception: SystemException);
@@ -59,8 +60,8 @@ trait DirectInvocation {
 
 struct TypedInvocation<I: ?Sized, T, E, F> {
     call: Option<F>,
-    /// Separate fields, because copying an enum just after the write would make the processor wait
-    /// (docs/performance.md).
+    /// The result is in two fields, not in an enum, because copying an enum directly after it was written makes the
+    /// processor wait (docs/performance.md).
     value: Option<T>,
     error: Option<E>,
     interface: PhantomData<fn(&I)>,
@@ -153,7 +154,8 @@ impl CollocatedTarget {
             return None;
         }
         let active = self.poa.own_object(self.place)?;
-        // `own_object` has now counted this thread as a user (`GenerationalSlab::has_users`).
+        // `own_object` has counted this thread as a user (`GenerationalSlab::has_users`). If another thread ends the
+        // fast path after this check, it finds this thread among the users.
         if !self.poa.has_fast_path() {
             return None;
         }
@@ -169,7 +171,7 @@ impl CollocatedTarget {
 fn look_up_and_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvocation) -> DirectCallResult {
     let priority = ClientPriority::CallingThread;
     let wanted = Lookup { key, operation: call.operation.as_bytes(), priority, band: None, origin: None };
-    // A plain key may have another target for the next call.
+    // The target of a plain key can change, so the reference must not cache it.
     let call = &CollocatedCall { is_original: call.is_original && ObjectKey::parse(key) != ObjectKey::Plain, ..*call };
     let Some(table) = PoaTable::of(call.object.client()) else { return DirectCallResult::Marshal };
     table.look_up(wanted, |found| match found {
@@ -231,7 +233,7 @@ fn follow_forwards(call: &CollocatedCall<'_>, mut reference: ObjectRef, direct: 
     for _ in 0..MAX_FORWARDS {
         let Some(key) = reference.binding().local_key(client) else {
             if named {
-                // A plain key may have another target for the next call, so the forward is not cached.
+                // The target of a plain key can change, so the forward is not cached.
                 return false;
             }
             // The encoded call begins at the forward's target, so that no servant manager is called twice.
@@ -287,7 +289,8 @@ fn run_marshalled(
     (outcome, call.reply().to_vec(), raised)
 }
 
-/// Calls that cannot be direct are dynamic calls, calls of dynamic servants, and calls that must wait.
+/// Makes a collocated call with encoded arguments, for example a dynamic call, a call of a dynamic servant, or a call
+/// that must wait.
 #[cold]
 pub(crate) fn invoke_local<'r, 'a>(
     client: &'r Arc<ClientContext>,
@@ -342,7 +345,7 @@ fn timed_out() -> SystemException {
 
 struct LocalHandover {
     done: EventCount,
-    /// The caller and the lane may have different priorities.
+    /// A priority-inheriting mutex, because the caller and the lane may have different priorities.
     state: PiMutex<HandoverState>,
 }
 
@@ -396,7 +399,8 @@ fn run_on_other_thread(
             return Err(SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No));
         }
     }
-    // If the queue has dropped the call, the reference count of `handover` is 1.
+    // The queued closure has the second reference to `handover`. If the count is 1 before the call is done, the queue
+    // has dropped the closure.
     let orphaned = || Arc::strong_count(&handover) == 1;
     let look = || {
         let mut state = handover.state.lock();
@@ -437,7 +441,8 @@ pub(crate) fn send_local<'a>(
     Ok(())
 }
 
-/// Returns `Ok` without a check for a remote object and for a forwarded object.
+/// Checks that an object of this ORB exists, and waits while its requests are held. Returns `Ok` without a check for a
+/// remote object and for a forward.
 pub(crate) fn locate_local(callee: &Callee) -> Result<(), SystemException> {
     let client = callee.context();
     client.check_usable()?;
@@ -446,7 +451,8 @@ pub(crate) fn locate_local(callee: &Callee) -> Result<(), SystemException> {
     let Some(table) = PoaTable::of(client) else { return Ok(()) };
     loop {
         match table.locate(key) {
-            // The main thread may be the only thread that can answer.
+            // If the object's POA must first be created on the main thread, the check does not wait, because the main
+            // thread may be busy without end.
             LocateResult::ObjectHere | LocateResult::Forward(_) | LocateResult::MustWait(WaitFor::MainThread(_)) => {
                 return Ok(());
             }

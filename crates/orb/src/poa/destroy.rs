@@ -59,8 +59,8 @@ impl PoaCore {
             if self.phase() != PoaPhase::Alive {
                 return;
             }
-            // The blockers are the living children, the requests that pin the POA, those that pin its objects, and this
-            // method.
+            // The blockers are the living children, the requests that pin the POA, the requests that pin its objects,
+            // and this method.
             self.destruction_blockers.store(family.list.len() + 3, Ordering::Release);
             self.etherealizes.store(etherealize, Ordering::Release);
             self.phase.store(PoaPhase::Destroying as u8, Ordering::Release);
@@ -92,7 +92,8 @@ impl PoaCore {
         self.remove_blocker();
     }
 
-    /// New requests cannot pin an object, because they find that the POA is being destroyed.
+    /// Removes the blocker for pinned objects once no object is pinned. New requests pin none, because they find that
+    /// the POA is being destroyed.
     #[cold]
     pub(super) fn check_objects_unused(self: &Arc<Self>) {
         let are_free = || self.objects_unused.load(Ordering::Acquire);
@@ -107,10 +108,10 @@ impl PoaCore {
         }
     }
 
-    /// At this point no request runs, and the children are dead.
+    /// Called when no request runs and all children are dead.
     fn deactivate_objects(self: &Arc<Self>) {
         {
-            // No thread may insert an object afterwards.
+            // From now on no insertion passes its check of the phase, which needs this lock.
             let _tables = self.tables.lock();
             self.phase.store(PoaPhase::Deactivating as u8, Ordering::Release);
         }
@@ -135,7 +136,8 @@ impl PoaCore {
             if !tables.busy.is_empty() || self.phase() != PoaPhase::Closing {
                 return;
             }
-            // An object that was inserted during the deactivation makes it repeat.
+            // An insertion that passed its check before the deactivation may have finished during it; then the
+            // deactivation is repeated.
             let over = self.keyed_objects.load(Ordering::Acquire) == 0 && !self.objects.has_live_entries();
             self.phase.store(if over { PoaPhase::Dead } else { PoaPhase::Deactivating } as u8, Ordering::Release);
             if over {

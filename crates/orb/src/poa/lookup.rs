@@ -18,7 +18,7 @@ pub(crate) struct Lookup<'w> {
 #[derive(Clone, Copy)]
 pub(crate) enum ClientPriority {
     Propagated(Option<Priority>),
-    /// The priority of the calling thread is determined if the look-up needs it, which is rare.
+    /// A collocated call: the look-up reads the priority of the calling thread if it needs the priority, which is rare.
     CallingThread,
     WaitingCaller(CallerPriority),
 }

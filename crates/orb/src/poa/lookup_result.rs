@@ -18,7 +18,7 @@ use crate::server::strategy::Lane;
 use crate::server_context::ServerContext;
 
 pub(crate) enum LookupResult<'f> {
-    /// A pointer, because copying fields that were just written makes the processor wait (docs/performance.md).
+    /// A reference, because copying fields that were just written makes the processor wait (docs/performance.md).
     Servant(&'f UpcallTarget<'f>),
     Forward(ObjectRef),
     MustWait(WaitFor),
@@ -45,7 +45,7 @@ pub(crate) struct UpcallTarget<'f> {
     pub(crate) in_map: bool,
     /// `None` if the thread keeps its priority.
     pub(crate) priority: Option<Priority>,
-    /// The servant locator that lent the servant, if one did.
+    /// `None` if no servant locator supplied the servant.
     pub(super) locator: Option<&'f LocatorServant>,
 }
 
@@ -61,6 +61,8 @@ impl UpcallTarget<'_> {
         }
     }
 
+    /// Returns the servant to its servant locator, if a locator supplied it.
+    ///
     /// # Errors
     /// The servant locator's exception, which replaces the operation's result.
     #[inline]
@@ -131,7 +133,8 @@ impl WaitFor {
         }
     }
 
-    /// For the main thread and for a lane the method returns at once, because their threads get the request.
+    /// Waits until the request can be looked up again; returns false if the deadline passes first. Does not wait for
+    /// the main thread or a lane, because their threads run the request.
     pub(crate) fn wait(&self, deadline: Option<Monotonic>) -> bool {
         match self {
             WaitFor::Manager(manager, place) => manager.wait_released(*place, deadline),

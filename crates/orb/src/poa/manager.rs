@@ -76,7 +76,8 @@ impl fmt::Debug for ManagerCore {
 const REPORT_AFTER: Duration = Duration::from_secs(1);
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Polling spares each request the memory fence that signalling its end would need.
+/// The interval at which `wait_for_requests` looks for running requests. A signal at the end of each request would need
+/// a memory fence in each.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 impl PoaManager {
@@ -108,11 +109,10 @@ impl PoaManager {
         ManagerState::from_octet(self.0.state.load(Ordering::Acquire))
     }
 
-    /// Changes to the active state: held requests run in the order of their arrival, then new ones.
+    /// Changes to the active state: held requests are released in the order of their arrival, and new requests run.
     ///
     /// # Errors
-    /// [`PoaError::AdapterInactive`] if the manager is inactive; BAD_INV_ORDER 4 if the ORB has
-    /// been shut down.
+    /// [`PoaError::AdapterInactive`] if the manager is inactive; BAD_INV_ORDER 4 if the ORB has been shut down.
     pub fn activate(&self) -> Result<(), PoaError> {
         self.set_state(ManagerState::Active, false)
     }
@@ -139,7 +139,7 @@ impl PoaManager {
     /// Changes to the inactive state permanently: new and held requests are refused with OBJ_ADAPTER 1. In POAs with a
     /// servant activator, objects are deactivated when their running requests have finished, and etherealized if
     /// `etherealize_objects` is set. With `wait_for_completion` the call returns when the running requests and the
-    /// deactivations are complete.
+    /// deactivations are complete. On an inactive manager the method does nothing.
     ///
     /// # Errors
     /// BAD_INV_ORDER 3, without a change of state, with `wait_for_completion` inside an upcall of the same ORB;
@@ -265,8 +265,9 @@ impl PoaManager {
     fn report_parked(&self, orb: &OrbContext, requests: usize, since: Monotonic) {
         let now = clock::now();
         let held = now.since(since);
-        let told = self.0.reported_at.load(Ordering::Relaxed);
-        if held < REPORT_AFTER || (told != 0 && now.since(Monotonic::from_nanos(told)) < REPORT_INTERVAL) {
+        let last_report = self.0.reported_at.load(Ordering::Relaxed);
+        if held < REPORT_AFTER || (last_report != 0 && now.since(Monotonic::from_nanos(last_report)) < REPORT_INTERVAL)
+        {
             return;
         }
         self.0.reported_at.store(now.as_nanos(), Ordering::Relaxed);
@@ -352,7 +353,7 @@ impl PoaManagers {
     }
 }
 
-/// A factory for the POA managers of an ORB, which does not keep the ORB alive.
+/// The factory of an ORB's POA managers. The factory does not keep the ORB alive.
 #[derive(Clone, Debug)]
 pub struct PoaManagerFactory {
     orb: Weak<ServerContext>,

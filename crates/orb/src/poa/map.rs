@@ -1,8 +1,8 @@
 //! The active object map, whose entries are in two tables. If the POA is transient and made the id at the activation,
 //! the object is in the POA's slab, and its slot is its id. All other active objects are in the ORB's table of keys.
 //!
-//! An id is *busy* while its object is inserted, removed, incarnated or etherealized. The thread that reserved the id
-//! may change it.
+//! An id is *busy* while its object is inserted, removed, incarnated or etherealized. During this time no other
+//! insertion or removal of the object begins.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::servant::Servant;
 use crate::server::parked_request::ParkedRequest;
 use crate::thread_context::thread_number;
 
-/// The POA's destruction waits for this pin, so the request need not pin the POA.
+/// An object that a request pins. The POA's destruction waits for the pin, so the request need not pin the POA.
 pub(super) struct PinnedObject<'p> {
     active: SlabGuard<'p, ActiveObject>,
     _left: UnpinCheck<'p>,
@@ -118,7 +118,7 @@ pub(super) enum ReserveResult<'p> {
 impl PoaCore {
     #[inline]
     pub(super) fn own_object(self: &Arc<Self>, place: SlotId) -> Option<PinnedObject<'_>> {
-        // A failed `get` also counts as a user for a moment, so it needs the `UnpinCheck`.
+        // A failed `get` counts as a user for a moment, so it needs the `UnpinCheck` as well.
         let left = UnpinCheck(self);
         let active = self.objects.get(place.slot, place.generation)?;
         Some(PinnedObject { active, _left: left })
@@ -264,7 +264,8 @@ impl PoaCore {
         held.into_iter().for_each(ParkedRequests::release);
     }
 
-    /// Fails if the servant is active and the POA has UNIQUE_ID.
+    /// Records an activation of the servant if the POA has UNIQUE_ID or a servant manager. Fails with UNIQUE_ID if the
+    /// servant has an activation.
     pub(super) fn claim_servant(&self, tables: &mut MapTables, servant: &Servant) -> Result<(), PoaError> {
         if self.is_unique() {
             if tables.by_servant.contains_key(&servant.identity()) {
@@ -323,7 +324,7 @@ impl PoaCore {
         }
         let priority = self.rt.as_ref().and_then(|rt| rt.object_priority(id));
         let entry = KeyEntry::Object { poa: Arc::clone(self), servant: servant.clone(), id: id.into(), priority };
-        // A thread that finds an object that is not counted could consider the POA empty.
+        // The object is counted before its insertion: a thread that found it uncounted could consider the POA empty.
         self.keyed_objects.fetch_add(1, Ordering::AcqRel);
         match PoaTable::of_server(&orb).insert(&self.object_key(id), entry) {
             Ok(place) => {
@@ -385,7 +386,7 @@ impl PoaCore {
             if goes {
                 return Err(PoaError::ObjectNotActive);
             }
-            // Another thread's activation of this id will fail, because the object is active.
+            // The thread that reserved the id will release it, because it finds the object active.
             self.wait_for_object(id, None);
         }
     }
@@ -410,7 +411,8 @@ impl PoaCore {
                     self.release_id(id);
                     return Err(PoaError::ObjectNotActive);
                 };
-                // Another thread may finish the deactivation directly after the removal.
+                // The object is no longer counted before its removal, because another thread may finish the
+                // deactivation directly after the removal.
                 self.keyed_objects.fetch_sub(1, Ordering::AcqRel);
                 match PoaTable::of_server(&orb).remove(&self.object_key(id), place) {
                     RetireResult::Taken(KeyEntry::Object { servant, .. }) => Some(servant),
@@ -457,7 +459,8 @@ impl PoaCore {
                 busy.leaving.as_ref().map(|leaving| leaving.why)
             })
         };
-        // Under UNIQUE_ID the servant can be activated again after its etherealization.
+        // Under UNIQUE_ID the servant's activation is released after its etherealization, so that it cannot be
+        // activated before.
         let multiple = self.policies.id_uniqueness == IdUniqueness::Multiple;
         let remaining = multiple && self.release_servant(&servant);
         if let (Some(DeactivationReason { cleanup, etherealize: true }), Some(ServantManager::Activator(activator))) =
@@ -488,7 +491,7 @@ impl PoaCore {
             .collect();
         drop(left);
         for place in own {
-            // Another thread may deactivate the object.
+            // The deactivation fails if another thread has deactivated the object.
             let _ = self.deactivate(&place.to_octets(), why);
         }
         if self.keyed_objects.load(Ordering::Acquire) == 0 {

@@ -99,7 +99,8 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-/// A Portable Object Adapter. A `Poa` does not keep its ORB alive.
+/// A Portable Object Adapter. A `Poa` does not keep its ORB alive. After the POA's destruction, operations on its
+/// objects, servants and children fail with OBJECT_NOT_EXIST 4.
 #[derive(Clone)]
 pub struct Poa {
     core: Arc<PoaCore>,
@@ -180,8 +181,8 @@ impl PoaCore {
         server_context::notify(&self.orb, &self.changed);
     }
 
-    /// The drop runs as a callback, in which waits for the ORB are refused, because the ORB waits for the drop. A panic
-    /// of the drop is caught.
+    /// Runs `drop` as a callback, in which waits for the ORB are refused, because the ORB waits for the drop. A panic
+    /// of the drop is caught and reported.
     pub(crate) fn drop_guarded(self: &Arc<Self>, interface: &'static str, drop: impl FnOnce()) {
         let _frame = UpcallScope::enter_callback(self);
         let _ = run_guarded(&Poa::from_core(Arc::clone(self)), interface, "drop", drop);
@@ -230,7 +231,7 @@ impl PoaCore {
         self.slow_path.load(Ordering::Relaxed) == 0 && self.manager.state() == ManagerState::Active
     }
 
-    /// OBJECT_NOT_EXIST 4 once `destroy` was called.
+    /// Returns OBJECT_NOT_EXIST 4 once `destroy` was called.
     fn check_alive(&self) -> Result<(), SystemException> {
         if self.phase() == PoaPhase::Alive { Ok(()) } else { Err(destroyed_error()) }
     }

@@ -1,5 +1,5 @@
-//! The seven policies of every POA and their valid combinations (CORBA 3.0.3, sections 11.2.3 and
-//! 11.3.8).
+//! The seven standard policies of a POA and their valid combinations (CORBA 3.0.3, sections 11.2.3 and 11.3.8), and two
+//! policies of Corelane.
 
 /// The threads that run requests of a POA (ThreadPolicy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -9,7 +9,8 @@ pub enum Threading {
     OrbControlled,
     /// SINGLE_THREAD_MODEL: any thread of the pool, but only one request of the POA runs at a time.
     SingleThread,
-    /// MAIN_THREAD_MODEL: only the thread that runs [`Orb::run`](crate::Orb::run).
+    /// MAIN_THREAD_MODEL: only the main thread, which runs [`Orb::run`](crate::Orb::run) or
+    /// [`Orb::perform_work`](crate::Orb::perform_work).
     MainThread,
 }
 
@@ -110,8 +111,7 @@ pub struct PoaPolicies {
     pub key_hints: KeyHints,
 }
 
-/// Slot hints in the references of persistent POAs. The policy has no effect on transient POAs,
-/// whose keys always contain a slot.
+/// Slot hints in the references of persistent POAs. The policy has no effect on transient POAs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum KeyHints {
     /// References have no hints.
@@ -152,7 +152,7 @@ impl PoaPolicies {
         key_hints: KeyHints::None,
     };
 
-    /// The names of all policies, in the order of the policy types.
+    /// The names of the standard policies, in the order of the policy types.
     pub const NAMES: [&'static str; 13] = [
         "ThreadPolicy",
         "LifespanPolicy",

@@ -54,9 +54,8 @@ impl ServantManagerError {
 /// For one object, `incarnate` and `etherealize` never overlap, and `incarnate` is called again only after the old
 /// servant was etherealized.
 pub trait ServantActivator: Send + Sync + 'static {
-    /// Returns a servant for the object `id`. The object stays in the active object map with this
-    /// servant. In a POA with UNIQUE_ID, if the servant is already active, the client gets
-    /// OBJ_ADAPTER 5.
+    /// Returns a servant for the object `id`, with which the POA activates the object. In a POA with UNIQUE_ID, if the
+    /// servant is already active, the client gets OBJ_ADAPTER 5.
     ///
     /// # Errors
     /// The reason why there is no servant.
@@ -81,7 +80,7 @@ pub type Cookie = Box<dyn Any + Send>;
 
 /// A servant manager that supplies a servant for each single request, in POAs with NON_RETAIN and USE_SERVANT_MANAGER.
 ///
-/// The POA calls `postinvoke` once for each successful `preinvoke`, even if the operation fails.
+/// The POA calls `postinvoke` once for each `preinvoke` that returned a servant, even if the operation fails.
 pub trait ServantLocator: Send + Sync + 'static {
     /// Returns a servant for this request. `operation` is the name on the wire, for example
     /// `_get_x` for an attribute `x`, or `_is_a`.

@@ -1,7 +1,7 @@
 //! The look-up of the servant for an object key, in constant time and without a lock.
 //!
-//! The fast path for an active object takes two array accesses for a system id, otherwise one search and three array
-//! accesses. The slow path is the specification's algorithm.
+//! The fast path for an active object takes two array accesses for a system id of a transient POA, and a hash look-up
+//! for other ids. The slow path is the specification's algorithm.
 
 use std::sync::{Arc, OnceLock};
 
@@ -148,7 +148,8 @@ impl PoaTable {
         }
     }
 
-    /// The error is the reason for which the request cannot run on this thread.
+    /// Returns the priority that the thread must take for the request; `None` if the thread keeps its priority. The
+    /// error is the reason for which the request cannot run on this thread.
     fn place_request(
         &self,
         poa: &Arc<PoaCore>,
@@ -192,7 +193,7 @@ impl PoaTable {
         }
     }
 
-    /// `None` means the priority of the pool.
+    /// Returns the priority at which the request will run; `None` means the priority of the pool.
     #[cold]
     pub(crate) fn effective_priority(
         &self,
@@ -268,7 +269,7 @@ impl PoaTable {
         self.find_active(self.find_object(wanted.key), wanted, act)
     }
 
-    /// The look-up takes one array access if the object is in the slot of the hint.
+    /// If the object is in the slot of the hint, the look-up needs no hash search.
     #[inline]
     fn find_hinted<R>(&self, slot: u32, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         let entry = self.entries.get_current(slot).filter(|entry| entry.is_object(wanted.key));
@@ -285,7 +286,8 @@ impl PoaTable {
         if let Some(KeyEntry::Object { poa, servant, id, priority }) = entry.as_deref()
             && poa.has_fast_path()
             && let Some(running) = self.poas.get(poa.slot_id.slot, poa.slot_id.generation)
-            // `get` has now counted this thread as a user (`GenerationalSlab::user_count`).
+            // `get` has counted this thread as a user (`GenerationalSlab::user_count`). If another thread ends the fast
+            // path after this check, it finds this thread among the users.
             && running.has_fast_path()
         {
             let mut at = None;
@@ -474,8 +476,9 @@ impl PoaTable {
         None
     }
 
-    /// A request for an object of this ORB is served; a request for another object is forwarded. If the target of a
-    /// forward no longer exists, some clients, for example omniORB's, repeat the request without end.
+    /// A request for an object of this ORB is served, a request for another object is forwarded. Forwards within this
+    /// ORB are avoided because some clients, for example omniORB's, repeat a request without end if the target of its
+    /// forward no longer exists.
     fn find_plain<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         let entry = self.plain_key(wanted.key);
         let Some(KeyEntry::Plain(plain)) = entry.as_deref() else {
@@ -576,7 +579,8 @@ impl PoaTable {
         }
     }
 
-    /// A substitute must not have a substitute, so that a look-up cannot run in a circle.
+    /// `own` is the object key of a substitute, which must not have a substitute itself, so that no look-up runs in a
+    /// circle; `None` for a plain key.
     fn bind_target(&self, key: &[u8], reference: &ObjectRef, own: Option<&[u8]>) -> Result<(), SystemException> {
         let bad = |why: &str| SystemException::new(Kind::BadParam, 0, Completion::No).because(why);
         loop {

@@ -13,7 +13,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RtClientPolicies {
     /// PriorityBandedConnectionPolicy (45): the lowest and the highest CORBA priority of each band. Calls with
-    /// priorities of one band share connections. Calls with priorities of different bands never share connections.
+    /// priorities of one band may share connections. Calls with priorities of different bands never share connections.
     pub priority_bands: Option<Vec<(i16, i16)>>,
     /// PrivateConnectionPolicy (44): if true, a reference and its copies share no connections with
     /// other references.

@@ -282,10 +282,9 @@ pub struct LaneConfig {
     /// Service class of the packets that the lane receives. Transports without real-time I/O ignore
     /// it. Default: [`IoClass::BestEffort`].
     pub io: IoClass,
-    /// How long the lane's threads poll for the next request before they sleep. Threads with a
-    /// fixed priority poll only with [`SpinPolicy::Always`]. Threads of a pool with dynamic
-    /// threads, borrowing or buffering never poll. `None` means the policy of the pool. Default:
-    /// `None`.
+    /// How long the lane's threads poll for the next request before they sleep. Threads with a fixed priority or a
+    /// reservation poll only with [`SpinPolicy::Always`]. Threads of a pool with dynamic threads, borrowing or
+    /// buffering never poll. `None` means the policy of the pool. Default: `None`.
     pub spin_policy: Option<SpinPolicy>,
 }
 
@@ -375,10 +374,9 @@ pub struct LanesConfig {
     /// The action of a thread while the servant that it runs waits for the reply to a call. `None`
     /// means [`NestedWait::Block`]. Default: `None`.
     pub nested_wait: Option<NestedWait>,
-    /// How long the pool's threads poll for the next request before they sleep. Threads with a
-    /// fixed priority poll only with [`SpinPolicy::Always`]. Threads of a pool with dynamic
-    /// threads, borrowing or buffering never poll. `None` means the policy of the ORB. Default:
-    /// `None`.
+    /// How long the pool's threads poll for the next request before they sleep. Threads with a fixed priority or a
+    /// reservation poll only with [`SpinPolicy::Always`]. Threads of a pool with dynamic threads, borrowing or
+    /// buffering never poll. `None` means the policy of the ORB. Default: `None`.
     pub spin_policy: Option<SpinPolicy>,
     /// Limits on the connections of each lane. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,

@@ -79,9 +79,9 @@ pub enum JobOverrunAction {
     /// The rest of the job runs in the ordinary class, below all tasks. If the ORB's threads are in
     /// the ordinary class, the job runs on.
     Demote,
-    /// As [`Demote`](Self::Demote), and the job's client gets TIMEOUT
-    /// ([`minor::OVERRUN`](crate::minor::OVERRUN)) in place of the results. A running servant is
-    /// not interrupted; it can ask [`is_job_over_budget`](super::is_job_over_budget) and return.
+    /// The rest of the job runs as with [`Demote`](Self::Demote), and its client gets TIMEOUT
+    /// ([`minor::OVERRUN`](crate::minor::OVERRUN)) in place of the results. A running servant is not interrupted; it
+    /// can ask [`is_job_over_budget`](super::is_job_over_budget) and return.
     Stop,
 }
 
@@ -90,8 +90,8 @@ pub enum JobOverrunAction {
 /// A thread of the pool calls the method for each message that it reads from a connection without a
 /// task, so the method must neither block nor allocate.
 pub trait TaskBinder: Send + Sync + 'static {
-    /// Returns the number of the task that an object key names; `None` for all other keys. The same
-    /// key must always give the same answer. The task need not exist any more.
+    /// Returns the number of the task that an object key names; `None` for all other keys. The answer for a key must
+    /// never change. The task need not exist any more.
     fn task_of(&self, object_key: &[u8]) -> Option<u64>;
 }
 

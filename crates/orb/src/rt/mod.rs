@@ -1,8 +1,9 @@
 //! Real-time CORBA 1.2: thread pools with lanes, priorities of threads and requests, and their policies.
 //!
 //! # Invariants
-//! * In a pool with lanes, a request does not change the priority of its thread. In a pool without lanes, the thread
-//!   has the request's priority during the upcall.
+//! * In a pool with lanes, the priority of a request does not change the priority of its thread, but a rule for expired
+//!   deadlines or used-up budgets may lower it. In a pool without lanes, the thread has the request's priority during
+//!   the upcall.
 
 pub(crate) mod band;
 pub(crate) mod client_policies;

@@ -44,8 +44,8 @@ pub(crate) struct RtPoa {
 type PlaceRequest = fn(&RtPoa, &ServerContext, Lookup<'_>, Option<Priority>, &[u8]) -> RequestPlacement;
 type MakeReference = fn(&RtPoa, &Arc<ServerContext>, &str, &[u8], Option<Priority>) -> ObjectRef;
 
-/// The drop of a claim without [`commit`](Self::commit) withdraws it. While a claim exists, other threads that create
-/// POAs wait.
+/// The drop of a claim without [`commit`](Self::commit) withdraws it. While a claim exists, other threads that make a
+/// claim wait.
 #[must_use = "the claim is given up at once"]
 pub(crate) struct SocketsClaim<'c> {
     lanes: Vec<(Arc<Lane>, Vec<Protocol>)>,
@@ -138,7 +138,8 @@ impl RtPoa {
         }
     }
 
-    /// Returns `None` if the POA has no priority model.
+    /// Returns true if a lane of the pool is within `band`, and if one of the POA's own bands contains `band`. A pool
+    /// without lanes, or a POA without bands, permits every band. Returns `None` if the POA has no priority model.
     pub(crate) fn can_carry_band(&self, band: PriorityBand) -> Option<bool> {
         self.model?;
         let rules = self.rules();

@@ -30,8 +30,8 @@ use crate::thread_context::{self, ThreadpoolId};
 pub enum InvalidThreadpool {
     /// No thread pool of the ORB has this id.
     Unknown,
-    /// The ORB raises the system exception in the field: BAD_INV_ORDER if a POA uses the pool, or
-    /// if the calling thread belongs to the pool.
+    /// The ORB raises the system exception in the field: BAD_INV_ORDER if a POA uses the pool, if the calling thread
+    /// belongs to the pool, or after shutdown.
     System(SystemException),
 }
 
@@ -52,7 +52,8 @@ impl fmt::Display for InvalidThreadpool {
 
 impl std::error::Error for InvalidThreadpool {}
 
-/// More threads are probably an error in the configuration, and could use up the threads of the machine.
+/// Maximum number of threads of a lane, or of a pool without lanes. More threads are probably an error in the
+/// configuration, and could use up the threads of the machine.
 pub(super) const MAX_THREADS: u32 = 4096;
 
 pub(super) fn bad_param(why: impl Into<String>) -> SystemException {
@@ -135,7 +136,7 @@ fn create_pool(
 }
 
 pub(super) fn begin_pool(adapter: &Arc<ObjectAdapter>) -> Result<ThreadpoolId, SystemException> {
-    // If the start of the monitor fails, there is nothing to undo.
+    // The monitor starts first: if this fails, there is nothing to undo.
     adapter.hangup_monitor().start().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
     adapter.server().enable_rt();
     Ok(ThreadpoolId::from_number(adapter.server().rt().last_id.fetch_add(1, Ordering::Relaxed) + 1))
@@ -306,7 +307,7 @@ fn open_lane(
     Lane::new(pool, listeners, adapter.config().drain_timeout, Some(role), overload).map_err(failed)
 }
 
-/// A free port of the endpoint's host, or its path with a suffix.
+/// Returns port 0 of the endpoint's host, or its path with `suffix`.
 pub(super) fn sibling_endpoint(endpoint: &Endpoint, suffix: &str) -> Endpoint {
     let mut sibling = endpoint.clone();
     match &mut sibling {

@@ -34,11 +34,11 @@ impl TaskEndpoints {
     }
 }
 
-/// An endpoint that one task of a core pool has ([`CorePool::take_endpoint`]). Its drop gives the
-/// endpoint back to the pool, which may then give it to another task.
+/// An endpoint that one task of a core pool has ([`CorePool::take_endpoint`]). Its drop gives the endpoint back to the
+/// pool, which may then give it to another task.
 ///
-/// The endpoint has an address for each address of its pool. TCP ports are free ports, so a
-/// reference with such an address is valid until the end of the process.
+/// The endpoint has an address for each address of its pool. TCP ports are free ports, so a reference with such an
+/// address is valid at most until the end of the process.
 ///
 /// [`CorePool::take_endpoint`]: super::CorePool::take_endpoint
 #[derive(Debug)]

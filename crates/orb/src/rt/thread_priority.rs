@@ -99,7 +99,8 @@ impl UpcallPriority {
         UpcallPriority { priority: PRIORITY.get(), scheduling: SavedScheduling::capture() }
     }
 
-    /// If `priority` is `None`, lowers a thread with a higher priority than `most`.
+    /// Gives the thread the CORBA priority `priority`, but at most `most`. Then lowers the scheduling of a thread that
+    /// runs above `most`, even if `priority` is `None`.
     #[inline]
     pub(crate) fn apply(
         &self,

@@ -70,7 +70,7 @@ pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Called when a descriptor may have become free, after accepting has stopped for lack of descriptors.
+    /// Resumes the accepting that stopped for lack of descriptors. Called when a descriptor may have become free.
     #[cold]
     pub(super) fn accept_again(&self) {
         if self.accept_starved.swap(false, Ordering::AcqRel) {
@@ -96,7 +96,7 @@ impl<S: Architecture<S>> Lane<S> {
         };
     }
 
-    /// The listener belongs to this lane, or to a lane for which this lane accepts.
+    /// Accepts at the listener that `token` names, which belongs to this lane or to a lane for which this lane accepts.
     #[cold]
     pub(super) fn accept_reported<H: RequestHandler>(&self, handler: &Arc<H>, token: u64) {
         let number = usize::try_from((token & !LISTENER) >> INDEX_BITS).unwrap_or(usize::MAX);
@@ -109,7 +109,7 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns true if more connections may wait.
+    /// Accepts up to `MAX_ACCEPTS` connections. Returns true if more connections may wait.
     #[cold]
     pub(super) fn accept<H: RequestHandler>(&self, handler: &Arc<H>, index: usize) -> bool {
         // After an eviction, a connection must be accepted before the next eviction.
@@ -151,7 +151,8 @@ impl<S: Architecture<S>> Lane<S> {
         true
     }
 
-    /// A connection that must not occupy this lane goes to the lowest lane of the pool.
+    /// Adds an accepted connection to this lane. A connection that must not occupy this lane goes to the lowest lane of
+    /// the pool.
     #[cold]
     pub(crate) fn adopt<H: RequestHandler>(&self, handler: &Arc<H>, stream: Box<dyn Stream>) {
         let ceiling = Ceiling::for_connection(self.ceiling(), || stream.is_peer_local());

@@ -14,7 +14,6 @@ pub(crate) enum RequestAdmission {
     Refuse,
 }
 
-/// `closing` is true if the lane is closing.
 #[must_use]
 pub(crate) fn admit_connection(closing: bool, open: usize, max: usize) -> ConnectionAdmission {
     if closing || open >= max { ConnectionAdmission::Refuse } else { ConnectionAdmission::Accept }
@@ -45,14 +44,15 @@ pub(crate) fn may_read(congested: bool, waiting: u32, max: u32) -> bool {
     !congested && waiting < max
 }
 
-/// The share of one connection leaves room for the requests of other peers.
+/// Returns the share of one connection in a maximum of its lane, which leaves room for the requests of other peers.
 #[must_use]
 pub(crate) fn fair_share(bound: usize) -> usize {
     (bound / 8).max(1)
 }
 
-/// A closing lane has sent CloseConnection, which says that unanswered requests did not run. If the peer has closed the
-/// connection, its requests run, because they may be oneways.
+/// Returns true if a waiting request may run. On a connection that is not alive, it must not run if the peer got
+/// CloseConnection, which says that unanswered requests did not run. Without CloseConnection it runs, because it may be
+/// a oneway.
 #[must_use]
 pub(crate) fn may_still_run(connection_lives: bool, closing: bool) -> bool {
     connection_lives || !closing

@@ -25,7 +25,7 @@ const MAX_READS: usize = 256;
 pub(crate) enum MessagePlacement {
     /// The calling thread runs the message, and reads the next message of the connection if `reads_on` is true.
     Here { reads_on: bool },
-    /// The calling thread reads the next message of the connection if `reads_on` is true.
+    /// The calling thread does not run the message. It reads the next message of the connection if `reads_on` is true.
     Elsewhere { reads_on: bool },
 }
 
@@ -89,7 +89,8 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         Ok(())
     }
 
-    /// A lane's single thread checks the list of tasks before it waits, so its own tasks need no wake-up.
+    /// Returns true if the lane has a single thread. This thread checks the ready list before it waits, so the tasks
+    /// that it adds need no wake-up.
     #[inline]
     fn has_one_thread(&self) -> bool {
         false

@@ -25,11 +25,11 @@ pub(super) struct BegunReplies {
 }
 
 impl BegunReplies {
-    /// Returns the epoll instance. `None` if the kernel refuses one: the lane's epoll instance then
-    /// reports the room alone.
+    /// Returns the epoll instance. `None` if the kernel refuses one: then only the lane's epoll instance reports the
+    /// room.
     fn epoll(&self) -> Option<&Epoll> {
         if self.epoll.get().is_none() {
-            // Another thread may have set the instance meanwhile. This one is then dropped.
+            // If another thread has set an instance, this one is dropped.
             let _ = self.epoll.set(Epoll::new().ok()?);
         }
         self.epoll.get()

@@ -7,8 +7,9 @@ use corelane_net::SpinPolicy;
 /// The dispatch architecture of a pool, which decides which threads read, run and answer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
-    /// One thread serves all connections. This architecture needs the least memory. While a servant
-    /// waits for the reply to a call that it has made, the thread runs other requests.
+    /// One thread serves all connections. This architecture needs the least memory. While a servant waits for the reply
+    /// to a call that it has made, the thread by default runs other requests
+    /// ([`PoolConfig::nested_wait`](field@PoolConfig::nested_wait)).
     Reactive,
     /// Each connection has a thread, which runs the requests of the connection one after the other.
     ///
@@ -22,9 +23,10 @@ pub enum Dispatch {
     /// All threads wait for requests. The thread that reads a request also runs it, so that no request is handed to
     /// another thread. Requests of one connection run concurrently.
     ///
-    /// In burst mode, one thread runs all requests of the pool. The mode begins when more than 200 short requests
-    /// arrive on one connection in a millisecond, and ends when the thread falls behind. Pools with priorities have no
-    /// burst mode.
+    /// In burst mode, one thread runs all requests of the pool. The mode begins when short requests arrive on one
+    /// connection faster than the threads read them. It ends when the thread stays idle, runs fewer than 200 requests
+    /// in each of two successive milliseconds, or reads many requests of other connections. Pools with priorities have
+    /// no burst mode.
     LeaderFollowers {
         /// Number of threads that serve the pool.
         threads: usize,
@@ -80,14 +82,14 @@ pub struct ConnectionLimits {
     /// that has never sent a complete message. The second choice is a connection that has been idle for ten seconds:
     /// its client gets CloseConnection, and connects again for its next call. The last choice is the connection that
     /// has been draining longest ([`Event::DrainingConnectionEvicted`](crate::Event::DrainingConnectionEvicted)). A
-    /// connection with waiting requests is never chosen. If no connection can be chosen, the new connection is refused.
-    /// Default: 20,000.
+    /// connection with running or waiting requests is never chosen. If no connection can be chosen, the new connection
+    /// is refused. Default: 20,000.
     pub max_connections: usize,
     /// Maximum number of bytes that all connections of a lane hold together: incomplete messages, and replies that the
     /// peers have not read. A reply whose memory the servant gave to the ORB counts in full until all of it is sent.
-    /// While replies hold more than half of the maximum, the
-    /// pool's threads send them before they run new requests. Above the maximum, the pool closes the connection that holds the most bytes, then the connection with the next
-    /// most, until the remaining connections hold less than the maximum.
+    /// With the feature `replies-first`, which is on by default, the pool's threads send the rest of begun replies
+    /// before they run new requests. Above the maximum, the pool closes the connection that holds the most bytes, then
+    /// the connection with the next most, until the remaining connections hold less than the maximum.
     ///
     /// The requests that run in a lane may hold a second budget of this number of bytes. Each request above 64 KiB
     /// counts, and so do the values decoded from its arguments beyond the first 64 KiB. The requests of one connection
@@ -162,10 +164,10 @@ pub struct PoolConfig {
     /// run other requests ([`NestedWait::Serve`]), and all other threads block
     /// ([`NestedWait::Block`]). A thread that serves one connection always blocks. Default: `None`.
     pub nested_wait: Option<NestedWait>,
-    /// How long the pool's threads poll for the next request before they sleep. Threads that run
-    /// queued requests of a half-sync pool never poll. Pools with several threads poll only with
-    /// the feature `spin`, which is on by default. `None` means the policy of
-    /// [`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy). Default: `None`.
+    /// How long the pool's threads poll for the next request before they sleep. Threads that run queued requests of a
+    /// half-sync pool never poll. Threads that serve several connections poll only with the feature `spin`, which is on
+    /// by default. `None` means the policy of [`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy). Default:
+    /// `None`.
     pub spin_policy: Option<SpinPolicy>,
     /// Stack size of each thread in bytes.
     /// Default: 1 MiB.

@@ -110,7 +110,7 @@ impl DrainingConnections {
         self.0.lock().insert(connection.handle, || (clock::now(), Arc::clone(connection)));
     }
 
-    /// If threads use the removed connection, adds it to the list under one lock with the removal.
+    /// Calls `retire`, and adds the connection to the list if threads use it. The lock of the list is held during both.
     fn retire_and_insert<T>(
         &self,
         connection: &Arc<Connection>,
@@ -146,22 +146,22 @@ impl<S: Architecture<S>> Lane<S> {
         self.retire_connection(context, connection.handle);
     }
 
-    /// `told` is the last message to the peer. For a message that is too large, the drain discards the rest within
-    /// bounds, so that the peer reads the last message.
+    /// For a message that is too large, the drain discards the rest within bounds, so that the peer reads the last
+    /// message.
     #[cold]
     pub(crate) fn handle_protocol_fault(
         &self,
         context: &OrbContext,
         connection: &Arc<Connection>,
         fault: PeerFault,
-        told: &[u8],
+        last_message: &[u8],
     ) {
         context.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
         let rest = match fault {
             PeerFault::Protocol(ProtocolFault::TooLarge { size, .. }) => usize::try_from(size).unwrap_or(usize::MAX),
             _ => 0,
         };
-        connection.queue_last_message_and_discard(told, rest, clock::now(), self.closing_time);
+        connection.queue_last_message_and_discard(last_message, rest, clock::now(), self.closing_time);
         self.retire_connection(context, connection.handle);
     }
 
@@ -262,7 +262,7 @@ impl<S: Architecture<S>> Lane<S> {
         progress
     }
 
-    /// When the send queue is empty, queues the deferred requests.
+    /// Sends the send queue of a congested connection. When the queue is empty, queues the deferred requests.
     #[cold]
     fn flush_draining(&self, connection: &Arc<Connection>) {
         if connection.is_congested() {

@@ -17,12 +17,12 @@ pub(crate) fn close_connection() -> Vec<u8> {
 /// again. `octets` are the bytes of the faulty message that have arrived.
 #[cold]
 pub(crate) fn fault_reply(fault: ProtocolFault, octets: &[u8], limits: &Limits) -> Vec<u8> {
-    let mut told = match fault {
+    let mut messages = match fault {
         ProtocolFault::TooLarge { .. } => too_large_reply(octets, limits).unwrap_or_default(),
         _ => Vec::new(),
     };
-    told.extend(message_error());
-    told
+    messages.extend(message_error());
+    messages
 }
 
 /// `octets` are the bytes of the request that have arrived. Returns `None` if they do not contain the whole request

@@ -19,7 +19,7 @@ pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
     fn context(&self) -> &OrbContext;
 
     /// `message` has its bytes, and the positions at which GIOP 1.1 fragments begin. `waited` is the time since the
-    /// message was read. Returns false if the connection has ended.
+    /// message was read. Returns false if the connection gets no further messages to handle.
     ///
     /// Runs the servant, which may block without a time limit, and sends the reply, which blocks if `wait` permits it.
     /// For a request without service contexts and values, allocates no memory and takes one lock: the output lock.

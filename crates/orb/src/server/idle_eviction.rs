@@ -62,7 +62,8 @@ impl<S: Architecture<S>> Lane<S> {
             || self.evict_oldest_draining(context)
     }
 
-    /// Removes candidates whose rank has changed since the search.
+    /// Evicts the first candidate whose rank is the rank of the search and that has no unread input. Removes the
+    /// candidates before it.
     fn evict_candidate(&self, context: &OrbContext) -> bool {
         while let Some((eviction_rank, handle)) = self.next_candidate() {
             let found = self.connections.get(handle.0, handle.1).map(|connection| Arc::clone(&connection));
@@ -103,7 +104,8 @@ impl<S: Architecture<S>> Lane<S> {
         candidates
     }
 
-    /// A first message that has begun must continue within `read_stall_timeout`.
+    /// Returns true if no byte of a first message has arrived in time. For a message that has begun,
+    /// `read_stall_timeout` applies.
     pub(super) fn exceeds_first_request_timeout(&self, connection: &Connection, now: Monotonic) -> bool {
         let Some(timeout) = self.config.connection_limits.first_request_timeout else { return false };
         connection.has_sent_nothing()
@@ -116,8 +118,8 @@ impl<S: Architecture<S>> Lane<S> {
     /// is retired.
     #[cold]
     pub(super) fn close_idle(&self, context: &OrbContext, connection: &Connection, evicted: bool) -> bool {
-        // A thread that does not find the connection in the slab checks the state, to learn if the peer was sent
-        // CloseConnection.
+        // The state changes before the removal from the slab: a thread that does not find the connection there reads in
+        // the state if the peer was sent CloseConnection.
         if !connection.begin_idle_close() {
             return false;
         }

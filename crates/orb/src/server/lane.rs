@@ -80,7 +80,7 @@ pub(crate) struct Lane<S> {
     pub(super) memory_budget: Arc<MemoryBudget>,
     pub(super) begun: BegunReplies,
     pub(super) closing_time: Duration,
-    /// True after accepting has stopped because of an error, until a connection ends.
+    /// True after accepting has stopped because of an error, until a connection ends or the next maintenance.
     pub(super) accept_starved: AtomicBool,
     pub(super) idle_tracker: IdleTracker,
     /// Number of retired connections that threads use.
@@ -174,8 +174,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.endpoints.iter().take(self.endpoints.len().saturating_sub(of_tasks))
     }
 
-    /// Returns the properties that no POA has claimed before. Each claim holds for the life of the lane, because all
-    /// POAs of a lane share its sockets.
+    /// Returns the properties that no POA has claimed before. A claim holds for the life of the lane unless it is
+    /// withdrawn, because all POAs of a lane share its sockets.
     ///
     /// Fails if another POA has claimed different properties of one of the protocols.
     #[cold]
@@ -194,7 +194,7 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(new)
     }
 
-    /// Later connections have the default properties of the transport.
+    /// Withdraws claims, so that later connections have the default properties of the transport.
     #[cold]
     pub(crate) fn unclaim_protocols(&self, claimed: &[Protocol]) {
         self.protocols.lock().retain(|known| !claimed.contains(known));
@@ -241,7 +241,8 @@ impl<S: Architecture<S>> Lane<S> {
             self.begun.send(&mut flush);
         }
         if is_anything_ready && self.has_ready() {
-            // Connections on the ready list with endless input must not delay the events of other connections.
+            // Tasks and events take turns: connections on the ready list with endless input must not delay the events
+            // of other connections.
             if !worker.ran_listed_task
                 && let Some(work) = self.next_ready()
             {
@@ -372,8 +373,8 @@ impl<S: Architecture<S>> Lane<S> {
         let guard = served.map_or_else(|| ConnectionGuard::Retired(waiting.begin_late()), ConnectionGuard::InService);
         let (connection, waited) = waiting.stop_waiting();
         // Sequential consistency: the closing thread sees the late request, or this thread sees that the lane closes.
-        let told = self.closing.load(Ordering::SeqCst) || connection.is_closed_idle();
-        admission::may_still_run(lives, told).then_some(StartedRequest { guard, connection, message, waited })
+        let closing = self.closing.load(Ordering::SeqCst) || connection.is_closed_idle();
+        admission::may_still_run(lives, closing).then_some(StartedRequest { guard, connection, message, waited })
     }
 
     /// `stamp` identifies the ORB.
@@ -412,8 +413,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.lowest.get()?.upgrade()
     }
 
-    /// The read lock is released before each upcall, so that another thread can read the next message. For a retired
-    /// connection, continues the drain.
+    /// Reads and runs messages of a connection, at most `max_reads` in one turn. The read lock is released before each
+    /// upcall, so that another thread can read the next message. For a retired connection, continues the drain.
     #[inline]
     pub(super) fn read<H: RequestHandler>(
         &self,
@@ -485,7 +486,8 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     /// Leaves one complete message in `detached` or in the buffer of `worker`, and returns true if more input may have
-    /// arrived. Returns `None` if no message is complete, if another thread reads, or if reading is paused.
+    /// arrived. Returns `None` if no message is complete, if another thread reads, if reading is paused, or if it has
+    /// ended.
     #[inline(always)]
     pub(super) fn receive_message(
         &self,
@@ -527,9 +529,9 @@ impl<S: Architecture<S>> Lane<S> {
                     self.handle_half_close(context, connection);
                     return None;
                 }
-                ReadResult::Fault(fault, told) => {
+                ReadResult::Fault(fault, last_message) => {
                     drop(turn);
-                    self.handle_protocol_fault(context, connection, fault, &told);
+                    self.handle_protocol_fault(context, connection, fault, &last_message);
                     return None;
                 }
             };
@@ -623,7 +625,7 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// A connection whose requests run closes when they have finished.
+    /// Begins the close of the lane. A connection whose requests run closes when they have finished.
     pub(crate) fn close<H: RequestHandler>(&self, handler: &Arc<H>) {
         // Connections in the backlogs must get CloseConnection, and not a reset by the kernel.
         for index in 0..self.endpoints.len() {

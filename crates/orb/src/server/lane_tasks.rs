@@ -13,7 +13,7 @@ impl<S: Architecture<S>> Lane<S> {
         if self.has_ready() { self.next_ready() } else { None }
     }
 
-    /// Wakes another thread if more tasks are on the list.
+    /// Takes the next task. If more tasks are on the list, wakes another thread.
     #[cold]
     pub(super) fn next_ready(&self) -> Option<LaneTask> {
         let (work, more) = self.ready.next();
@@ -23,7 +23,8 @@ impl<S: Architecture<S>> Lane<S> {
         work
     }
 
-    /// Wakes an idle thread, unless the lane has one thread, which is the caller.
+    /// Puts the connection on the ready list for the input that remains. Wakes an idle thread, unless the caller is the
+    /// only thread of the lane.
     #[cold]
     pub(super) fn list_rest(&self, connection: &Connection) {
         if !connection.begin_listing(ReadCause::Buffered) {

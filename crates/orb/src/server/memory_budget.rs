@@ -187,7 +187,8 @@ impl MemoryUse {
         }
     }
 
-    /// Returns the number of bytes that counted, or `None` if another thread has called this method.
+    /// Returns the number of bytes that counted. Returns `None` if it was 0, or if another call has written the memory
+    /// off.
     pub(crate) fn write_off(&self) -> Option<usize> {
         let take = || self.set(&self.input, 0) + self.set(&self.output, 0);
         let bytes = take();

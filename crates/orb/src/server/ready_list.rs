@@ -47,7 +47,7 @@ impl LaneTask {
     }
 }
 
-/// Threads of other lanes, with other priorities, add requests.
+/// The mutex passes on priorities, because threads of other lanes, with other priorities, add requests.
 #[derive(Debug)]
 pub(super) struct ReadyList {
     list: PiMutex<TaskList>,
@@ -65,7 +65,7 @@ struct TaskList {
     buffered: u32,
     buffered_bytes: u64,
     handed_over_bytes: usize,
-    /// No thread takes tasks after the lane has stopped.
+    /// True after the lane has stopped: no thread takes tasks any more.
     stopped: bool,
 }
 
@@ -148,7 +148,7 @@ impl ReadyList {
             list.insert(list.tasks.len(), work);
             None
         });
-        // The drop of a refused request may put its connection on the list, which takes the lock.
+        // A refused request is dropped here, without the lock, because its drop may put its connection on the list.
         refused.is_none()
     }
 

@@ -67,7 +67,7 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(self.next_event(None)?.map(|event| note_connection(worker, event)))
     }
 
-    /// Leaves the message in `detached` or in the buffer of `worker`.
+    /// Polls the connection and the lane's events. Leaves a message in `detached` or in the buffer of `worker`.
     fn poll<H: RequestHandler>(
         &self,
         handler: &Arc<H>,

@@ -34,7 +34,7 @@ pub(crate) struct Worker {
     /// Valid from [`ReadResult::InPlace`] until the message is dispatched or detached. A value that is read just after
     /// a move stalls store forwarding (docs/performance.md).
     in_place_header: Header,
-    /// The connection that the thread polls.
+    /// The connection of the thread's last event, which the thread polls next.
     pub(super) last_reported: Option<(u32, u32)>,
     pub(super) burst_role: BurstRole,
     spares: Vec<ReceiveBuffer>,
@@ -104,7 +104,8 @@ impl Worker {
         self.read(reading, connection, context, Wait::Now)
     }
 
-    /// Waits for input if `wait` permits it. The function is inlined, because each return after the wait is slow.
+    /// Reads until a message is complete or no input is left. Waits for input if `wait` permits it. The function is
+    /// inlined, because each return after the wait is slow.
     #[inline(always)]
     pub(crate) fn read(
         &mut self,
@@ -207,11 +208,11 @@ impl Worker {
                     ReadResult::Message { message: Message::Assembled(header, message, breaks), more }
                 }
                 Err(fault) => {
-                    let told =
+                    let last_message =
                         final_messages::fault_reply(fault, reading.framer.faulty_message(buffer.unread()), limits);
                     self.discard_input();
                     reading.is_over = true;
-                    ReadResult::Fault(fault.into(), told)
+                    ReadResult::Fault(fault.into(), last_message)
                 }
             };
             return ControlFlow::Break(read);
@@ -336,7 +337,7 @@ impl Worker {
         (&self.in_place_header, &self.buffer.unread()[..self.in_place_header.total_len()])
     }
 
-    /// The worker gets an empty buffer.
+    /// Takes the message [in place](ReadResult::InPlace) out of the worker, which gets an empty buffer.
     pub(crate) fn detach(&mut self) -> Message {
         let spare = self.spare();
         Message::Buffered(
@@ -369,7 +370,7 @@ impl Worker {
         self.reject(handler, connection, message, minor::transient::DISCARDED);
     }
 
-    /// Returns false if the connection has ended.
+    /// Returns false if the connection gets no further messages to handle.
     #[inline]
     pub(crate) fn dispatch_in_place<H: RequestHandler>(
         &mut self,
@@ -396,7 +397,8 @@ impl Worker {
         goes_on
     }
 
-    /// `waited` is the time since the message was read. Returns false if the connection has ended.
+    /// `waited` is the time since the message was read. Returns false if the connection gets no further messages to
+    /// handle.
     #[inline(never)]
     pub(crate) fn dispatch<H: RequestHandler>(
         &mut self,
@@ -449,9 +451,9 @@ impl Worker {
         goes_on
     }
 
-    /// Passes a large message to the handler. A servant may keep octets of the message without a
-    /// copy. Returns false if the connection has ended, and the message's buffer if nothing of it is
-    /// kept and its memory may be used again.
+    /// Passes a large message to the handler. A servant may keep octets of the message without a copy. Returns false if
+    /// the connection gets no further messages to handle, and the message's buffer if nothing of it is kept and its
+    /// memory may be used again.
     #[cfg(feature = "keep-octets")]
     #[cold]
     #[inline(never)]
@@ -518,7 +520,7 @@ fn record_fragments(framer: &Framer, buffer: &ReceiveBuffer, connection: &Connec
     connection.record_partial_messages(arrived, framer.oldest_partial(), held + framer.partial_bytes());
 }
 
-/// True for bytes that cannot be a message header.
+/// Returns true if the bytes begin with a complete message, or with a header that is not valid.
 fn holds_message(octets: &[u8]) -> bool {
     let header = octets.first_chunk().map(Header::parse);
     header.is_some_and(|header| header.map_or(true, |header| header.total_len() <= octets.len()))

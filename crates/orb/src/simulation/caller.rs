@@ -152,7 +152,7 @@ pub(super) struct Caller<'w> {
     plans: &'w [CallPlan],
     next: usize,
     call: Option<SimulatedCall<'w, 'w>>,
-    /// An event that was scheduled for an earlier block is ignored.
+    /// Number of times that the call has blocked. An event for an earlier block is ignored.
     pub(super) stop: u64,
     waits_for_time: bool,
     link: Option<usize>,
@@ -179,7 +179,8 @@ impl<'w> Caller<'w> {
         self.call.is_none() && self.next >= self.plans.len()
     }
 
-    /// If several events have one time, the event with the lowest rank happens first.
+    /// Returns the rank of the caller's events. If several events have one time, the event with the lowest rank happens
+    /// first.
     fn priority(&self) -> u64 {
         (CALLERS - self.number) as u64
     }
@@ -211,7 +212,7 @@ impl<'w> World<'w> {
         self.stopped(number, stop);
     }
 
-    /// Does nothing if the call has continued since its block `stop`.
+    /// Continues a call. Does nothing if the call has continued since its block `stop`.
     pub(super) fn go_on(
         &mut self,
         number: usize,

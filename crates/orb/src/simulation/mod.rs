@@ -376,7 +376,7 @@ mod tests {
             all.forwarded += one.forwarded;
         }
         println!("{seeds} seeds: {all:?}");
-        // Each kind of outcome must occur, on average, in one of ten seeds at least.
+        // Each kind of outcome must occur at least once for every ten seeds, on average.
         let least = u32::try_from(seeds / 10).unwrap_or(1);
         for count in [all.results, all.never_ran, all.perhaps_ran, all.sent_again, all.forwarded] {
             assert!(count >= least, "{all:?}");

@@ -19,8 +19,8 @@ use super::random::Random;
 pub(super) const CLIENT: usize = 0;
 pub(super) const SERVER: usize = 1;
 
-/// The fields are, in this order: the number of the link and the index of its end; or the number of the caller and the
-/// number of its block or call; or the number of the server or its run.
+/// An event at a link has the number of the link and the index of the link's end. An event of a caller has the caller's
+/// number, and the number of its block or call. Other events have the number of a server or of its run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AgendaEvent {
     Octets(usize, usize, Vec<u8>),

@@ -190,7 +190,7 @@ impl<'l> ServerRun<'l> {
         }
     }
 
-    /// All servers have equal keys.
+    /// Returns the object key for `id`, which is equal in all servers.
     pub(super) fn key(&self, id: &str) -> Vec<u8> {
         let reference = self.poa.create_reference_with_id(&ObjectId::from(id), TYPE).expect("a reference");
         reference.ior().known_profiles().next().expect("a profile").object_key.to_vec()
@@ -258,7 +258,8 @@ impl<'l> ServerRun<'l> {
     }
 }
 
-/// Returns false for messages other than a two-way request of GIOP 1.2 to an object key.
+/// Replies with NEEDS_ADDRESSING_MODE. Returns false for messages other than a two-way request of GIOP 1.2 to an object
+/// key.
 fn readdress(network: &SimulatedNetwork, connection: &Connection, message: &Message) -> bool {
     let (header, octets) = message.parts();
     if header.kind != MessageKind::Request || header.version != Version::GIOP_1_2 {

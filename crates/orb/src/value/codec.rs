@@ -135,7 +135,7 @@ fn find_factory(
     Err(CdrError::NoValueFactory)
 }
 
-/// The decoding and encoding of an `any` calls these functions through pointers.
+/// The functions that the decoding and encoding of an `any` call through pointers.
 #[cfg(feature = "any")]
 pub(crate) const FUNCTIONS: ValueFunctions =
     ValueFunctions { look_up_type: Some(known_type), convert_custom: Some(convert_custom) };

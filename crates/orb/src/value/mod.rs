@@ -99,7 +99,7 @@ impl<T: ?Sized> ValueRef<T> {
         self.index
     }
 
-    /// Returns `None` for a value that a [`ValueGraph`] has declared but not defined.
+    /// Returns `None` if the value's graph no longer exists.
     pub(crate) fn info(&self) -> Option<&'static ValueInfo> {
         self.region().and_then(|region| region.info(self.index))
     }

@@ -71,7 +71,7 @@ pub(crate) const WAYS: [Way; 3] = [Way::Remote, Way::Marshalled, Way::Direct];
 
 static OPERATION: Operation = Operation::new("value");
 
-/// A call to an object of the same ORB is direct.
+/// Calls the servant directly if the object belongs to the ORB of the reference.
 pub(crate) fn call(object: &ObjectRef) -> Result<i32, SystemException> {
     if let Some(result) = object.call_collocated(&OPERATION, |servant: &dyn Value| servant.value()) {
         return result;
@@ -193,7 +193,7 @@ pub(crate) fn legal_policies() -> Vec<PoaPolicies> {
     all
 }
 
-/// Fails after 10 seconds.
+/// Waits until `so` returns true; fails after 10 seconds.
 #[track_caller]
 pub(crate) fn eventually(so: impl Fn() -> bool) {
     let start = Instant::now();

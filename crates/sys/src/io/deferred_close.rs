@@ -4,7 +4,7 @@
 
 use std::os::fd::OwnedFd;
 
-/// Queues a descriptor that came from a peer, for the closing thread. Returns without waiting.
+/// Queues a descriptor for the closing thread. Does not wait for the close.
 #[cold]
 pub fn close(passed: OwnedFd) {
     list::push(passed, false);
@@ -17,7 +17,7 @@ pub fn close_with_queued_descriptors(socket: OwnedFd) {
     list::push(socket, true);
 }
 
-/// Returns the number of descriptors that wait for the closing thread or are being closed by it.
+/// Returns the number of queued descriptors, plus one while the closing thread runs.
 #[cfg(all(any(test, feature = "testing"), not(loom)))]
 pub fn pending() -> usize {
     list::pending()
@@ -42,8 +42,7 @@ mod list {
     struct CloseQueue {
         /// Descriptors to close; true marks a socket whose receive queue may contain descriptors.
         descriptors: VecDeque<(OwnedFd, bool)>,
-        /// The [`process::fork_generation`] of the process that has a closing thread; 0 if no
-        /// process has one.
+        /// The [`process::fork_generation`] of the process that has a closing thread; 0 if there is no closing thread.
         closing_process: u64,
     }
 

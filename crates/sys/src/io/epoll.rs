@@ -138,8 +138,8 @@ impl Epoll {
 
     /// Waits for reports, writes them to the front of `events` and returns their number.
     ///
-    /// A `timeout` of `None` waits for ever; zero does not wait. A result of 0 means that the
-    /// timeout has passed or that a signal interrupted the wait.
+    /// A `timeout` of `None` waits for ever; zero does not wait. A result of 0 means that the timeout has passed, that
+    /// a signal interrupted the wait, or that `events` is empty.
     ///
     /// # Errors
     /// When the kernel is out of memory.

@@ -9,7 +9,7 @@ use crate::syscall;
 /// Returns the index of the interface `name`.
 ///
 /// # Errors
-/// `NotFound` if the namespace has no such interface.
+/// `NotFound` if the namespace has no such interface; `InvalidInput` if `name` contains NUL.
 pub fn index(name: &str) -> io::Result<u32> {
     let name = CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: `name` is a terminated string that lives through the call.
@@ -22,7 +22,7 @@ pub fn index(name: &str) -> io::Result<u32> {
 /// Returns true if the interface is up and its link has a carrier.
 ///
 /// # Errors
-/// `ENODEV` if the namespace has no such interface.
+/// `ENODEV` if the namespace has no such interface; `InvalidInput` if `name` contains NUL or is too long.
 pub fn is_running(name: &str) -> io::Result<bool> {
     let mut request = request(name)?;
     control(libc::SIOCGIFFLAGS, &mut request)?;
@@ -31,7 +31,6 @@ pub fn is_running(name: &str) -> io::Result<bool> {
     Ok(flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0)
 }
 
-/// Returns an empty request for an interface.
 fn request(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: `ifreq` consists of integers and pointers, for which zeros are valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

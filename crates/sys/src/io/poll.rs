@@ -43,7 +43,8 @@ pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Res
     Ok(wait(fd, false, true, deadline)?.is_ready())
 }
 
-/// Waits until one of the requested directions is ready or `deadline` has passed.
+/// Waits until a requested direction is ready, the connection has ended, or `deadline` has passed; `None` waits for
+/// ever.
 ///
 /// # Errors
 /// When the kernel is out of memory; an interruption is not an error.
@@ -168,8 +169,8 @@ pub fn wait_writable_any(fds: &[BorrowedFd<'_>], deadline: Option<Monotonic>) ->
     }
 }
 
-/// Sets the calling thread's timer slack to 1 ns at the thread's first call. The default slack of
-/// 50 us delays the deadlines of threads in the ordinary scheduling class.
+/// At a thread's first call, sets the thread's timer slack to 1 ns. With the default slack of 50 us, deadlines of
+/// threads in the ordinary scheduling class end late.
 pub fn minimize_timer_slack() {
     thread_local! {
         static SHARP: Cell<bool> = const { Cell::new(false) };

@@ -1,4 +1,4 @@
-//! The only module of this crate that enters the kernel.
+//! System calls, which this module counts for the calling thread.
 
 use std::io;
 

@@ -11,8 +11,8 @@
 //! # drop(octets);
 //! ```
 //!
-//! [`counters`] counts for the calling thread. The counts tell the memory in use only for a program with one
-//! thread.
+//! [`counters`] counts for the calling thread. So the difference of allocated and freed bytes is the memory in use only
+//! in a program with one thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 

@@ -17,7 +17,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 
 use region::MappedRegion;
-pub use region::{RegionCache, mapped_bytes, mappings};
+pub use region::{RegionCache, mapped_bytes, mapping_count};
 
 use crate::socket::{self, WaitMode};
 
@@ -115,8 +115,8 @@ impl Buffer {
         self.memory.len()
     }
 
-    /// Returns the number of bytes of committed memory. For a reservation it is the number of bytes
-    /// that have ever been written.
+    /// Returns the number of bytes of committed memory. For a reserved address range it is the number of its first
+    /// bytes that have ever been written.
     pub fn committed(&self) -> usize {
         match &self.memory.owner {
             StorageOwner::Heap => self.capacity(),

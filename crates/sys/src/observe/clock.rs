@@ -20,7 +20,7 @@ pub fn now() -> Monotonic {
     Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Returns the time of the kernel's last clock tick, which is up to 10 ms old.
+/// Returns the time of the kernel's last clock tick, which is at most [`max_coarse_lag`] ago.
 #[inline]
 pub fn coarse_now() -> Monotonic {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

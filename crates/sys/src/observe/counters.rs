@@ -10,7 +10,8 @@ use std::ops::Sub;
 /// Counts of one thread since it began, or the difference of two such counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// System calls made through this crate. The standard library's system calls are not included.
+    /// System calls that this crate makes, except futex calls. System calls inside the standard library and the C
+    /// library are not included.
     pub syscalls: u64,
     /// Locks taken, in shared or exclusive mode, of every scope, with or without a wait.
     pub locks: u64,
@@ -19,9 +20,9 @@ pub struct Counters {
     /// Locks taken with the scope of the whole ORB
     /// ([`LockScope::Orb`](crate::lock::LockScope::Orb)).
     pub orb_locks: u64,
-    /// Futex calls: waits for a lock that another thread holds, waits for a condition variable, and
-    /// notifications of a condition variable. [`syscalls`](Self::syscalls) does not include them,
-    /// although they enter the kernel.
+    /// Futex calls: waits for a lock that another thread holds, and waits and notifications of condition variables,
+    /// event counts and shared-memory rings. [`syscalls`](Self::syscalls) does not include them, although they enter
+    /// the kernel.
     pub futex_calls: u64,
     /// Pieces of work that the thread handed to another thread.
     pub handoffs: u64,
@@ -115,7 +116,7 @@ mod process {
     };
 }
 
-/// Returns the counts of all threads of the process since the first call of this function.
+/// Returns the counts of all threads of the process since the first call of this function. The numbers of bytes are 0.
 #[cfg(any(test, feature = "testing"))]
 pub fn process_snapshot() -> Counters {
     use std::sync::atomic::Ordering;

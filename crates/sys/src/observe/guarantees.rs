@@ -404,7 +404,7 @@ fn cpu_budget() -> (GuaranteeStatus, String) {
         .and_then(|groups| Some(groups.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned()));
     let (holds, found) = match group {
         None => (GuaranteeStatus::Unknown, "the process is in no unified control group".to_owned()),
-        Some(group) => match tightest_budget(&group) {
+        Some(group) => match nearest_budget(&group) {
             None => (GuaranteeStatus::Met, format!("no budget on {group} or above")),
             Some(budget) => (GuaranteeStatus::NotMet, budget),
         },
@@ -414,7 +414,7 @@ fn cpu_budget() -> (GuaranteeStatus, String) {
 
 /// Returns the CPU budget of a control group or, if it has none, of its nearest ancestor with a
 /// budget.
-fn tightest_budget(group: &str) -> Option<String> {
+fn nearest_budget(group: &str) -> Option<String> {
     Path::new(group).ancestors().find_map(|group| {
         let directory = Path::new("/sys/fs/cgroup").join(group.strip_prefix("/").unwrap_or(group));
         let budget = fs::read_to_string(directory.join("cpu.max")).ok()?;

@@ -93,7 +93,7 @@ pub fn collect() -> Vec<Record> {
     records
 }
 
-/// Returns the kernel's number and the name of each thread that has passed a point.
+/// Returns the kernel's number and the name of each thread that has recorded a point.
 pub fn thread_names() -> Vec<(u32, String)> {
     rings().names.clone()
 }

@@ -87,7 +87,7 @@ enum TraceState {
     Ended,
 }
 
-/// Number of instructions that one thread runs before the other threads have a turn.
+/// Maximum number of instructions that one thread runs before the other threads have a turn.
 const STEPS_PER_TURN: usize = 2000;
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -151,7 +151,8 @@ impl PtraceCounter {
     /// Lets the threads run until each of them waits in the kernel or has ended.
     ///
     /// # Errors
-    /// [`TimedOut`](io::ErrorKind::TimedOut) at `deadline`, or up to 2,000 instructions later.
+    /// [`TimedOut`](io::ErrorKind::TimedOut) after `deadline`; each thread may run up to 2,000 instructions after it.
+    /// Another error if the kernel refuses the tracing.
     pub fn step_until_all_wait(&mut self, deadline: Monotonic) -> io::Result<()> {
         let mut quiet = 0;
         // Two checks in a row must find all threads waiting: a thread can wake another thread that
@@ -246,8 +247,8 @@ impl TracedThread {
             }
             Err(error) => return Err(error),
         };
-        // A repeated instruction (REP prefix) stops after each repetition. If a signal came first,
-        // the instruction has not run.
+        // An unchanged address is no completed instruction: a repeated instruction (REP prefix) stops after each
+        // repetition, and a signal can come before the instruction has run.
         if stepped && at != self.at {
             self.counts.instructions += 1;
             match self.kind {

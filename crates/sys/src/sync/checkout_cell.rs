@@ -15,8 +15,8 @@ use crate::shim::{AtomicU32, Ordering, UnsafeCell, const_unless_loom};
 /// `HOLDER_MASK` with release, and the next checkout sets it with acquire. So the holder sees all
 /// writes of earlier holders.
 pub struct CheckoutCell<T> {
-    /// The low bits tell the holder ([`IN_MAINTENANCE`], [`IN_USE`] or none), and the other bits
-    /// are the use count. While the value is out, only the holder changes the state.
+    /// The low bits name the holder ([`IN_MAINTENANCE`], [`IN_USE`] or none), and the other bits are the use count.
+    /// While the value is out, only the holder changes the state.
     state: AtomicU32,
     name: &'static str,
     scope: LockScope,
@@ -24,7 +24,7 @@ pub struct CheckoutCell<T> {
     value: UnsafeCell<T>,
 }
 
-/// The bits that tell the holder; all are clear while the value is in the cell.
+/// The bits that name the holder; all are clear while the value is in the cell.
 const HOLDER_MASK: u32 = 3;
 
 const IN_MAINTENANCE: u32 = 1;
@@ -62,27 +62,26 @@ impl<T> CheckoutCell<T> {
         Self { returned: Some(gate), ..self }
     }
 
-    /// Checks the value out. Returns `None` if another caller has checked it out.
+    /// Checks the value out. Returns `None` while it is checked out.
     #[inline]
     pub fn try_checkout(&self) -> Option<CheckoutGuard<'_, T>> {
         self.check_out(IN_USE).then(|| CheckoutGuard { cell: self })
     }
 
-    /// Checks the value out. Returns `None` if another caller has checked it out.
+    /// Checks the value out. The guard gives access to the cell. Returns `None` while the value is checked out.
     #[inline]
     pub fn try_checkout_arc<'a>(self: &'a Arc<Self>) -> Option<ArcCheckoutGuard<'a, T>> {
         self.check_out(IN_USE).then(|| ArcCheckoutGuard { cell: CellRef::Borrowed(self) })
     }
 
-    /// Checks the value out. Returns `None` if another caller has checked it out. The guard keeps
-    /// the cell alive.
+    /// Checks the value out. The guard keeps the cell alive. Returns `None` while the value is checked out.
     #[inline]
     pub fn try_checkout_owned(self: &Arc<Self>) -> Option<ArcCheckoutGuard<'static, T>> {
         self.check_out(IN_USE).then(|| ArcCheckoutGuard { cell: CellRef::Owned(Arc::clone(self)) })
     }
 
-    /// Checks the value out for a maintenance task, which must return it soon. Other threads learn
-    /// from [`holder`](Self::holder) that a wait for the value will be short.
+    /// Checks the value out for a maintenance task, which must return it soon. Other threads learn from
+    /// [`holder`](Self::holder) that a wait for the value will be short. Returns `None` while the value is checked out.
     #[cold]
     pub fn try_checkout_for_maintenance(&self) -> Option<CheckoutGuard<'_, T>> {
         self.check_out(IN_MAINTENANCE).then(|| CheckoutGuard { cell: self })
@@ -97,8 +96,8 @@ impl<T> CheckoutCell<T> {
         }
     }
 
-    /// Returns how often users have returned the value; returns by maintenance do not count. Wraps
-    /// around after 2<sup>30</sup>.
+    /// Returns how often users have returned the value; returns by maintenance and by
+    /// [`ArcCheckoutGuard::return_unused`] do not count. Wraps around after 2<sup>30</sup>.
     pub fn use_count(&self) -> u32 {
         self.state.load(Ordering::Relaxed) / (HOLDER_MASK + 1)
     }

@@ -16,7 +16,7 @@ use crate::shim::{AtomicU32, Ordering, fence};
 pub struct EventCount {
     name: &'static str,
     waiters: AtomicU32,
-    /// Number of notifications.
+    /// Number of notifications that have found a waiter, modulo 2<sup>32</sup>.
     epoch: Epoch,
 }
 
@@ -51,8 +51,8 @@ impl EventCount {
         }
     }
 
-    /// Calls `look` now and after every notification, until it returns a value or `deadline` has
-    /// passed. Returns the value, or `None` after the deadline.
+    /// Calls `look` at once and after every notification until it returns a value or `deadline` has passed, and once
+    /// after the deadline. Returns the value, or `None` after the deadline.
     #[cold]
     pub fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         self.waiters.fetch_add(1, Ordering::Relaxed);

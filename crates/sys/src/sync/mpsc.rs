@@ -2,17 +2,17 @@
 //!
 //! [`Mailbox::send`] allocates nothing, takes no lock and does not wait for room.
 //!
-//! The queue is an array of cells, each with a sequence number that tells whether senders or
-//! receivers may use the cell (Dmitry Vyukov's bounded queue).
+//! The queue is an array of cells, each with a sequence number that shows whether senders or receivers may use the cell
+//! (Dmitry Vyukov's bounded queue).
 //!
 //! Comments in the code refer to two rules of memory ordering:
 //!
-//! * `cell`: a thread stores a cell's number with release after it has written the value or moved
-//!   it out, and loads the number with acquire before it uses the cell. One compare-and-swap takes
-//!   a position, so one thread at a time uses a cell.
-//! * `sleep`: a receiver announces that it will sleep, then checks the queue. A sender fills the
-//!   queue, then checks for the announcement. A sequentially consistent fence between the two steps
-//!   on both sides makes at least one of them see the other.
+//! * `cell`: a thread stores a cell's number with release after it has written the value or moved it out, and loads the
+//!   number with acquire before it uses the cell. One compare-and-swap takes a position, so one thread at a time uses a
+//!   cell.
+//! * `sleep`: a receiver announces that it will sleep, then checks the queue. A sender fills the queue, then checks for
+//!   the announcement. A sequentially consistent fence between the two steps on both sides makes at least one of them
+//!   see the other.
 
 use std::fmt;
 use std::io;
@@ -152,7 +152,7 @@ pub struct Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Creates an empty mailbox for `capacity` values, rounded up to a power of two.
+    /// Creates an empty mailbox for `capacity` values, rounded up to a power of two, at least 2.
     ///
     /// # Errors
     /// When the process is out of descriptors.
@@ -168,8 +168,8 @@ impl<T> Mailbox<T> {
     /// Sends a value, and wakes a sleeping receiver.
     ///
     /// # Errors
-    /// [`MailboxFull`], with the value, if the queue is full. The queue also counts as full while a
-    /// preempted receiver is moving a value out of the oldest cell.
+    /// [`MailboxFull`], with the value, if the queue is full. The queue also counts as full while a preempted receiver
+    /// is moving a value out of the cell that comes next for sending.
     pub fn send(&self, value: T) -> Result<(), MailboxFull<T>> {
         self.queue.push(value).map_err(MailboxFull)?;
         counters::count_handoff();

@@ -57,10 +57,10 @@ impl<T> PendingLock<T> {
             // Acquire on success: pairs with the release in `leave` and `drop` (rule `enter`).
             match self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return Some(PendingLockGuard { lock: self }),
-                // Release: pairs with `leave` (rule `pending`), even if the flag is set; a load would not
-                // publish this thread's writes.
                 Err(KEPT) => return None,
                 Err(taken) => {
+                    // Release: pairs with `leave` (rule `pending`), even if the flag is set; a load would not
+                    // publish this thread's writes.
                     if self.state.compare_exchange(taken, PENDING, Ordering::Release, Ordering::Relaxed).is_ok() {
                         return None;
                     }

@@ -153,7 +153,7 @@ impl<T> Drop for PiMutexGuard<'_, T> {
 #[derive(Debug)]
 pub struct PiCondvar {
     sleepers: AtomicU32,
-    told: Epoch,
+    notifications: Epoch,
 }
 
 impl Default for PiCondvar {
@@ -166,7 +166,7 @@ impl PiCondvar {
     /// Creates a condition variable without waiters.
     #[must_use]
     pub fn new() -> Self {
-        PiCondvar { sleepers: AtomicU32::new(0), told: Epoch::new() }
+        PiCondvar { sleepers: AtomicU32::new(0), notifications: Epoch::new() }
     }
 
     /// Releases the lock, waits for a notification, and takes the lock again.
@@ -181,10 +181,10 @@ impl PiCondvar {
         guard: PiMutexGuard<'a, T>,
         deadline: Option<Monotonic>,
     ) -> (PiMutexGuard<'a, T>, bool) {
-        let (mutex, seen) = (guard.mutex, self.told.current());
+        let (mutex, seen) = (guard.mutex, self.notifications.current());
         self.sleepers.fetch_add(1, Ordering::Relaxed);
         drop(guard);
-        let in_time = self.told.wait_past(seen, deadline);
+        let in_time = self.notifications.wait_past(seen, deadline);
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
         (mutex.lock(), in_time)
     }
@@ -201,7 +201,7 @@ impl PiCondvar {
 
     fn notify(&self, wake: WakeCount) {
         if self.sleepers.load(Ordering::Relaxed) != 0 {
-            self.told.advance(wake);
+            self.notifications.advance(wake);
         }
     }
 }

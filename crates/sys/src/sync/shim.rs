@@ -61,7 +61,8 @@ pub(crate) fn explore(model: impl Fn() + Send + Sync + 'static) {
     explore_within(3, model);
 }
 
-/// Explores `model` in every interleaving with at most `preemptions` preemptions per run.
+/// Explores `model` in every interleaving with at most `preemptions` preemptions (or `LOOM_MAX_PREEMPTIONS`, if it is
+/// set).
 #[cfg(all(test, loom))]
 pub(crate) fn explore_within(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();

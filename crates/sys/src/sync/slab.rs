@@ -101,7 +101,7 @@ struct SlabSlot<T> {
 }
 
 struct SlabWriter {
-    /// First slot of the list of vacant slots that the last insertion took from `freed`.
+    /// First slot of the list of vacant slots that insertions have taken from `freed`.
     vacant: u32,
     /// Lowest index of a slot that was never used.
     unused: u32,
@@ -177,8 +177,8 @@ impl<T> GenerationalSlab<T> {
         }
     }
 
-    /// Returns a guard of the entry with this index and generation. Returns `None` if there is no
-    /// such entry or it is retired.
+    /// Returns a guard of the entry with this index and generation. Returns `None` if there is no such entry, it is
+    /// retired, or it has 2<sup>27</sup> guards.
     #[inline]
     pub fn get(&self, index: u32, generation: u32) -> Option<SlabGuard<'_, T>> {
         let slot = self.slot(index)?;
@@ -209,10 +209,11 @@ impl<T> GenerationalSlab<T> {
         None
     }
 
-    /// Returns a guard of the entry with this index, whichever generation the entry has. The caller
-    /// must recognise the value, because the slot may have been reused.
+    /// Returns a guard of the entry with this index, whichever generation the entry has. Returns `None`, without a
+    /// write to the slot, if there is no entry or it is retired. The caller must recognise the value, because the slot
+    /// may have been reused.
     #[inline]
-    pub fn peek(&self, index: u32) -> Option<SlabGuard<'_, T>> {
+    pub fn get_if_live(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let word = self.slot(index)?.word.load(Ordering::Relaxed);
         if word & LIVE != 0 { self.get(index, generation_of(word)) } else { None }
     }
@@ -342,7 +343,7 @@ impl<T> GenerationalSlab<T> {
     /// Iterates over the entries that are not retired, in the order of their indices.
     pub fn iter(&self) -> impl Iterator<Item = SlabGuard<'_, T>> {
         let end = self.writer.lock().unused;
-        (0..end).filter_map(|index| self.peek(index))
+        (0..end).filter_map(|index| self.get_if_live(index))
     }
 
     /// Returns the number of entries that are not retired.

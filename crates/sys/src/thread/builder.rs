@@ -9,8 +9,8 @@ use std::thread as std_thread;
 use super::scheduling::{CpuSet, Scheduling, scheduling, set_affinity, set_scheduling};
 use crate::memory;
 
-/// The properties of a new thread. The thread that starts it passes on each property that is not
-/// set.
+/// The properties of a new thread. Cores and scheduling class that are not set are inherited from the thread that
+/// starts it.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadBuilder {
     name: Option<String>,
@@ -22,13 +22,12 @@ pub struct ThreadBuilder {
 }
 
 impl ThreadBuilder {
-    /// Creates a builder whose threads inherit all properties from the thread that starts them.
+    /// Creates a builder whose threads inherit cores and scheduling class from the thread that starts them.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the name from role, lane and core, for example `lane2/io`. The kernel keeps its first
-    /// 15 bytes.
+    /// Sets the name, for example `lane2/io`. The kernel stores its first 15 bytes.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());

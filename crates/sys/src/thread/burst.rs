@@ -3,9 +3,9 @@
 //!
 //! A thread that would work faster alone calls [`BurstRoles::request`] with the *subject* of the
 //! burst, a number that the caller chooses. The next thread that calls
-//! [`wait_out_burst`](BurstRoles::wait_out_burst) becomes the *supervisor*. The supervisor begins
+//! [`sleep_or_supervise`](BurstRoles::sleep_or_supervise) becomes the *supervisor*. The supervisor begins
 //! the burst, checks periodically whether the burst should continue, and ends it. Other threads
-//! that call `wait_out_burst` sleep until the end.
+//! that call `sleep_or_supervise` sleep until the end.
 //!
 //! Comments in the code refer to one rule of memory ordering, `roles`: the supervisor sets the
 //! subject of the burst before it clears the request (release). It clears the subject only when it
@@ -67,20 +67,20 @@ impl BurstRoles {
 
     /// Returns true if a burst for this subject is requested and has no supervisor.
     pub fn is_requested_for(&self, subject: u64) -> bool {
-        // Acquire: pairs with `wait_out_burst` (rule `roles`).
+        // Acquire: pairs with `sleep_or_supervise` (rule `roles`).
         self.requested.load(Ordering::Acquire) == subject
     }
 
-    /// Requests a burst in which the calling thread works alone on `subject`. Returns false if
-    /// another thread has requested a burst before.
+    /// Requests a burst in which the calling thread works alone on `subject`. Returns false if an earlier request has
+    /// no supervisor yet.
     pub fn request(&self, subject: u64) -> bool {
         self.requested.compare_exchange(NO_BURST, subject, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Sleeps while there is a burst, then supervises a requested burst, if any. The supervisor
-    /// calls `goes_on` every `tick`, and ends the burst when `goes_on` returns false. Returns the
-    /// subject of the burst that the calling thread has supervised.
-    pub fn wait_out_burst(&self, tick: Duration, mut goes_on: impl FnMut() -> bool) -> Option<u64> {
+    /// Sleeps while there is a burst, then supervises a requested burst, if any. The supervisor calls `goes_on` every
+    /// `tick`, and ends the burst when `goes_on` returns false. Returns the subject of the burst that the calling
+    /// thread has supervised, or `None`.
+    pub fn sleep_or_supervise(&self, tick: Duration, mut goes_on: impl FnMut() -> bool) -> Option<u64> {
         let mut watched = self.has_supervisor.lock();
         while *watched {
             watched = self.burst_over.wait(watched);
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn no_supervisor_without_a_request() {
         let roles = BurstRoles::new();
-        assert_eq!(roles.wait_out_burst(Duration::ZERO, || panic!("no burst was requested")), None);
+        assert_eq!(roles.sleep_or_supervise(Duration::ZERO, || panic!("no burst was requested")), None);
         assert!(!roles.is_active());
     }
 
@@ -148,7 +148,7 @@ mod tests {
         assert!(roles.request(7));
         assert!(roles.is_active() && roles.is_requested_for(7) && !roles.is_burst_for(7));
         let (before, mut looks) = (counters::snapshot().bursts, 0);
-        let watched = roles.wait_out_burst(Duration::from_micros(10), || {
+        let watched = roles.sleep_or_supervise(Duration::from_micros(10), || {
             assert!(roles.is_burst_for(7) && !roles.is_requested_for(7));
             looks += 1;
             looks < 3
@@ -163,11 +163,11 @@ mod tests {
         let roles = BurstRoles::new();
         assert!(roles.request(7));
         std::thread::scope(|scope| {
-            let watch = scope.spawn(|| roles.wait_out_burst(Duration::from_secs(3600), || true));
+            let watch = scope.spawn(|| roles.sleep_or_supervise(Duration::from_secs(3600), || true));
             while !roles.is_burst_for(7) {
                 std::thread::yield_now();
             }
-            let sleeper = scope.spawn(|| roles.wait_out_burst(Duration::ZERO, || true));
+            let sleeper = scope.spawn(|| roles.sleep_or_supervise(Duration::ZERO, || true));
             roles.shut_down();
             assert_eq!((watch.join().unwrap(), sleeper.join().unwrap()), (Some(7), None));
         });
@@ -195,7 +195,7 @@ mod models {
             assert!(shared.0.request(CONNECTION));
             let other = Arc::clone(&shared);
             let watch = thread::spawn(move || {
-                other.0.wait_out_burst(TICK, || {
+                other.0.sleep_or_supervise(TICK, || {
                     other.1.store(true, Ordering::Relaxed);
                     false
                 })
@@ -219,7 +219,7 @@ mod models {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
                     let mut ticks = 0;
-                    let watched = shared.0.wait_out_burst(TICK, || {
+                    let watched = shared.0.sleep_or_supervise(TICK, || {
                         ticks += 1;
                         assert_eq!(
                             shared.1.swap(ticks == 1, Ordering::Relaxed),
@@ -358,7 +358,7 @@ mod models {
             if !self.roles.is_active() {
                 *runs = false;
             } else if !*runs {
-                if self.roles.wait_out_burst(TICK, || false).is_some() {
+                if self.roles.sleep_or_supervise(TICK, || false).is_some() {
                     self.push();
                 }
             } else if !self.roles.is_requested_for(CONNECTION) {

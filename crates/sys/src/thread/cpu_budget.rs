@@ -24,8 +24,8 @@ use crate::usage::{clock_time, thread_time};
 /// The shortest time between two checks of one budget.
 pub const MIN_CHECK_INTERVAL: Duration = Duration::from_micros(100);
 
-/// The signal of the timers goes to the monitor's thread alone, which blocks it, so other users of
-/// the number are not disturbed.
+/// Returns the signal of the timers. Other users of the number are not disturbed: a timer signals the monitor's thread
+/// alone, which blocks the signal.
 fn signal() -> libc::c_int {
     libc::SIGRTMAX() - 1
 }
@@ -61,7 +61,7 @@ struct Timer(libc::timer_t);
 // SAFETY: the value names a timer of the process. The C library and the kernel permit every thread
 // to set the timer, and no code follows the value as a pointer.
 unsafe impl Send for Timer {}
-// SAFETY: as above.
+// SAFETY: every thread may set the timer, at any time.
 unsafe impl Sync for Timer {}
 
 impl Timer {
@@ -112,7 +112,7 @@ impl CpuBudgetMonitor {
         Ok(CpuBudgetMonitor { shared, thread: Some(thread) })
     }
 
-    /// Returns a handle to the budgets of this monitor, which other threads may keep.
+    /// Returns a handle to the budgets of this monitor, which other threads may use.
     #[must_use]
     pub fn budgets(&self) -> CpuBudgets {
         CpuBudgets(Arc::clone(&self.shared))
@@ -158,16 +158,16 @@ impl CpuMonitorShared {
         while !self.stop.load(Ordering::Acquire) {
             // SAFETY: a siginfo consists of integers and of addresses that are never followed, for
             // which zeroes are valid.
-            let mut told: libc::siginfo_t = unsafe { std::mem::zeroed() };
-            // SAFETY: `set` and `told` are live, and `told` is writable. The loop repeats an
+            let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+            // SAFETY: `set` and `info` are live, and `info` is writable. The loop repeats an
             // interrupted wait.
-            let waited = syscall::once(|| unsafe { libc::sigwaitinfo(set, &mut told) });
-            if waited.is_err() || told.si_code != libc::SI_TIMER {
+            let waited = syscall::once(|| unsafe { libc::sigwaitinfo(set, &mut info) });
+            if waited.is_err() || info.si_code != libc::SI_TIMER {
                 continue;
             }
             // SAFETY: the signal of a timer carries a value. Here it is a number, and it is never
             // dereferenced.
-            let number = unsafe { told.si_value() }.sival_ptr as usize;
+            let number = unsafe { info.si_value() }.sival_ptr as usize;
             let budget = self.budgets.lock().get(number).and_then(Weak::upgrade);
             if let Some(budget) = budget {
                 budget.expire();
@@ -286,7 +286,7 @@ impl CpuBudget {
 
 impl Drop for CpuBudget {
     fn drop(&mut self) {
-        // The monitor may hold the state for a moment longer.
+        // The monitor may use the state for a moment longer, and must not lower the thread then.
         *self.state.inner.lock() = Inner::default();
     }
 }

@@ -1,9 +1,9 @@
 //! The idle threads of a group: each thread has an [`IdleSlot`] in the group's [`IdleThreads`]. A
 //! thread marks its slot idle before it waits for work, and busy when it has work. Another thread
 //! that needs an idle thread claims the slot. The idle thread finds the claim when it marks the
-//! slot busy. The group notifies its *overload thread* when the last idle thread has become busy.
-//! While the overload thread monitors the group, it is also notified when a thread becomes idle
-//! again.
+//! slot busy. The thread that takes the last idle thread out of its idle state notifies the
+//! *overload thread* of the group. While the overload thread monitors the group, it is also
+//! notified when a thread becomes idle again.
 //!
 //! Comments in the code refer to two rules:
 //!
@@ -118,10 +118,10 @@ impl IdleThreads {
         self.idle.load(Ordering::SeqCst) > 0
     }
 
-    /// Sets whether threads that become idle notify the overload thread. After the overload thread
-    /// has set `watching` to true, it must check [`has_idle`](Self::has_idle).
-    pub fn set_monitored(&self, watching: bool) {
-        self.is_monitored.store(watching, Ordering::SeqCst);
+    /// Sets whether threads that become idle notify the overload thread. After a call with true, the overload thread
+    /// must check [`has_idle`](Self::has_idle).
+    pub fn set_monitored(&self, monitored: bool) {
+        self.is_monitored.store(monitored, Ordering::SeqCst);
     }
 }
 

@@ -50,7 +50,7 @@ pub fn effective_user_id() -> u32 {
 /// Returns a number from the kernel's random generator.
 ///
 /// # Errors
-/// The kernel's error, if it is older than 3.17 or a filter refuses the call.
+/// The kernel's error, if the kernel is older than 3.17 or a filter refuses the call.
 pub fn random_number() -> std::io::Result<u64> {
     let mut octets = [0_u8; 8];
     // SAFETY: the buffer is live and writable for the length that the call gets.
@@ -118,7 +118,8 @@ fn is_waited_for(fd: BorrowedFd<'_>) -> bool {
     found.is_ok() && status.st_mode & libc::S_IFMT != libc::S_IFREG
 }
 
-/// Raises the limit of open descriptors to at least `wanted`, if permitted. Returns the new limit.
+/// Raises the limit of open descriptors to `wanted`, or as far as permitted. A higher limit does not change. Returns
+/// the new limit.
 ///
 /// # Errors
 /// If the limit cannot be read.

@@ -324,14 +324,13 @@ pub fn affinity(thread: Option<Tid>) -> io::Result<CpuSet> {
     Ok(cores)
 }
 
-/// Sets the scheduling class of a thread (`None`: the calling one). Threads that this thread starts
-/// inherit the class.
+/// Sets the scheduling class of a thread (`None`: the calling one). Threads that this thread starts inherit the class,
+/// except the deadline class.
 ///
 /// # Errors
-/// `PermissionDenied` without the privilege (`CAP_SYS_NICE` or `RLIMIT_RTPRIO`; for the deadline
-/// class `CAP_SYS_NICE` and no affinity). `InvalidInput` for a priority outside
-/// [`Scheduling::FIXED_PRIORITIES`] and for a [`Reservation`] that is not valid. `ResourceBusy` if
-/// other reservations leave too little processor time.
+/// `PermissionDenied` without the privilege (`CAP_SYS_NICE` or `RLIMIT_RTPRIO`; for the deadline class `CAP_SYS_NICE`
+/// and no affinity). `InvalidInput` for a priority outside [`Scheduling::FIXED_PRIORITIES`] and for a [`Reservation`]
+/// that is not valid. `ResourceBusy` if other reservations leave too little processor time.
 pub fn set_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result<()> {
     let tid = thread.map_or(0, Tid::as_raw);
     scheduling.set(tid)?;
@@ -348,8 +347,8 @@ thread_local! {
 
 const UNKNOWN_PRIORITY: u8 = u8::MAX;
 
-/// Returns the fixed priority of the calling thread, 0 if it has none. The result does not follow
-/// changes by other threads.
+/// Returns the [priority](Scheduling::priority) of the calling thread. The result does not follow changes by other
+/// threads.
 #[inline]
 pub fn native_priority() -> u8 {
     match PRIORITY.get() {

@@ -74,7 +74,7 @@ fn install_handler(signal: libc::c_int) -> io::Result<()> {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
-    // SAFETY: `action` outlives the call, and its handler is async-signal-safe: it uses atomics,
+    // SAFETY: `action` outlives the call, and its handler is async-signal-safe: it uses atomics, `getpid`, `raise`,
     // `write` and `errno` only.
     syscall::once(|| unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) })?;
     Ok(())

@@ -34,7 +34,7 @@ impl SignalReceiver {
     /// Blocks the signal for the calling thread.
     ///
     /// # Errors
-    /// The kernel refuses to block the signal.
+    /// If the kernel refuses to block the signal.
     pub fn for_current_thread() -> io::Result<Self> {
         change_mask(libc::SIG_BLOCK)?;
         Ok(SignalReceiver { thread: thread::current_tid(), not_send: PhantomData })
@@ -46,10 +46,11 @@ impl SignalReceiver {
         SignalSender { thread: self.thread }
     }
 
-    /// Waits for a signal. Returns false if none comes within `patience`.
+    /// Waits for a signal. Returns false if none comes within `patience`, or if another signal
+    /// interrupts the wait.
     ///
     /// # Errors
-    /// The kernel refuses to wait.
+    /// If the kernel refuses to wait.
     pub fn wait(&self, patience: Duration) -> io::Result<bool> {
         let set = signal_set();
         let time = libc::timespec {
@@ -80,7 +81,7 @@ impl SignalSender {
     /// Sends a signal to the thread.
     ///
     /// # Errors
-    /// The thread has ended.
+    /// If the thread has ended.
     pub fn send(&self) -> io::Result<()> {
         // SAFETY: the call has only integers as arguments. The signal's default effect is none.
         let sent =

@@ -321,12 +321,11 @@ impl DynAny {
         }
     }
 
-    /// Sets the value, or its current component if it has components.
+    /// Sets the value if `T` represents its type; otherwise sets its current component.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] if the Rust type does not represent the IDL type;
-    /// [`DynAnyError::InvalidValue`] if there is no current component, or if `value` exceeds a
-    /// bound.
+    /// [`DynAnyError::TypeMismatch`] if the Rust type does not represent the IDL type; [`DynAnyError::InvalidValue`] if
+    /// there is no current component, or if `value` exceeds a bound.
     pub fn insert<T: Typed>(&mut self, value: &T) -> Result<(), DynAnyError> {
         if T::matches_type(self.type_code()) {
             let any = Any::with_type(self.type_code(), value).map_err(|_| DynAnyError::InvalidValue)?;
@@ -335,7 +334,7 @@ impl DynAny {
         self.current_component()?.ok_or(DynAnyError::InvalidValue)?.insert(value)
     }
 
-    /// Returns the value, or its current component if it has components.
+    /// Returns the value if `T` represents its type; otherwise returns its current component.
     ///
     /// # Errors
     /// The errors of [`insert`](DynAny::insert).

@@ -66,8 +66,7 @@ pub struct PeriodicTaskStatistics {
     pub started: u64,
     /// Jobs that returned without an exception.
     pub completed: u64,
-    /// Jobs that returned an exception. The job whose calls a stop of the task cancels is one of
-    /// them.
+    /// Jobs that returned an exception, for example of a call that was cancelled because the task was stopped.
     pub failed: u64,
     /// Jobs that ended after their deadline.
     pub missed_deadlines: u64,
@@ -75,7 +74,7 @@ pub struct PeriodicTaskStatistics {
     pub overruns: u64,
     /// Releases that got no job, because of the overrun rule.
     pub skipped: u64,
-    /// True if the function of the task's jobs panicked, which ended the task.
+    /// True if a job or the overrun function panicked, which ended the task.
     pub has_panicked: bool,
     /// Nanoseconds from the release to the end of each job.
     pub response: TimeDistribution,
@@ -249,7 +248,7 @@ mod tests {
         let mut rules = [catch_up, catch_up, OverrunRule::SkipMissed].into_iter();
         let (statistics, jobs) = run(&VirtualClock::default(), &[250, 10, 10, 250, 0], &mut |_| rules.next().unwrap());
         assert_eq!(jobs, [(0, 0), (1, 0), (2, 0), (3, 0), (6, 2)]);
-        // Job 1 was released at 100 and ended at 260, job 2 at 200 and 270.
+        // In times from the first release: job 1 was released at 100 and ended at 260, job 2 at 200 and 270.
         assert_eq!((statistics.overruns, statistics.skipped, statistics.missed_deadlines), (3, 2, 3));
     }
 

@@ -130,15 +130,14 @@ impl PeriodicTaskBuilder {
         self
     }
 
-    /// Sets the scheduling class and the native priority of the task's thread. Default: those of the
+    /// Sets the scheduling class and the native priority of the task's thread. Default: the class and priority of the
     /// thread that calls [`start`](Self::start).
     pub fn scheduling(mut self, scheduling: Scheduling) -> Self {
         self.scheduling = Some(scheduling);
         self
     }
 
-    /// Sets the cores of the task's thread. Default: those of the thread that calls
-    /// [`start`](Self::start).
+    /// Sets the cores of the task's thread. Default: the cores of the thread that calls [`start`](Self::start).
     pub fn cores(mut self, cores: CpuSet) -> Self {
         self.cores = Some(cores);
         self
@@ -150,10 +149,9 @@ impl PeriodicTaskBuilder {
         self
     }
 
-    /// Sets if the task's calls have connections of their own
-    /// ([`RtClientPolicies::private_connection`](super::RtClientPolicies::private_connection)).
-    /// Default: true. If this is false, the policies of the reference, of the thread and of the ORB
-    /// decide.
+    /// If `is_private` is true, which is the default, the task's calls have connections of their own
+    /// ([`RtClientPolicies::private_connection`](super::RtClientPolicies::private_connection)). If it is false, the
+    /// policies of the reference, of the thread and of the ORB decide.
     pub fn private_connection(mut self, is_private: bool) -> Self {
         self.private_connection = is_private;
         self
@@ -236,7 +234,7 @@ fn refused(error: &io::Error) -> SystemException {
 
 /// The state that a task shares with its thread.
 struct SharedTask {
-    /// Set once, by the program. Release and acquire order nothing else.
+    /// Set once, when the program stops the task.
     must_stop: AtomicBool,
     /// Notified when `must_stop` is set.
     stop: EventCount,
@@ -288,8 +286,8 @@ impl PeriodicTask {
         self.shared.statistics.lock().clone()
     }
 
-    /// Returns true if the task's thread has ended: after the last job of
-    /// [`max_jobs`](PeriodicTaskBuilder::max_jobs), or after a panic of a job.
+    /// Returns true if the task's thread has ended: after the last job of [`max_jobs`](PeriodicTaskBuilder::max_jobs),
+    /// or after a panic of a job or of the overrun function.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
@@ -305,8 +303,8 @@ impl PeriodicTask {
         self.join()
     }
 
-    /// Waits for the end of a task with [`max_jobs`](PeriodicTaskBuilder::max_jobs), and returns the
-    /// statistics. Without a maximum the task ends only by a panic of a job.
+    /// Waits for the end of a task with [`max_jobs`](PeriodicTaskBuilder::max_jobs), and returns the statistics.
+    /// Without a maximum the task ends only by a panic.
     pub fn wait(mut self) -> PeriodicTaskStatistics {
         self.join()
     }
@@ -318,7 +316,7 @@ impl PeriodicTask {
     }
 
     fn join(&mut self) -> PeriodicTaskStatistics {
-        // An error means that a job panicked. The panic hook has reported the panic.
+        // An error means that a job or the overrun function panicked. The panic hook has reported the panic.
         let has_panicked = self.thread.take().is_some_and(|thread| thread.join().is_err());
         PeriodicTaskStatistics { has_panicked, ..self.statistics() }
     }

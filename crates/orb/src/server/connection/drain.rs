@@ -23,7 +23,7 @@ pub(crate) struct CloseTerms {
     pub(crate) write_timeout: Duration,
 }
 
-/// The connection cannot end while a `LateRequest` exists.
+/// A request that runs on a retired connection. The connection cannot end while the value exists.
 #[derive(Debug)]
 #[must_use = "the connection may end when the value is dropped"]
 pub(crate) struct LateRequest(WaitingRequest);
@@ -94,7 +94,7 @@ impl Connection {
         self.output.try_with(alone).unwrap_or(false)
     }
 
-    /// A request that keeps the descriptor open makes the connection count.
+    /// Ends the counting of a connection that has ended, unless a request keeps its descriptor open.
     #[cold]
     pub(crate) fn release_slot_if_unused(&self) {
         if self.waits_only_for_peer() {

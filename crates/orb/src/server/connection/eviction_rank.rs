@@ -19,8 +19,8 @@ pub(crate) struct EvictionRank {
     connection_number: u64,
 }
 
-/// `last_message_at` and `now` are in seconds of the lane's coarse clock. An older connection has a lower
-/// `connection_number`.
+/// Returns `None` if the connection must not be evicted. `last_message_at` and `now` are in seconds of the lane's
+/// coarse clock. An older connection has a lower `connection_number`.
 #[must_use]
 pub(crate) fn eviction_rank(
     last_message_at: u32,

@@ -82,7 +82,8 @@ impl GracefulClose {
         }
     }
 
-    /// Begins a close whose deadline moves to `time` after each reading of the peer.
+    /// Begins a close whose deadline is `time` after the last moment at which the peer has read bytes; `now` counts as
+    /// the first.
     #[must_use]
     pub(crate) fn while_peer_reads(now: Monotonic, time: Duration) -> Self {
         GracefulClose { renewed_timeout: Some(time), ..Self::new(now, time) }

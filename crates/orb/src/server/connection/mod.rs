@@ -1,6 +1,6 @@
-//! Reading and writing have separate locks. One thread at a time reads ([`PendingLock`]), until one request is
-//! complete. Replies are written under the output lock. While replies wait, the lane reads nothing from the connection
-//! and begins none of its waiting requests.
+//! A connection of a lane. Reading and writing have separate locks. One thread at a time reads ([`PendingLock`]), until
+//! one request is complete. Replies are written under the output lock. While replies wait, the lane reads nothing from
+//! the connection and begins none of its waiting requests.
 
 mod drain;
 pub(crate) mod eviction_rank;
@@ -50,7 +50,7 @@ pub(crate) struct Connection {
     output: OutputLock,
     listing: Listing,
     state: StateWord,
-    /// Number of requests that have been read and wait to run, including late requests.
+    /// Number of requests that have been read and wait to run, plus the number of running late requests.
     waiting_requests: AtomicU32,
     /// Number of running requests that started after the connection was retired.
     late_requests: AtomicU32,
@@ -250,7 +250,8 @@ impl Connection {
         )
     }
 
-    /// If no complete message has arrived, returns the exact time since the connection was accepted.
+    /// Returns the time since the last complete message in whole seconds; if none has arrived, the exact time since the
+    /// connection was accepted.
     #[cold]
     pub(crate) fn idle_for(&self, tick: u32, now: Monotonic) -> Duration {
         match self.last_message_at.load(Ordering::Relaxed) {
@@ -263,7 +264,7 @@ impl Connection {
         self.last_message_at.load(Ordering::Relaxed) == eviction_rank::NO_MESSAGE
     }
 
-    /// Returns false if another thread retires the connection.
+    /// Returns false if the connection is retired or another thread retires it.
     pub(crate) fn begin_idle_close(&self) -> bool {
         self.state.apply(Transition::BeginIdleClose)
     }

@@ -10,7 +10,7 @@ use std::io::IoSlice;
 use corelane_wire::Octets;
 use corelane_wire::cdr::BORROW_THRESHOLD;
 
-/// The handle may outlive the message.
+/// Returns a handle to the memory of the slice, which may outlive the message.
 pub(crate) type ShareBytes<'k> = &'k dyn Fn(&[u8]) -> Octets;
 
 const MAX_CHUNKS: usize = 8;
@@ -144,7 +144,7 @@ impl SendQueue {
             }
         }
         if self.chunks.is_empty() {
-            // The memory of the fields may have grown because of a slow peer.
+            // A slow peer may have made the memory of the fields grow, so it is freed.
             *self = Self::default();
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-/// A message that arrives byte by byte stalls, if it does not grow by this number within the time-out.
+/// Number of bytes by which an incomplete message must grow within the time-out. Smaller growth is no progress.
 const MIN_PROGRESS: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -32,9 +32,9 @@ impl StallDetector {
         self.fragments.note(oldest, now);
     }
 
-    /// If unread input is `there` and no thread has read since the last call, the delay counts as the server's.
-    pub(crate) fn check(&mut self, there: bool, now: Monotonic) {
-        if there && !self.was_read {
+    /// If there is unread input and no thread has read since the last call, the delay counts as the server's.
+    pub(crate) fn check(&mut self, has_unread_input: bool, now: Monotonic) {
+        if has_unread_input && !self.was_read {
             for progress in [&mut self.message, &mut self.fragments] {
                 progress.progressed_at = progress.progressed_at.map(|_| now);
             }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionState {
     Open = 0,
-    /// The connection is not retired, and threads may use it.
+    /// The stream is shut down. The connection is not retired, and threads may use it.
     ShutDown = 1,
     Draining = 2,
     Closed = 3,

@@ -2,8 +2,8 @@
 //! and arriving messages wake no other thread.
 //!
 //! A second thread, the *supervisor*, checks every [`TICK`] if the burst is useful, and ends it if the runner stays in
-//! one upcall or is too slow. The other threads sleep outside of epoll. Therefore a request waits at most three ticks
-//! for the upcall of another request. Lanes of real-time pools have no burst mode.
+//! one upcall or is too slow. So a request waits at most three ticks for the upcall of another request. The other
+//! threads sleep outside of epoll. Lanes of real-time pools have no burst mode.
 
 use std::io;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl BurstMode {
     /// calling thread has supervised.
     fn stand_aside(&self) -> Option<u64> {
         let mut statistics = BurstStatistics::default();
-        self.roles.wait_out_burst(TICK, || {
+        self.roles.sleep_or_supervise(TICK, || {
             let counts = (self.served.load(Ordering::Relaxed), self.served_for_others.load(Ordering::Relaxed));
             statistics.record_tick(counts.0, counts.1, self.is_runner_idle.load(Ordering::Acquire));
             if !statistics.is_worthwhile() {

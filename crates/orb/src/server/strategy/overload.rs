@@ -123,7 +123,8 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         self.lower.get().is_some_and(|lower| lower.iter().any(idle))
     }
 
-    /// Called by a thread that has marked itself idle; `own` adds the overload thread of this lane.
+    /// Tells overload threads that the calling thread has marked itself idle: those of the lanes that may borrow it and
+    /// have no idle thread, and with `own` the overload thread of this lane.
     fn notify_idle(&self, own: bool) {
         if own {
             self.wake.notify();
@@ -202,7 +203,7 @@ impl<S: HasOverloadThread> Lane<S> {
         self.strategy.overload_thread()
     }
 
-    /// A dynamic thread ends after its time without work.
+    /// Serves the lane until it stops. A dynamic thread ends after `idle_thread_timeout` without work.
     fn run_pool_thread<H: RequestHandler>(self: &Arc<Self>, handler: &Arc<H>, dynamic: bool) {
         let (Some(overload), Some(role)) = (self.overload(), &self.role) else { return };
         let lendable = match EventFd::new() {
@@ -242,7 +243,7 @@ impl<S: HasOverloadThread> Lane<S> {
         self.wake();
     }
 
-    /// Returns false if the thread is dynamic and has waited for its time without work.
+    /// Returns false if the thread is dynamic and has waited for `idle_thread_timeout` without work.
     fn handle_next<H: RequestHandler>(
         self: &Arc<Self>,
         handler: &Arc<H>,

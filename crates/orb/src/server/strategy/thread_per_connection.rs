@@ -47,7 +47,7 @@ impl ThreadPerConnection {
         let mut threads = self.threads.lock();
         threads.retain(|(thread, _)| !thread.is_finished());
         let Some(lane) = lane.weak_self.upgrade() else { return false };
-        // `stop` must find every thread.
+        // `stop` takes the list of threads under this lock, so no thread may be added afterwards.
         if threads.len() >= self.max_threads || lane.is_stopping() {
             return false;
         }
@@ -134,9 +134,9 @@ fn serve<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &A
                     drop(turn);
                     return lane.handle_half_close(handler.context(), connection);
                 }
-                ReadResult::Fault(fault, told) => {
+                ReadResult::Fault(fault, last_message) => {
                     drop(turn);
-                    return lane.handle_protocol_fault(handler.context(), connection, fault, &told);
+                    return lane.handle_protocol_fault(handler.context(), connection, fault, &last_message);
                 }
             };
         drop(turn);

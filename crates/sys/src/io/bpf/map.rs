@@ -15,8 +15,8 @@ pub enum MapKind {
     Array = 2,
     /// An array with a `u32` index and a value for each possible processor.
     PerCpuArray = 6,
-    /// An array with a `u32` index. Each value is a map with the kind, the sizes and the number of
-    /// entries of the map given to [`Map::create_outer`].
+    /// An array with a `u32` index. Each value is a map with the kind, the sizes and (for arrays) the number of entries
+    /// of the map given to [`Map::create_outer`].
     ArrayOfMaps = 12,
     /// An array whose index is the number of a processor. The value is the maximum number of frames
     /// in the queue to a kernel thread on this processor.
@@ -68,7 +68,7 @@ impl Map {
         Self::create_with(kind, name, (key_size, value_size), max_entries, 0)
     }
 
-    /// Creates an array of maps that have the kind, the sizes and the number of entries of `inner`.
+    /// Creates an array of maps that have the kind, the sizes and (for arrays) the number of entries of `inner`.
     ///
     /// # Errors
     /// As for [`create`](Self::create).
@@ -153,7 +153,7 @@ impl Map {
     ///
     /// # Errors
     /// As for [`update`](Self::update); `InvalidInput` if `inner` differs from the map given to
-    /// [`create_outer`](Self::create_outer) in kind, sizes or number of entries.
+    /// [`create_outer`](Self::create_outer) in kind or sizes, or as an array in the number of entries.
     pub fn update_map(&self, index: u32, inner: &Self) -> io::Result<()> {
         self.update_u32(index, inner.fd.as_raw_fd().cast_unsigned())
     }

@@ -32,9 +32,8 @@ pub fn send_with_descriptor(
     send_with_control(fd, octets, &[passed], wait.flags())
 }
 
-/// Writes `octets` and passes several descriptors with the first byte. Returns the number of bytes
-/// written. Does not wait: [`WaitMode::Now`]. With `is_urgent` the bytes are out-of-band data
-/// (`MSG_OOB`).
+/// Writes `octets` and passes several descriptors with the first byte. Returns the number of bytes written. Does not
+/// wait, as with [`WaitMode::Now`]. With `is_urgent` the bytes are out-of-band data (`MSG_OOB`).
 ///
 /// # Errors
 /// As for [`send_with_descriptor`].
@@ -88,8 +87,8 @@ fn send_with_control(
 /// Reads bytes into `buffer`, and the descriptor that came with them, if any.
 ///
 /// # Errors
-/// As for [`recv`](super::recv). `InvalidData` if the peer passed several descriptors; the closing
-/// thread then closes all of them.
+/// As for [`recv`](super::recv). `InvalidData` if the peer passed several descriptors, or if this process has no room
+/// for a passed descriptor; the closing thread then closes all received ones.
 pub fn recv_with_descriptor(
     fd: BorrowedFd<'_>,
     buffer: &mut [u8],

@@ -59,7 +59,7 @@ impl DescriptorFilterSocket {
         }
     }
 
-    /// Reads like [`recv`], and filters out descriptors.
+    /// Reads like [`recv`]. If a descriptor arrives, the closing thread closes it, and the connection is shut down.
     ///
     /// # Errors
     /// As for [`recv`]. `ConnectionAborted` if the peer passed a descriptor.

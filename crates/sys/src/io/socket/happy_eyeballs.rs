@@ -12,14 +12,14 @@ use crate::{poll, syscall};
 
 const MAX_ATTEMPTS: usize = 8;
 
-/// Connects to the first of `addresses` that answers before `deadline`. Returns the connection and
-/// its address.
+/// Connects to the first of `addresses` that answers before `deadline`. Returns the connection and its address.
 ///
-/// The next attempt begins when the previous one has failed or has had no answer for `stagger`.
+/// The next attempt begins when an earlier one has failed, or when none has had an answer for `stagger`. At most eight
+/// attempts wait for an answer at a time.
 ///
 /// # Errors
-/// `TimedOut` after the deadline, otherwise the error of the last attempt; `InvalidInput` if
-/// `addresses` is empty.
+/// `TimedOut` after the deadline, otherwise the error of the attempt that failed last; `InvalidInput` if `addresses` is
+/// empty.
 pub fn connect_any(
     addresses: &[SocketAddr],
     options: &SocketOptions,

@@ -41,11 +41,12 @@ use address::RawAddress;
 /// Default of the maximum number of connections that wait to be accepted.
 pub const DEFAULT_BACKLOG: u32 = 1024;
 
-/// Opens a listener on `address`. For port 0 the kernel chooses a free port, which
-/// [`local_address`] returns. The path of a Unix socket must not exist.
+/// Opens a listener on `address`. For port 0 the kernel chooses a free port, which [`local_address`] returns. The path
+/// of a Unix socket must not exist.
 ///
 /// # Errors
-/// `AddrInUse`, `AddrNotAvailable`, `PermissionDenied`, or the limits of the process.
+/// `InvalidInput` for an unnamed, empty or too long Unix address; `AddrInUse`, `AddrNotAvailable`, `PermissionDenied`,
+/// or the limits of the process.
 pub fn listen(address: &Address, options: &SocketOptions, backlog: u32) -> io::Result<OwnedFd> {
     let raw = RawAddress::from_address(address)?;
     let fd = create(raw.family(), libc::SOCK_NONBLOCK)?;
@@ -86,10 +87,12 @@ pub fn accept(listener: BorrowedFd<'_>, wait: WaitMode) -> io::Result<(OwnedFd, 
     }
 }
 
-/// Connects to `address` until `deadline`. With `None` the kernel ends the attempt, after minutes.
+/// Connects to `address` until `deadline`. With `None` the kernel ends an attempt over TCP after minutes; an attempt at
+/// a Unix socket waits without limit for room in the listener's queue.
 ///
 /// # Errors
-/// `TimedOut` after the deadline; errors of the network; the limits of the process.
+/// `TimedOut` after the deadline; `InvalidInput` for an unnamed, empty or too long Unix address; errors of the network;
+/// the limits of the process.
 pub fn connect(address: &Address, options: &SocketOptions, deadline: Option<Monotonic>) -> io::Result<OwnedFd> {
     let raw = RawAddress::from_address(address)?;
     let fd = create(raw.family(), 0)?;
@@ -162,7 +165,7 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Directions of a connection that a shutdown ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
-    /// No more bytes can be read.
+    /// A read does not wait: it returns bytes that have arrived, or the end of the stream.
     Read,
     /// No more bytes can be written. The peer reads all earlier bytes and then the end of the
     /// stream.

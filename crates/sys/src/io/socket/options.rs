@@ -58,8 +58,8 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
-    /// Sets the options of an accepted connection that differ from its listener's options. `is_tcp`
-    /// is false for a Unix socket.
+    /// Sets the buffer sizes and, if `is_tcp`, the TCP options of an accepted connection. Options that are `None` or
+    /// off stay as the connection has inherited them from its listener.
     ///
     /// # Errors
     /// No error occurs on a socket of the given kind.
@@ -135,7 +135,7 @@ pub struct KeepAlive {
     pub idle: Duration,
     /// Time between two probes.
     pub interval: Duration,
-    /// Number of unanswered probes that end the connection.
+    /// Number of unanswered probes that end the connection, 1 to 127.
     pub probes: u8,
 }
 
@@ -167,7 +167,8 @@ pub fn nodelay(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(int(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY)? != 0)
 }
 
-/// TCP: starts or stops probing idle connections at the system's default times.
+/// TCP: starts or stops probing the idle connection, at the times set by [`set_keepalive`] or the system's default
+/// times.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -202,8 +203,8 @@ pub fn dont_route(fd: BorrowedFd<'_>) -> io::Result<bool> {
 /// TCP: sets the times for probing idle connections; `None` stops probing.
 ///
 /// # Errors
-/// `InvalidInput` for times that the kernel does not accept (more than 32767 s). Another error if
-/// the socket is not a TCP socket.
+/// `InvalidInput` for times that the kernel does not accept (more than 32767 s) or more than 127 probes. Another error
+/// if the socket is not a TCP socket.
 pub fn set_keepalive(fd: BorrowedFd<'_>, keepalive: Option<KeepAlive>) -> io::Result<()> {
     let Some(keepalive) = keepalive else {
         return set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 0);
@@ -303,11 +304,11 @@ pub fn set_send_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Re
     set_time(fd, libc::SO_SNDTIMEO, timeout)
 }
 
-/// Sets the time for which a read or poll of the socket polls the network card before it sleeps
-/// (`SO_BUSY_POLL`). Zero disables the polling.
+/// Sets the time for which a read or poll of the socket polls the network card before it sleeps (`SO_BUSY_POLL`). Zero
+/// disables the polling.
 ///
 /// # Errors
-/// `PermissionDenied` without CAP_NET_ADMIN for a time above the system's default.
+/// `PermissionDenied` if the kernel demands `CAP_NET_ADMIN` for a longer time than the present one.
 pub fn set_busy_poll(fd: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
     let micros = libc::c_int::try_from(time.as_micros()).unwrap_or(libc::c_int::MAX);
     set_int(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros)
@@ -321,8 +322,8 @@ pub fn busy_poll(fd: BorrowedFd<'_>) -> io::Result<Duration> {
     Ok(Duration::from_micros(int(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL)?.unsigned_abs().into()))
 }
 
-/// Returns the core that last processed a packet for the socket (`SO_INCOMING_CPU`); `None` if no
-/// packet has arrived, and for sockets without packets.
+/// Returns the core that last processed a packet for the socket, or that [`set_incoming_core`] has set since
+/// (`SO_INCOMING_CPU`); `None` if there is no such core.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -339,7 +340,8 @@ pub fn set_incoming_core(fd: BorrowedFd<'_>, core: usize) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_INCOMING_CPU, saturate(core))
 }
 
-/// Sets the priority of sent packets in the queues of the interface (`SO_PRIORITY`), 0 to 6.
+/// Sets the priority of sent packets in the queues of the interface (`SO_PRIORITY`): 0 to 6, or more with
+/// `CAP_NET_ADMIN`.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_NET_ADMIN` for a priority above 6.
@@ -371,8 +373,8 @@ pub fn max_pacing_rate(fd: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)?.cast_unsigned())
 }
 
-/// TCP: sets the number of unsent bytes in the send buffer, from which on the socket has no room
-/// (`TCP_NOTSENT_LOWAT`).
+/// TCP: sets a number of unsent bytes (`TCP_NOTSENT_LOWAT`). While the send buffer contains as many, polling reports no
+/// room for writing.
 ///
 /// # Errors
 /// If the socket is not a TCP socket.
@@ -413,7 +415,8 @@ pub fn take_error(fd: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
 /// Returns the process, user and group of the peer of a Unix connection.
 ///
 /// # Errors
-/// `Unsupported` if the socket is not a Unix socket.
+/// `Unsupported` if the socket is not a Unix socket, or if the peer's process is outside of this process's PID
+/// namespace.
 pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
     let none = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let found = option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, none)?;
@@ -441,8 +444,8 @@ const SO_PASSRIGHTS: Option<libc::c_int> =
 
 /// Makes the kernel refuse all descriptors that the peer of a Unix socket passes after the call.
 ///
-/// The refusal of a listener applies to all connections that it accepts after the call. Returns
-/// true if the kernel supports the option, as Linux 6.16 and later do.
+/// The refusal of a listener applies to all connections that peers make to it after the call. Returns true if the
+/// kernel supports the option, as Linux 6.16 and later do.
 pub fn refuse_descriptors(fd: BorrowedFd<'_>) -> bool {
     let Some(option) = SO_PASSRIGHTS else { return false };
     #[cfg(any(test, feature = "testing"))]
@@ -476,8 +479,9 @@ pub(super) fn set_urgent_inline(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_OOBINLINE, 1)
 }
 
-/// Sets the time for which a close waits until unsent bytes are sent. With `None` a close does not
-/// wait.
+/// Sets the time, in whole seconds, for which a close waits until unsent bytes are sent. With less than a second, a
+/// close discards unsent bytes and resets a TCP connection. With `None`, a close does not wait, and the kernel sends
+/// the bytes afterwards.
 ///
 /// # Errors
 /// If the descriptor is not a socket.

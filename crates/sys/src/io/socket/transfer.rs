@@ -54,12 +54,11 @@ fn recv_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::R
     }
 }
 
-/// Writes bytes from the front of `buffer` and returns their number. With [`WaitMode::Now`] or a
-/// send time-out, the number may be less than the length of `buffer`.
+/// Writes bytes from the front of `buffer` and returns their number. With [`WaitMode::Now`], and after a send time-out
+/// or a signal, the number may be less than the length of `buffer`.
 ///
 /// # Errors
-/// `WouldBlock` if no byte could be written at once, or within the send time-out; errors of the
-/// network.
+/// `WouldBlock` if no byte could be written at once, or within the send time-out; errors of the network.
 #[inline]
 pub fn send(fd: BorrowedFd<'_>, buffer: &[u8], wait: WaitMode) -> io::Result<usize> {
     let (fd, flags) = (fd.as_raw_fd() as usize, (wait.flags() | libc::MSG_NOSIGNAL) as usize);

@@ -29,7 +29,7 @@ const MAX_CACHED_REGIONS: usize = 8;
 const MAX_CACHED_BYTES: usize = (64 << 20) + (64 << 10);
 
 static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
-/// Number of regions that were mapped since the start of the process. `Relaxed`.
+/// Number of regions that were mapped since the start of the process. All accesses are `Relaxed`.
 static MAPPINGS: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the size in bytes of the address ranges of all large buffers of the process, including
@@ -42,7 +42,7 @@ pub fn mapped_bytes() -> usize {
 /// Returns the number of address ranges that the process has mapped for large buffers. A buffer that
 /// takes its range from a cache maps none.
 #[must_use]
-pub fn mappings() -> usize {
+pub fn mapping_count() -> usize {
     MAPPINGS.load(Ordering::Relaxed)
 }
 
@@ -64,7 +64,7 @@ struct CacheInner {
 struct CachedRegion {
     mapped: usize,
     touched: usize,
-    /// True if the region was cached at the last eviction.
+    /// True if the region was in the cache at the last call of `evict_unused`.
     is_old: bool,
 }
 
@@ -94,7 +94,7 @@ impl RegionCache {
         RegionCache(Arc::new(CacheInner::with_max_bytes(max_bytes)))
     }
 
-    /// Unmaps the cached regions that no thread has taken since the previous call.
+    /// Unmaps the regions that have been in the cache since the previous call.
     pub fn evict_unused(&self) {
         for slot in &self.0.slots {
             if let Some(mut spare) = self.0.take_from(slot)
@@ -194,7 +194,7 @@ impl Drop for CacheInner {
     }
 }
 
-/// A range of addresses whose pages appear, zeroed, when they are touched.
+/// A mapped range of addresses. The kernel provides each page, filled with zeros, at the first access.
 pub(super) struct MappedRegion {
     octets: NonNull<u8>,
     /// Size in bytes of the address range, a power of two.

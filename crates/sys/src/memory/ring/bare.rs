@@ -63,12 +63,12 @@ impl BareDirection {
 }
 
 impl BareRing {
-    /// Creates the client's end, and the descriptor for the server's end. `request` and `reply` are
-    /// the message sizes in bytes. The server must open its end with the same sizes and an equal
-    /// `wait`.
+    /// Creates the client's end, and the descriptor for the server's end. `request` and `reply` are the message sizes
+    /// in bytes. The server must open its end with the same sizes and an equal `wait`.
     ///
     /// # Errors
-    /// If the process is out of descriptors, memory or addresses.
+    /// `InvalidInput` if the sizes are too large. Another error if the process is out of descriptors, memory or
+    /// addresses.
     pub fn create(request: usize, reply: usize, wait: BareWait) -> io::Result<(Self, OwnedFd)> {
         let (fd, mapping) = mapping::create_mapped(memory(request, reply)?)?;
         let [there, back] = ways(request, reply);
@@ -78,8 +78,8 @@ impl BareRing {
     /// Opens the server's end.
     ///
     /// # Errors
-    /// `InvalidData` if `fd` is not memory of the size that follows from `request` and `reply`.
-    /// Another error if the process is out of addresses.
+    /// `InvalidData` if `fd` is not memory of the size that follows from `request` and `reply`. `InvalidInput` if the
+    /// sizes are too large. Another error if the process is out of addresses.
     pub fn open(fd: BorrowedFd<'_>, request: usize, reply: usize, wait: BareWait) -> io::Result<Self> {
         let length = memory(request, reply)?;
         mapping::check(fd, length)?;

@@ -18,7 +18,7 @@ const WORDS: usize = 1024;
 const LINES: usize = 128;
 const POLLS_PER_CLOCK_READ: u32 = 64;
 const CAPACITY: usize = 256 * 1024;
-/// Number of bytes that a side copies before it publishes them.
+/// Maximum number of bytes that a side copies before it publishes them.
 const PART: usize = 16 * 1024;
 
 /// One end of a connection for streams of bytes through shared memory.
@@ -90,7 +90,7 @@ impl BareStream {
         Ok(BareStream { mapping: SharedMapping::new(fd, Self::LENGTH)?, wait, incoming, outgoing })
     }
 
-    /// Sends all bytes of a message. Returns false if the other end has closed.
+    /// Sends all bytes of a message. Returns false if the ring is full and the other end has closed.
     #[inline]
     pub fn send(&mut self, message: &[u8]) -> bool {
         for part in message.chunks(PART) {
@@ -145,8 +145,8 @@ impl BareStream {
         }
     }
 
-    /// Waits until the other end's count satisfies `is_there`. Returns false if the other end has
-    /// closed.
+    /// Waits until the other end's count satisfies `is_there`. Returns false if polling finds no such count and the
+    /// other end has closed.
     #[inline]
     fn wait_for(&self, way: &Way, count: usize, is_there: impl Fn(u32) -> bool) -> bool {
         let load = || self.word(count).load(Ordering::Acquire);

@@ -27,8 +27,8 @@ impl RingSizes {
     /// Largest capacity of a ring in bytes.
     pub const MAX: u32 = 64 << 20;
 
-    /// Returns the smallest permitted capacities that have at least these numbers of bytes. A
-    /// capacity is a power of two from [`MIN`](Self::MIN) to [`MAX`](Self::MAX).
+    /// Returns the smallest permitted capacities of at least these numbers of bytes, and the largest capacity for a
+    /// larger number. A capacity is a power of two from [`MIN`](Self::MIN) to [`MAX`](Self::MAX).
     #[must_use]
     pub fn at_least(to_server: u32, to_client: u32) -> Self {
         let size = |octets: u32| octets.clamp(Self::MIN, Self::MAX).next_power_of_two();
@@ -116,8 +116,8 @@ impl RingPair {
     /// Opens the server's end of rings that a client created.
     ///
     /// # Errors
-    /// `InvalidData` if `fd` is not memory of the size that follows from `sizes`, or if no seal
-    /// fixes its size. Another error if the process is out of addresses.
+    /// `InvalidData` if `fd` is not memory of the size that follows from `sizes`, if no seal fixes its size, or if a
+    /// seal forbids writing. Another error if the process is out of addresses.
     pub fn open(fd: BorrowedFd<'_>, sizes: RingSizes) -> io::Result<Self> {
         mapping::check(fd, sizes.memory())?;
         let mapping = SharedMapping::new(fd, sizes.memory())?;
@@ -215,10 +215,10 @@ impl RingSide<'_> {
 
     #[inline]
     fn publish_core(&self, counter: ControlWord, core: Option<usize>) {
-        let told = core.and_then(|core| u32::try_from(core + 1).ok()).unwrap_or(0);
-        // The store of an unchanged value makes the processor fetch the cache line for writing
-        // while the bytes are copied.
-        self.core(counter).store(told, Ordering::Relaxed);
+        let number = core.and_then(|core| u32::try_from(core + 1).ok()).unwrap_or(0);
+        // An unchanged value is stored, too: the store makes the processor fetch the cache line for writing while the
+        // bytes are copied.
+        self.core(counter).store(number, Ordering::Relaxed);
     }
 
     fn set_wake_method(&self, word: ControlWord, how: WakeMethod) {
@@ -279,7 +279,7 @@ impl RingReader<'_> {
         self.0.direction.position.readable_bytes(&self.0).map(|there| there == 0).map_err(corrupt)
     }
 
-    /// Returns the core on which the peer last wrote, according to the peer.
+    /// Returns the core on which the peer last wrote, according to the peer; `None` if unknown.
     #[inline]
     pub fn peer_core(&self) -> Option<usize> {
         self.0.peer_core(ControlWord::Head)
@@ -400,7 +400,7 @@ impl RingWriter<'_> {
         protocol::announce_more(&self.0, follows);
     }
 
-    /// Returns the core on which the peer last read a large message, according to the peer.
+    /// Returns the core on which the peer last read a large message, according to the peer; `None` if unknown.
     #[inline]
     pub fn peer_core(&self) -> Option<usize> {
         self.0.peer_core(ControlWord::Tail)

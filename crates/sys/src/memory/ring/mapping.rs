@@ -38,7 +38,8 @@ pub(super) fn create(length: usize) -> io::Result<OwnedFd> {
 /// Checks that `fd` is a file of `length` bytes with a fixed size.
 ///
 /// # Errors
-/// `InvalidData` if the file has another kind, another size, or no fixed size.
+/// `InvalidData` if the file has another kind, another size, or no fixed size, or if a seal forbids
+/// writing.
 pub(super) fn check(fd: BorrowedFd<'_>, length: usize) -> io::Result<()> {
     let wrong = |why| io::Error::new(io::ErrorKind::InvalidData, why);
     // SAFETY: this command takes no argument.

@@ -7,11 +7,11 @@
 //! The peer is not trusted. It can write every byte at any moment, so no reference to the memory is
 //! ever made, and counters are validated before use (`protocol`).
 //!
-//! One thread reads and one writes at a time.
+//! In each process, one thread reads and one writes at a time.
 //!
 //! | offset | content |
 //! |---|---|
-//! | 0 | control words of the direction to the server, each in cache lines of its own |
+//! | 0 | control words of the direction to the server |
 //! | 1024 | control words of the direction to the client |
 //! | 4096 | bytes to the server |
 //! | 4096 + size | bytes to the client |

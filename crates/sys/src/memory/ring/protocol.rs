@@ -1,12 +1,14 @@
 //! The protocol of one direction of a ring: two counters, and a wake word for each side.
 //!
 //! The writer owns `head`, the number of bytes ever written. The reader owns `tail`, the number of
-//! bytes ever read. Both count modulo 2^32. A side loads the peer's counter once per operation and
-//! checks that `head - tail` is at most the capacity; otherwise the peer is at fault.
+//! bytes ever read. Both count modulo 2^32. A side loads the peer's counter at most once per
+//! operation and checks that `head - tail` is at most the capacity; otherwise the peer is at fault.
 //!
 //! A side that has to wait stores the kind of wait in its wake word, checks the ring once more, and
-//! then waits. A side that has changed a counter then reads the other side's wake word, and clears
-//! the request when it fulfils it. A writer waits only if it has seen the ring full.
+//! then waits. A side that has changed its counter reads the other side's wake word (a reader only
+//! while at least half of the ring is free, and only if the ring has been full since its last check
+//! or it has read half of the ring at once), and clears the request when it fulfils it. A writer
+//! waits only if it has seen the ring full.
 //!
 //! Comments in the code refer to two rules of memory ordering:
 //!
@@ -135,8 +137,9 @@ impl RingPosition {
         take_wake_request(control.word(ControlWord::Reader))
     }
 
-    /// Frees `count` bytes that the reader has copied out. Returns the writer's wake request. Wakes
-    /// a waiting writer only when half of the ring is free.
+    /// Frees `count` bytes that the reader has copied out. Returns the writer's wake request, but
+    /// [`WakeRequest::None`] while less than half of the ring is free, and after a read of less
+    /// than half of the ring if the ring has not been full since the last check.
     #[inline]
     pub(super) fn commit_read(&self, control: &impl ControlWords, count: u32) -> WakeRequest {
         let tail = self.own().wrapping_add(count);

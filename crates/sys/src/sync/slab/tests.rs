@@ -251,8 +251,8 @@ mod ordinary {
     }
 }
 
-/// Explores every interleaving of a few operations, under the C11 memory model as far as `loom`
-/// implements it.
+/// Explores the interleavings of a few operations with at most three preemptions, under the C11 memory model as far as
+/// `loom` implements it.
 #[cfg(loom)]
 mod models {
     use loom::sync::Arc;

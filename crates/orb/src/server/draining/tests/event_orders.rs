@@ -19,7 +19,7 @@ fn orders(rows: &mut [VecDeque<DrainEvent>], begun: &mut Vec<DrainEvent>, each: 
     }
 }
 
-/// Returns the number of orders.
+/// Runs a drain in every order of the events that keeps the order within each row. Returns the number of orders.
 fn check(rows: &[&[DrainEvent]], requests: usize) -> usize {
     let orb = Orb::new().unwrap();
     let mut rows: Vec<VecDeque<DrainEvent>> = rows.iter().map(|row| row.iter().copied().collect()).collect();

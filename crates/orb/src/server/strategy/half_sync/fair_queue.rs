@@ -219,8 +219,8 @@ mod tests {
             turns.take_from_largest(&owner.1, more, measure).map(|item| (item.0.0, item.1))
         };
         assert_eq!(take(&c, 1, Measure::Items), Some(('a', 2)));
-        // With one more, b would have three, and with two more, c would have two, so the largest share, of two items,
-        // is not larger.
+        // The largest share is two items. With `more`, b would have three items and c two, so no item is taken for
+        // them.
         assert_eq!(take(&b, 1, Measure::Items), None);
         assert_eq!(take(&c, 2, Measure::Items), None);
         assert_eq!(take(&c, 10, Measure::Bytes), Some(('b', 1)));

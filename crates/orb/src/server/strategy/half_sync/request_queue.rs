@@ -21,7 +21,7 @@ pub(crate) struct RequestQueue {
     not_empty: Condvar,
     max_requests: usize,
     max_bytes: usize,
-    /// Readable when a message is queued; threads in a nested wait wait for it.
+    /// Becomes readable when a message is queued while a thread in a nested wait listens.
     readiness: EventFd,
     listeners: AtomicUsize,
 }
