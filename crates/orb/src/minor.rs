@@ -39,4 +39,6 @@ codes! {
     Transient TASK_RATE = 0x84;
     /// TRANSIENT: the task of a task reference has ended.
     Transient TASK_ENDED = 0x85;
+    /// NO_RESOURCES: the store of an admission object could not save the promise.
+    NoResources NOT_SAVED = 0x86;
 }

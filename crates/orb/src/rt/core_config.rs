@@ -124,6 +124,11 @@ pub struct CorePoolConfig {
     /// listens beside every address of the pool: at a free TCP port of the same host, or at the
     /// path with a suffix. Default: 16.
     pub task_endpoints: u32,
+    /// Addresses of the first endpoints of tasks, in the form of [`listen`](field@Self::listen): of
+    /// each endpoint one beside every address of the pool. An address at which the pool cannot
+    /// listen is replaced by a free one. A server that restarts names its earlier addresses, so that
+    /// its task references stay valid. Default: empty.
+    pub task_addresses: Vec<Vec<String>>,
     /// Limits on connections. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
     /// Maximum number of records of jobs ([`CorePool::record_jobs`](super::CorePool::record_jobs)),
@@ -142,6 +147,7 @@ impl Default for CorePoolConfig {
             thread_stack_size: 1 << 20,
             listen: Vec::new(),
             task_endpoints: 16,
+            task_addresses: Vec::new(),
             connection_limits: ConnectionLimits::default(),
             max_recorded_jobs: 65_536,
         }
@@ -164,6 +170,13 @@ impl CorePoolConfig {
     #[must_use]
     pub fn cores(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
         self.cores = cores.into_iter().collect();
+        self
+    }
+
+    /// Sets [`task_addresses`](field@Self::task_addresses).
+    #[must_use]
+    pub fn task_addresses(mut self, addresses: Vec<Vec<String>>) -> Self {
+        self.task_addresses = addresses;
         self
     }
 

@@ -87,6 +87,28 @@ impl CorePool {
         self.endpoints.take()
     }
 
+    /// Takes the free endpoint that has these addresses, in the form of
+    /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). A server that restarts gives a task its
+    /// earlier endpoint so ([`CorePoolConfig::task_addresses`]). Returns `None` if there is none.
+    #[must_use]
+    pub fn take_endpoint_at(&self, addresses: &[String]) -> Option<TaskEndpoint> {
+        self.lane.upgrade().filter(|lane| !lane.is_closing())?;
+        self.endpoints.take_at(addresses)
+    }
+
+    /// Returns the addresses at which the pool listens for references without an endpoint. No
+    /// address has port 0.
+    #[must_use]
+    pub fn addresses(&self) -> &[Endpoint] {
+        self.endpoints.shared()
+    }
+
+    /// Returns the addresses of each endpoint of tasks, taken or free.
+    #[must_use]
+    pub fn task_addresses(&self) -> &[Vec<Endpoint>] {
+        self.endpoints.addresses()
+    }
+
     /// Puts no thread on a core until [`return_core`](Self::return_core), because the kernel lets
     /// no thread of the process run on it. The caller then passes the new set of tasks to
     /// [`set_tasks`](Self::set_tasks).
@@ -214,9 +236,9 @@ pub(crate) fn create(
         idle_thread_timeout: Duration::ZERO,
     };
     let mut listeners = pool::open_listeners(adapter, &config.listen, &role, IoClass::BestEffort)?;
-    let shared = listeners.len();
-    let of_tasks = open_task_endpoints(adapter, &mut listeners, config.task_endpoints)?;
-    role.task_listeners = listeners.len() - shared;
+    let shared: Vec<Endpoint> = listeners.iter().map(|listener| listener.local_endpoint().clone()).collect();
+    let of_tasks = open_task_endpoints(adapter, &mut listeners, &shared, config)?;
+    role.task_listeners = listeners.len() - shared.len();
     let best_effort_threads = count(config.best_effort_threads);
     let lane_config = PoolConfig::default()
         .name(config.name.clone())
@@ -243,27 +265,39 @@ pub(crate) fn create(
     if let Some(threads) = lane.core_pool() {
         threads.report_refusal(adapter, &lane.config.name);
     }
-    let endpoints = Arc::new(TaskEndpoints::new(id, of_tasks));
+    let endpoints = Arc::new(TaskEndpoints::new(id, shared, of_tasks));
     let handle = CorePool { id, lane: Arc::downgrade(&lane), endpoints, orb: Arc::downgrade(adapter) };
     pool::start_pool(adapter, id, vec![lane], Box::default(), UnmatchedPriority::Refuse)?;
     Ok(handle)
 }
 
-/// Opens `count` endpoints of tasks, each with an address beside every listener of the pool. Adds
-/// their listeners to `listeners`, and returns the addresses of each endpoint.
+/// Opens the endpoints of tasks, each with an address beside every address of the pool. Adds their
+/// listeners to `listeners`, and returns the addresses of each endpoint.
 fn open_task_endpoints(
     adapter: &Arc<ObjectAdapter>,
     listeners: &mut Vec<Box<dyn Listener>>,
-    count: u32,
+    shared: &[Endpoint],
+    config: &CorePoolConfig,
 ) -> Result<Vec<Vec<Endpoint>>, SystemException> {
-    let shared: Vec<Endpoint> = listeners.iter().map(|listener| listener.local_endpoint().clone()).collect();
-    let mut open = |of: &Endpoint, number: u32| {
-        let endpoint = pool::sibling_endpoint(of, &format!("-t{number}"));
-        let listener = adapter.transports().listen(&endpoint);
-        let listener = listener.map_err(|error| no_resources(format!("cannot listen at {endpoint}: {error}")))?;
+    let mut open = |of: &Endpoint, number: u32, wanted: Option<&String>| {
+        let wanted = wanted.and_then(|address| crate::listen_address::parse(address, adapter.transports()));
+        let at_wanted = wanted.and_then(|endpoint| adapter.transports().listen(&endpoint).ok());
+        let listener = match at_wanted {
+            Some(listener) => listener,
+            None => {
+                let endpoint = pool::sibling_endpoint(of, &format!("-t{number}"));
+                let listener = adapter.transports().listen(&endpoint);
+                listener.map_err(|error| no_resources(format!("cannot listen at {endpoint}: {error}")))?
+            }
+        };
         let address = listener.local_endpoint().clone();
         listeners.push(listener);
         Ok(address)
     };
-    (0..count).map(|number| shared.iter().map(|of| open(of, number)).collect()).collect()
+    let mut endpoint = |number: u32| {
+        let wanted = usize::try_from(number).ok().and_then(|place| config.task_addresses.get(place));
+        let wanted = |place: usize| wanted.and_then(|addresses| addresses.get(place));
+        shared.iter().enumerate().map(|(place, of)| open(of, number, wanted(place))).collect()
+    };
+    (0..config.task_endpoints).map(&mut endpoint).collect()
 }

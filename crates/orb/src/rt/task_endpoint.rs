@@ -16,6 +16,8 @@ use crate::thread_context::ThreadpoolId;
 #[derive(Debug)]
 pub(crate) struct TaskEndpoints {
     pool: ThreadpoolId,
+    /// The addresses of the pool, which references without an endpoint have.
+    shared: Vec<Endpoint>,
     /// The addresses of each endpoint.
     addresses: Vec<Vec<Endpoint>>,
     /// The indexes of endpoints without a task. The first has been free the longest.
@@ -23,13 +25,31 @@ pub(crate) struct TaskEndpoints {
 }
 
 impl TaskEndpoints {
-    pub(crate) fn new(pool: ThreadpoolId, addresses: Vec<Vec<Endpoint>>) -> Self {
+    pub(crate) fn new(pool: ThreadpoolId, shared: Vec<Endpoint>, addresses: Vec<Vec<Endpoint>>) -> Self {
         let free = (0..addresses.len()).collect();
-        TaskEndpoints { pool, addresses, free: Mutex::new("endpoints of tasks", LockScope::Orb, free) }
+        TaskEndpoints { pool, shared, addresses, free: Mutex::new("endpoints of tasks", LockScope::Orb, free) }
+    }
+
+    pub(crate) fn shared(&self) -> &[Endpoint] {
+        &self.shared
+    }
+
+    pub(crate) fn addresses(&self) -> &[Vec<Endpoint>] {
+        &self.addresses
     }
 
     pub(crate) fn take(self: &Arc<Self>) -> Option<TaskEndpoint> {
         let index = self.free.lock().pop_front()?;
+        Some(TaskEndpoint { set: Arc::clone(self), index })
+    }
+
+    /// Takes the free endpoint with these addresses.
+    pub(crate) fn take_at(self: &Arc<Self>, addresses: &[String]) -> Option<TaskEndpoint> {
+        let is_wanted = |own: &Vec<Endpoint>| own.iter().map(Endpoint::to_string).eq(addresses.iter().cloned());
+        let index = self.addresses.iter().position(is_wanted)?;
+        let mut free = self.free.lock();
+        let place = free.iter().position(|other| *other == index)?;
+        free.remove(place);
         Some(TaskEndpoint { set: Arc::clone(self), index })
     }
 }

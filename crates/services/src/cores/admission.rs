@@ -1,28 +1,39 @@
 //! The books of a server, shared by its threads, with the targets and endpoints of task references.
 //! After each change of the books, task references and the core pool follow.
+//!
+//! Books with a store are saved by the thread `cores/save`. A request decides under the lock of the
+//! books, and waits without the lock until the store has its promise. All changes that wait share a
+//! commit. Requests that need no save do not wait for the disk.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane::ObjectRef;
-use corelane::rt::TaskEndpoint;
+use corelane::rt::{CorePool, TaskEndpoint};
+use corelane::{ObjectRef, Orb, SystemException};
 use corelane_sched::task::{CoreId, Nanos, TaskId};
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Condvar, LockScope, Mutex};
+use corelane_sys::lock::{Condvar, LockScope, Mutex, MutexGuard};
 use corelane_sys::thread;
 
-use super::books::{Books, CoreChange, Token};
+use super::books::{Books, CoreChange, TaskRecord, TaskState, Token};
 use super::core_watch::CoreWatch;
 use super::dispatch::TaskDispatch;
+use super::records::BadRecord;
+use super::restart::{ReferenceAddress, RestoredTasks, TaskAttachment, texts};
+use super::saving::SaveOutcome;
 use super::task_id::Secrets;
+use crate::store::StoreError;
 
 /// The longest time after which the thread that makes decisions notices the loss of a core.
 const CORE_CHECK_INTERVAL: Nanos = 100_000_000;
 
 /// Delay after the end of a lease or reservation until the thread that makes decisions acts on it.
 const EXPIRY_DELAY: Nanos = 1_000_000;
+
+/// Pause after a failed save, unless a request waits for another one.
+const SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The state that the lock of the service protects.
 pub(super) struct AdmissionState {
@@ -36,7 +47,43 @@ pub(super) struct AdmissionState {
     dispatch: Option<TaskDispatch>,
     /// Number of the last token.
     last_token: u64,
+    saves: SaveQueue,
     is_ending: bool,
+}
+
+/// The requests that wait until the store has their changes.
+struct SaveQueue {
+    /// Number of steps that have begun.
+    begun: u64,
+    waiting: BTreeMap<u64, WaitingSave>,
+    last_waiting: u64,
+    max_waiting: usize,
+    /// True after the end of the thread that saves.
+    is_ended: bool,
+}
+
+struct WaitingSave {
+    /// The number of the first step that began after the change.
+    step: u64,
+    result: Option<Result<(), Arc<StoreError>>>,
+}
+
+impl SaveQueue {
+    /// Ends the waits for steps up to `step`.
+    fn complete(&mut self, step: u64, result: &Result<(), Arc<StoreError>>) {
+        for waiting in self.waiting.values_mut().filter(|waiting| waiting.step <= step) {
+            waiting.result.get_or_insert_with(|| result.clone());
+        }
+    }
+
+    /// Checks that a further request may wait.
+    fn check_room(&self) -> Result<(), NotSaved> {
+        if self.waiting.len() < self.max_waiting { Ok(()) } else { Err(NotSaved::Busy(self.max_waiting)) }
+    }
+
+    fn has_waiting(&self) -> bool {
+        self.waiting.values().any(|waiting| waiting.result.is_none())
+    }
 }
 
 impl AdmissionState {
@@ -58,12 +105,36 @@ impl AdmissionState {
             dispatch.update(&self.books.snapshot(now), &self.targets);
         }
     }
+
+    pub(super) fn set_target(&mut self, task: TaskId, target: &ObjectRef) {
+        self.targets.insert(task, target.clone());
+        self.attach(task);
+    }
+
+    /// Attaches to a task in the books what a restarted server needs for the task's reference.
+    pub(super) fn attach(&mut self, task: TaskId) {
+        if !self.books.has_store() {
+            return;
+        }
+        let Some(target) = self.targets.get(&task) else { return };
+        let address = match self.endpoints.get(&task) {
+            None => ReferenceAddress::None,
+            Some(None) => ReferenceAddress::Pool,
+            Some(Some(endpoint)) => ReferenceAddress::Endpoint(texts(endpoint.addresses())),
+        };
+        let attachment = TaskAttachment { target: target.to_string(), address };
+        self.books.attach(task, &attachment.encode());
+    }
 }
 
 struct SharedAdmission {
     state: Mutex<AdmissionState>,
     /// Notified when a decision becomes pending, and when an expiry changes.
     pending: Condvar,
+    /// Notified when the books may have changes that the store does not have.
+    unsaved: Condvar,
+    /// Notified when waits for a save have ended.
+    saved: Condvar,
     started_at: Monotonic,
 }
 
@@ -92,6 +163,7 @@ impl SharedAdmission {
                     lost.iter().for_each(|core| pool.lose_core(*core));
                     returned.iter().for_each(|core| pool.return_core(*core));
                     state.update_dispatch(now);
+                    self.unsaved.notify_one();
                     // The observer of the events may call the admission object.
                     drop(state);
                     for core in lost {
@@ -106,6 +178,7 @@ impl SharedAdmission {
             }
             if state.forget_ended(now) {
                 state.update_dispatch(now);
+                self.unsaved.notify_one();
             }
             let Some(undecided) = state.books.next_pending_decision(now) else {
                 let expiry = state.books.next_expiry().map(|expiry| expiry.max(now).saturating_add(EXPIRY_DELAY));
@@ -121,40 +194,132 @@ impl SharedAdmission {
             let now = self.now();
             state.books.apply_decision(decided, now);
             state.update_dispatch(now);
+            self.unsaved.notify_one();
+        }
+    }
+
+    /// Saves the books until the service ends. The changes of the last requests are saved, too.
+    fn save_changes(&self) {
+        let mut state = self.state.lock();
+        let mut retry_at: Option<Monotonic> = None;
+        loop {
+            let may_save = state.saves.has_waiting() || retry_at.is_none_or(Monotonic::is_past);
+            let step = if may_save { state.books.next_save(self.now()) } else { None };
+            if let Some(step) = step {
+                state.saves.begun += 1;
+                let number = state.saves.begun;
+                drop(state);
+                let save = step.save();
+                state = self.state.lock();
+                let now = self.now();
+                retry_at = None;
+                match state.books.apply_save(save, now) {
+                    SaveOutcome::Saved => state.saves.complete(number, &Ok(())),
+                    SaveOutcome::Read => {}
+                    SaveOutcome::Failed(error) => {
+                        // The books have taken back all changes that are not saved.
+                        state.saves.complete(u64::MAX, &Err(error));
+                        state.update_dispatch(now);
+                        retry_at = Some(Monotonic::now() + SAVE_RETRY_INTERVAL);
+                        self.pending.notify_one();
+                    }
+                }
+                self.saved.notify_all();
+                if state.is_ending && retry_at.is_some() {
+                    return;
+                }
+                continue;
+            }
+            if may_save && state.saves.has_waiting() {
+                // The changes of these requests have been undone by others.
+                state.saves.complete(u64::MAX, &Ok(()));
+                self.saved.notify_all();
+            }
+            if state.is_ending {
+                return;
+            }
+            (state, _) = self.unsaved.wait_until(state, retry_at.filter(|at| !at.is_past()));
         }
     }
 }
 
-/// The admission of a server. Its drop ends the thread that makes pending decisions.
+/// Ends the waits for saves when the thread that saves has ended, even by a panic.
+struct SavesEnd(Arc<SharedAdmission>);
+
+impl Drop for SavesEnd {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.saves.is_ended = true;
+        state.saves.complete(u64::MAX, &Err(Arc::new(thread_has_ended())));
+        self.0.saved.notify_all();
+    }
+}
+
+fn thread_has_ended() -> StoreError {
+    StoreError::Unusable { path: None, reason: "the thread that saves has ended".to_owned() }
+}
+
+/// The reason why a promise is not acknowledged.
+#[derive(Clone, Debug)]
+pub(super) enum NotSaved {
+    /// This number of requests wait for the store already.
+    Busy(usize),
+    /// The store has refused the change, and the books have taken it back.
+    Failed(Arc<StoreError>),
+}
+
+/// The result of work on the books.
+pub(super) struct SavedResult<R> {
+    pub(super) result: R,
+    /// The time for which the request waited until the store had its promises.
+    pub(super) saved: Result<Nanos, NotSaved>,
+}
+
+/// The admission of a server. Its drop ends the thread that makes pending decisions, and then the
+/// thread that saves the books.
 pub(super) struct SharedBooks {
     shared: Arc<SharedAdmission>,
     pub(super) secrets: Secrets,
     deciding: Option<thread::JoinHandle<()>>,
+    saving: Option<thread::JoinHandle<()>>,
 }
 
 impl SharedBooks {
-    pub(super) fn new(books: Box<dyn Books>) -> io::Result<Self> {
+    pub(super) fn new(books: Box<dyn Books>, secrets: Secrets, max_waiting: usize) -> io::Result<Self> {
+        let has_store = books.has_store();
         let state = AdmissionState {
             books,
             targets: HashMap::new(),
             endpoints: HashMap::new(),
             dispatch: None,
             last_token: 0,
+            saves: SaveQueue { begun: 0, waiting: BTreeMap::new(), last_waiting: 0, max_waiting, is_ended: false },
             is_ending: false,
         };
         let shared = Arc::new(SharedAdmission {
             state: Mutex::new("cores admission", LockScope::Orb, state),
             pending: Condvar::new(),
+            unsaved: Condvar::new(),
+            saved: Condvar::new(),
             started_at: Monotonic::now(),
         });
-        let decider = Arc::clone(&shared);
+        // The drop ends the threads, if the system refuses the second one.
+        let mut books = SharedBooks { shared, secrets, deciding: None, saving: None };
+        if has_store {
+            let end = SavesEnd(Arc::clone(&books.shared));
+            books.saving = Some(thread::ThreadBuilder::new().name("cores/save").spawn(move || end.0.save_changes())?);
+        }
+        let decider = Arc::clone(&books.shared);
         let deciding = thread::ThreadBuilder::new().name("cores/decide").spawn(move || decider.decide_pending())?;
-        Ok(SharedBooks { shared, secrets: Secrets::new(), deciding: Some(deciding) })
+        books.deciding = Some(deciding);
+        Ok(books)
     }
 
-    /// Calls `work` with the locked books, the present time and a token that no task has.
-    pub(super) fn with<R>(&self, work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> R) -> R {
-        let mut state = self.shared.state.lock();
+    fn with_lock<'a, R>(
+        &'a self,
+        mut state: MutexGuard<'a, AdmissionState>,
+        work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> R,
+    ) -> (MutexGuard<'a, AdmissionState>, R) {
         // The clock is read under the lock, so that the books never get an earlier time.
         let now = self.shared.now();
         state.last_token += 1;
@@ -162,8 +327,14 @@ impl SharedBooks {
         let result = work(&mut state, token, now);
         if state.forget_ended(now) {
             state.update_dispatch(now);
+            self.shared.unsaved.notify_one();
         }
-        result
+        (state, result)
+    }
+
+    /// Calls `work` with the locked books, the present time and a token that no task has.
+    pub(super) fn with<R>(&self, work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> R) -> R {
+        self.with_lock(self.shared.state.lock(), work).1
     }
 
     /// Calls `work` as [`with`](Self::with) does, for changes of the books.
@@ -175,12 +346,143 @@ impl SharedBooks {
         });
         // The next expiry may be earlier than before.
         self.decide();
+        self.shared.unsaved.notify_one();
         result
+    }
+
+    /// Calls `work` as [`change`](Self::change) does, and waits until the store has the promises of
+    /// the tasks that `tasks` names. `work` is not called if too many requests wait already.
+    pub(super) fn change_saved<R>(
+        &self,
+        work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> R,
+        tasks: impl FnOnce(&R) -> Vec<TaskId>,
+    ) -> Result<SavedResult<R>, NotSaved> {
+        let state = self.shared.state.lock();
+        state.saves.check_room()?;
+        let (state, result) = self.with_lock(state, |state, token, now| {
+            let result = work(state, token, now);
+            state.update_dispatch(now);
+            result
+        });
+        let saved = self.wait_saved(state, &tasks(&result));
+        // The next expiry may be earlier than before.
+        self.decide();
+        Ok(SavedResult { result, saved })
+    }
+
+    /// Calls `work` as [`with`](Self::with) does, and waits as [`change_saved`](Self::change_saved)
+    /// does.
+    pub(super) fn read_saved<R>(
+        &self,
+        work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> R,
+        tasks: impl FnOnce(&R) -> Vec<TaskId>,
+    ) -> SavedResult<R> {
+        let (state, result) = self.with_lock(self.shared.state.lock(), work);
+        let saved = self.wait_saved(state, &tasks(&result));
+        SavedResult { result, saved }
+    }
+
+    /// Renews a lease by `renew`, which returns its length. A lease that is longer than all leases of
+    /// the task before is saved first. If that fails, the task has the longest lease before.
+    pub(super) fn renew<E>(
+        &self,
+        task: TaskId,
+        renew: impl FnOnce(&mut AdmissionState, Nanos) -> Result<Nanos, E>,
+    ) -> Result<Nanos, E> {
+        let (state, length) = self.with_lock(self.shared.state.lock(), |state, _, now| renew(state, now));
+        let length = length?;
+        let renewed = match state.books.saved_lease(task).filter(|saved| length > *saved) {
+            Some(saved) => {
+                let is_saved = state.saves.check_room().is_ok() && self.wait_for_step(state).is_ok();
+                if is_saved { length } else { saved }
+            }
+            None => length,
+        };
+        // The new lease may end earlier than the old one.
+        self.decide();
+        Ok(renewed)
+    }
+
+    /// Waits until the store has the present promises of the tasks. Returns the time of the wait.
+    fn wait_saved(&self, state: MutexGuard<'_, AdmissionState>, tasks: &[TaskId]) -> Result<Nanos, NotSaved> {
+        if tasks.iter().all(|task| state.books.is_saved(*task)) {
+            self.shared.unsaved.notify_one();
+            return Ok(0);
+        }
+        state.saves.check_room()?;
+        let began_at = self.shared.now();
+        self.wait_for_step(state).map_err(NotSaved::Failed)?;
+        Ok(self.shared.now().saturating_sub(began_at))
+    }
+
+    /// Waits until the store has all present changes.
+    fn wait_for_step(&self, mut state: MutexGuard<'_, AdmissionState>) -> Result<(), Arc<StoreError>> {
+        let saves = &mut state.saves;
+        let (number, step) = (saves.last_waiting + 1, saves.begun + 1);
+        saves.last_waiting = number;
+        let result = saves.is_ended.then(|| Err(Arc::new(thread_has_ended())));
+        saves.waiting.insert(number, WaitingSave { step, result });
+        self.shared.unsaved.notify_one();
+        loop {
+            if let Some(result) = state.saves.waiting.get(&number).and_then(|waiting| waiting.result.clone()) {
+                state.saves.waiting.remove(&number);
+                return result;
+            }
+            state = self.shared.saved.wait(state);
+        }
+    }
+
+    /// Saves everything that the books have.
+    pub(super) fn save(&self) -> Result<(), Arc<StoreError>> {
+        if self.saving.is_some() { self.wait_for_step(self.shared.state.lock()) } else { Ok(()) }
+    }
+
+    /// Restores the targets and endpoints of the tasks that the books have from an earlier process.
+    /// `has_moved` says that references without an endpoint have other addresses than before.
+    pub(super) fn restore(
+        &self,
+        orb: &Orb,
+        pool: Option<&CorePool>,
+        has_moved: bool,
+    ) -> Result<RestoredTasks, SystemException> {
+        let (attachments, snapshot) = self.with(|state, _, now| (state.books.attachments(), state.books.snapshot(now)));
+        let is_demoted = |record: &&TaskRecord| matches!(record.state, TaskState::Demoted(_));
+        let mut restored = RestoredTasks {
+            tasks: attachments.len(),
+            demoted: snapshot.tasks.iter().filter(is_demoted).count(),
+            ..RestoredTasks::default()
+        };
+        for (task, attachment) in attachments.into_iter().filter(|(_, attachment)| !attachment.is_empty()) {
+            let TaskAttachment { target, address } = TaskAttachment::decode(&attachment)?;
+            let target = orb.string_to_object(&target)?.ok_or(BadRecord)?;
+            let endpoint = match (&address, pool) {
+                (ReferenceAddress::None, _) => None,
+                (ReferenceAddress::Pool, _) => {
+                    restored.moved_references += usize::from(has_moved);
+                    Some(None)
+                }
+                (ReferenceAddress::Endpoint(addresses), pool) => {
+                    let endpoint = pool.and_then(|pool| pool.take_endpoint_at(addresses));
+                    restored.moved_references += usize::from(endpoint.is_none());
+                    // The task gets another endpoint with its next reference.
+                    endpoint.map(Some)
+                }
+            };
+            self.with(|state, _, _| {
+                state.targets.insert(task, target);
+                endpoint.map(|endpoint| state.endpoints.insert(task, endpoint));
+            });
+        }
+        Ok(restored)
     }
 
     /// Sets the task references and the core pool that follow the books.
     pub(super) fn set_dispatch(&self, dispatch: TaskDispatch) {
-        self.shared.state.lock().dispatch = Some(dispatch);
+        let mut state = self.shared.state.lock();
+        state.dispatch = Some(dispatch);
+        let now = self.shared.now();
+        state.update_dispatch(now);
+        drop(state);
         // The thread that makes decisions watches the cores of the pool from now on.
         self.decide();
     }
@@ -205,9 +507,10 @@ impl Drop for SharedBooks {
     fn drop(&mut self) {
         self.shared.state.lock().is_ending = true;
         self.shared.pending.notify_one();
-        if let Some(deciding) = self.deciding.take() {
+        self.shared.unsaved.notify_one();
+        for ended in [self.deciding.take(), self.saving.take()].into_iter().flatten() {
             // An error means that the thread panicked. The panic hook has reported the panic.
-            let _ = deciding.join();
+            let _ = ended.join();
         }
     }
 }

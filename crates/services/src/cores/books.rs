@@ -29,6 +29,7 @@ use corelane::rt::JobOverrunAction;
 use corelane_sched::allocation::{AdmissionPlan, Machine, Move, Rejection, TaskSet};
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, TimingError, Utilization};
 
+use super::saving::{CompletedSave, PendingSave, SaveOutcome};
 use super::transition;
 
 /// The longest name of a task in bytes.
@@ -188,6 +189,8 @@ pub enum BooksRefusal {
     CoreLost,
     /// The task is not admitted yet: its decision is pending, or its chain is not committed.
     NotAdmittedYet,
+    /// The store does not have an earlier change of the task yet.
+    NotSavedYet,
 }
 
 impl fmt::Display for BooksRefusal {
@@ -207,6 +210,7 @@ impl fmt::Display for BooksRefusal {
             Self::WrongToken => f.write_str("the token belongs to another task"),
             Self::CoreLost => f.write_str("the core of the task is lost, and no other core has room for the task"),
             Self::NotAdmittedYet => f.write_str("the task is not admitted yet"),
+            Self::NotSavedYet => f.write_str("an earlier change of the task is not saved yet"),
         }
     }
 }
@@ -342,6 +346,11 @@ pub struct CompletedDecision {
 ///
 /// The work of an operation is bounded by the [limits](BooksLimits) and by the
 /// [inline bounds](Machine::with_inline_bounds) of the machine.
+///
+/// Books with a store decide without it, so no operation waits for a disk. A caller acknowledges a
+/// promise when the store has it ([`is_saved`](Self::is_saved)), and saves by
+/// [`next_save`](Self::next_save), [`PendingSave::save`] and [`apply_save`](Self::apply_save). The
+/// defaults of these methods are for books without a store.
 pub trait Books: Send {
     /// Decides about a task, and admits it if it fits.
     ///
@@ -445,4 +454,47 @@ pub trait Books: Send {
     /// Returns the earliest time at which a lease, a reservation, the share of an ended or moved
     /// task, or the report of a rejection ends.
     fn next_expiry(&self) -> Option<Nanos>;
+
+    /// Attaches octets to a task, for example the form of its reference. They end with the task.
+    /// Has no effect if the task has ended.
+    fn attach(&mut self, task: TaskId, attachment: &[u8]);
+
+    /// Returns the octets that are attached to promised tasks, for a server that has just opened
+    /// the books.
+    fn attachments(&self) -> Vec<(TaskId, Arc<[u8]>)>;
+
+    /// Sets the octets that the server keeps with the books for itself.
+    fn set_server_data(&mut self, data: &[u8]);
+
+    /// Returns the octets of [`set_server_data`](Self::set_server_data); empty if there are none.
+    fn server_data(&self) -> &[u8];
+
+    /// Returns true if the books have a store.
+    fn has_store(&self) -> bool {
+        false
+    }
+
+    /// Returns true if the store has the task's promise with its timing and attachment, or if the
+    /// task has no promise and the store has none of it. Always true for books without a store.
+    fn is_saved(&self, _task: TaskId) -> bool {
+        true
+    }
+
+    /// Returns the lease with which a restarted server would hold the task's promise. Returns `None`
+    /// for books without a store, and for a task whose promise the store does not have.
+    fn saved_lease(&self, _task: TaskId) -> Option<Nanos> {
+        None
+    }
+
+    /// Returns the next step that brings the store up to date. Returns `None` if the store has
+    /// everything, and while a step has not been [applied](Self::apply_save).
+    fn next_save(&mut self, _now: Nanos) -> Option<PendingSave> {
+        None
+    }
+
+    /// Applies the result of a step. After a failure the books take back what the store does not
+    /// have: new promises end, changed timings and longer leases return to those that the store has.
+    fn apply_save(&mut self, _save: CompletedSave, _now: Nanos) -> SaveOutcome {
+        SaveOutcome::Saved
+    }
 }

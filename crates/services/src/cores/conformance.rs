@@ -1,15 +1,18 @@
 //! The suite that every implementation of [`Books`] passes.
 
+use std::sync::Arc;
+
 use corelane::rt::JobOverrunAction;
 use corelane_sched::allocation::{AdmissionTest, Machine};
-use corelane_sched::task::{CoreId, Criticality, Nanos, Timing, TimingField, Utilization};
+use corelane_sched::task::{CoreId, Criticality, Nanos, TaskId, Timing, TimingField, Utilization};
 
-use super::MemoryBooks;
 use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ClientName, CoreChange, Promise, TaskAdmission, TaskRequest,
-    TaskState, Token,
+    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreChange,
+    PendingDecision, Promise, Snapshot, TaskAdmission, TaskRequest, TaskState, Token,
 };
 use super::simulation::{self, MakeBooks};
+use super::{MemoryBooks, RECORD_KIND, SaveOutcome, StoredBooks};
+use crate::store::MemoryStore;
 
 const MS: Nanos = 1_000_000;
 const OWN: Token = Token([1; 16]);
@@ -251,6 +254,35 @@ fn a_pending_decision_is_given_up(make: &MakeBooks) {
     assert!(books.next_pending_decision(4).is_none());
 }
 
+/// Checks that octets stay with a promised task until it ends, and that the server's own octets stay.
+fn attached_octets_end_with_the_task(make: &MakeBooks) {
+    let mut books = make(Machine::with_cores(1), BooksLimits::default());
+    assert_eq!((books.server_data(), books.attachments()), (&[][..], vec![]));
+    books.set_server_data(b"server");
+    let task = promised(books.admit(&request(MS, 100 * MS), &client(), OWN, 0)).task;
+    assert_eq!(books.attachments(), [(task, (&[][..]).into())]);
+    books.attach(task, b"first");
+    books.attach(task, b"second");
+    assert_eq!(books.attachments(), [(task, (&b"second"[..]).into())]);
+    books.withdraw(task, OWN, 1).unwrap();
+    books.attach(task, b"third");
+    assert_eq!((books.server_data(), books.attachments()), (&b"server"[..], vec![]));
+}
+
+/// Checks that a change of a timing can be changed again, and each share is free in time.
+fn a_changed_timing_can_be_changed_again(make: &MakeBooks) {
+    let mut books = make(Machine::with_cores(1), BooksLimits::default());
+    let task = promised(books.admit(&request(50 * MS, 100 * MS), &client(), OWN, 0)).task;
+    let mut used = |at, execution| {
+        promised(books.change_timing(task, OWN, Timing::new(execution * MS, 100 * MS), at));
+        books.snapshot(at).cores[0].used.0
+    };
+    assert_eq!([used(MS, 20), used(200 * MS, 10)], [700_000_000, 300_000_000]);
+    // A timing that has not begun leaves no share.
+    assert_eq!(used(210 * MS, 30), 500_000_000);
+    assert_eq!(books.snapshot(300 * MS).cores[0].used.0, 300_000_000);
+}
+
 /// Runs all checks on an implementation.
 pub(super) fn check(make: &MakeBooks) {
     a_withdrawn_share_is_kept_until_the_last_deadline(make);
@@ -261,10 +293,71 @@ pub(super) fn check(make: &MakeBooks) {
     a_request_out_of_range_names_its_field(make);
     rates_and_quotas_are_kept(make);
     a_pending_decision_is_given_up(make);
+    attached_octets_end_with_the_task(make);
+    a_changed_timing_can_be_changed_again(make);
     simulation::check(make);
 }
 
 #[test]
 fn simulation_and_conformance_of_books_in_memory() {
     check(&|machine, limits| Box::new(MemoryBooks::new(machine, limits)) as Box<dyn Books>);
+}
+
+/// Books whose changes are saved at once.
+struct SavingBooks(StoredBooks);
+
+macro_rules! saving {
+    ($($name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
+        $(fn $name(&mut self, $($argument: $type),*) $(-> $result)? {
+            let result = self.0.$name($($argument),*);
+            while let Some(step) = self.0.next_save(0) {
+                let outcome = self.0.apply_save(step.save(), 0);
+                assert!(matches!(outcome, SaveOutcome::Saved), "{outcome:?}");
+            }
+            result
+        })*
+    };
+}
+
+impl Books for SavingBooks {
+    saving! {
+        admit(request: &TaskRequest, client: &ClientName, token: Token, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
+        outcome(task: TaskId, token: Token, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
+        reserve_chain(stages: &[TaskRequest], client: &ClientName, token: Token, now: Nanos) -> Result<ChainAdmission, BooksRefusal>;
+        commit_chain(chain: ChainId, token: Token, now: Nanos) -> Result<Vec<Promise>, BooksRefusal>;
+        cancel_chain(chain: ChainId, token: Token, now: Nanos) -> Result<(), BooksRefusal>;
+        change_timing(task: TaskId, token: Token, timing: Timing, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
+        renew(task: TaskId, token: Token, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal>;
+        withdraw(task: TaskId, token: Token, now: Nanos) -> Result<(), BooksRefusal>;
+        snapshot(now: Nanos) -> Snapshot;
+        next_pending_decision(now: Nanos) -> Option<PendingDecision>;
+        apply_decision(decided: CompletedDecision, now: Nanos);
+        set_lost_cores(lost: &[CoreId], now: Nanos) -> CoreChange;
+        take_ended_tasks(now: Nanos) -> Vec<TaskId>;
+        attach(task: TaskId, attachment: &[u8]);
+        set_server_data(data: &[u8]);
+    }
+
+    fn task_name(&self, task: TaskId) -> Option<&str> {
+        self.0.task_name(task)
+    }
+
+    fn next_expiry(&self) -> Option<Nanos> {
+        self.0.next_expiry()
+    }
+
+    fn attachments(&self) -> Vec<(TaskId, Arc<[u8]>)> {
+        self.0.attachments()
+    }
+
+    fn server_data(&self) -> &[u8] {
+        self.0.server_data()
+    }
+}
+
+#[test]
+fn simulation_and_conformance_of_books_with_a_store() {
+    check(&|machine, limits| {
+        Box::new(SavingBooks(StoredBooks::open(MemoryStore::new(RECORD_KIND), machine, limits).unwrap()))
+    });
 }

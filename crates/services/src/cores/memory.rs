@@ -1,8 +1,10 @@
 //! [`Books`] in memory, which end with the process.
 
 mod lost_cores;
+mod persistence;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use corelane_sched::allocation::{
     AdmissionPlan, AllocationStep, Core, Machine, Move, Rejection, TaskSet, admit, task_placements,
@@ -15,6 +17,7 @@ use super::books::{
     TaskRecord, TaskRequest, TaskState, Token,
 };
 use super::transition;
+use persistence::RevocableChange;
 
 const SECOND: Nanos = 1_000_000_000;
 /// Maximum number of searches for one decision. If the books change during the last search, a
@@ -43,6 +46,9 @@ struct Entry {
     /// The lost core that the task had, if it lost a core.
     home: Option<CoreId>,
     starts_at: Nanos,
+    /// The longest lease that the task has got.
+    lease: Nanos,
+    attachment: Arc<[u8]>,
 }
 
 impl Entry {
@@ -95,6 +101,8 @@ pub struct MemoryBooks {
     /// Shares for the last jobs of tasks that moved or changed their timing, by the time at which
     /// each share is free. Each share has a separate task id.
     left_shares: BTreeSet<(Nanos, TaskId)>,
+    /// Changes of timings that are taken back unless they are kept.
+    revocable: BTreeMap<TaskId, RevocableChange>,
     /// Tasks whose decisions are pending, in the order of their requests.
     pending: VecDeque<TaskId>,
     /// The times of the latest decisions. Decisions within the last second count towards the
@@ -104,6 +112,7 @@ pub struct MemoryBooks {
     last_number: u64,
     now: Nanos,
     counts: DecisionCounts,
+    server_data: Vec<u8>,
 }
 
 impl MemoryBooks {
@@ -124,12 +133,14 @@ impl MemoryBooks {
             entries: BTreeMap::new(),
             ends: BTreeSet::new(),
             left_shares: BTreeSet::new(),
+            revocable: BTreeMap::new(),
             pending: VecDeque::new(),
             decisions: VecDeque::new(),
             ended: Vec::new(),
             last_number: 0,
             now: 0,
             counts: DecisionCounts::default(),
+            server_data: Vec::new(),
         }
     }
 
@@ -139,7 +150,7 @@ impl MemoryBooks {
     }
 
     /// Advances the time to `now`, and ends all states and shares whose end has passed, in order.
-    fn advance(&mut self, now: Nanos) {
+    pub(super) fn advance(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         loop {
             let share = self.left_shares.first().copied().filter(|(at, _)| *at <= self.now);
@@ -174,6 +185,7 @@ impl MemoryBooks {
     /// Ends a promise at time `at`. The task keeps its share until the deadline of a job that
     /// arrived just before `at`.
     fn end_promise(&mut self, task: TaskId, at: Nanos) {
+        self.keep_change(task);
         let Some(entry) = self.entries.get(&task) else { return };
         let until = at.saturating_add(entry.request.timing.deadline);
         self.ended.push(task);
@@ -209,6 +221,7 @@ impl MemoryBooks {
     }
 
     fn take(&mut self, task: TaskId) -> Option<Entry> {
+        self.keep_change(task);
         let entry = self.entries.remove(&task)?;
         if let Some(end) = entry.end() {
             self.ends.remove(&(end, task));
@@ -269,7 +282,7 @@ impl MemoryBooks {
         further: Utilization,
         replaced: Option<TaskId>,
     ) -> Result<(), BooksRefusal> {
-        let room = self.limits.max_tasks.saturating_sub(self.entries.len() + self.left_shares.len());
+        let room = self.limits.max_tasks.saturating_sub(self.count_with_shares());
         if count > room {
             return Err(BooksRefusal::Full(self.limits.max_tasks));
         }
@@ -292,9 +305,18 @@ impl MemoryBooks {
         Err(refusal)
     }
 
-    fn lease_end(&self, lease: Nanos) -> Nanos {
+    /// Returns the number of tasks and of shares that tasks have left.
+    fn count_with_shares(&self) -> usize {
+        self.entries.len() + self.left_shares.len() + self.revocable.len()
+    }
+
+    fn lease_length(&self, lease: Nanos) -> Nanos {
         let lease = if lease == 0 { self.limits.default_lease } else { lease };
-        self.now.saturating_add(lease.min(self.limits.max_lease))
+        lease.min(self.limits.max_lease)
+    }
+
+    fn lease_end(&self, lease: Nanos) -> Nanos {
+        self.now.saturating_add(self.lease_length(lease))
     }
 
     fn owned(&self, task: TaskId, token: Token) -> Result<&Entry, BooksRefusal> {
@@ -305,12 +327,17 @@ impl MemoryBooks {
     /// Keeps a share of a core for the last job of a task that leaves the core. Returns the time at
     /// which the share is free.
     fn leave_share(&mut self, timing: Timing, core: CoreId) -> Nanos {
-        let id = TaskId(self.next_number());
-        let criticality = Criticality::High;
-        self.set.insert(Task { id, timing, criticality, pinned: Some(core) }, core);
+        let id = self.add_share(timing, core);
         let until = self.now.saturating_add(timing.deadline);
         self.left_shares.insert((until, id));
         until
+    }
+
+    fn add_share(&mut self, timing: Timing, core: CoreId) -> TaskId {
+        let id = TaskId(self.next_number());
+        let criticality = Criticality::High;
+        self.set.insert(Task { id, timing, criticality, pinned: Some(core) }, core);
+        id
     }
 
     /// Applies a plan to the books. Returns the earliest start of the plan's task.
@@ -354,9 +381,10 @@ impl MemoryBooks {
         promise
     }
 
-    fn new_entry(request: &TaskRequest, client: &ClientName, token: Token, state: EntryState) -> Entry {
-        let (request, client) = (request.clone(), client.clone());
-        Entry { request, client, token, state, core: None, home: None, starts_at: 0 }
+    fn new_entry(&self, request: &TaskRequest, client: &ClientName, token: Token, state: EntryState) -> Entry {
+        let lease = self.lease_length(request.lease);
+        let (request, client, attachment) = (request.clone(), client.clone(), Arc::default());
+        Entry { request, client, token, state, core: None, home: None, starts_at: 0, lease, attachment }
     }
 
     /// Returns the stages of a chain, in their order.
@@ -384,7 +412,7 @@ impl Books for MemoryBooks {
         self.check_quota(client, 1, request.timing.utilization(), None)?;
         let id = TaskId(self.next_number());
         let state = EntryState::Promised { until: self.lease_end(request.lease) };
-        let entry = Self::new_entry(request, client, token, state);
+        let entry = self.new_entry(request, client, token, state);
         match transition::admit(&self.set, &self.set, &self.inline, &entry.task(id)) {
             Ok(plan) => Ok(TaskAdmission::Promised(self.enter(&plan, entry))),
             Err(rejection) if !rejection.is_exhaustive && self.pending.len() < self.limits.max_pending => {
@@ -432,7 +460,7 @@ impl Books for MemoryBooks {
         let until = self.now.saturating_add(self.limits.reservation_timeout);
         let mut promises: Vec<Promise> = Vec::with_capacity(stages.len());
         for (index, stage) in stages.iter().enumerate() {
-            let entry = Self::new_entry(stage, client, token, EntryState::Reserved { chain, until });
+            let entry = self.new_entry(stage, client, token, EntryState::Reserved { chain, until });
             let task = entry.task(TaskId(self.next_number()));
             // No task moves for a chain, because the moves would have to be undone if a later stage
             // did not fit.
@@ -482,57 +510,20 @@ impl Books for MemoryBooks {
         timing: Timing,
         now: Nanos,
     ) -> Result<TaskAdmission, BooksRefusal> {
-        self.advance(now);
-        let entry = self.owned(task, token)?.clone();
-        let EntryState::Promised { .. } = entry.state else {
-            return Err(if matches!(entry.state, EntryState::Reserved { .. } | EntryState::Pending { .. }) {
-                BooksRefusal::NotAdmittedYet
-            } else {
-                BooksRefusal::NotFound
-            });
-        };
-        let Some(core) = entry.core else { return Err(BooksRefusal::CoreLost) };
-        timing.check().map_err(BooksRefusal::TimingOutOfRange)?;
-        self.count_decisions(1)?;
-        if self.entries.len() + self.left_shares.len() >= self.limits.max_tasks {
-            return Err(BooksRefusal::Full(self.limits.max_tasks));
-        }
-        self.check_quota(&entry.client, 0, timing.utilization(), Some(task))?;
-        let changed = Task { timing, ..entry.task(task) };
-        let mut set = self.set.clone();
-        set.withdraw(task);
-        let plan = match transition::admit(&self.set, &set, &self.inline, &changed) {
-            Ok(plan) => plan,
-            Err(rejection) => {
-                self.counts.rejected += 1;
-                return Ok(TaskAdmission::Rejected(rejection));
-            }
-        };
-        self.set = set;
-        let mut starts_at = self.apply(&plan);
-        if entry.starts_at < self.now {
-            let until = self.leave_share(entry.request.timing, core);
-            if core == plan.core {
-                starts_at = starts_at.max(until);
-            }
-        } else if core == plan.core {
-            // The task has not started yet, because it still waits for other tasks' shares.
-            starts_at = starts_at.max(entry.starts_at);
-        }
-        let Some(entry) = self.entries.get_mut(&task) else { return Err(BooksRefusal::NotFound) };
-        entry.request.timing = timing;
-        (entry.core, entry.starts_at) = (Some(plan.core), starts_at);
-        self.counts.promised += 1;
-        let promise = entry.promise(task, plan.core, plan.response, plan.moves.clone());
-        Ok(TaskAdmission::Promised(promise))
+        let changed = self.change_timing_revocably(task, token, timing, now)?;
+        self.keep_change(task);
+        Ok(changed)
     }
 
     fn renew(&mut self, task: TaskId, token: Token, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal> {
         self.advance(now);
         match self.owned(task, token)?.state {
             EntryState::Promised { .. } => {
-                let until = self.lease_end(lease);
+                let (until, length) = (self.lease_end(lease), self.lease_length(lease));
                 self.set_state(task, EntryState::Promised { until });
+                if let Some(entry) = self.entries.get_mut(&task) {
+                    entry.lease = entry.lease.max(length);
+                }
                 Ok(until)
             }
             EntryState::Reserved { .. } | EntryState::Pending { .. } => Err(BooksRefusal::NotAdmittedYet),
@@ -645,5 +636,26 @@ impl Books for MemoryBooks {
     fn next_expiry(&self) -> Option<Nanos> {
         let ends = [self.ends.first(), self.left_shares.first()];
         ends.into_iter().flatten().map(|(at, _)| *at).min()
+    }
+
+    fn attach(&mut self, task: TaskId, attachment: &[u8]) {
+        if let Some(entry) = self.entries.get_mut(&task)
+            && *entry.attachment != *attachment
+        {
+            entry.attachment = attachment.into();
+        }
+    }
+
+    fn attachments(&self) -> Vec<(TaskId, Arc<[u8]>)> {
+        let promised = self.entries.iter().filter(|(_, entry)| matches!(entry.state, EntryState::Promised { .. }));
+        promised.map(|(task, entry)| (*task, Arc::clone(&entry.attachment))).collect()
+    }
+
+    fn set_server_data(&mut self, data: &[u8]) {
+        self.server_data = data.to_vec();
+    }
+
+    fn server_data(&self) -> &[u8] {
+        &self.server_data
     }
 }

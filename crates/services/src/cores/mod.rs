@@ -19,7 +19,7 @@
 //! core pool the promises are advisory.
 //!
 //! The module has a pure core ([`books`], `memory`, `transition`), which knows neither clocks nor
-//! sockets. `admission` shares this core between threads; `core_watch` notices lost cores;
+//! sockets. `stored` adds a store to it by `saving` and `records`, and `restart` restores references. `admission` shares this core between threads; `core_watch` notices lost cores;
 //! `dispatch` lets task references and the core pool follow it; `servants` knows the ORB. `admitted` is the side of the client.
 
 mod admission;
@@ -33,9 +33,15 @@ mod dispatch;
 mod idl;
 mod memory;
 mod monitoring;
+mod records;
+mod restart;
+mod saving;
 mod servants;
 #[cfg(test)]
 mod simulation;
+mod stored;
+#[cfg(test)]
+mod stored_simulation;
 mod task_id;
 mod transition;
 
@@ -54,12 +60,22 @@ use corelane_sched::task::TaskId;
 use self::admission::SharedBooks;
 use self::books::{Books, BooksLimits};
 use self::dispatch::{TaskDispatch, TaskKeys};
+use self::restart::ServerData;
 use self::servants::{TaskLocator, TasksServant};
+use self::task_id::{Secrets, TagKey};
+use crate::store::RecordKind;
 
 pub use self::admitted::{AdmittedPeriodicTask, AdmittedTask, admit_task};
 pub use self::clients::ClientIdentityInterceptor;
 pub use self::idl::cores as protocol;
 pub use self::memory::MemoryBooks;
+pub use self::restart::RestoredTasks;
+pub use self::saving::{CompletedSave, PendingSave, SaveOutcome};
+pub use self::stored::StoredBooks;
+
+/// The kind of the records of [`StoredBooks`], for a [`Store`](crate::store::Store) that a program
+/// supplies.
+pub const RECORD_KIND: RecordKind = records::KIND;
 
 /// Plain object key of the object that admits tasks: [`protocol::Tasks`].
 pub const ADMISSION_OBJECT_KEY: &str = "CorelaneTasks";
@@ -73,6 +89,7 @@ pub struct AdmissionConfig {
     books: Box<dyn Books>,
     core_pool: Option<CorePoolConfig>,
     enforces_rates: bool,
+    max_waiting_saves: usize,
 }
 
 impl fmt::Debug for AdmissionConfig {
@@ -93,7 +110,7 @@ impl AdmissionConfig {
     /// limits.
     #[must_use]
     pub fn with_books(books: impl Books + 'static) -> Self {
-        AdmissionConfig { books: Box::new(books), core_pool: None, enforces_rates: false }
+        AdmissionConfig { books: Box::new(books), core_pool: None, enforces_rates: false, max_waiting_saves: 2 }
     }
 
     /// Runs the requests of tasks on their cores, by a core pool with these settings. Each task
@@ -115,16 +132,34 @@ impl AdmissionConfig {
         self
     }
 
+    /// Sets the maximum number of requests that wait until [`StoredBooks`] have saved their promises.
+    /// Further requests get TRANSIENT. Permit fewer than the threads that serve requests, so that
+    /// leases are renewed even while the disk does not respond. Default: 2, half of a default pool's
+    /// threads.
+    #[must_use]
+    pub fn max_waiting_saves(mut self, requests: usize) -> Self {
+        self.max_waiting_saves = requests;
+        self
+    }
+
     /// Serves the admission object in an ORB until the ORB ends. Binds the plain key
-    /// `CorelaneTasks` to the object.
+    /// `CorelaneTasks` to the object. [`StoredBooks`] hold the promises that they have for their
+    /// leases, which begin now.
     ///
     /// # Errors
-    /// BAD_PARAM if the key is already bound, NO_RESOURCES if the system refuses a thread, and
-    /// other errors of the ORB.
-    pub fn serve(self, orb: &Orb) -> Result<AdmissionService, SystemException> {
-        let admission = SharedBooks::new(self.books)
-            .map_err(|error| SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string()))?;
-        let admission = Arc::new(admission);
+    /// BAD_PARAM if the key is already bound, NO_RESOURCES if the system refuses a thread,
+    /// PERSIST_STORE if the store of the books cannot be written or is damaged, and other errors of
+    /// the ORB.
+    pub fn serve(mut self, orb: &Orb) -> Result<AdmissionService, SystemException> {
+        let no_resources = |error: std::io::Error| {
+            SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string())
+        };
+        let kept = restart::server_data(&*self.books)?;
+        let tags = match &kept {
+            Some(kept) => kept.tags,
+            None => TagKey::random().map_err(no_resources)?,
+        };
+        let secrets = Secrets::new(tags);
         let root = orb.root_poa();
         let task_policies = PoaPolicies {
             lifespan: Lifespan::Persistent,
@@ -135,16 +170,21 @@ impl AdmissionConfig {
             ..PoaPolicies::default()
         };
         let enforces_rates = self.enforces_rates;
-        let keys = Arc::new(TaskKeys::new(admission.secrets.clone()));
+        let keys = Arc::new(TaskKeys::new(secrets.clone()));
         let pool = match &self.core_pool {
-            Some(config) => Some(orb.real_time().create_core_pool(config, Arc::<TaskKeys>::clone(&keys))?),
+            Some(config) => Some(restart::create_pool(orb, config, kept.as_ref(), &keys)?),
             None => None,
         };
+        let data = ServerData::new(tags, orb, pool.as_ref());
+        let has_moved = kept.is_some_and(|kept| kept.pool != data.pool);
+        self.books.set_server_data(&data.encode());
+        let admission = SharedBooks::new(self.books, secrets, self.max_waiting_saves).map_err(no_resources);
         let real_time = RtPolicies { threadpool: pool.as_ref().map(CorePool::id), ..RtPolicies::default() };
         let tasks = root.create_rt_poa(TASK_POA, None, task_policies, &real_time);
         let served = tasks.map_err(SystemException::from).and_then(|tasks| {
+            let admission = Arc::new(admission?);
             let dispatch = TaskDispatch::new(admission.secrets.clone(), tasks.clone(), pool.clone(), enforces_rates);
-            let served = serve_in(orb, &root, &tasks, admission, &keys, dispatch);
+            let served = serve_in(orb, &root, &tasks, admission, &keys, dispatch, has_moved);
             if served.is_err() {
                 // Destroying a POA fails only after the ORB's shutdown.
                 let _ = tasks.destroy(false, true);
@@ -166,13 +206,13 @@ fn serve_in(
     admission: Arc<SharedBooks>,
     keys: &TaskKeys,
     dispatch: TaskDispatch,
+    has_moved: bool,
 ) -> Result<AdmissionService, SystemException> {
     // The number 0 belongs to no task.
     let example = admission.secrets.object_id(TaskId(0));
     let of_task = tasks.create_reference_with_id(&ObjectId::from(&example[..]), "")?;
     keys.learn(&of_task, &example);
     let pool = dispatch.pool().cloned();
-    admission.set_dispatch(dispatch);
     tasks.set_servant_manager(ServantManager::Locator(Arc::new(TaskLocator(Arc::clone(&admission)))))?;
     let policies =
         PoaPolicies { lifespan: Lifespan::Persistent, id_assignment: IdAssignment::User, ..PoaPolicies::default() };
@@ -180,12 +220,17 @@ fn serve_in(
     let served = (|| -> Result<AdmissionService, SystemException> {
         let id = ObjectId::from(ADMISSION_OBJECT_KEY.as_bytes());
         let own = poa.create_reference_with_id(&id, protocol::TasksRef::REPOSITORY_ID)?;
-        let servant = TasksServant { admission, poa: tasks.clone(), own: [own.clone(), of_task], pool: pool.clone() };
+        let references = [own.clone(), of_task];
+        let servant =
+            TasksServant { admission: Arc::clone(&admission), poa: tasks.clone(), own: references, pool: pool.clone() };
         poa.activate_object_with_id(&id, &protocol::Tasks::servant(servant))?;
         orb.bind_key(ADMISSION_OBJECT_KEY, &own)?;
+        let restored = admission.restore(orb, pool.as_ref(), has_moved)?;
+        admission.set_dispatch(dispatch);
+        admission.save().map_err(|error| restart::persist_store(&error.to_string()))?;
         tasks.manager().activate()?;
         poa.manager().activate()?;
-        Ok(AdmissionService { object: protocol::TasksRef::from_object(own), pool })
+        Ok(AdmissionService { object: protocol::TasksRef::from_object(own), pool, restored })
     })();
     if served.is_err() {
         // Destroying a POA fails only after the ORB's shutdown.
@@ -200,6 +245,7 @@ fn serve_in(
 pub struct AdmissionService {
     object: protocol::TasksRef,
     pool: Option<CorePool>,
+    restored: RestoredTasks,
 }
 
 impl AdmissionService {
@@ -207,6 +253,12 @@ impl AdmissionService {
     #[must_use]
     pub fn reference(&self) -> &protocol::TasksRef {
         &self.object
+    }
+
+    /// Returns the tasks that the service has taken over from the books of an earlier process.
+    #[must_use]
+    pub fn restored_tasks(&self) -> RestoredTasks {
+        self.restored
     }
 
     /// Returns the core pool that runs the requests of tasks, if the service has one.

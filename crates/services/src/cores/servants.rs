@@ -9,7 +9,7 @@ use corelane::{Completion, ObjectRef, Servant, SystemException, SystemExceptionK
 use corelane_sched::allocation::{AdmissionTest, Rejection};
 use corelane_sched::task::{CoreId, Criticality, Nanos, TaskId, Timing};
 
-use super::admission::{AdmissionState, SharedBooks};
+use super::admission::{AdmissionState, NotSaved, SavedResult, SharedBooks};
 use super::books::{
     self, BooksRefusal, ChainAdmission, ChainId, TaskAdmission as Decision, TaskRequest, TaskState, Token,
 };
@@ -46,13 +46,26 @@ impl From<BooksRefusal> for SystemException {
             BooksRefusal::TimingOutOfRange(_) | BooksRefusal::FieldOutOfRange(..) => Kind::BadParam,
             BooksRefusal::RateExceeded(_)
             | BooksRefusal::TaskQuotaExceeded(_)
-            | BooksRefusal::UtilizationQuotaExceeded(_) => Kind::Transient,
+            | BooksRefusal::UtilizationQuotaExceeded(_)
+            | BooksRefusal::NotSavedYet => Kind::Transient,
             BooksRefusal::Full(_) | BooksRefusal::NoSuchCore(..) | BooksRefusal::CoreLost => Kind::NoResources,
             BooksRefusal::NotFound => Kind::ObjectNotExist,
             BooksRefusal::WrongToken => Kind::NoPermission,
             BooksRefusal::NotAdmittedYet => Kind::BadInvOrder,
         };
         system(kind, refusal.to_string())
+    }
+}
+
+impl From<NotSaved> for SystemException {
+    fn from(reason: NotSaved) -> Self {
+        match reason {
+            NotSaved::Busy(most) => system(Kind::Transient, format!("{most} requests wait for the store already")),
+            NotSaved::Failed(error) => {
+                let refused = SystemException::new(Kind::NoResources, corelane::minor::NOT_SAVED, Completion::No);
+                refused.because(format!("the store cannot save the promise: {error}"))
+            }
+        }
     }
 }
 
@@ -151,6 +164,7 @@ impl TasksServant {
                     Some(endpoint) => self.poa.create_reference_at(&id, target.type_id(), endpoint)?,
                     None => self.poa.create_reference_with_id(&id, target.type_id())?,
                 };
+                state.attach(promise.task);
                 Some(reference)
             }
             None => None,
@@ -176,6 +190,22 @@ impl TasksServant {
         promises.iter().map(|promise| self.promise(state, promise, token, now)).collect()
     }
 
+    /// Makes promises, and returns them when the store has them.
+    fn saved_promises<E: From<SystemException>>(
+        &self,
+        work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> Result<Vec<idl::Promise>, E>,
+    ) -> Result<Vec<idl::Promise>, E> {
+        acknowledged(self.admission.change_saved(work, promised_tasks).map_err(SystemException::from)?)
+    }
+
+    /// Makes one promise as [`saved_promises`](Self::saved_promises) does.
+    fn saved_promise<E: From<SystemException>>(
+        &self,
+        work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> Result<idl::Promise, E>,
+    ) -> Result<idl::Promise, E> {
+        single(self.saved_promises(|state, token, now| work(state, token, now).map(|promise| vec![promise]))?)
+    }
+
     fn reported_snapshot(&self) -> (idl::TaskRecords, idl::CoreRecords, idl::Counts) {
         let (snapshot, now) = self.admission.with(|state, _, now| (state.books.snapshot(now), now));
         let tasks = snapshot.tasks.into_iter().map(|record| reported_task(record, now)).collect();
@@ -197,12 +227,33 @@ impl TasksServant {
     }
 }
 
+fn promised_tasks<E>(promises: &Result<Vec<idl::Promise>, E>) -> Vec<TaskId> {
+    promises.as_deref().unwrap_or_default().iter().map(|promise| TaskId(promise.task)).collect()
+}
+
+/// Returns promises that the store has. Their times count from now.
+fn acknowledged<E: From<SystemException>>(
+    made: SavedResult<Result<Vec<idl::Promise>, E>>,
+) -> Result<Vec<idl::Promise>, E> {
+    let mut promises = made.result?;
+    let waited = made.saved.map_err(SystemException::from)?;
+    for promise in &mut promises {
+        promise.start = promise.start.saturating_sub(waited);
+        promise.lease = promise.lease.saturating_sub(waited);
+    }
+    Ok(promises)
+}
+
+fn single<E: From<SystemException>>(promises: Vec<idl::Promise>) -> Result<idl::Promise, E> {
+    promises.into_iter().next().ok_or_else(|| system(Kind::Internal, "a decision made no promise").into())
+}
+
 impl idl::Tasks for TasksServant {
     fn admit(&self, task: &idl::TaskSpec) -> Result<idl::Promise, AdmitError> {
         let client = clients::current();
         let request = request(task)?;
         self.check_target(task.target.as_ref())?;
-        self.admission.change(|state, token, now| -> Result<idl::Promise, AdmitError> {
+        self.saved_promise(|state, token, now| -> Result<idl::Promise, AdmitError> {
             let decision = state.books.admit(&request, &client, token, now).map_err(SystemException::from)?;
             let id = match &decision {
                 Decision::Promised(promise) => promise.task,
@@ -210,7 +261,7 @@ impl idl::Tasks for TasksServant {
                 Decision::Rejected(rejection) => return Err(AdmitError::Rejected(rejected(&task.name, rejection))),
             };
             if let Some(target) = &task.target {
-                state.targets.insert(id, target.clone());
+                state.set_target(id, target);
             }
             match decision {
                 Decision::Promised(promise) => Ok(self.promise(state, &promise, token, now)?),
@@ -221,17 +272,21 @@ impl idl::Tasks for TasksServant {
 
     fn outcome(&self, task: u64, secret: &idl::TaskToken) -> Result<idl::Promise, AdmitError> {
         let token = Token(*secret);
-        self.admission.with(|state, _, now| {
-            let decision = state.books.outcome(TaskId(task), token, now).map_err(SystemException::from)?;
-            match decision {
-                Decision::Promised(promise) => Ok(self.promise(state, &promise, token, now)?),
-                Decision::Pending(task) => Err(AdmitError::Pending(idl::Pending { task: task.0, token: *secret })),
-                Decision::Rejected(rejection) => {
-                    let name = state.books.task_name(TaskId(task)).unwrap_or_default();
-                    Err(AdmitError::Rejected(rejected(name, &rejection)))
+        let made = self.admission.read_saved(
+            |state, _, now| {
+                let decision = state.books.outcome(TaskId(task), token, now).map_err(SystemException::from)?;
+                match decision {
+                    Decision::Promised(promise) => Ok(vec![self.promise(state, &promise, token, now)?]),
+                    Decision::Pending(task) => Err(AdmitError::Pending(idl::Pending { task: task.0, token: *secret })),
+                    Decision::Rejected(rejection) => {
+                        let name = state.books.task_name(TaskId(task)).unwrap_or_default();
+                        Err(AdmitError::Rejected(rejected(name, &rejection)))
+                    }
                 }
-            }
-        })
+            },
+            promised_tasks,
+        );
+        single(acknowledged(made)?)
     }
 
     fn reserve(&self, stages: &[idl::TaskSpec]) -> Result<idl::Reservation, ReserveError> {
@@ -247,7 +302,7 @@ impl idl::Tasks for TasksServant {
                 ChainAdmission::Reserved(chain, promises) => {
                     for (promise, stage) in promises.iter().zip(stages) {
                         if let Some(target) = &stage.target {
-                            state.targets.insert(promise.task, target.clone());
+                            state.set_target(promise.task, target);
                         }
                     }
                     let lapse = promises.iter().map(|promise| promise.ends_at.saturating_sub(now)).min().unwrap_or(0);
@@ -264,7 +319,7 @@ impl idl::Tasks for TasksServant {
 
     fn commit(&self, chain: u64, secret: &idl::TaskToken) -> Result<idl::Promises, SystemException> {
         let token = Token(*secret);
-        self.admission.change(|state, _, now| {
+        self.saved_promises(|state, _, now| {
             let promises = state.books.commit_chain(ChainId(chain), token, now)?;
             self.promises(state, &promises, token, now)
         })
@@ -281,7 +336,7 @@ impl idl::Tasks for TasksServant {
         changed: &idl::TaskTiming,
     ) -> Result<idl::Promise, ReserveError> {
         let token = Token(*secret);
-        self.admission.change(|state, _, now| {
+        self.saved_promise(|state, _, now| {
             let decision = state.books.change_timing(TaskId(task), token, timing(changed), now);
             match decision.map_err(SystemException::from)? {
                 Decision::Promised(promise) => Ok(self.promise(state, &promise, token, now)?),
@@ -295,17 +350,22 @@ impl idl::Tasks for TasksServant {
     }
 
     fn renew(&self, task: u64, secret: &idl::TaskToken, lease: u64) -> Result<u64, SystemException> {
-        let renewed = self.admission.with(|state, _, now| {
-            let end = state.books.renew(TaskId(task), Token(*secret), lease, now)?;
+        let (task, token) = (TaskId(task), Token(*secret));
+        let renew = |state: &mut AdmissionState, now| {
+            let end = state.books.renew(task, token, lease, now)?;
             Ok(end.saturating_sub(now))
-        });
-        // The new lease may end earlier than the old one.
-        self.admission.decide();
-        renewed
+        };
+        self.admission.renew(task, renew)
     }
 
     fn withdraw(&self, task: u64, secret: &idl::TaskToken) -> Result<(), SystemException> {
-        Ok(self.admission.change(|state, _, now| state.books.withdraw(TaskId(task), Token(*secret), now))?)
+        let task = TaskId(task);
+        let withdraw =
+            |state: &mut AdmissionState, _: Token, now: Nanos| state.books.withdraw(task, Token(*secret), now);
+        let tasks = |withdrawn: &Result<(), BooksRefusal>| Vec::from_iter(withdrawn.is_ok().then_some(task));
+        let withdrawn = self.admission.change_saved(withdraw, tasks).map_err(SystemException::from)?;
+        // The task has ended, even if the store cannot forget it yet.
+        Ok(withdrawn.result?)
     }
 
     fn snapshot(&self) -> Result<(idl::TaskRecords, idl::CoreRecords, idl::Counts), SystemException> {

@@ -9,22 +9,54 @@
 //! The tag is a keyed hash of the number, so that a client cannot make the reference of another
 //! task.
 
-use std::hash::{BuildHasher, RandomState};
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
 
 use corelane_sched::task::TaskId;
+use corelane_sys::process::random_number;
 
 use super::books::Token;
+
+/// The key of the tags of a server. A server with a store keeps it, so that its task references stay
+/// valid.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct TagKey(pub(super) [u64; 2]);
+
+/// Prints the type's name without the secret.
+impl fmt::Debug for TagKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TagKey(..)")
+    }
+}
+
+impl TagKey {
+    /// Draws a key at random.
+    pub(super) fn random() -> io::Result<Self> {
+        Ok(TagKey([random_number()?, random_number()?]))
+    }
+
+    /// SipHash-2-4 of the number's octets in little-endian order, on every machine.
+    #[expect(deprecated, reason = "the standard library has no other SipHash with keys")]
+    fn tag(self, number: u64) -> u64 {
+        let [first, second] = self.0;
+        let mut hasher = std::hash::SipHasher::new_with_keys(first, second);
+        hasher.write(&number.to_le_bytes());
+        hasher.finish()
+    }
+}
 
 /// The secrets of a server, from which it computes tags and tokens.
 #[derive(Clone, Debug)]
 pub(super) struct Secrets {
-    tags: RandomState,
+    tags: TagKey,
+    /// New in each run of the server: the books keep the tokens of their tasks.
     tokens: [RandomState; 2],
 }
 
 impl Secrets {
-    pub(super) fn new() -> Self {
-        Secrets { tags: RandomState::new(), tokens: [RandomState::new(), RandomState::new()] }
+    pub(super) fn new(tags: TagKey) -> Self {
+        Secrets { tags, tokens: [RandomState::new(), RandomState::new()] }
     }
 
     /// Returns the token that belongs to a number.
@@ -40,7 +72,7 @@ impl Secrets {
     pub(super) fn object_id(&self, task: TaskId) -> [u8; 16] {
         let mut octets = [0; 16];
         octets[..8].copy_from_slice(&task.0.to_be_bytes());
-        octets[8..].copy_from_slice(&self.tags.hash_one(task.0).to_be_bytes());
+        octets[8..].copy_from_slice(&self.tags.tag(task.0).to_be_bytes());
         octets
     }
 
@@ -57,10 +89,18 @@ mod tests {
 
     use super::*;
 
+    /// The vector of 8 octets in the reference implementation of SipHash-2-4. References in a store
+    /// depend on the function.
+    #[test]
+    fn tag_is_the_siphash_of_the_reference_implementation() {
+        let key = TagKey([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
+        assert_eq!(key.tag(0x0706_0504_0302_0100), 0x93f5_f579_9a93_2462);
+    }
+
     proptest! {
         #[test]
         fn only_the_servers_own_ids_lead_to_tasks(number: u64, octets: Vec<u8>, flipped in 0..128_usize) {
-            let secrets = Secrets::new();
+            let secrets = Secrets::new(TagKey::random().unwrap());
             let mut id = secrets.object_id(TaskId(number));
             prop_assert_eq!(secrets.task(&id), Some(TaskId(number)));
             prop_assert_eq!(secrets.task(&id[..15]), None);

@@ -138,11 +138,22 @@ impl FileStore {
     /// The reason why the file cannot be used. A file that is not a store of this kind is left
     /// unchanged.
     pub fn open(path: impl Into<PathBuf>, kind: RecordKind) -> Result<FileStore, StoreError> {
-        let path = path.into();
+        Self::open_with(path.into(), kind, USUAL)
+    }
+
+    /// Opens a file as [`open`](Self::open) does. Only the owner can read a file that is created.
+    ///
+    /// # Errors
+    /// The errors of `open`.
+    pub fn open_private(path: impl Into<PathBuf>, kind: RecordKind) -> Result<FileStore, StoreError> {
+        Self::open_with(path.into(), kind, PRIVATE)
+    }
+
+    fn open_with(path: PathBuf, kind: RecordKind, mode: u32) -> Result<FileStore, StoreError> {
         if is_database(&path)? {
             check_contents(&path, kind)?;
         } else {
-            fenced(Some(&path), || create(&path, kind))?;
+            fenced(Some(&path), || create(&path, kind, mode))?;
         }
         Self::of_source(StoreSource::Path(path), kind)
     }
@@ -346,8 +357,8 @@ pub(super) fn write_copy(
     if is_new { Ok(()) } else { Err(StoreError::FileExists { path: path.to_owned() }) }
 }
 
-fn create(path: &Path, kind: RecordKind) -> Result<(), StoreError> {
-    create_with(path, kind, USUAL, |_| Ok(())).map(drop)
+fn create(path: &Path, kind: RecordKind, mode: u32) -> Result<(), StoreError> {
+    create_with(path, kind, mode, |_| Ok(())).map(drop)
 }
 
 /// Creates a store file under a temporary name and then gives it its final name, so that no process sees it half

@@ -69,7 +69,7 @@ impl MemoryBooks {
     }
 
     /// Moves the tasks whose home has returned back to it.
-    fn return_home(&mut self, change: &mut CoreChange) {
+    pub(super) fn return_home(&mut self, change: &mut CoreChange) {
         let returned = change.returned.clone();
         for id in self.by_criticality(|home, _| returned.contains(&home)) {
             let Some((task, Some(home), from)) =
@@ -94,7 +94,7 @@ impl MemoryBooks {
 
     /// Gives tasks without a core a core that has room for them, and cancels reserved chains of
     /// which a stage has none. `displaced` are the tasks that have lost their core now.
-    fn place_homeless(&mut self, displaced: &[TaskId], change: &mut CoreChange) {
+    pub(super) fn place_homeless(&mut self, displaced: &[TaskId], change: &mut CoreChange) {
         for id in self.by_criticality(|_, core| core.is_none()) {
             let Some(entry) = self.entries.get(&id) else { continue };
             let (task, state, is_new) = (entry.task(id), entry.state.clone(), displaced.contains(&id));
@@ -116,7 +116,7 @@ impl MemoryBooks {
 
     /// Places a task beside the other tasks of a core, as `asked` permits, and adds it to the set
     /// as `task`. Returns false if no core has room.
-    fn place_beside(&mut self, asked: &Task, task: Task) -> bool {
+    pub(super) fn place_beside(&mut self, asked: &Task, task: Task) -> bool {
         let machine = Machine { max_allocation_step: AllocationStep::Direct, ..self.inline.clone() };
         let mut set = self.set.clone();
         set.withdraw(task.id);

@@ -1,0 +1,249 @@
+//! The part of books in memory that outlives the process, and what the books take back if it cannot
+//! be saved.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use corelane_sched::allocation::{TaskSet, is_schedulable};
+use corelane_sched::task::{CoreId, Nanos, Task, TaskId, Timing};
+
+use super::{Entry, EntryState, MemoryBooks, transition};
+use crate::cores::books::{BooksRefusal, CoreChange, TaskAdmission, Token};
+use crate::cores::records::SavedPromise;
+use crate::cores::saving::SavedBooks;
+
+/// The timing of a task before a change. It keeps its share of the core, so that the task can get it
+/// back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RevocableChange {
+    share: TaskId,
+    timing: Timing,
+    core: CoreId,
+    home: Option<CoreId>,
+    starts_at: Nanos,
+    /// The time at which the share is free if the change is kept.
+    until: Nanos,
+}
+
+impl Entry {
+    fn is_promised(&self) -> bool {
+        matches!(self.state, EntryState::Promised { .. })
+    }
+
+    fn to_saved(&self) -> SavedPromise {
+        let mut request = self.request.clone();
+        request.lease = self.lease;
+        let (client, token, attachment) = (self.client.clone(), self.token, Arc::clone(&self.attachment));
+        SavedPromise { request, client, token, core: self.core, home: self.home, attachment }
+    }
+
+    /// Returns true if the store has what the client was told.
+    fn is_saved_as(&self, saved: &SavedPromise) -> bool {
+        self.request.timing == saved.request.timing && self.attachment == saved.attachment
+    }
+
+    /// Returns true if the entry differs from the saved promise in nothing that can change.
+    fn equals(&self, saved: &SavedPromise) -> bool {
+        let of_saved = (saved.request.lease, saved.core, saved.home);
+        self.is_saved_as(saved) && (self.lease, self.core, self.home) == of_saved
+    }
+}
+
+impl MemoryBooks {
+    pub(in crate::cores) fn last_number(&self) -> u64 {
+        self.last_number
+    }
+
+    /// Returns true if the store has what the client of the task was told, or if there is no promise in both.
+    pub(in crate::cores) fn is_saved_as(&self, task: TaskId, saved: Option<&SavedPromise>) -> bool {
+        let entry = self.entries.get(&task).filter(|entry| entry.is_promised());
+        match (entry, saved) {
+            (Some(entry), Some(saved)) => entry.is_saved_as(saved),
+            (entry, saved) => entry.is_none() && saved.is_none(),
+        }
+    }
+
+    /// Returns the promises that differ from those that are saved; `None` for tasks that have ended.
+    pub(in crate::cores) fn changed_promises(
+        &self,
+        saved: &BTreeMap<TaskId, SavedPromise>,
+    ) -> Vec<(TaskId, Option<SavedPromise>)> {
+        let changed = self
+            .entries
+            .iter()
+            .filter(|(task, entry)| entry.is_promised() && !saved.get(task).is_some_and(|saved| entry.equals(saved)));
+        let changed = changed.map(|(task, entry)| (*task, Some(entry.to_saved())));
+        let has_ended = |task: &&TaskId| !self.entries.get(task).is_some_and(Entry::is_promised);
+        changed.chain(saved.keys().filter(has_ended).map(|task| (*task, None))).collect()
+    }
+
+    /// Enters saved promises into new books. Their leases begin now.
+    pub(in crate::cores) fn restore(&mut self, saved: &SavedBooks) {
+        self.last_number = saved.number;
+        self.server_data.clone_from(&saved.server_data);
+        let mut displaced = Vec::new();
+        for (task, saved) in &saved.promises {
+            self.last_number = self.last_number.max(task.0);
+            let state = EntryState::Promised { until: self.lease_end(saved.request.lease) };
+            let mut entry = self.new_entry(&saved.request, &saved.client, saved.token, state);
+            (entry.core, entry.home) = (saved.core, saved.home);
+            entry.attachment = Arc::clone(&saved.attachment);
+            match saved.core {
+                Some(core) if self.machine.cores.iter().any(|known| known.id == core) => {
+                    self.set.insert(entry.task(*task), core);
+                }
+                Some(_) => displaced.push(*task),
+                None => {}
+            }
+            self.insert(*task, entry);
+        }
+        displaced.extend(self.tasks_of_overloaded_cores());
+        for task in &displaced {
+            self.set.withdraw(*task);
+            if let Some(entry) = self.entries.get_mut(task) {
+                entry.home = entry.home.or(entry.core);
+                entry.core = None;
+            }
+        }
+        self.revision += 1;
+        let returned = self.all_cores.iter().map(|core| core.id).collect();
+        let mut change = CoreChange { returned, ..CoreChange::default() };
+        self.return_home(&mut change);
+        self.place_homeless(&displaced, &mut change);
+        self.searched = self.revision;
+    }
+
+    fn tasks_of_overloaded_cores(&self) -> Vec<TaskId> {
+        let mut overloaded = Vec::new();
+        for core in &self.machine.cores {
+            let mut machine = self.machine.clone();
+            machine.cores.retain(|other| other.id == core.id);
+            let mut set = TaskSet::default();
+            self.set.iter().filter(|(_, on)| *on == core.id).for_each(|(task, on)| set.insert(*task, on));
+            if !is_schedulable(&set, &machine) {
+                overloaded.extend(set.iter().map(|(task, _)| task.id));
+            }
+        }
+        overloaded
+    }
+
+    /// Changes the timing of a task. The task keeps its old share, too, until the change is
+    /// [kept](Self::keep_change) or taken back.
+    pub(in crate::cores) fn change_timing_revocably(
+        &mut self,
+        task: TaskId,
+        token: Token,
+        timing: Timing,
+        now: Nanos,
+    ) -> Result<TaskAdmission, BooksRefusal> {
+        self.advance(now);
+        let entry = self.owned(task, token)?.clone();
+        let EntryState::Promised { .. } = entry.state else {
+            return Err(if matches!(entry.state, EntryState::Reserved { .. } | EntryState::Pending { .. }) {
+                BooksRefusal::NotAdmittedYet
+            } else {
+                BooksRefusal::NotFound
+            });
+        };
+        let Some(core) = entry.core else { return Err(BooksRefusal::CoreLost) };
+        if self.revocable.contains_key(&task) {
+            return Err(BooksRefusal::NotSavedYet);
+        }
+        timing.check().map_err(BooksRefusal::TimingOutOfRange)?;
+        self.count_decisions(1)?;
+        if self.count_with_shares() >= self.limits.max_tasks {
+            return Err(BooksRefusal::Full(self.limits.max_tasks));
+        }
+        self.check_quota(&entry.client, 0, timing.utilization(), Some(task))?;
+        let changed = Task { timing, ..entry.task(task) };
+        let mut set = self.set.clone();
+        set.withdraw(task);
+        let plan = match transition::admit(&self.set, &set, &self.inline, &changed) {
+            Ok(plan) => plan,
+            Err(rejection) => {
+                self.counts.rejected += 1;
+                return Ok(TaskAdmission::Rejected(rejection));
+            }
+        };
+        self.set = set;
+        let mut starts_at = self.apply(&plan);
+        let old = entry.request.timing;
+        let has_started = entry.starts_at < self.now;
+        let until = if has_started { self.now.saturating_add(old.deadline) } else { self.now };
+        if core == plan.core {
+            // A task that has not started yet still waits for other tasks' shares.
+            starts_at = starts_at.max(if has_started { until } else { entry.starts_at });
+        }
+        let share = self.add_share(old, core);
+        let (home, began_at) = (entry.home, entry.starts_at);
+        self.revocable.insert(task, RevocableChange { share, timing: old, core, home, starts_at: began_at, until });
+        let Some(entry) = self.entries.get_mut(&task) else { return Err(BooksRefusal::NotFound) };
+        entry.request.timing = timing;
+        (entry.core, entry.starts_at) = (Some(plan.core), starts_at);
+        self.counts.promised += 1;
+        let promise = entry.promise(task, plan.core, plan.response, plan.moves.clone());
+        Ok(TaskAdmission::Promised(promise))
+    }
+
+    /// Keeps the change of a task's timing, if there is a revocable one. The old share is free when
+    /// the last job with the old timing must have ended.
+    pub(super) fn keep_change(&mut self, task: TaskId) {
+        let Some(old) = self.revocable.remove(&task) else { return };
+        if old.until > self.now {
+            self.left_shares.insert((old.until, old.share));
+        } else if self.set.withdraw(old.share) {
+            self.revision += 1;
+        }
+    }
+
+    /// Keeps the changes of tasks that have the saved timings.
+    pub(in crate::cores) fn keep_changes(&mut self, tasks: &[TaskId], saved: &BTreeMap<TaskId, SavedPromise>) {
+        for task in tasks {
+            let timing = self.entries.get(task).map(|entry| entry.request.timing);
+            if saved.get(task).is_some_and(|saved| Some(saved.request.timing) == timing) {
+                self.keep_change(*task);
+            }
+        }
+    }
+
+    /// Takes back what is not saved: new promises, changes of timings, and longer leases.
+    pub(in crate::cores) fn take_back(&mut self, saved: &BTreeMap<TaskId, SavedPromise>) {
+        let promised: Vec<TaskId> =
+            self.entries.iter().filter(|(_, entry)| entry.is_promised()).map(|(task, _)| *task).collect();
+        for task in promised {
+            let Some(saved) = saved.get(&task) else {
+                self.take(task);
+                self.ended.push(task);
+                continue;
+            };
+            self.take_change_back(task);
+            let Some(entry) = self.entries.get_mut(&task).filter(|entry| entry.lease > saved.request.lease) else {
+                continue;
+            };
+            entry.lease = saved.request.lease;
+            let most = self.now.saturating_add(entry.lease);
+            if let EntryState::Promised { until } = entry.state {
+                self.set_state(task, EntryState::Promised { until: until.min(most) });
+            }
+        }
+    }
+
+    fn take_change_back(&mut self, task: TaskId) {
+        let Some(old) = self.revocable.remove(&task) else { return };
+        // The share is lost with its core.
+        let has_share = self.set.withdraw(old.share);
+        self.set.withdraw(task);
+        self.revision += 1;
+        let Some(entry) = self.entries.get_mut(&task) else { return };
+        (entry.request.timing, entry.starts_at) = (old.timing, old.starts_at);
+        (entry.core, entry.home) =
+            if has_share { (Some(old.core), old.home) } else { (None, old.home.or(Some(old.core))) };
+        let taken = entry.task(task);
+        if has_share {
+            self.set.insert(taken, old.core);
+        } else {
+            // A task that has no room stays demoted.
+            self.place_beside(&taken, taken);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! [`Books`] with a store, which outlive the process.
+//!
+//! Decisions are those of [`MemoryBooks`]. Before a step of saving, the promises in memory are
+//! compared with those that the store has, so that a commit brings the store from the books of one
+//! instant to the books of a later instant.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use corelane_sched::allocation::Machine;
+use corelane_sched::task::{CoreId, Nanos, TaskId, Timing};
+
+use super::books::{
+    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreChange,
+    PendingDecision, Promise, Snapshot, TaskAdmission, TaskRequest, Token,
+};
+use super::memory::MemoryBooks;
+use super::records::KIND;
+use super::saving::{CompletedSave, PendingSave, SaveOutcome, SaveStep, SavedBooks, SavedChanges};
+use crate::store::{FileStore, Store, StoreError};
+
+/// Numbers that a commit reserves for tasks, so that a restarted server gives no number twice.
+const NUMBERS: u64 = 1_000;
+
+/// Books with a store. A restarted server has the promises that were acknowledged.
+///
+/// A promise that the store has survives the end of the process. When the store is opened, each
+/// promise begins a new lease of its length: the longest lease that the task has got. A client that
+/// renews the lease with its token within this time keeps its task, its core and its reference.
+/// Tasks that have ended, the shares of their last jobs, reservations and pending decisions end with
+/// the process.
+pub struct StoredBooks {
+    memory: MemoryBooks,
+    store: Arc<dyn Store>,
+    saved: SavedBooks,
+    /// True after a failed commit, which may have changed the store.
+    must_read: bool,
+    is_saving: bool,
+}
+
+impl std::fmt::Debug for StoredBooks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StoredBooks").field("memory", &self.memory).finish_non_exhaustive()
+    }
+}
+
+impl StoredBooks {
+    /// Opens the books in a store. Leases begin at the time 0.
+    ///
+    /// A task whose core the machine does not have moves to another core, or is demoted. So are all
+    /// tasks of a core that does not meet their deadlines, for example with another discipline.
+    ///
+    /// # Errors
+    /// Errors of reading, and [`StoreError::Damaged`] for malformed records.
+    pub fn open(store: impl Store, machine: Machine, limits: BooksLimits) -> Result<Self, StoreError> {
+        Self::of_store(Arc::new(store), machine, limits)
+    }
+
+    /// Opens the books in a file, which is created if it does not exist. Only its owner can read the
+    /// new file, because it has the tokens of tasks.
+    ///
+    /// # Errors
+    /// The reason why the file cannot be used, and the errors of [`open`](Self::open).
+    pub fn open_file(path: impl Into<PathBuf>, machine: Machine, limits: BooksLimits) -> Result<Self, StoreError> {
+        let path = path.into();
+        let store = FileStore::open_private(path.clone(), KIND)?;
+        Self::open(store, machine, limits).map_err(|error| match error {
+            StoreError::Damaged { path: None, reason } => StoreError::Damaged { path: Some(path), reason },
+            other => other,
+        })
+    }
+
+    fn of_store(store: Arc<dyn Store>, machine: Machine, limits: BooksLimits) -> Result<Self, StoreError> {
+        let saved = SavedBooks::read(&*store)?;
+        let mut memory = MemoryBooks::new(machine, limits);
+        memory.restore(&saved);
+        Ok(StoredBooks { memory, store, saved, must_read: false, is_saving: false })
+    }
+
+    fn unsaved(&self) -> SavedChanges {
+        let mut changes =
+            SavedChanges { promises: self.memory.changed_promises(&self.saved.promises), ..SavedChanges::default() };
+        if self.memory.server_data() != self.saved.server_data {
+            changes.server_data = Some(self.memory.server_data().to_vec());
+        }
+        let last = self.memory.last_number();
+        if last.saturating_add(NUMBERS / 2) > self.saved.number {
+            changes.number = Some(last.saturating_add(NUMBERS));
+        }
+        changes
+    }
+}
+
+impl Books for StoredBooks {
+    fn admit(
+        &mut self,
+        request: &TaskRequest,
+        client: &ClientName,
+        token: Token,
+        now: Nanos,
+    ) -> Result<TaskAdmission, BooksRefusal> {
+        self.memory.admit(request, client, token, now)
+    }
+
+    fn outcome(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
+        self.memory.outcome(task, token, now)
+    }
+
+    fn reserve_chain(
+        &mut self,
+        stages: &[TaskRequest],
+        client: &ClientName,
+        token: Token,
+        now: Nanos,
+    ) -> Result<ChainAdmission, BooksRefusal> {
+        self.memory.reserve_chain(stages, client, token, now)
+    }
+
+    fn commit_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<Vec<Promise>, BooksRefusal> {
+        self.memory.commit_chain(chain, token, now)
+    }
+
+    fn cancel_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<(), BooksRefusal> {
+        self.memory.cancel_chain(chain, token, now)
+    }
+
+    fn change_timing(
+        &mut self,
+        task: TaskId,
+        token: Token,
+        timing: Timing,
+        now: Nanos,
+    ) -> Result<TaskAdmission, BooksRefusal> {
+        self.memory.change_timing_revocably(task, token, timing, now)
+    }
+
+    fn renew(&mut self, task: TaskId, token: Token, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal> {
+        self.memory.renew(task, token, lease, now)
+    }
+
+    fn withdraw(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<(), BooksRefusal> {
+        self.memory.withdraw(task, token, now)
+    }
+
+    fn task_name(&self, task: TaskId) -> Option<&str> {
+        self.memory.task_name(task)
+    }
+
+    fn snapshot(&mut self, now: Nanos) -> Snapshot {
+        self.memory.snapshot(now)
+    }
+
+    fn next_pending_decision(&mut self, now: Nanos) -> Option<PendingDecision> {
+        self.memory.next_pending_decision(now)
+    }
+
+    fn apply_decision(&mut self, decided: CompletedDecision, now: Nanos) {
+        self.memory.apply_decision(decided, now);
+    }
+
+    fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange {
+        self.memory.set_lost_cores(lost, now)
+    }
+
+    fn take_ended_tasks(&mut self, now: Nanos) -> Vec<TaskId> {
+        self.memory.take_ended_tasks(now)
+    }
+
+    fn next_expiry(&self) -> Option<Nanos> {
+        self.memory.next_expiry()
+    }
+
+    fn attach(&mut self, task: TaskId, attachment: &[u8]) {
+        self.memory.attach(task, attachment);
+    }
+
+    fn attachments(&self) -> Vec<(TaskId, Arc<[u8]>)> {
+        self.memory.attachments()
+    }
+
+    fn set_server_data(&mut self, data: &[u8]) {
+        self.memory.set_server_data(data);
+    }
+
+    fn server_data(&self) -> &[u8] {
+        self.memory.server_data()
+    }
+
+    fn has_store(&self) -> bool {
+        true
+    }
+
+    fn is_saved(&self, task: TaskId) -> bool {
+        self.memory.is_saved_as(task, self.saved.promises.get(&task))
+    }
+
+    fn saved_lease(&self, task: TaskId) -> Option<Nanos> {
+        self.saved.promises.get(&task).map(|saved| saved.request.lease)
+    }
+
+    fn next_save(&mut self, now: Nanos) -> Option<PendingSave> {
+        if self.is_saving {
+            return None;
+        }
+        self.memory.advance(now);
+        let step = if self.must_read {
+            SaveStep::Read
+        } else {
+            let changes = self.unsaved();
+            if changes.is_empty() {
+                return None;
+            }
+            SaveStep::Commit(self.saved.revision, changes)
+        };
+        self.is_saving = true;
+        Some(PendingSave { store: Arc::clone(&self.store), step })
+    }
+
+    fn apply_save(&mut self, save: CompletedSave, now: Nanos) -> SaveOutcome {
+        self.is_saving = false;
+        self.memory.advance(now);
+        match save.0 {
+            Ok(result) => {
+                self.must_read = false;
+                let Some(tasks) = result.apply(&mut self.saved) else { return SaveOutcome::Read };
+                self.memory.keep_changes(&tasks, &self.saved.promises);
+                SaveOutcome::Saved
+            }
+            Err(error) => {
+                self.must_read = true;
+                self.memory.take_back(&self.saved.promises);
+                SaveOutcome::Failed(Arc::new(error))
+            }
+        }
+    }
+}

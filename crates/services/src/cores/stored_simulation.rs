@@ -1,0 +1,398 @@
+//! A simulation of books with a store: saves that fail or overlap with requests, and processes that
+//! end at any time.
+//!
+//! The model knows which promises clients were told of, and which batches the store has. After each
+//! restart the books must have exactly the promises of the store, and these must include every
+//! acknowledged promise. A seed determines the whole run; `naming/simulation.rs` describes the
+//! environment variables.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use corelane::rt::JobOverrunAction;
+use corelane_sched::allocation::{Machine, TaskSet, is_schedulable};
+use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Utilization};
+use corelane_sys::lock::{LockScope, Mutex};
+
+use super::books::{
+    Books, BooksLimits, BooksRefusal, ChainAdmission, ClientName, TaskAdmission, TaskRecord, TaskRequest, TaskState,
+    Token,
+};
+use super::records::KIND;
+use super::saving::{CompletedSave, PendingSave, SaveOutcome, SaveStep};
+use super::stored::StoredBooks;
+use crate::naming::simulation::{SplitMix, under_seeds};
+use crate::store::{Durability, MemoryStore, RecordChange, RecordVisitor, Revision, Store, StoreError};
+
+const SEEDS: u64 = 60;
+const STEPS: usize = 400;
+const MS: Nanos = 1_000_000;
+const SECOND: Nanos = 1_000 * MS;
+
+/// The next failure of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    None,
+    /// The commit is not applied.
+    Before,
+    /// The commit is applied, and reported as failed.
+    After,
+    Read,
+}
+
+/// A store that fails when the simulation says so. All clones are one store.
+#[derive(Clone)]
+struct FlakyStore {
+    store: MemoryStore,
+    failure: Arc<Mutex<Failure>>,
+}
+
+fn full() -> StoreError {
+    StoreError::Full { reason: "simulated".to_owned() }
+}
+
+impl Store for FlakyStore {
+    fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError> {
+        if *self.failure.lock() == Failure::Read { Err(full()) } else { self.store.for_each(visit) }
+    }
+
+    fn commit(&self, after: Revision, batch: &[RecordChange<'_>], sync: Durability) -> Result<Revision, StoreError> {
+        assert_eq!(sync, Durability::Synced);
+        match *self.failure.lock() {
+            Failure::Before => Err(full()),
+            Failure::After => self.store.commit(after, batch, sync).and(Err(full())),
+            _ => self.store.commit(after, batch, sync),
+        }
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.store.sync()
+    }
+
+    fn backup(&self, path: &Path) -> Result<(), StoreError> {
+        self.store.backup(path)
+    }
+}
+
+/// A promise as its client or the store has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct KnownPromise {
+    token: Token,
+    timing: Timing,
+    lease: Nanos,
+    attachment: Vec<u8>,
+    core: CoreId,
+}
+
+type Promises = BTreeMap<TaskId, KnownPromise>;
+
+struct StoredSimulation {
+    random: SplitMix,
+    now: Nanos,
+    store: FlakyStore,
+    machine: Machine,
+    limits: BooksLimits,
+    books: StoredBooks,
+    /// The promises after all requests, as their clients expect them.
+    wanted: Promises,
+    /// The promises of which clients were told.
+    acknowledged: Promises,
+    /// The step that has begun, and the promises at its begin.
+    step: Option<PendingSave>,
+    in_step: Promises,
+    /// The promises of the steps since the last one that succeeded. A step that failed may have
+    /// reached the store.
+    attempted: Vec<Promises>,
+    /// The promises of the store.
+    stored: Promises,
+    seen: BTreeMap<&'static str, usize>,
+}
+
+impl StoredSimulation {
+    fn new(seed: u64) -> Self {
+        let mut random = SplitMix(seed);
+        let mut machine = Machine::with_cores(1 + random.below(3) as u32);
+        machine.max_steps = 1 << 12;
+        let limits = BooksLimits {
+            max_tasks: 16,
+            max_decisions_per_second: usize::MAX,
+            default_lease: 2 * SECOND,
+            max_lease: 5 * SECOND,
+            ..BooksLimits::default()
+        };
+        let failure = Arc::new(Mutex::new("flaky store", LockScope::Orb, Failure::None));
+        let store = FlakyStore { store: MemoryStore::new(KIND), failure };
+        let books = StoredBooks::open(store.clone(), machine.clone(), limits.clone()).unwrap();
+        Self {
+            random,
+            now: 0,
+            store,
+            machine,
+            limits,
+            books,
+            wanted: Promises::new(),
+            acknowledged: Promises::new(),
+            step: None,
+            in_step: Promises::new(),
+            attempted: Vec::new(),
+            stored: Promises::new(),
+            seen: BTreeMap::new(),
+        }
+    }
+
+    fn note(&mut self, what: &'static str) {
+        *self.seen.entry(what).or_default() += 1;
+    }
+
+    fn token(&mut self) -> Token {
+        let mut octets = [0; 16];
+        octets[..8].copy_from_slice(&self.random.next().to_ne_bytes());
+        Token(octets)
+    }
+
+    fn request(&mut self) -> TaskRequest {
+        TaskRequest {
+            name: "t".to_owned(),
+            operation: String::new(),
+            timing: self.timing(),
+            criticality: Criticality::Normal,
+            pinned: None,
+            lease: [0, SECOND, Nanos::MAX][self.random.below(3)],
+            overrun: JobOverrunAction::Report,
+        }
+    }
+
+    fn timing(&mut self) -> Timing {
+        let period = MS * (5 + self.random.below(96) as u64);
+        Timing::new(period * (1 + self.random.below(600) as u64) / 1_000, period)
+    }
+
+    fn length(&self, lease: Nanos) -> Nanos {
+        if lease == 0 { self.limits.default_lease } else { lease.min(self.limits.max_lease) }
+    }
+
+    fn records(&mut self) -> BTreeMap<TaskId, TaskRecord> {
+        let promised = |record: &TaskRecord| matches!(record.state, TaskState::Promised(_));
+        let tasks = self.books.snapshot(self.now).tasks.into_iter().filter(promised);
+        tasks.map(|record| (record.task.id, record)).collect()
+    }
+
+    fn promise(&mut self, task: TaskId, token: Token, request: &TaskRequest, core: CoreId) {
+        let attachment = task.0.to_le_bytes().to_vec();
+        self.books.attach(task, &attachment);
+        let (timing, lease) = (request.timing, self.length(request.lease));
+        let earlier = self.wanted.insert(task, KnownPromise { token, timing, lease, attachment, core });
+        assert!(earlier.is_none() && !self.acknowledged.contains_key(&task), "no number is given twice");
+        assert!(!self.books.is_saved(task), "a new promise is not saved");
+    }
+
+    fn admit(&mut self) {
+        let (request, token) = (self.request(), self.token());
+        match self.books.admit(&request, &ClientName("a".into()), token, self.now) {
+            Ok(TaskAdmission::Promised(promise)) => {
+                self.promise(promise.task, token, &request, promise.core);
+                self.note("promised");
+            }
+            Ok(_) | Err(BooksRefusal::Full(_)) => {}
+            Err(refusal) => panic!("{refusal}"),
+        }
+    }
+
+    fn commit_chain(&mut self) {
+        let (stages, token) = ([self.request(), self.request()], self.token());
+        let Ok(ChainAdmission::Reserved(chain, _)) =
+            self.books.reserve_chain(&stages, &ClientName("b".into()), token, self.now)
+        else {
+            return;
+        };
+        let promises = self.books.commit_chain(chain, token, self.now).unwrap();
+        for (promise, stage) in promises.iter().zip(&stages) {
+            self.promise(promise.task, token, stage, promise.core);
+        }
+        self.note("committed");
+    }
+
+    fn work_on_task(&mut self) {
+        let index = self.random.below(self.wanted.len());
+        let Some((task, known)) = self.wanted.iter().nth(index).map(|(task, known)| (*task, known.clone())) else {
+            return;
+        };
+        match self.random.below(4) {
+            0 => {
+                self.books.withdraw(task, known.token, self.now).unwrap();
+                self.wanted.remove(&task);
+                self.note("withdrawn");
+            }
+            1 => {
+                let lease = [0, SECOND, Nanos::MAX][self.random.below(3)];
+                self.books.renew(task, known.token, lease, self.now).unwrap();
+                let length = self.length(lease);
+                let known = self.wanted.get_mut(&task).unwrap();
+                known.lease = known.lease.max(length);
+            }
+            _ => {
+                let timing = self.timing();
+                match self.books.change_timing(task, known.token, timing, self.now) {
+                    Ok(TaskAdmission::Promised(_)) => {
+                        self.wanted.get_mut(&task).unwrap().timing = timing;
+                        self.note("changed");
+                    }
+                    Err(BooksRefusal::NotSavedYet) => self.note("change refused"),
+                    Ok(_) | Err(BooksRefusal::Full(_)) => {}
+                    Err(refusal) => panic!("{refusal}"),
+                }
+            }
+        }
+    }
+
+    fn begin_step(&mut self) {
+        if let Some(step) = self.books.next_save(self.now) {
+            assert!(self.step.is_none() && self.books.next_save(self.now).is_none(), "there is one step at a time");
+            if matches!(step.step, SaveStep::Commit(..)) {
+                self.in_step = self.wanted.clone();
+                self.attempted.push(self.in_step.clone());
+            }
+            self.step = Some(step);
+        } else if self.step.is_none() {
+            self.compare(&self.wanted.clone());
+        }
+    }
+
+    /// Runs the step that has begun. Returns the result for the books.
+    fn run_step(&mut self) -> Option<CompletedSave> {
+        let step = self.step.take()?;
+        let failure = [Failure::None, Failure::None, Failure::None, Failure::Before, Failure::After, Failure::Read]
+            [self.random.below(6)];
+        let is_commit = matches!(step.step, SaveStep::Commit(..));
+        *self.store.failure.lock() = failure;
+        let save = step.save();
+        *self.store.failure.lock() = Failure::None;
+        if is_commit && failure != Failure::Before {
+            self.stored = self.in_step.clone();
+        }
+        Some(save)
+    }
+
+    fn end_step(&mut self) {
+        let Some(save) = self.run_step() else { return };
+        match self.books.apply_save(save, self.now) {
+            SaveOutcome::Saved => {
+                self.acknowledged = self.in_step.clone();
+                self.attempted.clear();
+                self.note("saved");
+            }
+            SaveOutcome::Read => self.note("read"),
+            SaveOutcome::Failed(error) => {
+                assert!(matches!(*error, StoreError::Full { .. }));
+                // All clients whose changes are not saved get NO_RESOURCES. Withdrawals remain.
+                let ended = |task: &TaskId, wanted: &Promises| !wanted.contains_key(task);
+                let wanted = std::mem::take(&mut self.wanted);
+                self.wanted = self.acknowledged.clone();
+                self.wanted.retain(|task, _| !ended(task, &wanted));
+                self.note("failed");
+                self.compare(&self.wanted.clone());
+            }
+        }
+    }
+
+    /// Forgets the promises whose leases have ended.
+    fn observe(&mut self) {
+        let records = self.records();
+        self.wanted.retain(|task, _| records.contains_key(task));
+        let ended: BTreeSet<TaskId> = self.books.take_ended_tasks(self.now).into_iter().collect();
+        assert!(records.keys().all(|task| !ended.contains(task)));
+        for (task, known) in &mut self.wanted {
+            // Another admission may have moved the task.
+            known.core = records[task].core.unwrap();
+        }
+    }
+
+    /// Checks that the books have exactly these promises, and that each core meets their deadlines.
+    fn compare(&mut self, expected: &Promises) {
+        let records = self.records();
+        let timings = |promises: &Promises| -> BTreeMap<TaskId, Timing> {
+            promises.iter().map(|(task, known)| (*task, known.timing)).collect()
+        };
+        let found: BTreeMap<TaskId, Timing> =
+            records.iter().map(|(task, record)| (*task, record.task.timing)).collect();
+        assert_eq!(found, timings(expected));
+        for (task, known) in expected {
+            let TaskState::Promised(until) = records[task].state else { panic!("{:?}", records[task]) };
+            assert!(until <= self.now + known.lease, "{task:?}");
+        }
+        let mut set = TaskSet::default();
+        for record in records.values() {
+            set.insert(Task { pinned: None, ..record.task }, record.core.unwrap());
+        }
+        assert!(is_schedulable(&set, &self.machine), "{records:?}");
+    }
+
+    /// Ends the process at any time, and starts the next one.
+    fn restart(&mut self) {
+        if self.random.below(2) == 0 {
+            // The process ends between the commit and its application.
+            let _ = self.run_step();
+        }
+        self.step = None;
+        for (task, known) in &self.acknowledged {
+            if !self.wanted.contains_key(task) {
+                continue;
+            }
+            let stored = self.stored.get(task).expect("no acknowledged promise is lost");
+            let is_attempted = |attempt: &Promises| attempt.get(task).is_some_and(|attempt| attempt == stored);
+            let is_acknowledged = stored.timing == known.timing && stored.lease == known.lease;
+            assert!(is_acknowledged || self.attempted.iter().any(is_attempted), "{task:?}");
+        }
+        self.now = 0;
+        self.books = StoredBooks::open(self.store.clone(), self.machine.clone(), self.limits.clone()).unwrap();
+        let stored = self.stored.clone();
+        self.compare(&stored);
+        let records = self.records();
+        let attachments: BTreeMap<TaskId, Vec<u8>> =
+            self.books.attachments().into_iter().map(|(task, octets)| (task, octets.to_vec())).collect();
+        for (task, known) in &stored {
+            assert_eq!(records[task].core, Some(known.core), "a task keeps its core");
+            assert_eq!(records[task].state, TaskState::Promised(known.lease), "each promise begins its lease");
+            assert_eq!(attachments[task], known.attachment);
+            assert_eq!(self.books.renew(*task, known.token, known.lease, 0), Ok(known.lease));
+            assert!(self.books.is_saved(*task));
+        }
+        let used: u64 = self.books.snapshot(0).cores.iter().map(|core| core.used.0).sum();
+        let expected = Utilization::total(stored.values().map(|known| &known.timing));
+        assert!(used.abs_diff(expected.0) <= stored.len() as u64, "{used} {expected:?}");
+        (self.wanted, self.acknowledged) = (stored.clone(), stored);
+        self.attempted.clear();
+        self.note("restarted");
+    }
+
+    fn run(&mut self) {
+        for _ in 0..STEPS {
+            match self.random.below(100) {
+                0..30 => self.admit(),
+                30..35 => self.commit_chain(),
+                35..55 => self.work_on_task(),
+                55..70 => self.begin_step(),
+                70..83 => self.end_step(),
+                83..95 => self.now += MS * (1 + self.random.below(200) as u64),
+                95..97 => self.now += SECOND,
+                _ => self.restart(),
+            }
+            self.observe();
+        }
+    }
+}
+
+#[test]
+fn simulation_of_books_whose_store_fails_and_whose_process_ends() {
+    let seen = std::cell::RefCell::new(BTreeMap::<&str, usize>::new());
+    under_seeds(SEEDS, |seed| {
+        let mut world = StoredSimulation::new(seed);
+        world.run();
+        for (what, count) in world.seen {
+            *seen.borrow_mut().entry(what).or_default() += count;
+        }
+    });
+    let seen = seen.into_inner();
+    assert!(std::env::var_os("CORELANE_SEED").is_some() || seen.len() == 9, "{seen:?}");
+}
