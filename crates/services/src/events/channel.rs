@@ -30,8 +30,8 @@ use super::idl::{cos_event_channel_admin as cos_admin, rtec_event_channel_admin 
 use super::lanes::LaneTable;
 use super::peer::Peer;
 use super::router::{
-    CallResult, ConnectRefusal, DeliverySet, Disconnected, NewConsumer, ProxyId, Publication, PushRefusal, Routed,
-    RoutedEvent, Router, RouterConfig, SenderId, SenderStep, SupplierConnection, Transfer,
+    CallResult, ConnectRefusal, DeliverySet, DirectDelivery, Disconnected, NewConsumer, ProxyId, Publication,
+    PushRefusal, Routed, RoutedEvent, Router, RouterConfig, SenderId, SenderStep, SupplierConnection, Transfer,
 };
 use super::stored::{CosEvents, StoredEvent};
 use super::subscriptions::ConsumerId;
@@ -421,14 +421,14 @@ impl SharedChannel {
         let Some(_nested) = NestedPush::enter() else {
             let mut state = self.state.lock();
             for delivery in routed.direct.drain(..) {
-                state.router.direct_failed(delivery.consumer, delivery.set.event_type(), true, false);
+                state.router.direct_failed(&delivery, true, false);
             }
             return;
         };
         for delivery in routed.direct.drain(..) {
             let result = delivery.peer.push(&delivery.set, Self::now());
             if result != CallResult::Done {
-                self.direct_failed(delivery.consumer, delivery.set.event_type(), result);
+                self.direct_failed(&delivery, result);
             }
             if let Some(event) = delivery.set.into_only_event().and_then(emptied) {
                 SPARE_EVENT.set(Some(event));
@@ -437,10 +437,10 @@ impl SharedChannel {
     }
 
     #[cold]
-    fn direct_failed(&self, consumer: ConsumerId, event_type: i32, result: CallResult) {
+    fn direct_failed(&self, delivery: &DirectDelivery<Arc<StoredEvent>, Arc<Peer>>, result: CallResult) {
         let mut state = self.state.lock();
         let is_gone = result == CallResult::Gone;
-        let lost = state.router.direct_failed(consumer, event_type, false, is_gone);
+        let lost = state.router.direct_failed(delivery, false, is_gone);
         let object = lost.and_then(|proxy| state.objects.remove(&proxy));
         if object.is_some() {
             self.tell_observers(&mut state);

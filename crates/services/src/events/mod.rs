@@ -56,8 +56,6 @@ mod monitor;
 mod peer;
 mod queue;
 mod router;
-#[cfg(test)]
-mod router_simulation;
 mod servants;
 #[cfg(test)]
 mod simulation;

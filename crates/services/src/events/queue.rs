@@ -15,9 +15,10 @@ pub enum OverflowPolicy {
     /// The new set is dropped.
     DropNewest,
     /// The least urgent set is dropped, among several the oldest: a queued set, or the new set if
-    /// it is less urgent than each queued set. The urgency of a set is the lane of its most urgent
-    /// event, also if the consumer gets its sets in another lane. A channel without lanes drops the
-    /// oldest.
+    /// it is less urgent than each queued set. If the new set needs the bytes of several sets, it is
+    /// dropped instead of them if the more urgent sets leave no room for it, and each set is kept
+    /// that has room beside it. The urgency of a set is the lane of its most urgent event, also if
+    /// the consumer gets its sets in another lane. A channel without lanes drops the oldest.
     DropLeastUrgent,
     /// The queue holds one set of each type and source: a newer set takes the place of the older
     /// one, even if the queue has room. If there are too many types and sources, the oldest sets
@@ -72,11 +73,13 @@ pub(super) struct DeliveryQueue<S> {
     first: u64,
     latest: HashMap<LatestKey, u64>,
     bytes: usize,
+    /// The positions of the sets that a new set displaces, while it does so. The memory is kept.
+    displaced: Vec<usize>,
 }
 
 impl<S> Default for DeliveryQueue<S> {
     fn default() -> Self {
-        Self { entries: VecDeque::new(), first: 0, latest: HashMap::new(), bytes: 0 }
+        Self { entries: VecDeque::new(), first: 0, latest: HashMap::new(), bytes: 0, displaced: Vec::new() }
     }
 }
 
@@ -108,17 +111,20 @@ impl<S> DeliveryQueue<S> {
             self.replace(number, entry, limits, dropped);
             return true;
         }
-        while self.len() >= limits.max_sets || self.bytes + entry.bytes > limits.max_bytes {
-            let displaced = match policy {
-                OverflowPolicy::DropNewest | OverflowPolicy::Disconnect => None,
-                OverflowPolicy::DropOldest | OverflowPolicy::KeepLatest => self.pop_entry(),
-                OverflowPolicy::DropLeastUrgent => self.remove_least_urgent(entry.urgency),
+        while !self.has_room(entry.bytes, limits) {
+            let has_displaced = match policy {
+                OverflowPolicy::DropNewest | OverflowPolicy::Disconnect => false,
+                OverflowPolicy::DropOldest | OverflowPolicy::KeepLatest => {
+                    let oldest = self.pop_entry();
+                    oldest.iter().for_each(|oldest| dropped(oldest.event_type, DropReason::QueueFull));
+                    oldest.is_some()
+                }
+                OverflowPolicy::DropLeastUrgent => self.displace_less_urgent(&entry, limits, &mut dropped),
             };
-            let Some(displaced) = displaced else {
+            if !has_displaced {
                 dropped(entry.event_type, DropReason::QueueFull);
                 return policy != OverflowPolicy::Disconnect;
-            };
-            dropped(displaced.event_type, DropReason::QueueFull);
+            }
         }
         self.append(entry);
         true
@@ -179,17 +185,65 @@ impl<S> DeliveryQueue<S> {
         }
     }
 
-    /// Removes the least urgent set, the oldest of several. Returns `None` if each set is more
-    /// urgent than `urgency`.
-    fn remove_least_urgent(&mut self, urgency: usize) -> Option<QueuedSet<S>> {
-        let oldest_first = self.entries.iter().enumerate().rev();
-        let (position, entry) = oldest_first.max_by_key(|(_, entry)| entry.urgency)?;
-        if entry.urgency < urgency {
-            return None;
+    /// Returns true if a set of this size fits.
+    fn has_room(&self, bytes: usize, limits: &QueueLimits) -> bool {
+        self.len() < limits.max_sets && self.bytes.saturating_add(bytes) <= limits.max_bytes
+    }
+
+    /// Makes room for a new set, by sets that are not more urgent: the least urgent first, the oldest
+    /// of several. Returns false, and removes nothing, if the more urgent sets leave no room.
+    fn displace_less_urgent(
+        &mut self,
+        new: &QueuedSet<S>,
+        limits: &QueueLimits,
+        mut dropped: impl FnMut(i32, DropReason),
+    ) -> bool {
+        let more_urgent = self.entries.iter().filter(|entry| entry.urgency < new.urgency);
+        let kept = more_urgent.fold((0, 0), |(sets, bytes), entry| (sets + 1, bytes + entry.bytes));
+        if kept.0 >= limits.max_sets || kept.1 + new.bytes > limits.max_bytes {
+            return false;
         }
-        let removed = self.entries.remove(position)?;
-        self.bytes -= removed.bytes;
-        Some(removed)
+        // What the present sets and the new one have in excess of the limits.
+        let mut sets = (self.len() + 1).saturating_sub(limits.max_sets);
+        let mut bytes = (self.bytes + new.bytes).saturating_sub(limits.max_bytes);
+        let (mut freed_sets, mut freed_bytes) = (0, 0);
+        self.displaced.clear();
+        let mut last = None;
+        while freed_sets < sets || freed_bytes < bytes {
+            // The order of displacement: the lanes from the least urgent on, then the age.
+            let rank = |(at, entry): (usize, &QueuedSet<S>)| (entry.urgency, std::cmp::Reverse(at));
+            let later = self.entries.iter().enumerate().map(rank).filter(|rank| last.is_none_or(|last| *rank < last));
+            let Some(next) = later.max() else { break };
+            last = Some(next);
+            let at = next.1.0;
+            freed_sets += 1;
+            freed_bytes += self.entries.get(at).map_or(0, |entry| entry.bytes);
+            self.displaced.push(at);
+        }
+        // A large set that was displaced at last may have made room for the smaller ones before it.
+        sets = freed_sets - sets;
+        bytes = freed_bytes - bytes;
+        let entries = &self.entries;
+        let mut displaced = std::mem::take(&mut self.displaced);
+        displaced.reverse();
+        displaced.retain(|at| {
+            let size = entries.get(*at).map_or(0, |entry| entry.bytes);
+            let is_kept = sets > 0 && size <= bytes;
+            if is_kept {
+                sets -= 1;
+                bytes -= size;
+            }
+            !is_kept
+        });
+        displaced.sort_unstable_by(|one, other| other.cmp(one));
+        for at in displaced.drain(..) {
+            if let Some(removed) = self.entries.remove(at) {
+                self.bytes -= removed.bytes;
+                dropped(removed.event_type, DropReason::QueueFull);
+            }
+        }
+        self.displaced = displaced;
+        true
     }
 
     fn append(&mut self, entry: QueuedSet<S>) -> u64 {
@@ -274,6 +328,17 @@ mod tests {
     }
 
     #[test]
+    fn no_set_is_dropped_in_vain_for_a_more_urgent_one() {
+        let policy = OverflowPolicy::DropLeastUrgent;
+        // The third set has no room beside the first, so the second stays.
+        assert_eq!(filled(policy, &[(1, 80, 16, 0), (2, 10, 16, 2), (3, 30, 16, 1)]), (vec![1, 2], (1, 0), true));
+        // The second set must go, and leaves room for the less urgent first one.
+        assert_eq!(filled(policy, &[(1, 10, 16, 2), (2, 80, 16, 1), (3, 40, 16, 0)]), (vec![1, 3], (1, 0), true));
+        // The first set alone does not suffice; both are needed.
+        assert_eq!(filled(policy, &[(1, 10, 16, 2), (2, 80, 16, 1), (3, 95, 16, 0)]), (vec![3], (2, 0), true));
+    }
+
+    #[test]
     fn expired_sets_are_dropped_at_their_turn() {
         let mut queue = DeliveryQueue::default();
         for (set, expires_at) in [(1, 10), (2, 30), (3, 20), (4, 40)] {
@@ -290,6 +355,31 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn least_urgent_sets_give_way_and_none_in_vain(
+            sets in prop::collection::vec((1..70_usize, 0..4_usize), 1..60),
+        ) {
+            let limits = QueueLimits { max_sets: 5, max_bytes: 100 };
+            let mut queue = DeliveryQueue::default();
+            for (number, (bytes, urgency)) in sets.into_iter().enumerate() {
+                let before: Vec<_> = queue.entries.iter().map(|it: &QueuedSet<usize>| (it.set, it.bytes, it.urgency)).collect();
+                queue.push(queued(number, bytes, 16, urgency), OverflowPolicy::DropLeastUrgent, &limits, |_, _| {});
+                let after: Vec<usize> = queue.entries.iter().map(|it| it.set).collect();
+                let (mut kept, lost): (Vec<_>, Vec<_>) = before.iter().partition(|it| after.contains(&it.0));
+                let fits = |sets: &[(usize, usize, usize)], bytes: usize| {
+                    sets.len() < limits.max_sets && sets.iter().map(|it| it.1).sum::<usize>() + bytes <= limits.max_bytes
+                };
+                if after.contains(&number) {
+                    kept.push((number, bytes, urgency));
+                    prop_assert!(lost.iter().all(|it| it.2 >= urgency && !fits(&kept, it.1)), "{before:?} {kept:?}");
+                } else {
+                    prop_assert!(lost.is_empty());
+                    let more_urgent: Vec<_> = before.iter().filter(|it| it.2 < urgency).copied().collect();
+                    prop_assert!(!fits(&more_urgent, bytes), "{before:?}");
+                }
+            }
+        }
+
         #[test]
         fn queue_stays_within_its_bounds_and_counts_each_set_once(
             sets in prop::collection::vec((0..40_usize, 0..4_i32, any::<bool>(), 0..3_usize), 0..200),

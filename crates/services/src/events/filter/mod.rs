@@ -161,6 +161,31 @@ impl EventFilter {
         self.nodes.iter().filter_map(wanted).collect()
     }
 
+    /// Returns true if the consumer asks for gap events: the filter names their type and source, and
+    /// would deliver a gap event that it gets alone. A filter of every type, a negation and a
+    /// conjunction of several filters do not ask for them.
+    pub(super) fn asks_for_gaps(&self) -> bool {
+        !self.nodes.is_empty() && self.asks_for_gaps_at(0)
+    }
+
+    fn asks_for_gaps_at(&self, at: usize) -> bool {
+        let gap = FilterInput::Event(&EventHeader::new(EventType::GAP, EventSource::ANY));
+        let mut children = self.children(at);
+        match self.nodes[at].kind {
+            NodeKind::Type { event_type, source } => (event_type, source) == (EventType::GAP.0, EventSource::ANY.0),
+            NodeKind::MaskedType { type_mask, event_type, .. } => {
+                type_mask == -1 && event_type == EventType::GAP.0 && self.accepts_at(at, gap)
+            }
+            NodeKind::Disjunction => children.any(|child| self.asks_for_gaps_at(child)),
+            NodeKind::Conjunction { .. } => {
+                children.next().is_some_and(|child| self.asks_for_gaps_at(child)) && children.next().is_none()
+            }
+            NodeKind::LogicalAnd => self.accepts_at(at, gap) && children.any(|child| self.asks_for_gaps_at(child)),
+            NodeKind::Bitmask { .. } => self.accepts_at(at, gap) && self.asks_for_gaps_at(at + 1),
+            NodeKind::Null | NodeKind::Timeout { .. } | NodeKind::Negation => false,
+        }
+    }
+
     pub(super) fn nodes(&self) -> &[Node] {
         &self.nodes
     }

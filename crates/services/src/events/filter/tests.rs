@@ -247,3 +247,48 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn gap_events_are_asked_for_by_a_filter_that_names_their_type_and_would_deliver_them_alone() {
+    const GAP: EventType = EventType::GAP;
+    let asks = |builder, set: &DependencySet| build(builder, set).unwrap().asks_for_gaps();
+    let yes = [
+        (BOTH, set().event(GAP, ANY)),
+        (BOTH, set().event(A, ANY).event(GAP, ANY)),
+        (BOTH, set().disjunction(2).event(A, ANY).event(GAP, ANY)),
+        (BOTH, set().global().event(A, ANY).event(GAP, ANY)),
+        (BOTH, set().conjunction(1).event(GAP, ANY)),
+        (BOTH, set().logical_and(2).event(GAP, ANY).null()),
+        (BOTH, set().masked_type(0, -1, 0, GAP.0)),
+        (&[Basic], set().conjunction(2).event(A, ANY).event(B, ANY).disjunction(1).event(GAP, ANY)),
+        (&[Prefix], set().disjunction(2).conjunction(2).event(A, ANY).event(B, ANY).disjunction(1).event(GAP, ANY)),
+    ];
+    let no = [
+        (BOTH, set()),
+        // A filter of every type, or of a source alone, gets application events only.
+        (BOTH, set().event(EventType::ANY, ANY)),
+        (BOTH, set().event(EventType::ANY, EventSource(7))),
+        (BOTH, set().null()),
+        (BOTH, set().masked_type(0, 0, 0, 0)),
+        (BOTH, set().masked_type(0, 0xf, 0, GAP.0)),
+        (BOTH, set().event(GAP, EventSource(7))),
+        (BOTH, set().masked_type(-1, -1, 7, GAP.0)),
+        // A gap event has the source 0, which shares no bit with a mask.
+        (BOTH, set().bitmask(-1, -1).event(GAP, ANY)),
+        (BOTH, set().negation().event(GAP, ANY)),
+        (BOTH, set().negation().event(A, ANY)),
+        // A conjunction would hold the gap event until the event of type A.
+        (BOTH, set().conjunction(2).event(A, ANY).event(GAP, ANY)),
+        (&[Prefix], set().conjunction(2).event(A, ANY).disjunction(2).event(B, ANY).event(GAP, ANY)),
+        (BOTH, set().logical_and(2).event(GAP, ANY).event(A, ANY)),
+        (BOTH, set().logical_and(2).event(GAP, ANY).negation().event(GAP, ANY)),
+        (BOTH, set().logical_and(2).null().negation().event(GAP, ANY)),
+    ];
+    for (cases, expected) in [(&yes[..], true), (&no[..], false)] {
+        for (builders, set) in cases {
+            for builder in *builders {
+                assert_eq!(asks(*builder, set), expected, "{builder:?} {set:?}");
+            }
+        }
+    }
+}

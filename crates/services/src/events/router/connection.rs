@@ -1,0 +1,181 @@
+//! The connections of a channel's proxies: a consumer with its queues and counts, a supplier with its
+//! publications.
+
+use corelane_sched::task::Nanos;
+
+use super::delivery_set::{DeliverySet, RoutedEvent};
+use crate::events::counts::{ConsumerStatistics, DeliveryCounts, DropCounts, DropReason, DropsByType, QueueStatistics};
+use crate::events::filter::EventFilter;
+use crate::events::header::EventHeader;
+use crate::events::health::ConsumerHealth;
+use crate::events::queue::DeliveryQueue;
+use crate::events::subscriptions::{Occurrence, SubscriptionError};
+
+/// A proxy of a channel. Numbers are not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::events) struct ProxyId(pub(in crate::events) u64);
+
+/// The way in which a consumer gets its sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::events) enum Transfer {
+    /// The thread of the supplier calls the consumer.
+    Direct,
+    /// A sender calls the consumer.
+    Queued,
+    /// The consumer asks for each set.
+    Pulled,
+}
+
+/// The reason why a consumer or supplier is not connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::events) enum ConnectRefusal {
+    NoProxy,
+    AlreadyConnected,
+    Full(SubscriptionError),
+    TooManySenders(usize),
+    TooManyPulledSuppliers(usize),
+}
+
+/// A disconnected peer.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::events) struct Disconnected<P> {
+    /// The peer of each queue, at least one. The caller wakes their senders and pullers.
+    pub(in crate::events) peers: Vec<P>,
+    /// The caller calls the disconnect operation of the first peer.
+    pub(in crate::events) is_called_back: bool,
+}
+
+/// A consumer to be connected.
+#[derive(Debug)]
+pub(in crate::events) struct NewConsumer<P> {
+    /// The lane of each queue, the most urgent first, and the peer for it: one queue, or one for
+    /// each lane of the channel. A direct consumer has one peer, and its queue stays empty.
+    pub(in crate::events) queues: Vec<(usize, P)>,
+    pub(in crate::events) transfer: Transfer,
+    pub(in crate::events) filter: EventFilter,
+    pub(in crate::events) is_gateway: bool,
+}
+
+/// An event that a supplier may push.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::events) struct Publication {
+    pub(in crate::events) header: EventHeader,
+    /// The lane that the supplier names for these events.
+    pub(in crate::events) lane: Option<usize>,
+}
+
+/// A connected supplier, or a supplier to be connected.
+#[derive(Debug)]
+pub(in crate::events) struct SupplierConnection<P> {
+    pub(in crate::events) peer: P,
+    /// The events that the supplier may push; every event, in the least urgent lane, if there are
+    /// none.
+    pub(in crate::events) publications: Box<[Publication]>,
+    pub(in crate::events) is_gateway: bool,
+    /// The channel pulls the events of the supplier.
+    pub(in crate::events) is_pulled: bool,
+}
+
+/// A queue of a consumer, and the state of its sender.
+#[derive(Debug)]
+pub(super) struct SenderQueue<E, P> {
+    pub(super) lane: usize,
+    pub(super) peer: P,
+    pub(super) sets: DeliveryQueue<DeliverySet<E>>,
+    pub(super) health: ConsumerHealth,
+    /// The set whose call is running.
+    pub(super) in_flight: Option<InFlight>,
+    /// The sender waits for a set.
+    pub(super) is_sender_idle: bool,
+    pub(super) has_sender_ended: bool,
+}
+
+/// A set whose call is running.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub(super) event_type: i32,
+    /// The drops of which the set tells, if it is a gap event.
+    pub(super) gap: Option<Box<DropCounts>>,
+}
+
+/// A connected consumer.
+#[derive(Debug)]
+pub(super) struct Connection<E, P> {
+    pub(super) proxy: ProxyId,
+    pub(super) queues: Box<[SenderQueue<E, P>]>,
+    pub(super) transfer: Transfer,
+    pub(super) is_gateway: bool,
+    /// The types and sources that observers are told.
+    pub(super) wanted: Box<[EventHeader]>,
+    /// The consumer has suspended its connection.
+    pub(super) is_suspended: bool,
+    /// The consumer asks for gap events.
+    pub(super) wants_gaps: bool,
+    pub(super) counts: DeliveryCounts,
+    pub(super) drops_by_type: DropsByType,
+    /// The drops of which gap events have told or tell now, each drop at most once. A gap event
+    /// whose call fails is itself a drop, and takes its drops back.
+    pub(super) told: DropCounts,
+    /// The total of `counts.dropped` when the call of a gap event last failed.
+    pub(super) dropped_at_failed_gap: u64,
+    /// The connection has ended, but not all its senders; true if the last sender calls the consumer
+    /// back.
+    pub(super) ending: Option<bool>,
+}
+
+impl<E: RoutedEvent, P: Clone> Connection<E, P> {
+    pub(super) fn count_drop(&mut self, event_type: i32, reason: DropReason) {
+        self.counts.dropped.count(reason);
+        self.drops_by_type.count(event_type, reason);
+    }
+
+    /// Returns a gap event if one is due, as a set that is counted as routed, and the drops of which
+    /// it tells. After a failed gap event, the next one waits for a further set or drop. Otherwise a
+    /// consumer that refuses each event would get gap events without end.
+    pub(super) fn take_gap(&mut self, has_sets: bool, now: Nanos) -> Option<(DeliverySet<E>, Box<DropCounts>)> {
+        if !self.wants_gaps || self.is_suspended || self.told == self.counts.dropped {
+            return None;
+        }
+        if !has_sets && self.counts.dropped.total() == self.dropped_at_failed_gap {
+            return None;
+        }
+        let untold = self.counts.dropped.since(&self.told);
+        self.told = self.counts.dropped;
+        self.counts.routed += 1;
+        Some((DeliverySet::One(Occurrence::Event(E::gap(&untold, now))), Box::new(untold)))
+    }
+
+    /// Counts a set whose call has failed. The next gap event tells of it, and of the drops of which
+    /// the set should have told.
+    pub(super) fn count_failed(&mut self, event_type: i32, reason: DropReason, gap: Option<&DropCounts>) {
+        self.count_drop(event_type, reason);
+        if let Some(gap) = gap {
+            self.told = self.told.since(gap);
+            self.dropped_at_failed_gap = self.counts.dropped.total();
+        }
+    }
+
+    pub(super) fn peers(&self) -> Vec<P> {
+        self.queues.iter().map(|queue| queue.peer.clone()).collect()
+    }
+
+    pub(super) fn statistics(&self, now: Nanos) -> ConsumerStatistics {
+        let queue = |queue: &SenderQueue<E, P>| QueueStatistics {
+            lane: queue.lane,
+            sets: queue.sets.len(),
+            bytes: queue.sets.bytes(),
+        };
+        let has_queues = self.transfer != Transfer::Direct;
+        ConsumerStatistics {
+            proxy: self.proxy.0,
+            counts: DeliveryCounts { queued: self.queued(), ..self.counts },
+            drops_by_type: self.drops_by_type.to_vec(),
+            queues: self.queues.iter().filter(|_| has_queues).map(queue).collect(),
+            is_suspended: self.queues.iter().any(|queue| queue.health.is_suspended(now)),
+        }
+    }
+
+    pub(super) fn queued(&self) -> u64 {
+        self.queues.iter().map(|queue| queue.sets.len() as u64).sum()
+    }
+}

@@ -1,0 +1,90 @@
+//! The set of events that a consumer gets in one push.
+
+use corelane_sched::task::Nanos;
+
+use crate::events::counts::DropCounts;
+use crate::events::header::EventType;
+use crate::events::queue::LatestKey;
+use crate::events::subscriptions::Occurrence;
+
+/// An event with its payload, as a router keeps it.
+pub(in crate::events) trait RoutedEvent: Clone {
+    /// Returns the size of the event in a queue.
+    fn bytes(&self) -> usize;
+    /// Returns the event's type and source.
+    fn key(&self) -> LatestKey;
+    /// Returns the lane of the event.
+    fn lane(&self) -> usize;
+    /// Returns the event with its lane. It is called before the event is copied.
+    fn in_lane(self, lane: usize) -> Self;
+    /// Returns the gap event that tells of these drops.
+    fn gap(dropped: &DropCounts, now: Nanos) -> Self;
+}
+
+/// Size of a timeout in a queue.
+const TIMEOUT_BYTES: usize = 64;
+
+/// The content of one push to a consumer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::events) enum DeliverySet<E> {
+    One(Occurrence<E>),
+    Several(Box<[Occurrence<E>]>),
+}
+
+impl<E: RoutedEvent> DeliverySet<E> {
+    pub(super) fn of(set: &[Occurrence<E>]) -> Self {
+        match set {
+            [one] => Self::One(one.clone()),
+            several => Self::Several(several.into()),
+        }
+    }
+
+    pub(in crate::events) fn as_slice(&self) -> &[Occurrence<E>] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Several(several) => several,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let bytes = |occurrence: &Occurrence<E>| match occurrence {
+            Occurrence::Event(event) => event.bytes(),
+            Occurrence::Timeout(_) => TIMEOUT_BYTES,
+        };
+        self.as_slice().iter().map(bytes).fold(0, usize::saturating_add)
+    }
+
+    /// Returns the event if the set has only one.
+    pub(in crate::events) fn into_only_event(self) -> Option<E> {
+        match self {
+            Self::One(Occurrence::Event(event)) => Some(event),
+            Self::One(Occurrence::Timeout(_)) | Self::Several(_) => None,
+        }
+    }
+
+    /// Returns the type of the first event.
+    pub(in crate::events) fn event_type(&self) -> i32 {
+        match self.as_slice().first() {
+            Some(Occurrence::Event(event)) => event.key().0,
+            Some(Occurrence::Timeout(expiry)) => expiry.kind.event_type().0,
+            None => EventType::ANY.0,
+        }
+    }
+
+    /// Returns the lane of the most urgent event. `lanes` is the number of lanes.
+    pub(super) fn urgency(&self, lanes: usize) -> usize {
+        let lane = |occurrence: &Occurrence<E>| match occurrence {
+            Occurrence::Event(event) => event.lane(),
+            Occurrence::Timeout(_) => usize::MAX,
+        };
+        self.as_slice().iter().map(lane).min().unwrap_or(usize::MAX).min(lanes.saturating_sub(1))
+    }
+
+    pub(super) fn key(&self) -> Option<LatestKey> {
+        match self {
+            Self::One(Occurrence::Event(event)) => Some(event.key()),
+            Self::One(Occurrence::Timeout(expiry)) => Some((expiry.kind.event_type().0, 0)),
+            Self::Several(_) => None,
+        }
+    }
+}

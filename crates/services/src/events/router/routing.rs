@@ -1,0 +1,195 @@
+//! From an event or a timeout to the queues and direct calls of the consumers.
+
+use std::collections::HashMap;
+
+use corelane_sched::task::Nanos;
+
+use super::connection::{Connection, Disconnected, ProxyId, SupplierConnection, Transfer};
+use super::delivery_set::{DeliverySet, RoutedEvent};
+use super::{Router, RouterConfig};
+use crate::events::counts::{DropCounts, DropReason};
+use crate::events::header::{EventHeader, EventHeaderError};
+use crate::events::queue::QueuedSet;
+use crate::events::subscriptions::{ConsumerId, Occurrence};
+
+/// The result of routing.
+#[derive(Debug)]
+pub(in crate::events) struct Routed<E, P> {
+    /// The direct consumers to call, in this order. The caller reports a failure with
+    /// [`Router::direct_failed`].
+    pub(in crate::events) direct: Vec<DirectDelivery<E, P>>,
+    /// The peers whose sender or puller waits for a set.
+    pub(in crate::events) wake: Vec<P>,
+    /// The consumers that [`OverflowPolicy::Disconnect`] has disconnected, with their removed
+    /// proxies.
+    pub(in crate::events) disconnected: Vec<(ProxyId, Disconnected<P>)>,
+    /// The consumers that [`OverflowPolicy::Disconnect`] is about to disconnect.
+    overflowed: Vec<ConsumerId>,
+}
+
+impl<E, P> Default for Routed<E, P> {
+    fn default() -> Self {
+        Self { direct: Vec::new(), wake: Vec::new(), disconnected: Vec::new(), overflowed: Vec::new() }
+    }
+}
+
+#[derive(Debug)]
+pub(in crate::events) struct DirectDelivery<E, P> {
+    pub(in crate::events) consumer: ConsumerId,
+    pub(in crate::events) peer: P,
+    pub(in crate::events) set: DeliverySet<E>,
+    /// The drops of which the set tells, if it is a gap event.
+    gap: Option<Box<DropCounts>>,
+}
+
+/// The reason why an event is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::events) enum PushRefusal {
+    NoProxy,
+    NotConnected,
+    Header(EventHeaderError),
+}
+
+impl<E: RoutedEvent, P: Clone> Router<E, P> {
+    /// Routes an event of a supplier, after the timeouts that are due.
+    pub(in crate::events) fn push(
+        &mut self,
+        supplier: ProxyId,
+        header: &EventHeader,
+        event: E,
+        now: Nanos,
+        routed: &mut Routed<E, P>,
+    ) -> Result<(), PushRefusal> {
+        let checked = match self.suppliers.get(&supplier) {
+            None => Err(PushRefusal::NoProxy),
+            Some(None) => Err(PushRefusal::NotConnected),
+            Some(Some(supplier)) => header.check().map_err(PushRefusal::Header).map(|()| supplier),
+        };
+        let supplier = match checked {
+            Ok(supplier) => supplier,
+            Err(refusal) => {
+                self.refused += 1;
+                return Err(refusal);
+            }
+        };
+        let Some(lane) = lane(supplier, header, &self.config) else {
+            self.unpublished += 1;
+            return Ok(());
+        };
+        self.published += 1;
+        let Self { subscriptions, connections, config, .. } = self;
+        let event = event.in_lane(lane);
+        let result = subscriptions.push(header, event, now, |id, set| route(connections, config, id, set, now, routed));
+        self.disconnect_overflowed(routed);
+        result.map(drop).map_err(PushRefusal::Header)
+    }
+
+    /// Routes the timeouts that are due.
+    pub(in crate::events) fn expire(&mut self, now: Nanos, routed: &mut Routed<E, P>) {
+        let Self { subscriptions, connections, config, .. } = self;
+        subscriptions.expire(now, |id, set| route(connections, config, id, set, now, routed));
+        self.disconnect_overflowed(routed);
+    }
+
+    /// Disconnects the consumers whose queue has overflowed, if the policy demands it.
+    fn disconnect_overflowed(&mut self, routed: &mut Routed<E, P>) {
+        while let Some(id) = routed.overflowed.pop() {
+            let Some(proxy) = self.connections.get(&id).map(|connection| connection.proxy) else { continue };
+            if let Some(Some(disconnected)) = self.remove_consumer(proxy, true) {
+                routed.disconnected.push((proxy, disconnected));
+            }
+        }
+    }
+
+    pub(in crate::events) fn next_expiry(&self) -> Option<Nanos> {
+        self.subscriptions.next_expiry()
+    }
+
+    /// Counts a set as dropped that a direct consumer did not get. `is_nested` is true if it was
+    /// not called at all. Returns the consumer's proxy, which is removed, if the consumer is gone.
+    pub(in crate::events) fn direct_failed(
+        &mut self,
+        delivery: &DirectDelivery<E, P>,
+        is_nested: bool,
+        is_gone: bool,
+    ) -> Option<ProxyId> {
+        let reason = if is_nested { DropReason::Nested } else { DropReason::Failed };
+        let Some(connection) = self.connections.get_mut(&delivery.consumer) else {
+            // A consumer that was disconnected during its push counts with the others.
+            self.departed.delivered = self.departed.delivered.saturating_sub(1);
+            self.departed.dropped.count(reason);
+            return None;
+        };
+        connection.counts.delivered = connection.counts.delivered.saturating_sub(1);
+        connection.count_failed(delivery.set.event_type(), reason, delivery.gap.as_deref());
+        let proxy = connection.proxy;
+        is_gone.then(|| {
+            self.remove_consumer(proxy, false);
+            proxy
+        })
+    }
+}
+
+/// Returns the lane of an event of a supplier: that of the most urgent publication that names the
+/// event, or that of the event's type, or the least urgent lane. Returns `None` if the supplier does
+/// not publish the event. 0 matches everything on both sides.
+fn lane<P>(supplier: &SupplierConnection<P>, event: &EventHeader, config: &RouterConfig) -> Option<usize> {
+    let matches = |published: i32, found: i32| published == 0 || found == 0 || published == found;
+    let mut matching = supplier.publications.iter().filter(|publication| {
+        matches(publication.header.event_type.0, event.event_type.0)
+            && matches(publication.header.source.0, event.source.0)
+    });
+    let first = matching.next();
+    if first.is_none() && !supplier.publications.is_empty() {
+        return None;
+    }
+    let named = first.into_iter().chain(matching).filter_map(|publication| publication.lane).min();
+    let of_type = || config.lane_of_type.get(&event.event_type.0).copied();
+    Some(named.or_else(of_type).unwrap_or(config.lanes.saturating_sub(1)))
+}
+
+/// Hands a set to its consumer.
+fn route<E: RoutedEvent, P: Clone>(
+    connections: &mut HashMap<ConsumerId, Connection<E, P>>,
+    config: &RouterConfig,
+    id: ConsumerId,
+    set: &[Occurrence<E>],
+    now: Nanos,
+    routed: &mut Routed<E, P>,
+) {
+    let Some(connection) = connections.get_mut(&id) else { return };
+    connection.counts.routed += 1;
+    let set = DeliverySet::of(set);
+    if connection.is_suspended {
+        connection.count_drop(set.event_type(), DropReason::Suspended);
+        return;
+    }
+    if connection.transfer == Transfer::Direct {
+        let gap = connection.take_gap(true, now).map(|(set, gap)| (set, Some(gap)));
+        let Connection { queues, counts, .. } = connection;
+        let Some(peer) = queues.first().map(|queue| &queue.peer) else { return };
+        for (set, gap) in gap.into_iter().chain([(set, None)]) {
+            counts.delivered += 1;
+            routed.direct.push(DirectDelivery { consumer: id, peer: peer.clone(), set, gap });
+        }
+        return;
+    }
+    let Connection { queues, counts, drops_by_type, transfer, .. } = connection;
+    let urgency = set.urgency(config.lanes);
+    // The queue of the set's lane, or the only queue.
+    let at = queues.iter().position(|queue| queue.lane == urgency).filter(|_| queues.len() > 1).unwrap_or(0);
+    let Some(queue) = queues.get_mut(at) else { return };
+    let (bytes, key, event_type) = (set.bytes(), set.key(), set.event_type());
+    let expires_at = config.lifetimes.end(set.as_slice(), now);
+    let entry = QueuedSet { set, bytes, event_type, key, urgency, expires_at };
+    let is_kept = queue.sets.push(entry, config.overflow, &config.queue, |event_type, reason| {
+        counts.dropped.count(reason);
+        drops_by_type.count(event_type, reason);
+    });
+    if !is_kept {
+        routed.overflowed.push(id);
+    }
+    if *transfer == Transfer::Pulled || std::mem::take(&mut queue.is_sender_idle) {
+        routed.wake.push(queue.peer.clone());
+    }
+}

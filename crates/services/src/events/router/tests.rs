@@ -1,0 +1,118 @@
+//! Gap events: which drops they tell of, and when.
+
+use super::simulation::TestEvent;
+use super::*;
+use crate::events::designator::DependencySet;
+use crate::events::filter::{EventFilter, FilterBuilder, FilterLimits};
+use crate::events::header::{EventSource, EventType};
+use crate::events::subscriptions::Occurrence;
+
+const A: EventType = EventType(16);
+
+/// A router with a supplier, and a consumer of the type A that asks for gap events.
+struct GapScene {
+    router: Router<TestEvent, ()>,
+    supplier: ProxyId,
+    consumer: SenderId,
+    pushed: u64,
+}
+
+/// The number of an event, or the drops of which a gap event tells.
+#[derive(Debug, PartialEq, Eq)]
+enum Got {
+    Event(u64),
+    Gap(u64),
+}
+
+impl GapScene {
+    /// `max_sets` is the length of the consumer's queue.
+    fn new(transfer: Transfer, max_sets: usize) -> Self {
+        let queue = QueueLimits { max_sets, ..QueueLimits::default() };
+        let mut router = Router::new(RouterConfig { queue, ..RouterConfig::default() });
+        let supplier = router.add_supplier().unwrap();
+        let connection =
+            SupplierConnection { peer: (), publications: Box::new([]), is_gateway: false, is_pulled: false };
+        router.connect_supplier(supplier, connection).unwrap();
+        let set = DependencySet::new().event(A, EventSource::ANY).event(EventType::GAP, EventSource::ANY);
+        let filter = EventFilter::build(FilterBuilder::Basic, set.headers(), &FilterLimits::default()).unwrap();
+        let proxy = router.add_consumer().unwrap();
+        let new = NewConsumer { queues: vec![(0, ())], transfer, filter, is_gateway: false };
+        let (consumer, _) = router.connect_consumer(proxy, new, 0).unwrap();
+        Self { router, supplier, consumer: SenderId { consumer, queue: 0 }, pushed: 0 }
+    }
+
+    /// Pushes an event, and returns the calls of a direct consumer.
+    fn push(&mut self) -> Vec<DirectDelivery<TestEvent, ()>> {
+        self.pushed += 1;
+        let event = TestEvent { number: self.pushed, key: (A.0, 1), bytes: 1, lane: 0, gap: 0 };
+        let mut routed = Routed::default();
+        self.router.push(self.supplier, &EventHeader::new(A, EventSource(1)), event, 0, &mut routed).unwrap();
+        routed.direct
+    }
+
+    /// Returns what the sender sends next, with this result; `None` if the sender sends nothing.
+    fn send(&mut self, result: CallResult) -> Option<Got> {
+        let step = self.router.next_step(self.consumer, 0);
+        let got = match step {
+            SenderStep::Send(set) => got(&set),
+            SenderStep::Wait(None) => return None,
+            step => panic!("{step:?}"),
+        };
+        assert_eq!(self.router.called(self.consumer, result, 0), None);
+        Some(got)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.router.statistics(0).consumers[0].counts.dropped.total()
+    }
+}
+
+fn got(set: &DeliverySet<TestEvent>) -> Got {
+    match set.as_slice() {
+        [Occurrence::Event(event)] if event.number == 0 => Got::Gap(event.gap),
+        [Occurrence::Event(event)] => Got::Event(event.number),
+        set => panic!("{set:?}"),
+    }
+}
+
+#[test]
+fn next_gap_event_tells_what_a_failed_one_should_have_told() {
+    let mut scene = GapScene::new(Transfer::Queued, 2);
+    (0..5).for_each(|_| drop(scene.push()));
+    assert_eq!(scene.send(CallResult::Refused), Some(Got::Gap(3)));
+    // The failed gap event is a drop too.
+    assert_eq!(scene.send(CallResult::Done), Some(Got::Gap(4)));
+    assert_eq!(scene.send(CallResult::Done), Some(Got::Event(4)));
+    assert_eq!(scene.send(CallResult::Done), Some(Got::Event(5)));
+    assert_eq!((scene.send(CallResult::Done), scene.dropped()), (None, 4));
+}
+
+#[test]
+fn consumer_that_refuses_each_event_gets_no_gap_events_without_end() {
+    let mut scene = GapScene::new(Transfer::Queued, 2);
+    drop(scene.push());
+    assert_eq!(scene.send(CallResult::Refused), Some(Got::Event(1)));
+    assert_eq!(scene.send(CallResult::Refused), Some(Got::Gap(1)));
+    assert_eq!(scene.send(CallResult::Refused), None);
+    drop(scene.push());
+    assert_eq!(scene.send(CallResult::Done), Some(Got::Gap(2)));
+    assert_eq!(scene.send(CallResult::Done), Some(Got::Event(2)));
+    assert_eq!((scene.send(CallResult::Done), scene.dropped()), (None, 2));
+}
+
+#[test]
+fn direct_consumer_is_told_again_after_a_failed_gap_event() {
+    let mut scene = GapScene::new(Transfer::Direct, 1);
+    let calls =
+        |deliveries: &[DirectDelivery<TestEvent, ()>]| deliveries.iter().map(|it| got(&it.set)).collect::<Vec<_>>();
+    let first = scene.push();
+    assert_eq!(calls(&first), [Got::Event(1)]);
+    assert_eq!(scene.router.direct_failed(&first[0], false, false), None);
+    let second = scene.push();
+    assert_eq!(calls(&second), [Got::Gap(1), Got::Event(2)]);
+    for delivery in &second {
+        assert_eq!(scene.router.direct_failed(delivery, true, false), None);
+    }
+    assert_eq!(calls(&scene.push()), [Got::Gap(3), Got::Event(3)]);
+    assert_eq!((calls(&scene.push()), scene.dropped()), (vec![Got::Event(4)], 3));
+}
