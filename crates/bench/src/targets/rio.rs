@@ -26,6 +26,12 @@ pub(crate) const LOADED: LatencyGoals = LatencyGoals { mean: 0.45, p99: 0.60, p9
 /// Maximum of the bulk rate with the kernel's TCP, relative to the rate with real-time I/O.
 pub(crate) const MAX_BULK_RATIO: f64 = 1.0 / 0.95;
 
+/// Bound on the 99.9th percentile under load, relative to the baseline's without other traffic. In
+/// the paper the bound is 2 ms, beside a maximum of 0.807 ms.
+pub(crate) const BOUND_TO_IDLE: f64 = 2.5;
+/// Maximum part of the bulk load in percent that this bound does not permit.
+pub(crate) const MAX_NOT_PERMITTED: f64 = 0.0;
+
 /// Maximum distance in percent of a stream's rate from its guarantee.
 pub(crate) const MAX_RATE_ERROR: f64 = 1.0;
 /// Maximum distance in percent of a stream's rate from its guarantee, in every 100 ms.

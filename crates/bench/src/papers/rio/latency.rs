@@ -6,6 +6,7 @@ use std::time::Duration;
 use corelane_sys::lock::{LockScope, Mutex};
 
 use super::guarantees::timeline;
+use super::permitted::permitted_load;
 use super::testbed::{BulkRate, Calls, RioTestbed};
 use super::variant::ReceiveVariant;
 use super::{BENCH, CORELANE, at, is_trial, label};
@@ -25,13 +26,33 @@ use crate::value::SingleValue;
 pub(super) enum Condition {
     Idle,
     BulkLoad,
+    /// A part of the bulk load.
+    Paced(PacedLoad),
+}
+
+/// Bulk load whose sender is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PacedLoad {
+    /// Part of the full load in percent.
+    pub(super) percent: u32,
+    pub(super) bytes_per_second: u32,
 }
 
 impl Condition {
-    fn name(self) -> &'static str {
+    fn name(self) -> String {
         match self {
-            Condition::Idle => "idle",
-            Condition::BulkLoad => "bulk load",
+            Condition::Idle => "idle".to_owned(),
+            Condition::BulkLoad => "bulk load".to_owned(),
+            Condition::Paced(load) => format!("{} % of the bulk load", load.percent),
+        }
+    }
+
+    /// Maximum rate of the bulk load in bytes per second; 0 for no maximum. `None` without bulk load.
+    fn bulk_rate(self) -> Option<u32> {
+        match self {
+            Condition::Idle => None,
+            Condition::BulkLoad => Some(0),
+            Condition::Paced(load) => Some(load.bytes_per_second),
         }
     }
 }
@@ -54,8 +75,8 @@ struct RoundTrips {
 
 impl MeasuredSubject for RoundTrips {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
-        let is_loaded = self.condition == Condition::BulkLoad;
-        let (times, bulk) = self.testbed.call((self.variant, self.calls), is_loaded, warm_up, count)?;
+        let bulk_rate = self.condition.bulk_rate();
+        let (times, bulk) = self.testbed.call((self.variant, self.calls), bulk_rate, warm_up, count)?;
         times.iter().for_each(|&time| into.push(time));
         let whole = Duration::from_nanos(times.iter().sum());
         let mut observed = self.observed.lock();
@@ -83,11 +104,11 @@ pub(super) fn latency(
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     let length = &options.run_length;
-    let idle = Results::measure(testbed, (Calls::Echo, Condition::Idle), length, progress)?;
+    let idle = Results::measure(testbed, &ReceiveVariant::ALL, (Calls::Echo, Condition::Idle), length, progress)?;
     idle.report(report)?;
     report.add_values(&format!("{BENCH}: frames of streams"), &steered_frames(testbed, &idle.variants, length)?)?;
     report.add_json_values("Figure 7: round trips without other traffic", &idle.distribution())?;
-    let loaded = Results::measure(testbed, (Calls::Echo, Condition::BulkLoad), length, progress)?;
+    let loaded = Results::measure(testbed, &ReceiveVariant::ALL, (Calls::Echo, Condition::BulkLoad), length, progress)?;
     if let Some(reason) = lack_of_strain(&idle.figures, &loaded.figures) {
         report.add_missing(BENCH, "Corelane, bulk load", &reason)?;
     } else {
@@ -96,10 +117,12 @@ pub(super) fn latency(
         report.add_json_values("Figure 9: round trips beside bulk load", &loaded.distribution())?;
         let values = bulk_by_time(testbed, options, progress)?;
         report.add_json_values("Figure 10: bandwidth of the bulk load by time", &values)?;
+        permitted_load(testbed, (&idle, &loaded), length, report, progress)?;
     }
-    let idle = Results::measure(testbed, (Calls::Object, Condition::Idle), length, progress)?;
+    let idle = Results::measure(testbed, &ReceiveVariant::ALL, (Calls::Object, Condition::Idle), length, progress)?;
     idle.report(report)?;
-    let loaded = Results::measure(testbed, (Calls::Object, Condition::BulkLoad), length, progress)?;
+    let loaded =
+        Results::measure(testbed, &ReceiveVariant::ALL, (Calls::Object, Condition::BulkLoad), length, progress)?;
     match lack_of_strain(&idle.figures, &loaded.figures) {
         Some(reason) => report.add_missing(BENCH, "Corelane, CORBA calls beside bulk load", &reason),
         None => loaded.report(report),
@@ -152,7 +175,7 @@ fn bulk_by_time(
 }
 
 /// Results of all variants under one condition.
-struct Results {
+pub(super) struct Results {
     title: String,
     condition: Condition,
     /// The baseline first.
@@ -162,8 +185,10 @@ struct Results {
 }
 
 impl Results {
-    fn measure(
+    /// Measures those of the `wanted` variants that can be measured. The first is the baseline.
+    pub(super) fn measure(
         testbed: &RioTestbed,
+        wanted: &[ReceiveVariant],
         (calls, condition): (Calls, Condition),
         length: &RunLength,
         progress: &mut Progress,
@@ -173,7 +198,8 @@ impl Results {
             Calls::Object => "CORBA calls",
         };
         let title = format!("{BENCH}: {name} of {} bytes, {}", super::ECHO_BYTES, condition.name());
-        let variants = testbed.variants_with(calls);
+        let can = testbed.variants_with(calls);
+        let variants: Vec<_> = wanted.iter().copied().filter(|variant| can.contains(variant)).collect();
         let observed = || Arc::new(Mutex::new("round trips of a benchmark", LockScope::Orb, Observed::default()));
         let observed: Vec<_> = variants.iter().map(|_| observed()).collect();
         let measured = variants.iter().zip(&observed).enumerate().map(|(index, (&variant, observed))| {
@@ -192,7 +218,7 @@ impl Results {
     }
 
     /// Reports the times, and their ratios to the baseline with the goals.
-    fn report(&self, report: &mut Report<'_>) -> Result<(), Failure> {
+    pub(super) fn report(&self, report: &mut Report<'_>) -> Result<(), Failure> {
         report.add_figures(&self.title, ComparedQuantity::Median, &self.figures)?;
         report.add_json_values(&format!("{}, against the kernel", self.title), &self.compared())
     }
@@ -200,9 +226,13 @@ impl Results {
 
 /// Returns the label of a variant's calls.
 fn place(variant: ReceiveVariant, calls: Calls, condition: Condition) -> FigureLabel {
-    match (calls, variant.lane_name()) {
-        (Calls::Object, Some(lane)) => label(CORELANE, condition.name(), lane),
-        _ => label(variant.peer(), condition.name(), variant.name()),
+    let place = match (calls, variant.lane_name()) {
+        (Calls::Object, Some(lane)) => label(CORELANE, &condition.name(), lane),
+        _ => label(variant.peer(), &condition.name(), variant.name()),
+    };
+    match condition {
+        Condition::Paced(load) => at(place, variant.name(), "% of the bulk load", load.percent.into()),
+        Condition::Idle | Condition::BulkLoad => place,
     }
 }
 
@@ -257,6 +287,18 @@ impl Results {
         variants.zip(others).flat_map(|(&variant, figure)| judged(variant, self.condition, figure, baseline)).collect()
     }
 
+    /// Returns a variant's 99.9th percentile in microseconds.
+    pub(super) fn p999_us(&self, variant: ReceiveVariant) -> Option<f64> {
+        let index = self.variants.iter().position(|&other| other == variant)?;
+        Some(self.figures.get(index)?.summary.p999_us)
+    }
+
+    /// Returns the bulk load in MB/s during a variant's calls.
+    pub(super) fn bulk_rate(&self, variant: ReceiveVariant) -> Option<f64> {
+        let index = self.variants.iter().position(|&other| other == variant)?;
+        Some(self.observed.get(index)?.lock().bulk.megabytes_per_second())
+    }
+
     /// Returns the rates of the bulk load, and the baseline's rate relative to each.
     fn bulk_rates(&self) -> Vec<SingleValue> {
         let rates: Vec<f64> = self.observed.iter().map(|one| one.lock().bulk.megabytes_per_second()).collect();
@@ -283,7 +325,7 @@ impl Results {
         let pictured = self.variants.iter().zip(&self.figures).filter(|(variant, _)| PICTURED.contains(variant));
         let width = column_width(pictured.map(|(_, figure)| figure.summary.p99_us).fold(0.0, f64::max));
         let shares = self.variants.iter().zip(&all).map(|(variant, times)| {
-            let place = label(variant.peer(), self.condition.name(), variant.name());
+            let place = label(variant.peer(), &self.condition.name(), variant.name());
             columns(times, width).into_iter().map(move |(x, share)| SingleValue {
                 label: at(place.clone(), variant.name(), "us", x),
                 quantity: format!("share of the round trips, in columns of {width} us"),
@@ -329,7 +371,7 @@ mod tests {
     fn figure(variant: ReceiveVariant, condition: Condition, microseconds: &[u64]) -> Figure {
         let times: Vec<u64> = microseconds.iter().map(|time| time * 1000).collect();
         Figure {
-            label: label(variant.peer(), condition.name(), variant.name()),
+            label: label(variant.peer(), &condition.name(), variant.name()),
             summary: Summary::of(&times, Duration::from_secs(1)).unwrap(),
             medians_us: Vec::new(),
             cdf_us: Vec::new(),

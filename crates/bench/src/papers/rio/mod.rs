@@ -10,6 +10,7 @@ mod guarantees;
 mod latency;
 mod link;
 mod meter;
+mod permitted;
 mod processor;
 pub(crate) mod receiver;
 pub(crate) mod sender;

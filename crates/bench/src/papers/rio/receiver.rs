@@ -132,7 +132,7 @@ impl Receiver {
         (self.steering, self.is_steering) = (Some(steering), true);
         if let Some(reason) = refusal {
             self.steer(false)?;
-            ports.insert(REFUSED.to_owned(), reason.replace(' ', "_"));
+            ports.insert(REFUSED.to_owned(), reason.replace(' ', "~"));
         }
         let ports: Vec<String> = ports.iter().map(|(name, port)| format!("{name}:{port}")).collect();
         Ok(ports.join(" "))

@@ -6,7 +6,7 @@
 //! | `receive` | the number of threads that receive for the interface |
 //! | `echo PORT PRIORITY WARM-UP COUNT` | the times of the counted calls in nanoseconds; priority 0 is the ordinary class |
 //! | `call REFERENCE PRIORITY WARM-UP COUNT` | as `echo`, for calls with a sequence of octets |
-//! | `send PORT PRIORITY` | `sending`, after a thread has begun to send without pause |
+//! | `send PORT PRIORITY RATE` | `sending`, after a thread has begun to send as much as it can, or at most RATE bytes per second |
 //! | `quiet` | `quiet`, after all these threads have ended |
 
 use std::collections::BTreeMap;
@@ -92,8 +92,8 @@ impl Sender {
                 let call = |count: usize, samples: &mut Samples| two_way(&object, CALL, count, samples).map(drop);
                 timed(priority, parsed(warm_up)?, parsed(count)?, call)
             }
-            ["send", port, priority] => {
-                self.send(parsed(port)?, scheduling(priority)?)?;
+            ["send", port, priority, rate] => {
+                self.send(parsed(port)?, scheduling(priority)?, parsed(rate)?)?;
                 Ok("sending".to_owned())
             }
             ["quiet"] => {
@@ -120,9 +120,12 @@ impl Sender {
         Ok(object)
     }
 
-    /// Starts a thread that sends until it is told to end.
-    fn send(&mut self, port: u16, scheduling: Scheduling) -> Result<(), Failure> {
+    /// Starts a thread that sends until it is told to end, at most `rate` bytes per second unless this is 0.
+    fn send(&mut self, port: u16, scheduling: Scheduling, rate: u32) -> Result<(), Failure> {
         let mut stream = connect(port, NOTICE)?;
+        if rate > 0 {
+            socket::set_max_pacing_rate(stream.as_fd(), rate).map_err(failed)?;
+        }
         // The unread bytes of a connection that ends must not keep its server from the next one.
         socket::set_linger(stream.as_fd(), Some(Duration::ZERO)).map_err(failed)?;
         let is_over = self.is_over.clone();

@@ -90,7 +90,7 @@ impl RioTestbed {
         let (mut ports, mut refusal) = (BTreeMap::new(), None);
         for (name, value) in listening.split(' ').filter_map(|word| word.split_once(':')) {
             if name == REFUSED {
-                refusal = Some(value.replace('_', " "));
+                refusal = Some(value.replace('~', " "));
             } else {
                 ports.insert(name.to_owned(), value.parse().map_err(failed)?);
             }
@@ -157,12 +157,13 @@ impl RioTestbed {
         }
     }
 
-    /// Makes the calls of a variant, beside bulk load if `is_loaded`. Returns the times of the counted
-    /// calls in nanoseconds, and the bulk load that arrived during all calls.
+    /// Makes the calls of a variant, beside bulk load if there is a `bulk_rate`: the maximum in bytes per
+    /// second, or 0 for no maximum. Returns the times of the counted calls in nanoseconds, and the
+    /// bulk load that arrived during all calls.
     pub(super) fn call(
         &self,
         (variant, calls): (ReceiveVariant, Calls),
-        is_loaded: bool,
+        bulk_rate: Option<u32>,
         warm_up: usize,
         count: usize,
     ) -> Result<(Vec<u64>, BulkRate), Failure> {
@@ -170,10 +171,10 @@ impl RioTestbed {
         let mut processes = self.processes.lock();
         let Processes { receiver, sender } = &mut *processes;
         receiver.ask(&format!("enter {}", variant.word()), PATIENCE)?;
-        if !is_loaded {
+        let Some(bulk_rate) = bulk_rate else {
             return Ok((times(&sender.ask(&line, TURN)?)?, BulkRate::default()));
-        }
-        sender.ask(&format!("send {bulk} 0"), PATIENCE)?;
+        };
+        sender.ask(&format!("send {bulk} 0 {bulk_rate}"), PATIENCE)?;
         std::thread::sleep(RAMP);
         let measured = call_beside_bulk(receiver, sender, &line);
         sender.ask("quiet", PATIENCE)?;
@@ -207,7 +208,7 @@ impl RioTestbed {
         let began = clock::now();
         let mut begin = |port: u16, priority: u8| {
             let began = began.elapsed();
-            sender.ask(&format!("send {port} {priority}"), PATIENCE)?;
+            sender.ask(&format!("send {port} {priority} 0"), PATIENCE)?;
             std::thread::sleep(step);
             Ok::<_, Failure>(began)
         };
@@ -240,7 +241,7 @@ impl RioTestbed {
         receiver.ask(&format!("enter {}", variant.word()), PATIENCE)?;
         receiver.ask("measure", PATIENCE)?;
         let began = clock::now();
-        sender.ask(&format!("send {bulk} 0"), PATIENCE)?;
+        sender.ask(&format!("send {bulk} 0 0"), PATIENCE)?;
         std::thread::sleep(step);
         while began.elapsed() < 2 * step {
             sender.ask(&line, TURN)?;
@@ -269,7 +270,7 @@ impl RioTestbed {
         let mut processes = self.processes.lock();
         let Processes { receiver, sender } = &mut *processes;
         receiver.ask(&format!("enter {}", variant.word()), PATIENCE)?;
-        sender.ask(&format!("send {bulk} 0"), PATIENCE)?;
+        sender.ask(&format!("send {bulk} 0 0"), PATIENCE)?;
         std::thread::sleep(RAMP);
         let (idle, bytes, began) = (IdleTime::of(self.receiver_core)?, received(receiver)?, clock::now());
         std::thread::sleep(length);
