@@ -12,7 +12,7 @@ use crate::harness::Progress;
 use crate::idle::IdleStateLock;
 use crate::options::BenchOptions;
 use crate::page::{self, Outputs};
-use crate::papers::{architectures, cores, cpu, mt, os, protocol, stages, switch};
+use crate::papers::{architectures, cores, cpu, mt, os, protocol, rio, stages, switch};
 use crate::plan;
 use crate::report::{Report, STANDARD_OUTPUT};
 
@@ -180,6 +180,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "cores-isolation",
         about: "calls of a task beside a task that overruns, a flooding client, and requests without a task",
         run: cores::isolation::isolation,
+    },
+    Benchmark {
+        name: "rio",
+        about: "real-time I/O beside the kernel's TCP: round trips and CORBA calls idle and beside bulk load, guaranteed bandwidth, costs",
+        run: rio::rio,
     },
     Benchmark {
         name: "counts",

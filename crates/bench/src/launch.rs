@@ -132,6 +132,18 @@ pub(crate) fn start(name: &str, words: &[&str], placement: &Placement) -> Result
     RunningProgram::start(name, ourselves(words)?, placement, Side::Server)
 }
 
+/// Starts a program of this benchmark in a network namespace of its own, which ends with the program. The program sees
+/// the namespace's interfaces below /sys.
+pub(crate) fn start_in_namespace(name: &str, words: &[&str], placement: &Placement) -> Result<RunningProgram, Failure> {
+    // A mounted sysfs shows the interfaces of the network namespace in which it was mounted.
+    const SCRIPT: &str = "mount -t sysfs sysfs /sys && exec \"$0\" \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount", "--propagation", "private", "--", "sh", "-c", SCRIPT]);
+    let program = ourselves(words)?;
+    command.arg(program.get_program()).args(program.get_args());
+    Ok(RunningProgram::start(name, command, placement, Side::Server)?.0)
+}
+
 fn ourselves(words: &[&str]) -> Result<Command, Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::new(format!("the path of this program is unknown: {error}")))?;

@@ -9,7 +9,7 @@ use crate::baseline::{BaselineTransport, StreamSpin, WaitStrategy, run_server};
 use crate::guards::naming;
 use crate::orb::keys::KeyLifetime;
 use crate::orb::{ServerArchitecture, caller, server};
-use crate::papers::cores;
+use crate::papers::{cores, rio};
 use crate::probed;
 
 pub use crate::launch::HIDDEN_MODE;
@@ -64,6 +64,8 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
         ["nested", depth, keys] => server::serve_nested_poa(number(depth, 1000)? - 1, KeyLifetime::from_name(keys)?),
         ["admission", cores, pool] => cores::server::serve_admission(cores, pool),
         ["core-pool", cores, tasks] => cores::server::serve_core_pool(cores, number(tasks, 1000)?),
+        ["rio-receiver", core] => rio::receiver::serve(index(core)?),
+        ["rio-sender", core] => rio::sender::serve(index(core)?),
         ["naming", place, durability] => naming::serve(place, durability),
         ["operations", count] => server::serve_operations(number(count, 1000)?),
         _ => Err(Failure::new(format!("this mode is for `corelane bench` itself; it does not know {words:?}"))),
@@ -73,6 +75,10 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
 fn number(text: &str, most: usize) -> Result<usize, Failure> {
     let number = text.parse().ok().filter(|number| (1..=most).contains(number));
     number.ok_or_else(|| Failure::new(format!("`{text}` is not a number from 1 to {most}")))
+}
+
+fn index(text: &str) -> Result<usize, Failure> {
+    text.parse().map_err(|_| Failure::new(format!("`{text}` is not the number of a core")))
 }
 
 fn parse_transport(text: &str) -> Result<BaselineTransport, Failure> {

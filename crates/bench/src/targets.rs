@@ -3,6 +3,7 @@
 //! A missed goal is not a failure of the run.
 
 pub(crate) mod cores;
+pub(crate) mod rio;
 
 use crate::harness::{Figure, FigureLabel, Ratio};
 use crate::placement::CoreChoice;

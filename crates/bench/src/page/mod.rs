@@ -212,6 +212,12 @@ const CHAPTERS: &[Chapter] = &[
         about: "A task beside another task that overruns, a client that floods, and requests without a task.",
     },
     Chapter {
+        bench: "rio",
+        title: "Real-time I/O",
+        about: "The experiments of the paper on the RIO subsystem: the kernel's TCP beside real-time I/O at its levels, \
+        without other traffic and beside bulk load, and guaranteed bandwidth. Receiver and sender are in two network namespaces.",
+    },
+    Chapter {
         bench: "naming",
         title: "The name server",
         about: "Resolving names beside a plain call and omniNames, changes beside the syncs of the disk, and a context \

@@ -22,6 +22,9 @@ pub(crate) const SLIDES: &str = "Real-time middleware (slides, 1999), TAO";
 /// Platforms, 2009.
 pub(crate) const MC_ORB: &str = "Multicore Linux platforms (MC-ORB), dual-core Pentium IV 3.4 GHz, Linux 2.6.17";
 
+/// Kuhns, Schmidt, Levine: The Design and Performance of a Real-time I/O Subsystem, 1999.
+pub(crate) const RIO: &str = "Real-time I/O subsystem (1999), SPARC5 170 MHz, Solaris 2.5.1, ATM 155 Mbit/s";
+
 const NO_NUMBERS: &str = "no numbers in the text";
 
 pub(crate) const TABLES: &[PaperTable] = &[
@@ -192,6 +195,40 @@ pub(crate) const TABLES: &[PaperTable] = &[
             &["QNX", "the largest for TAO"],
             &["Linux", "the largest for ACE"],
             &["No numbers in the text."],
+        ],
+    },
+    PaperTable {
+        bench: "rio",
+        title: "Section 3.2.2: round trips of 64 bytes without other traffic (figure 7), microseconds",
+        columns: &["threads that process protocols", "mean", "maximum", "minimum", "jitter"],
+        rows: &[
+            &[RIO],
+            &["interrupt (default)", "653", "807", "613", "19.6"],
+            &["RIO, real-time class", "665", "824", "620", "18.8"],
+            &["RIO, system class", "799", "1014", "729", "38.0"],
+        ],
+    },
+    PaperTable {
+        bench: "rio",
+        title: "Section 3.2.3: round trips beside bulk load (figure 9), microseconds",
+        columns: &["subsystem", "mean", "maximum", "minimum", "jitter"],
+        rows: &[
+            &[RIO],
+            &["default", "1072", "3158", "594", "497"],
+            &["RIO", "946", "2038", "616", "282"],
+            &["The bulk load is slightly slower with RIO (figure 10). No numbers in the text."],
+        ],
+    },
+    PaperTable {
+        bench: "rio",
+        title: "Section 3.2.4: guaranteed bandwidth in periods of 10 ms, packets of 8 KB (figure 11)",
+        columns: &["connection", "packets in a period", "bandwidth"],
+        rows: &[
+            &[RIO],
+            &["priority 110", "8", "6.4 MB/s, received"],
+            &["priority 105", "4", "3.2 MB/s, received"],
+            &["priority 101", "2", "1.6 MB/s, received"],
+            &["best effort", "available", "loses as much as the others get"],
         ],
     },
     PaperTable {

@@ -6,5 +6,6 @@ pub(crate) mod cpu;
 pub(crate) mod mt;
 pub(crate) mod os;
 pub(crate) mod protocol;
+pub(crate) mod rio;
 pub(crate) mod stages;
 pub(crate) mod switch;

@@ -1,4 +1,4 @@
-//! Network interfaces of the calling thread's network namespace: index and state.
+//! Network interfaces of the calling thread's network namespace: index, state and offloads.
 
 use std::ffi::CString;
 use std::io;
@@ -31,6 +31,39 @@ pub fn is_running(name: &str) -> io::Result<bool> {
     Ok(flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0)
 }
 
+/// Work that an interface can take from the protocol stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offload {
+    /// Checksums of sent packets (`ethtool -K IF tx`). A `veth` interface that does not compute them
+    /// marks the packets as correct, and XDP programs in the peer's driver lose the mark.
+    SentChecksums,
+    /// Merging of received TCP segments (`ethtool -K IF gro`). A `veth` interface that merges segments
+    /// receives by NAPI, as network cards do.
+    MergedSegments,
+}
+
+/// Sets whether an interface takes over this work.
+///
+/// # Errors
+/// `PermissionDenied` without `CAP_NET_ADMIN`, `Unsupported` if the interface has no such setting.
+pub fn set_offload(name: &str, offload: Offload, is_on: bool) -> io::Result<()> {
+    /// `struct ethtool_value` of include/uapi/linux/ethtool.h.
+    #[repr(C)]
+    struct Setting {
+        command: u32,
+        value: u32,
+    }
+    let command = match offload {
+        Offload::SentChecksums => 0x17,  // ETHTOOL_STXCSUM
+        Offload::MergedSegments => 0x2c, // ETHTOOL_SGRO
+    };
+    let mut setting = Setting { command, value: u32::from(is_on) };
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut setting).cast();
+    control(libc::SIOCETHTOOL, &mut request)
+}
+
+/// Returns an empty request for an interface.
 fn request(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: `ifreq` consists of integers and pointers, for which zeros are valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -47,7 +80,8 @@ fn control(command: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> 
     let fd = syscall::once(|| unsafe { libc::socket(libc::AF_INET, kind, 0) })?;
     // SAFETY: the kernel has just returned `fd`, and nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: the commands of this module read and write one `ifreq`, which lives through the call.
+    // SAFETY: the commands of this module read and write one `ifreq`, and the setting to which the
+    // request of `SIOCETHTOOL` points. Both live through the call.
     syscall::once(|| unsafe { libc::ioctl(socket.as_raw_fd(), command as _, std::ptr::from_mut(request)) })?;
     Ok(())
 }
@@ -63,5 +97,7 @@ mod tests {
         assert_eq!(index("no-such-if").unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(is_running("no-such-if").unwrap_err().raw_os_error(), Some(libc::ENODEV));
         assert_eq!(is_running("a-name-that-is-too-long").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let missing = set_offload("no-such-if", Offload::MergedSegments, true).unwrap_err();
+        assert_eq!(missing.raw_os_error(), Some(libc::ENODEV));
     }
 }

@@ -26,7 +26,7 @@ use crate::placement::CoreChoice;
 const BASELINE: &str = "baseline";
 
 /// Reason for a missing measurement that needs two cores.
-const ONE_CORE: &str = "the process is not permitted to use two cores";
+pub(super) const ONE_CORE: &str = "the process is not permitted to use two cores";
 
 /// Returns the machine with cores that tasks may use completely.
 fn whole_cores(mut machine: Machine) -> Machine {
@@ -36,7 +36,7 @@ fn whole_cores(mut machine: Machine) -> Machine {
 
 /// Returns two different cores: those of the user's choice, or the first two that the process may
 /// use. `None` if the process may use only one.
-fn core_pair(options: &BenchOptions) -> Option<(usize, usize)> {
+pub(super) fn core_pair(options: &BenchOptions) -> Option<(usize, usize)> {
     if let CoreChoice::Separate(client, server) = options.placement.cores
         && client != server
     {

@@ -1,0 +1,282 @@
+//! Guaranteed bandwidth: three streams with budgets beside best effort, whose senders all send without
+//! pause.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use corelane_net::{IoClass, IoProperties};
+use corelane_sys::thread::CpuSet;
+
+use super::testbed::RioTestbed;
+use super::variant::ReceiveVariant;
+use super::{BENCH, at, is_trial, label};
+use crate::Failure;
+use crate::harness::Progress;
+use crate::options::{BenchOptions, Depth};
+use crate::report::Report;
+use crate::targets::rio as goals;
+use crate::value::SingleValue;
+
+/// Length of a period in milliseconds, as in the paper.
+const PERIOD_MS: usize = 10;
+/// Length in milliseconds of the part of a period in which few bytes arrive.
+const HALF: usize = PERIOD_MS / 2;
+/// Length in milliseconds of the windows in which a guarantee must hold.
+const WINDOW_MS: usize = 100;
+/// Time in milliseconds after the start of a stream that is not judged.
+const SETTLING_MS: usize = 300;
+
+/// A stream with a guarantee.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GuaranteedStream {
+    /// Number among the streams.
+    pub(super) number: usize,
+    /// Bytes in each period.
+    bytes: u32,
+    /// Native priority.
+    pub(super) priority: u8,
+}
+
+const BLOCK: u32 = 8 * 1024;
+
+/// The streams of the paper: 8, 4 and 2 packets of 8 KB in 10 ms.
+pub(super) const STREAMS: [GuaranteedStream; 3] = [
+    GuaranteedStream { number: 0, bytes: 8 * BLOCK, priority: 75 },
+    GuaranteedStream { number: 1, bytes: 4 * BLOCK, priority: 70 },
+    GuaranteedStream { number: 2, bytes: 2 * BLOCK, priority: 66 },
+];
+
+/// Native priority of the threads that send to guaranteed streams. TCP makes them wait in each
+/// period, so that they leave the core to others.
+pub(super) const SENDER_PRIORITY: u8 = 20;
+
+/// The variants with guarantees.
+pub(super) const VARIANTS: [ReceiveVariant; 2] = [ReceiveVariant::SocketOptions, ReceiveVariant::Steered];
+
+impl GuaranteedStream {
+    /// Name of the stream's port.
+    pub(super) fn port(self, variant: ReceiveVariant) -> String {
+        format!("{}-{}", variant.word(), self.number)
+    }
+
+    pub(super) fn io(self, core: usize) -> IoProperties {
+        let class = IoClass::Guaranteed { bytes: self.bytes, period: Duration::from_millis(PERIOD_MS as u64) };
+        IoProperties { class, native_priority: Some(self.priority), cores: Some(CpuSet::one(core)) }
+    }
+
+    /// Guaranteed bytes in a millisecond.
+    fn rate(self) -> f64 {
+        f64::from(self.bytes) / PERIOD_MS as f64
+    }
+
+    fn name(self) -> String {
+        format!("{:.2} MB/s", self.rate() / 1e3)
+    }
+}
+
+/// The bytes that arrived in each millisecond.
+pub(super) struct GuaranteeRun {
+    pub(super) best_effort: Vec<u64>,
+    /// In the order of [`STREAMS`].
+    pub(super) streams: Vec<Vec<u64>>,
+    /// Milliseconds in which only best effort was sent.
+    pub(super) alone: Range<usize>,
+    /// Milliseconds in which all streams were sent.
+    pub(super) together: Range<usize>,
+}
+
+/// Time between the starts of two streams, and time with all of them.
+fn times(options: &BenchOptions) -> (Duration, Duration) {
+    match options.depth {
+        _ if is_trial(options) => (Duration::from_millis(400), Duration::from_millis(600)),
+        Depth::Quick => (Duration::from_millis(600), Duration::from_millis(1500)),
+        Depth::Usual => (Duration::from_secs(1), Duration::from_secs(4)),
+        Depth::Full => (Duration::from_secs(2), Duration::from_secs(12)),
+    }
+}
+
+/// Measures the guarantees of each variant in turn.
+pub(super) fn guarantees(
+    testbed: &RioTestbed,
+    options: &BenchOptions,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let (step, hold) = times(options);
+    let can = testbed.variants();
+    let variants: Vec<_> = VARIANTS.into_iter().filter(|variant| can.contains(variant)).collect();
+    let mut runs: Vec<Vec<GuaranteeRun>> = variants.iter().map(|_| Vec::new()).collect();
+    for repetition in 0..options.run_length.repetitions.min(3) {
+        for (&variant, runs) in variants.iter().zip(&mut runs) {
+            progress.show(&format!("{BENCH}: guarantees, {} ({})", variant.name(), repetition + 1));
+            runs.push(testbed.guarantees(variant, step, hold)?);
+        }
+    }
+    for (&variant, runs) in variants.iter().zip(&runs) {
+        let Some(first) = runs.first() else { continue };
+        report.add_values(&format!("{BENCH}: guaranteed bandwidth, {}", variant.name()), &judged(variant, runs))?;
+        report.add_json_values(&format!("Figure 11: bandwidth, {}", variant.name()), &pictured(variant, first))?;
+    }
+    Ok(())
+}
+
+/// Returns the rates, and their distances from the guarantees, over all runs of a variant.
+fn judged(variant: ReceiveVariant, runs: &[GuaranteeRun]) -> Vec<SingleValue> {
+    let value = |config: &str, quantity: &str, value, unit, bound| SingleValue {
+        label: label(variant.peer(), config, variant.name()),
+        quantity: quantity.to_owned(),
+        value,
+        unit,
+        bound,
+    };
+    let mut values = Vec::new();
+    for stream in STREAMS {
+        let windows: Vec<f64> = runs
+            .iter()
+            .filter_map(|run| Some(windows(run.streams.get(stream.number)?, &run.together)))
+            .flatten()
+            .map(|bytes| bytes as f64 / WINDOW_MS as f64)
+            .collect();
+        if windows.is_empty() {
+            continue;
+        }
+        let mean = windows.iter().sum::<f64>() / windows.len() as f64;
+        let distance = |rate: f64| 100.0 * (rate / stream.rate() - 1.0).abs();
+        let worst = windows.iter().copied().map(distance).fold(0.0, f64::max);
+        let name = stream.name();
+        values.push(value(&name, "received", mean / 1e3, "MB/s", None));
+        values.push(value(&name, "distance from the guarantee", distance(mean), "%", Some(goals::MAX_RATE_ERROR)));
+        let bound = Some(goals::MAX_WINDOW_ERROR);
+        values.push(value(&name, "distance in the worst 100 ms", worst, "%", bound));
+    }
+    let mean = |range: fn(&GuaranteeRun) -> &Range<usize>| {
+        let rates = runs.iter().map(|run| rate(&run.best_effort, range(run)));
+        rates.sum::<f64>() / runs.len().max(1) as f64
+    };
+    let (alone, beside) = (mean(|run| &run.alone), mean(|run| &run.together));
+    let guaranteed: f64 = STREAMS.iter().map(|stream| stream.rate()).sum();
+    values.push(value("best effort", "alone", alone / 1e3, "MB/s", None));
+    values.push(value("best effort", "beside the guarantees", beside / 1e3, "MB/s", None));
+    if beside > 0.0 {
+        let bound = Some(goals::MAX_REST_RATIO);
+        values.push(value(
+            "best effort",
+            "rest of its rate alone, against this",
+            (alone - guaranteed) / beside,
+            "x",
+            bound,
+        ));
+    }
+    values
+}
+
+/// Bytes in a millisecond.
+fn rate(bytes: &[u64], range: &Range<usize>) -> f64 {
+    let sum: u64 = bytes.iter().take(range.end).skip(range.start).sum();
+    sum as f64 / range.len().max(1) as f64
+}
+
+/// Returns the bytes of each whole window in the range. Windows begin in the middle of the part of a
+/// period in which the fewest bytes arrive, so that bytes that arrive late count for their own window.
+fn windows(bytes: &[u64], range: &Range<usize>) -> Vec<u64> {
+    let in_range = |at: usize| if range.contains(&at) { bytes.get(at).copied().unwrap_or(0) } else { 0 };
+    let of_phase = |phase: usize| (range.start + phase..range.end).step_by(PERIOD_MS).map(in_range).sum::<u64>();
+    let phases: Vec<u64> = (0..PERIOD_MS).map(of_phase).collect();
+    let around = |&phase: &usize| {
+        let first = phase + PERIOD_MS - HALF / 2;
+        (first..first + HALF).map(|at| phases[at % PERIOD_MS]).sum::<u64>()
+    };
+    let Some(phase) = (0..PERIOD_MS).min_by_key(around) else { return Vec::new() };
+    let starts = (range.start + phase..range.end).step_by(WINDOW_MS);
+    let whole = starts.filter(|start| start + WINDOW_MS <= range.end);
+    whole.map(|start| (start..start + WINDOW_MS).map(in_range).sum()).collect()
+}
+
+/// Returns the bandwidth of each connection by time.
+fn pictured(variant: ReceiveVariant, run: &GuaranteeRun) -> Vec<SingleValue> {
+    let best_effort = ("best effort".to_owned(), &run.best_effort);
+    let streams = STREAMS.iter().zip(&run.streams).map(|(stream, bytes)| (stream.name(), bytes));
+    let end = run.together.end;
+    [best_effort].into_iter().chain(streams).flat_map(|(name, bytes)| timeline(variant, &name, bytes, end)).collect()
+}
+
+/// Returns the bandwidth of a connection in each tenth of a second up to the millisecond `end`.
+pub(super) fn timeline(variant: ReceiveVariant, name: &str, bytes: &[u64], end: usize) -> Vec<SingleValue> {
+    let place = label(variant.peer(), name, variant.name());
+    let points = (0..end / WINDOW_MS).map(|window| {
+        let range = window * WINDOW_MS..(window + 1) * WINDOW_MS;
+        SingleValue {
+            label: at(place.clone(), name, "ms", range.start as u64),
+            quantity: "bandwidth".to_owned(),
+            value: rate(bytes, &range) / 1e3,
+            unit: "MB/s",
+            bound: None,
+        }
+    });
+    points.collect()
+}
+
+/// Returns the milliseconds from `begin` on that are judged, up to `end`.
+pub(super) fn settled(begin: Duration, end: Duration) -> Range<usize> {
+    let milliseconds = |time: Duration| usize::try_from(time.as_millis()).unwrap_or(0);
+    milliseconds(begin) + SETTLING_MS..milliseconds(end).max(milliseconds(begin) + SETTLING_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stream whose bytes arrive in the milliseconds 3 and 4 of each period.
+    fn arriving(bytes: u64, milliseconds: usize) -> Vec<u64> {
+        (0..milliseconds).map(|at| if matches!(at % PERIOD_MS, 3 | 4) { bytes / 2 } else { 0 }).collect()
+    }
+
+    fn run() -> GuaranteeRun {
+        let best_effort = (0..1000).map(|at| if at < 500 { 30_000 } else { 15_000 }).collect();
+        let streams = STREAMS.iter().map(|stream| arriving(stream.bytes.into(), 1000)).collect();
+        GuaranteeRun { best_effort, streams, alone: 100..500, together: 504..1000 }
+    }
+
+    #[test]
+    fn windows_begin_between_the_bytes_of_two_periods() {
+        let bytes = arriving(100, 1000);
+        assert_eq!(windows(&bytes, &(504..1000)), [1000; 4]);
+        // The bytes of one period arrive late, and those of another one early.
+        let mut moved = bytes.clone();
+        moved[623..630].rotate_right(2);
+        moved[720..725].rotate_left(1);
+        assert_eq!(windows(&moved, &(504..1000)), [1000; 4]);
+        assert_eq!(windows(&bytes, &(500..560)), [0; 0]);
+        assert_eq!(settled(Duration::from_millis(100), Duration::from_millis(1000)), 400..1000);
+        assert!(settled(Duration::from_millis(900), Duration::from_millis(1000)).is_empty());
+    }
+
+    #[test]
+    fn rates_are_compared_with_the_guarantees() {
+        let mut late = run();
+        // A period brings nothing to the second stream, and twice as much to the third.
+        late.streams[1][620..630].fill(0);
+        late.streams[2][623] *= 3;
+        let values = judged(ReceiveVariant::Steered, &[run(), late]);
+        let of = |config: &str, quantity: &str| {
+            let found = values.iter().find(|value| value.label.op == config && value.quantity.contains(quantity));
+            found.map(|value| ((value.value * 1e3).round() / 1e3, value.bound)).unwrap()
+        };
+        assert_eq!(of("6.55 MB/s", "received"), (6.554, None));
+        assert_eq!(of("6.55 MB/s", "worst"), (0.0, Some(goals::MAX_WINDOW_ERROR)));
+        assert_eq!(of("3.28 MB/s", "worst"), (10.0, Some(goals::MAX_WINDOW_ERROR)));
+        assert_eq!(of("3.28 MB/s", "from the guarantee"), (1.25, Some(goals::MAX_RATE_ERROR)));
+        assert_eq!(of("1.64 MB/s", "worst"), (10.0, Some(goals::MAX_WINDOW_ERROR)));
+        assert_eq!(of("best effort", "alone").0, 30.0);
+        let rest = (30_000.0 - 11_468.8) / 15_000.0;
+        assert_eq!(of("best effort", "rest"), ((rest * 1e3_f64).round() / 1e3, Some(goals::MAX_REST_RATIO)));
+    }
+
+    #[test]
+    fn bandwidth_is_pictured_by_time() {
+        let points = pictured(ReceiveVariant::Steered, &run());
+        assert_eq!(points.len(), 40);
+        let place = points[5].label.axis_point.as_ref().unwrap();
+        assert_eq!((place.series.as_str(), place.x, points[5].value), ("best effort", 500, 15.0));
+    }
+}

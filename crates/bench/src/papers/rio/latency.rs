@@ -1,0 +1,435 @@
+//! Round trips of 64 bytes, idle and beside bulk load.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane_sys::lock::{LockScope, Mutex};
+
+use super::guarantees::timeline;
+use super::permitted::permitted_load;
+use super::testbed::{BulkRate, Calls, RioTestbed};
+use super::variant::ReceiveVariant;
+use super::{BENCH, CORELANE, at, is_trial, label};
+use crate::Failure;
+use crate::harness::{
+    self, ComparedQuantity, Figure, FigureLabel, Group, MeasuredSubject, Progress, RunLength, Variant,
+};
+use crate::options::{BenchOptions, Depth};
+use crate::placement::Placement;
+use crate::report::Report;
+use crate::sample::Samples;
+use crate::targets::rio::{self as goals, LatencyGoals};
+use crate::value::SingleValue;
+
+/// Traffic beside the measured calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Condition {
+    Idle,
+    BulkLoad,
+    /// A part of the bulk load.
+    Paced(PacedLoad),
+}
+
+/// Bulk load whose sender is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PacedLoad {
+    /// Part of the full load in percent.
+    pub(super) percent: u32,
+    pub(super) bytes_per_second: u32,
+}
+
+impl Condition {
+    fn name(self) -> String {
+        match self {
+            Condition::Idle => "idle".to_owned(),
+            Condition::BulkLoad => "bulk load".to_owned(),
+            Condition::Paced(load) => format!("{} % of the bulk load", load.percent),
+        }
+    }
+
+    /// Maximum rate of the bulk load in bytes per second; 0 for no maximum. `None` without bulk load.
+    fn bulk_rate(self) -> Option<u32> {
+        match self {
+            Condition::Idle => None,
+            Condition::BulkLoad => Some(0),
+            Condition::Paced(load) => Some(load.bytes_per_second),
+        }
+    }
+}
+
+/// Times of a variant's calls, and the bulk load meanwhile.
+#[derive(Default)]
+struct Observed {
+    nanoseconds: Vec<u64>,
+    bulk: BulkRate,
+}
+
+/// Calls over one connection.
+struct RoundTrips {
+    testbed: RioTestbed,
+    variant: ReceiveVariant,
+    calls: Calls,
+    condition: Condition,
+    observed: Arc<Mutex<Observed>>,
+}
+
+impl MeasuredSubject for RoundTrips {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        let bulk_rate = self.condition.bulk_rate();
+        let (times, bulk) = self.testbed.call((self.variant, self.calls), bulk_rate, warm_up, count)?;
+        times.iter().for_each(|&time| into.push(time));
+        let whole = Duration::from_nanos(times.iter().sum());
+        let mut observed = self.observed.lock();
+        if count > 0 {
+            observed.nanoseconds.extend_from_slice(&times);
+            observed.bulk.add(bulk);
+        }
+        Ok(whole)
+    }
+
+    fn client_pid(&self) -> Option<u32> {
+        Some(self.testbed.sender_pid)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        Some(self.testbed.receiver_pid)
+    }
+}
+
+/// Measures the round trips of all variants in turn, idle and then under load.
+pub(super) fn latency(
+    testbed: &RioTestbed,
+    options: &BenchOptions,
+    report: &mut Report<'_>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let length = &options.run_length;
+    let idle = Results::measure(testbed, &ReceiveVariant::ALL, (Calls::Echo, Condition::Idle), length, progress)?;
+    idle.report(report)?;
+    report.add_values(&format!("{BENCH}: frames of streams"), &steered_frames(testbed, &idle.variants, length)?)?;
+    report.add_json_values("Figure 7: round trips without other traffic", &idle.distribution())?;
+    let loaded = Results::measure(testbed, &ReceiveVariant::ALL, (Calls::Echo, Condition::BulkLoad), length, progress)?;
+    if let Some(reason) = lack_of_strain(&idle.figures, &loaded.figures) {
+        report.add_missing(BENCH, "Corelane, bulk load", &reason)?;
+    } else {
+        loaded.report(report)?;
+        report.add_values(&format!("{BENCH}: rate of the bulk load during the round trips"), &loaded.bulk_rates())?;
+        report.add_json_values("Figure 9: round trips beside bulk load", &loaded.distribution())?;
+        let values = bulk_by_time(testbed, options, progress)?;
+        report.add_json_values("Figure 10: bandwidth of the bulk load by time", &values)?;
+        permitted_load(testbed, (&idle, &loaded), length, report, progress)?;
+    }
+    let idle = Results::measure(testbed, &ReceiveVariant::ALL, (Calls::Object, Condition::Idle), length, progress)?;
+    idle.report(report)?;
+    let loaded =
+        Results::measure(testbed, &ReceiveVariant::ALL, (Calls::Object, Condition::BulkLoad), length, progress)?;
+    match lack_of_strain(&idle.figures, &loaded.figures) {
+        Some(reason) => report.add_missing(BENCH, "Corelane, CORBA calls beside bulk load", &reason),
+        None => loaded.report(report),
+    }
+}
+
+/// Returns the frames that the steering program has sorted.
+///
+/// # Errors
+/// If frames of a stream did not take the stream's path: the times are then not those of steering.
+fn steered_frames(
+    testbed: &RioTestbed,
+    variants: &[ReceiveVariant],
+    length: &RunLength,
+) -> Result<Vec<SingleValue>, Failure> {
+    let (queued, missed) = testbed.steered_frames()?;
+    let steered = variants.iter().filter(|variant| variant.steers()).count();
+    if queued < (steered * length.count * length.repetitions) as u64 {
+        return Err(Failure::new(format!("only {queued} frames of the calls took the path of their stream")));
+    }
+    let value = |quantity: &str, frames: u64| SingleValue {
+        label: label(CORELANE, "frames", ReceiveVariant::Steered.name()),
+        quantity: quantity.to_owned(),
+        value: frames as f64,
+        unit: "",
+        bound: None,
+    };
+    Ok(vec![value("queued for the stream's thread", queued), value("missed", missed)])
+}
+
+/// Returns the bulk load by time, with calls in the middle third.
+fn bulk_by_time(
+    testbed: &RioTestbed,
+    options: &BenchOptions,
+    progress: &mut Progress,
+) -> Result<Vec<SingleValue>, Failure> {
+    let step = match options.depth {
+        _ if is_trial(options) => Duration::from_millis(100),
+        Depth::Quick => Duration::from_millis(500),
+        Depth::Usual | Depth::Full => Duration::from_secs(1),
+    };
+    let mut values = Vec::new();
+    for variant in testbed.variants() {
+        progress.show(&format!("{BENCH}: bulk load by time, {}", variant.name()));
+        let (bytes, end) = testbed.bulk_beside_calls(variant, step)?;
+        let end = usize::try_from(end.as_millis()).unwrap_or(0);
+        values.extend(timeline(variant, variant.name(), &bytes, end));
+    }
+    Ok(values)
+}
+
+/// Results of all variants under one condition.
+pub(super) struct Results {
+    title: String,
+    condition: Condition,
+    /// The baseline first.
+    variants: Vec<ReceiveVariant>,
+    figures: Vec<Figure>,
+    observed: Vec<Arc<Mutex<Observed>>>,
+}
+
+impl Results {
+    /// Measures those of the `wanted` variants that can be measured. The first is the baseline.
+    pub(super) fn measure(
+        testbed: &RioTestbed,
+        wanted: &[ReceiveVariant],
+        (calls, condition): (Calls, Condition),
+        length: &RunLength,
+        progress: &mut Progress,
+    ) -> Result<Self, Failure> {
+        let name = match calls {
+            Calls::Echo => "round trips",
+            Calls::Object => "CORBA calls",
+        };
+        let title = format!("{BENCH}: {name} of {} bytes, {}", super::ECHO_BYTES, condition.name());
+        let can = testbed.variants_with(calls);
+        let variants: Vec<_> = wanted.iter().copied().filter(|variant| can.contains(variant)).collect();
+        let observed = || Arc::new(Mutex::new("round trips of a benchmark", LockScope::Orb, Observed::default()));
+        let observed: Vec<_> = variants.iter().map(|_| observed()).collect();
+        let measured = variants.iter().zip(&observed).enumerate().map(|(index, (&variant, observed))| {
+            let (testbed, observed) = (testbed.clone(), observed.clone());
+            Variant {
+                label: place(variant, calls, condition),
+                subject: Box::new(RoundTrips { testbed, variant, calls, condition, observed }),
+                against: if index == 0 { Vec::new() } else { vec![0] },
+            }
+        });
+        let variants_of_group = measured.collect();
+        let mut group = Group { title: title.clone(), compare: ComparedQuantity::Median, variants: variants_of_group };
+        // The processes have their own placement.
+        let result = harness::measure(&mut group, length, &Placement::default(), progress)?;
+        Ok(Self { title, condition, variants, figures: result.figures, observed })
+    }
+
+    /// Reports the times, and their ratios to the baseline with the goals.
+    pub(super) fn report(&self, report: &mut Report<'_>) -> Result<(), Failure> {
+        report.add_figures(&self.title, ComparedQuantity::Median, &self.figures)?;
+        report.add_json_values(&format!("{}, against the kernel", self.title), &self.compared())
+    }
+}
+
+/// Returns the label of a variant's calls.
+fn place(variant: ReceiveVariant, calls: Calls, condition: Condition) -> FigureLabel {
+    let place = match (calls, variant.lane_name()) {
+        (Calls::Object, Some(lane)) => label(CORELANE, &condition.name(), lane),
+        _ => label(variant.peer(), &condition.name(), variant.name()),
+    };
+    match condition {
+        Condition::Paced(load) => at(place, variant.name(), "% of the bulk load", load.percent.into()),
+        Condition::Idle | Condition::BulkLoad => place,
+    }
+}
+
+/// Returns the reason why a load has no meaning: it does not strain the receiver.
+fn lack_of_strain(idle: &[Figure], loaded: &[Figure]) -> Option<String> {
+    let growth = loaded.first()?.summary.p99_us / idle.first()?.summary.p99_us;
+    (growth < goals::MIN_STRAIN).then(|| {
+        let least = goals::MIN_STRAIN;
+        format!("the load does not strain the receiver: the baseline's p99 is {growth:.2} times that of idle, and {least} are needed")
+    })
+}
+
+/// Returns the goals of a variant.
+fn goals_of(variant: ReceiveVariant, condition: Condition) -> Option<LatencyGoals> {
+    match (variant, condition) {
+        (ReceiveVariant::SocketOptions | ReceiveVariant::Steered, Condition::Idle) => Some(goals::IDLE),
+        (ReceiveVariant::SteeredOrdinary, Condition::Idle) => Some(goals::IDLE_ORDINARY),
+        (ReceiveVariant::Steered, Condition::BulkLoad) => Some(goals::LOADED),
+        _ => None,
+    }
+}
+
+/// Returns mean, upper bounds and jitter of a variant relative to the baseline, with their goals.
+fn judged(variant: ReceiveVariant, condition: Condition, figure: &Figure, baseline: &Figure) -> Vec<SingleValue> {
+    let (own, base, goals) = (&figure.summary, &baseline.summary, goals_of(variant, condition));
+    let ratios = [
+        ("mean", own.mean_us / base.mean_us, goals.map(|goals| goals.mean)),
+        ("p99", own.p99_us / base.p99_us, goals.map(|goals| goals.p99)),
+        ("p99.9", own.p999_us / base.p999_us, goals.and_then(|goals| goals.p999)),
+        ("jitter", own.sd_us / base.sd_us, goals.map(|goals| goals.jitter)),
+    ];
+    let value = |(quantity, value, bound): (&str, f64, Option<f64>)| SingleValue {
+        label: figure.label.clone(),
+        quantity: format!("{quantity}, against {}", baseline.label.config),
+        value,
+        unit: "x",
+        bound,
+    };
+    ratios.into_iter().filter(|(_, value, _)| value.is_finite()).map(value).collect()
+}
+
+/// The variants for which the columns of a distribution are chosen.
+const PICTURED: [ReceiveVariant; 2] = [ReceiveVariant::KernelFifo, ReceiveVariant::Steered];
+
+/// Maximum number of columns of a distribution. Slower calls are in no column.
+const MAX_COLUMNS: u64 = 80;
+
+impl Results {
+    fn compared(&self) -> Vec<SingleValue> {
+        let [baseline, others @ ..] = &self.figures[..] else { return Vec::new() };
+        let variants = self.variants.iter().skip(1);
+        variants.zip(others).flat_map(|(&variant, figure)| judged(variant, self.condition, figure, baseline)).collect()
+    }
+
+    /// Returns a variant's 99.9th percentile in microseconds.
+    pub(super) fn p999_us(&self, variant: ReceiveVariant) -> Option<f64> {
+        let index = self.variants.iter().position(|&other| other == variant)?;
+        Some(self.figures.get(index)?.summary.p999_us)
+    }
+
+    /// Returns the bulk load in MB/s during a variant's calls.
+    pub(super) fn bulk_rate(&self, variant: ReceiveVariant) -> Option<f64> {
+        let index = self.variants.iter().position(|&other| other == variant)?;
+        Some(self.observed.get(index)?.lock().bulk.megabytes_per_second())
+    }
+
+    /// Returns the rates of the bulk load, and the baseline's rate relative to each.
+    fn bulk_rates(&self) -> Vec<SingleValue> {
+        let rates: Vec<f64> = self.observed.iter().map(|one| one.lock().bulk.megabytes_per_second()).collect();
+        let value = |index: usize, quantity: &str, value, unit, bound| SingleValue {
+            label: self.figures[index].label.clone(),
+            quantity: quantity.to_owned(),
+            value,
+            unit,
+            bound,
+        };
+        let mut values: Vec<_> =
+            rates.iter().enumerate().map(|(index, &rate)| value(index, "bulk load", rate, "MB/s", None)).collect();
+        for (index, variant) in self.variants.iter().enumerate().filter(|(_, variant)| variant.uses_rio()) {
+            let bound = (*variant == ReceiveVariant::Steered).then_some(goals::MAX_BULK_RATIO);
+            values.push(value(index, "bulk load of the baseline, against this", rates[0] / rates[index], "x", bound));
+        }
+        values
+    }
+
+    /// Returns the share of the calls in each column of a distribution like the paper's figures.
+    fn distribution(&self) -> Vec<SingleValue> {
+        let all: Vec<Vec<u64>> = self.observed.iter().map(|one| one.lock().nanoseconds.clone()).collect();
+        // The slowest hundredth of the calls would dominate the picture.
+        let pictured = self.variants.iter().zip(&self.figures).filter(|(variant, _)| PICTURED.contains(variant));
+        let width = column_width(pictured.map(|(_, figure)| figure.summary.p99_us).fold(0.0, f64::max));
+        let shares = self.variants.iter().zip(&all).map(|(variant, times)| {
+            let place = label(variant.peer(), &self.condition.name(), variant.name());
+            columns(times, width).into_iter().map(move |(x, share)| SingleValue {
+                label: at(place.clone(), variant.name(), "us", x),
+                quantity: format!("share of the round trips, in columns of {width} us"),
+                value: share,
+                unit: "%",
+                bound: None,
+            })
+        });
+        shares.flatten().collect()
+    }
+}
+
+/// Returns a width in microseconds of 1, 2 or 5 times a power of ten.
+fn column_width(slowest_us: f64) -> u64 {
+    let widths = (0..9).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
+    widths.into_iter().find(|&width| slowest_us / width as f64 <= MAX_COLUMNS as f64).unwrap_or(1_000_000)
+}
+
+/// Returns the middle of each column in microseconds, and the percentage of the times in it.
+fn columns(nanoseconds: &[u64], width: u64) -> Vec<(u64, f64)> {
+    let mut counts = vec![0_u64; 1 + MAX_COLUMNS as usize];
+    for time in nanoseconds {
+        if let Some(count) = usize::try_from(time / 1000 / width).ok().and_then(|column| counts.get_mut(column)) {
+            *count += 1;
+        }
+    }
+    let (Some(first), Some(last)) =
+        (counts.iter().position(|&count| count > 0), counts.iter().rposition(|&count| count > 0))
+    else {
+        return Vec::new();
+    };
+    let share = |count: u64| 100.0 * count as f64 / nanoseconds.len() as f64;
+    let shares = counts[first..=last].iter().enumerate();
+    shares.map(|(index, &count)| ((first + index) as u64 * width + width / 2, share(count))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::Cost;
+    use crate::sample::Summary;
+
+    fn figure(variant: ReceiveVariant, condition: Condition, microseconds: &[u64]) -> Figure {
+        let times: Vec<u64> = microseconds.iter().map(|time| time * 1000).collect();
+        Figure {
+            label: label(variant.peer(), &condition.name(), variant.name()),
+            summary: Summary::of(&times, Duration::from_secs(1)).unwrap(),
+            medians_us: Vec::new(),
+            cdf_us: Vec::new(),
+            ratios: Vec::new(),
+            cost: Cost::default(),
+            calls: times.len(),
+        }
+    }
+
+    #[test]
+    fn variants_are_compared_with_the_kernel_and_fixed_priorities() {
+        use ReceiveVariant::{Kernel, KernelFifo, Steered, SteeredOrdinary};
+        let of = |variant, condition| {
+            let baseline = figure(KernelFifo, condition, &[100, 200]);
+            let values = judged(variant, condition, &figure(variant, condition, &[50, 150]), &baseline);
+            values.iter().map(|value| (value.value, value.bound)).collect::<Vec<_>>()
+        };
+        let bounds =
+            |bounds: [Option<f64>; 4]| [100.0 / 150.0, 0.75, 0.75, 1.0].into_iter().zip(bounds).collect::<Vec<_>>();
+        assert_eq!(of(Steered, Condition::Idle), bounds([Some(1.01), Some(1.02), None, Some(0.95)]));
+        assert_eq!(of(SteeredOrdinary, Condition::Idle), bounds([Some(1.10), Some(1.15), None, Some(1.20)]));
+        assert_eq!(of(Steered, Condition::BulkLoad), bounds([Some(0.45), Some(0.60), Some(0.50), Some(0.45)]));
+        assert_eq!(of(Kernel, Condition::BulkLoad), bounds([None; 4]));
+    }
+
+    #[test]
+    fn load_without_strain_is_refused() {
+        let baseline = |condition, p99| vec![figure(ReceiveVariant::KernelFifo, condition, &[p99])];
+        let idle = baseline(Condition::Idle, 100);
+        let refused = lack_of_strain(&idle, &baseline(Condition::BulkLoad, 149)).unwrap();
+        assert!(refused.contains("1.49"), "{refused}");
+        assert_eq!(lack_of_strain(&idle, &baseline(Condition::BulkLoad, 150)), None);
+    }
+
+    #[test]
+    fn bulk_rates_are_compared_with_the_baseline() {
+        let variants = vec![ReceiveVariant::KernelFifo, ReceiveVariant::Steered];
+        let observed = [100_000_000, 80_000_000].map(|bytes| {
+            let bulk = BulkRate { bytes, time: Duration::from_secs(1) };
+            Arc::new(Mutex::new("test", LockScope::Orb, Observed { nanoseconds: vec![1000], bulk }))
+        });
+        let figures = variants.iter().map(|&variant| figure(variant, Condition::BulkLoad, &[1])).collect();
+        let results = Results {
+            title: String::new(),
+            condition: Condition::BulkLoad,
+            variants,
+            figures,
+            observed: observed.to_vec(),
+        };
+        let values: Vec<_> = results.bulk_rates().iter().map(|value| (value.value, value.bound)).collect();
+        assert_eq!(values, [(100.0, None), (80.0, None), (1.25, Some(goals::MAX_BULK_RATIO))]);
+    }
+
+    #[test]
+    fn columns_have_the_shares_of_the_times() {
+        assert_eq!([79.0, 81.0, 399.0, 1000.0].map(column_width), [1, 2, 5, 20]);
+        assert_eq!(columns(&[4_000, 11_000, 11_500, 14_999], 5), [(2, 25.0), (7, 0.0), (12, 75.0)]);
+        assert_eq!(columns(&[], 5), []);
+        assert_eq!(columns(&[u64::MAX], 1), []);
+    }
+}

@@ -1,0 +1,107 @@
+//! The benchmark `rio`: the experiments of Kuhns, Schmidt and Levine, "The Design and Performance of a
+//! Real-time I/O Subsystem" (RTAS 1999), with [`RioTransport`](corelane_rio::RioTransport).
+//!
+//! Receiver and sender are processes in network namespaces of their own, joined by a `veth` pair.
+//! The kernel removes namespaces and link when the processes end. All variants use the same
+//! interface, and the steering program is attached only during the turns of variants that need it.
+
+mod corba;
+mod guarantees;
+mod latency;
+mod link;
+mod meter;
+mod permitted;
+mod processor;
+pub(crate) mod receiver;
+pub(crate) mod sender;
+mod sorting;
+mod testbed;
+mod variant;
+
+use std::fmt::Write as _;
+
+use corelane_sys::bpf;
+
+use crate::Failure;
+use crate::harness::{AxisPoint, FigureLabel, Progress};
+use crate::options::BenchOptions;
+use crate::papers::cores::{ONE_CORE, core_pair};
+use crate::report::Report;
+use crate::testbed::require_fixed_priorities;
+use testbed::RioTestbed;
+
+const BENCH: &str = "rio";
+
+/// Name of the subjects that use real-time I/O.
+const CORELANE: &str = "Corelane";
+
+/// Size in bytes of the messages of a round trip, as in the paper.
+const ECHO_BYTES: usize = 64;
+
+/// Measurements of the paper, or of this design, whose mechanism does not exist.
+const NOT_IMPLEMENTED: [(&str, &str); 4] = [
+    ("Corelane, protocol processing in a lane's thread", "AF_XDP rings and TUN are not implemented"),
+    ("Corelane, kernel priorities", "threaded NAPI and transmit classes (HTB) are not implemented"),
+    ("Corelane, ceiling of best effort", "a ceiling for best effort is not implemented"),
+    ("Corelane, receive livelock", "budgets in packets are not implemented, so a flood has no defined effect"),
+];
+
+/// Runs all experiments.
+pub(crate) fn rio(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+    for (peer, reason) in NOT_IMPLEMENTED {
+        report.add_missing(BENCH, peer, reason)?;
+    }
+    sorting::sorting(options, report, progress)?;
+    if !require_fixed_priorities(BENCH, report)? {
+        return Ok(());
+    }
+    if let Some(reason) = link::refusal() {
+        return report.add_missing(BENCH, CORELANE, &reason);
+    }
+    let Some((sender, receiver)) = core_pair(options) else {
+        return report.add_missing(BENCH, CORELANE, ONE_CORE);
+    };
+    progress.show(&format!("{BENCH}: link"));
+    let testbed = RioTestbed::start(sender, receiver)?;
+    if let Some(reason) = testbed.refusal() {
+        let hint = bpf::unavailable_reason().map_or(String::new(), |reason| format!(" ({reason})"));
+        report.add_missing(BENCH, "Corelane, stream steering", &format!("not permitted: {reason}{hint}"))?;
+    }
+    report.add_text(&testbed.describe())?;
+    latency::latency(&testbed, options, report, progress)?;
+    guarantees::guarantees(&testbed, options, report, progress)?;
+    processor::processor_time(&testbed, options, report, progress)
+}
+
+/// Returns true if the run only shows that the measurements work.
+fn is_trial(options: &BenchOptions) -> bool {
+    options.requested.count.is_some_and(|count| count < 100)
+}
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::new(error.to_string())
+}
+
+/// Returns the line that answers a line of the benchmark.
+fn whole_answer(answer: Result<String, Failure>) -> String {
+    answer.unwrap_or_else(|failure| format!("error {failure}"))
+}
+
+fn joined(numbers: &[u64]) -> String {
+    let mut text = String::with_capacity(8 * numbers.len());
+    for number in numbers {
+        let _ = write!(text, "{}{number}", if text.is_empty() { "" } else { " " });
+    }
+    text
+}
+
+/// Returns the label of a number that belongs to no call.
+fn label(peer: &'static str, op: &str, config: &str) -> FigureLabel {
+    let (op, config) = (op.to_owned(), config.to_owned());
+    FigureLabel { bench: BENCH, peer, transport: "tcp", op, config, axis_point: None }
+}
+
+/// Returns the label with a position on an axis.
+fn at(label: FigureLabel, series: &str, axis: &'static str, x: u64) -> FigureLabel {
+    FigureLabel { axis_point: Some(AxisPoint { series: series.to_owned(), axis, x }), ..label }
+}

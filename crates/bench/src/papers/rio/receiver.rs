@@ -1,0 +1,249 @@
+//! The receiver, a process of its own. It answers lines of its standard input:
+//!
+//! | line | answer |
+//! |---|---|
+//! | `link PID` | `linked`, after the interface is there and its peer in the namespace of the process |
+//! | `receive` | the number of threads that receive for the interface |
+//! | `listen` | `VARIANT:PORT` of each echo server, `bulk:PORT`, and `refused:REASON` for streams that cannot be steered |
+//! | `objects` | `VARIANT=REFERENCE` of each object in a lane |
+//! | `enter VARIANT` | `entered`, after the steering program is on the interface, or off it |
+//! | `frames` | the frames of all streams that were queued for their threads, and those that were not |
+//! | `received` | the bytes that the bulk server has received |
+//! | `measure` | `measuring`, after the count of received bytes by the millisecond has begun |
+//! | `measured PORT-NAME` | the bytes of each millisecond, received at the port with this name |
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane::Orb;
+use corelane_net::{Endpoint, IoProperties, Listener, SpinPolicy, Stream, Tcp, Transport, Wait};
+use corelane_rio::feature_level::FeatureLevel;
+use corelane_rio::{RioConfig, RioTransport};
+use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder};
+use corelane_sys::{clock, poll};
+
+use super::corba::{HeldTransport, serve_object};
+use super::meter::ByteMeter;
+use super::variant::ReceiveVariant;
+use super::{ECHO_BYTES, failed, guarantees, joined, link, whole_answer};
+use crate::Failure;
+use crate::service::serve_lines;
+
+/// Name of the bulk server among the ports.
+pub(super) const BULK: &str = "bulk";
+/// Name of the reason for which streams cannot be steered, among the ports.
+pub(super) const REFUSED: &str = "refused";
+
+/// Size in bytes of the buffers of servers that only read.
+const CHUNK: usize = 64 * 1024;
+
+struct Receiver {
+    core: usize,
+    interface: String,
+    tcp: Arc<Tcp>,
+    /// Real-time I/O without an interface.
+    sockets: Arc<RioTransport>,
+    /// Real-time I/O with the interface, from `listen` on.
+    steering: Option<Arc<RioTransport>>,
+    /// True while the steering program is on the interface.
+    is_steering: bool,
+    /// ORBs with an object in a lane.
+    orbs: Vec<Orb>,
+    /// Received bytes by the name of the port.
+    meters: BTreeMap<String, ByteMeter>,
+}
+
+/// Runs the receiver on `core` until the standard input ends.
+pub(crate) fn serve(core: usize) -> Result<(), Failure> {
+    let mut receiver = Receiver {
+        core,
+        interface: link::interfaces(std::process::id()).0,
+        tcp: Arc::new(Tcp::new()),
+        sockets: Arc::new(RioTransport::new(RioConfig::default().level(FeatureLevel::SocketOptions))),
+        steering: None,
+        is_steering: false,
+        orbs: Vec::new(),
+        meters: BTreeMap::new(),
+    };
+    println!("ready");
+    serve_lines(|line| Some(whole_answer(receiver.answer(line)))).map_err(failed)
+}
+
+impl Receiver {
+    fn answer(&mut self, line: &str) -> Result<String, Failure> {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["link", sender] => link::make(std::process::id(), sender).map(|()| "linked".to_owned()),
+            ["receive"] => link::receive_on(&self.interface, self.core).map(|threads| threads.to_string()),
+            ["listen"] => self.listen(),
+            ["objects"] => self.activate_objects(),
+            ["enter", variant] => {
+                let variant = ReceiveVariant::from_word(variant);
+                self.steer(variant.is_some_and(ReceiveVariant::steers))?;
+                Ok("entered".to_owned())
+            }
+            ["frames"] => {
+                let counts = self.steering.as_ref().and_then(|steering| steering.frame_counts()).unwrap_or_default();
+                Ok(joined(&[counts.queued, counts.missed]))
+            }
+            ["received"] => Ok(self.meter(BULK)?.total().to_string()),
+            ["measure"] => {
+                let now = clock::now().as_nanos();
+                self.meters.values().for_each(|meter| meter.start(now));
+                Ok("measuring".to_owned())
+            }
+            ["measured", name] => Ok(joined(&self.meter(name)?.stop())),
+            _ => Err(Failure::new(format!("not understood: {line}"))),
+        }
+    }
+
+    /// Starts all servers. Streams exist from now on, even while their frames are not steered.
+    fn listen(&mut self) -> Result<String, Failure> {
+        let mut config = RioConfig::for_interface(&self.interface).best_effort_thread(true);
+        config.default_core = u32::try_from(self.core).unwrap_or(0);
+        let steering = Arc::new(RioTransport::new(config));
+        let refusal = (steering.level() != FeatureLevel::StreamSteering).then(|| steering.limit());
+        let mut ports: BTreeMap<String, String> = BTreeMap::new();
+        for variant in ReceiveVariant::ALL {
+            let transport: Arc<dyn Transport> = match variant {
+                ReceiveVariant::Kernel | ReceiveVariant::KernelFifo => self.tcp.clone(),
+                ReceiveVariant::SocketOptions => self.sockets.clone(),
+                _ if refusal.is_some() => continue,
+                ReceiveVariant::Steered | ReceiveVariant::SteeredOrdinary => steering.clone(),
+            };
+            let port = self.start(&*transport, &variant.io(self.core), variant.scheduling(), echo)?;
+            ports.insert(variant.word().to_owned(), port.to_string());
+            for stream in guarantees::STREAMS.into_iter().filter(|_| guarantees::VARIANTS.contains(&variant)) {
+                let (name, scheduling) = (stream.port(variant), Scheduling::Fifo(stream.priority));
+                let port = self.start_metered(&*transport, &name, &stream.io(self.core), scheduling)?;
+                ports.insert(name, port.to_string());
+            }
+        }
+        let tcp = self.tcp.clone();
+        let port = self.start_metered(&*tcp, BULK, &IoProperties::default(), Scheduling::Other)?;
+        ports.insert(BULK.to_owned(), port.to_string());
+        if let Some(lack) = steering.streams().into_iter().find_map(|stream| stream.lack) {
+            eprintln!("receiver: {lack}");
+        }
+        // The transport has an ORB only while frames are steered.
+        steering.attach_orb();
+        (self.steering, self.is_steering) = (Some(steering), true);
+        if let Some(reason) = refusal {
+            self.steer(false)?;
+            ports.insert(REFUSED.to_owned(), reason.replace(' ', "~"));
+        }
+        let ports: Vec<String> = ports.iter().map(|(name, port)| format!("{name}:{port}")).collect();
+        Ok(ports.join(" "))
+    }
+
+    /// Starts an ORB for each variant with a lane. The lanes of steered streams need the steering
+    /// program on the interface.
+    fn activate_objects(&mut self) -> Result<String, Failure> {
+        let mut references = Vec::new();
+        for variant in ReceiveVariant::ALL.into_iter().filter(|variant| variant.lane_name().is_some()) {
+            let transport: Arc<dyn Transport> = match (variant.steers(), &self.steering) {
+                (true, Some(steering)) if self.is_steering => Arc::new(HeldTransport(steering.clone())),
+                (true, _) => continue,
+                (false, _) if variant.uses_rio() => Arc::new(HeldTransport(self.sockets.clone())),
+                (false, _) => Arc::new(Tcp::new()),
+            };
+            let (orb, reference) = serve_object(transport, variant.io(self.core).class, self.core)?;
+            self.orbs.push(orb);
+            references.push(format!("{}={reference}", variant.word()));
+        }
+        Ok(references.join(" "))
+    }
+
+    fn steer(&mut self, wanted: bool) -> Result<(), Failure> {
+        let Some(steering) = &self.steering else { return Err(Failure::new("`listen` comes first")) };
+        if wanted == self.is_steering {
+            return Ok(());
+        }
+        if wanted {
+            steering.attach_orb();
+        } else {
+            steering.detach_orb();
+        }
+        self.is_steering = wanted;
+        match (wanted, steering.level()) {
+            (true, FeatureLevel::StreamSteering) | (false, FeatureLevel::PlainTcp) => Ok(()),
+            (_, level) => Err(Failure::new(format!("real-time I/O has the level \"{level}\": {}", steering.limit()))),
+        }
+    }
+
+    fn meter(&self, name: &str) -> Result<&ByteMeter, Failure> {
+        self.meters.get(name).ok_or_else(|| Failure::new(format!("there is no port {name} with a count")))
+    }
+
+    /// Starts a server that only reads, and counts the bytes. Returns its port.
+    fn start_metered(
+        &mut self,
+        transport: &dyn Transport,
+        name: &str,
+        io: &IoProperties,
+        scheduling: Scheduling,
+    ) -> Result<u16, Failure> {
+        let meter = ByteMeter::new();
+        self.meters.insert(name.to_owned(), meter.clone());
+        self.start(transport, io, scheduling, move |stream| drain(stream, &meter))
+    }
+
+    /// Starts a server whose connections a thread on the receiver's core serves one after another.
+    /// Returns its port.
+    fn start(
+        &self,
+        transport: &dyn Transport,
+        io: &IoProperties,
+        scheduling: Scheduling,
+        serve: impl Fn(&dyn Stream) + Send + 'static,
+    ) -> Result<u16, Failure> {
+        let listener = transport.listen_with_io(&Endpoint::tcp(link::RECEIVER, 0), io).map_err(failed)?;
+        let Endpoint::Tcp { port, .. } = *listener.local_endpoint() else {
+            return Err(Failure::new("the listener has no port"));
+        };
+        let builder = ThreadBuilder::new().name("bench/receive").affinity(CpuSet::one(self.core));
+        builder.scheduling(scheduling).spawn(move || accept(&*listener, serve)).map_err(failed)?;
+        Ok(port)
+    }
+}
+
+fn accept(listener: &dyn Listener, serve: impl Fn(&dyn Stream)) {
+    while poll::wait_readable(listener.readiness(), None).is_ok() {
+        match listener.accept() {
+            Ok(stream) => {
+                // Polling would take the core from the threads that process packets.
+                stream.set_spin_policy(SpinPolicy::Never);
+                serve(&*stream);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // The thread may have a fixed priority, so it must not repeat the error without a pause.
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+/// Sends each message back.
+fn echo(stream: &dyn Stream) {
+    let mut message = [0; ECHO_BYTES];
+    loop {
+        let mut received = 0;
+        while received < message.len() {
+            match stream.recv(&mut message[received..], Wait::Block) {
+                Ok(0) | Err(_) => return,
+                Ok(count) => received += count,
+            }
+        }
+        if !matches!(stream.send(&message, Wait::Block), Ok(ECHO_BYTES)) {
+            return;
+        }
+    }
+}
+
+fn drain(stream: &dyn Stream, meter: &ByteMeter) {
+    let mut chunk = vec![0; CHUNK];
+    while let Ok(count @ 1..) = stream.recv(&mut chunk, Wait::Block) {
+        meter.add(count);
+    }
+}

@@ -1,0 +1,206 @@
+//! The sender, a process of its own. It answers lines of its standard input:
+//!
+//! | line | answer |
+//! |---|---|
+//! | `configure INTERFACE` | `configured`, after the interface has its address and is up |
+//! | `receive` | the number of threads that receive for the interface |
+//! | `echo PORT PRIORITY WARM-UP COUNT` | the times of the counted calls in nanoseconds; priority 0 is the ordinary class |
+//! | `call REFERENCE PRIORITY WARM-UP COUNT` | as `echo`, for calls with a sequence of octets |
+//! | `send PORT PRIORITY RATE` | `sending`, after a thread has begun to send as much as it can, or at most RATE bytes per second |
+//! | `quiet` | `quiet`, after all these threads have ended |
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use corelane::Orb;
+use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder};
+use corelane_sys::{clock, socket};
+
+use super::{ECHO_BYTES, failed, joined, link, whole_answer};
+use crate::Failure;
+use crate::operation::MeasuredOperation;
+use crate::orb::client::{target, two_way};
+use crate::orb::client_orb;
+use crate::orb::generated::cubit::CountedTargetRef;
+use crate::sample::{Samples, time_calls};
+use crate::service::serve_lines;
+
+/// Size in bytes of a block of bulk data, as in the paper.
+const BLOCK: usize = 8 * 1024;
+/// Number of blocks after which a sender of fixed priority pauses.
+const BLOCKS_AT_ONCE: u32 = 16;
+/// The measured CORBA call.
+const CALL: MeasuredOperation = MeasuredOperation::Octets(ECHO_BYTES);
+/// Maximum time of one call.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time until a thread that sends notices that it must end.
+const NOTICE: Duration = Duration::from_millis(100);
+/// Time after which a thread that sends ends in any case.
+const MAX_SENDING: Duration = Duration::from_secs(60);
+
+struct Sender {
+    core: usize,
+    interface: String,
+    connections: BTreeMap<u16, TcpStream>,
+    orb: Orb,
+    objects: BTreeMap<String, CountedTargetRef>,
+    is_over: Arc<AtomicBool>,
+    sending: Vec<JoinHandle<()>>,
+}
+
+/// Runs the sender on `core` until the standard input ends.
+pub(crate) fn serve(core: usize) -> Result<(), Failure> {
+    let mut sender = Sender {
+        core,
+        interface: String::new(),
+        connections: BTreeMap::new(),
+        orb: client_orb(0)?,
+        objects: BTreeMap::new(),
+        is_over: Arc::default(),
+        sending: Vec::new(),
+    };
+    println!("ready");
+    serve_lines(|line| Some(whole_answer(sender.answer(line)))).map_err(failed)
+}
+
+impl Sender {
+    fn answer(&mut self, line: &str) -> Result<String, Failure> {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["configure", interface] => {
+                interface.clone_into(&mut self.interface);
+                link::configure(interface, link::SENDER)?;
+                Ok("configured".to_owned())
+            }
+            ["receive"] => link::receive_on(&self.interface, self.core).map(|threads| threads.to_string()),
+            ["echo", port, priority, warm_up, count] => {
+                let stream = self.connection(parsed(port)?)?;
+                let echo = |count: usize, samples: &mut Samples| {
+                    let called = time_calls(count, samples, || echo(stream));
+                    called.map(drop).map_err(|error| Failure::new(format!("a call failed: {error}")))
+                };
+                timed(priority, parsed(warm_up)?, parsed(count)?, echo)
+            }
+            ["call", reference, priority, warm_up, count] => {
+                let object = self.object(reference)?;
+                let call = |count: usize, samples: &mut Samples| two_way(&object, CALL, count, samples).map(drop);
+                timed(priority, parsed(warm_up)?, parsed(count)?, call)
+            }
+            ["send", port, priority, rate] => {
+                self.send(parsed(port)?, scheduling(priority)?, parsed(rate)?)?;
+                Ok("sending".to_owned())
+            }
+            ["quiet"] => {
+                self.quiet();
+                Ok("quiet".to_owned())
+            }
+            _ => Err(Failure::new(format!("not understood: {line}"))),
+        }
+    }
+
+    fn connection(&mut self, port: u16) -> Result<&mut TcpStream, Failure> {
+        match self.connections.entry(port) {
+            Entry::Occupied(entry) => Ok(entry.into_mut()),
+            Entry::Vacant(entry) => Ok(entry.insert(connect(port, PATIENCE)?)),
+        }
+    }
+
+    fn object(&mut self, reference: &str) -> Result<CountedTargetRef, Failure> {
+        if let Some(object) = self.objects.get(reference) {
+            return Ok(object.clone());
+        }
+        let object = target(&self.orb, reference)?;
+        self.objects.insert(reference.to_owned(), object.clone());
+        Ok(object)
+    }
+
+    /// Starts a thread that sends until it is told to end, at most `rate` bytes per second unless this is 0.
+    fn send(&mut self, port: u16, scheduling: Scheduling, rate: u32) -> Result<(), Failure> {
+        let mut stream = connect(port, NOTICE)?;
+        if rate > 0 {
+            socket::set_max_pacing_rate(stream.as_fd(), rate).map_err(failed)?;
+        }
+        // The unread bytes of a connection that ends must not keep its server from the next one.
+        socket::set_linger(stream.as_fd(), Some(Duration::ZERO)).map_err(failed)?;
+        let is_over = self.is_over.clone();
+        let builder = ThreadBuilder::new().name("bench/send").affinity(CpuSet::one(self.core));
+        let thread = builder.scheduling(scheduling).spawn(move || {
+            let (block, end) = ([0; BLOCK], clock::now() + MAX_SENDING);
+            for number in 1_u32.. {
+                if is_over.load(Ordering::Relaxed) || end.is_past() {
+                    break;
+                }
+                match stream.write(&block) {
+                    // After the time-out the thread looks whether it must end.
+                    Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => break,
+                    _ => {}
+                }
+                // A fixed priority must leave the core to others even if the receiver takes all at once.
+                if scheduling != Scheduling::Other && number.is_multiple_of(BLOCKS_AT_ONCE) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        });
+        self.sending.push(thread.map_err(failed)?);
+        Ok(())
+    }
+
+    fn quiet(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // `join` fails if a thread panicked. The panic has been printed.
+        self.sending.drain(..).for_each(|thread| _ = thread.join());
+        self.is_over.store(false, Ordering::Relaxed);
+    }
+}
+
+fn connect(port: u16, timeout: Duration) -> Result<TcpStream, Failure> {
+    let open = || {
+        let stream = TcpStream::connect((link::RECEIVER, port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
+        Ok::<_, io::Error>(stream)
+    };
+    open().map_err(|error| Failure::new(format!("cannot connect to port {port}: {error}")))
+}
+
+/// Makes uncounted and then counted calls, and returns the times of the counted ones. Only the calls
+/// have the priority.
+fn timed(
+    priority: &str,
+    warm_up: usize,
+    count: usize,
+    mut calls: impl FnMut(usize, &mut Samples) -> Result<(), Failure>,
+) -> Result<String, Failure> {
+    let scheduling = scheduling(priority)?;
+    let (mut uncounted, mut samples) = (Samples::with_capacity(warm_up), Samples::with_capacity(count));
+    let before = thread::scheduling(None).map_err(failed)?;
+    thread::set_scheduling(None, scheduling).map_err(failed)?;
+    let called = calls(warm_up, &mut uncounted).and_then(|()| calls(count, &mut samples));
+    thread::set_scheduling(None, before).map_err(failed)?;
+    called.map(|()| joined(samples.skip_first(0)))
+}
+
+fn echo(stream: &mut TcpStream) -> io::Result<()> {
+    let mut message = [7; ECHO_BYTES];
+    stream.write_all(&message)?;
+    stream.read_exact(&mut message)
+}
+
+/// Parses a priority; 0 is the ordinary class.
+fn scheduling(word: &str) -> Result<Scheduling, Failure> {
+    Ok(match parsed(word)? {
+        0 => Scheduling::Other,
+        priority => Scheduling::Fifo(priority),
+    })
+}
+
+fn parsed<T: std::str::FromStr>(word: &str) -> Result<T, Failure> {
+    word.parse().map_err(|_| Failure::new(format!("`{word}` is not a number of this line")))
+}

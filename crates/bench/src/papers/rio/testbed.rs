@@ -1,0 +1,307 @@
+//! Receiver and sender with their link.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane_sys::clock;
+use corelane_sys::lock::{LockScope, Mutex};
+
+use super::guarantees::{self, GuaranteeRun, settled};
+use super::processor::{IdleTime, Work};
+use super::receiver::{BULK, REFUSED};
+use super::variant::ReceiveVariant;
+use super::{failed, link};
+use crate::Failure;
+use crate::launch::start_in_namespace;
+use crate::placement::{CoreChoice, Placement};
+use crate::service::RunningProgram;
+
+/// Maximum time of an answer that needs no measurement.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Maximum time of a turn of calls.
+const TURN: Duration = Duration::from_secs(600);
+/// Time from the start of the bulk load to the first call, in which TCP reaches its rate.
+const RAMP: Duration = Duration::from_millis(200);
+
+/// Bytes of the bulk load that arrived during a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct BulkRate {
+    pub(super) bytes: u64,
+    pub(super) time: Duration,
+}
+
+impl BulkRate {
+    pub(super) fn add(&mut self, other: BulkRate) {
+        self.bytes += other.bytes;
+        self.time += other.time;
+    }
+
+    /// Megabytes per second.
+    pub(super) fn megabytes_per_second(self) -> f64 {
+        self.bytes as f64 / 1e6 / self.time.as_secs_f64().max(1e-9)
+    }
+}
+
+/// The measured calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Calls {
+    /// Messages over a socket, which the receiver sends back.
+    Echo,
+    /// CORBA calls of an object in a lane.
+    Object,
+}
+
+/// Receiver and sender. Copies share them.
+#[derive(Clone)]
+pub(super) struct RioTestbed {
+    processes: Arc<Mutex<Processes>>,
+    ports: BTreeMap<String, u16>,
+    /// References of objects in lanes, by the word of the variant.
+    objects: BTreeMap<String, String>,
+    refusal: Option<String>,
+    pub(super) sender_pid: u32,
+    pub(super) receiver_pid: u32,
+    pub(super) sender_core: usize,
+    pub(super) receiver_core: usize,
+}
+
+struct Processes {
+    receiver: RunningProgram,
+    sender: RunningProgram,
+}
+
+impl RioTestbed {
+    /// Starts both processes and connects them for each variant.
+    pub(super) fn start(sender_core: usize, receiver_core: usize) -> Result<Self, Failure> {
+        let start = |side: &str, core: usize| {
+            let placement = Placement { cores: CoreChoice::Shared(core), scheduling: None };
+            start_in_namespace(&format!("the {side}"), &[&format!("rio-{side}"), &core.to_string()], &placement)
+        };
+        let mut receiver = start("receiver", receiver_core)?;
+        let mut sender = start("sender", sender_core)?;
+        let (receiver_pid, sender_pid) = (receiver.pid(), sender.pid());
+        receiver.ask(&format!("link {sender_pid}"), PATIENCE)?;
+        sender.ask(&format!("configure {}", link::interfaces(receiver_pid).1), PATIENCE)?;
+        receiver.ask("receive", PATIENCE)?;
+        sender.ask("receive", PATIENCE)?;
+        let listening = receiver.ask("listen", PATIENCE)?;
+        let (mut ports, mut refusal) = (BTreeMap::new(), None);
+        for (name, value) in listening.split(' ').filter_map(|word| word.split_once(':')) {
+            if name == REFUSED {
+                refusal = Some(value.replace('~', " "));
+            } else {
+                ports.insert(name.to_owned(), value.parse().map_err(failed)?);
+            }
+        }
+        for port in ReceiveVariant::ALL.iter().filter_map(|variant| ports.get(variant.word())) {
+            // The first call waits until the stream has accepted the connection.
+            sender.ask(&format!("echo {port} 0 1 0"), PATIENCE)?;
+        }
+        let answer = receiver.ask("objects", PATIENCE)?;
+        let pairs = answer.split(' ').filter_map(|word| word.split_once('='));
+        let objects: BTreeMap<_, _> = pairs.map(|(word, object)| (word.to_owned(), object.to_owned())).collect();
+        for object in objects.values() {
+            sender.ask(&format!("call {object} 0 1 0"), PATIENCE)?;
+        }
+        let processes = Processes { receiver, sender };
+        let processes = Arc::new(Mutex::new("processes of a benchmark", LockScope::Orb, processes));
+        Ok(Self { processes, ports, objects, refusal, sender_pid, receiver_pid, sender_core, receiver_core })
+    }
+
+    /// Returns the reason why streams cannot be steered.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+
+    /// Returns the variants that can be measured, the baseline first.
+    pub(super) fn variants(&self) -> Vec<ReceiveVariant> {
+        self.variants_with(Calls::Echo)
+    }
+
+    /// Returns the variants of these calls, the baseline first.
+    pub(super) fn variants_with(&self, calls: Calls) -> Vec<ReceiveVariant> {
+        let has = |variant: &ReceiveVariant| match calls {
+            Calls::Echo => self.ports.contains_key(variant.word()),
+            Calls::Object => self.objects.contains_key(variant.word()),
+        };
+        ReceiveVariant::ALL.into_iter().filter(has).collect()
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let mut text = String::new();
+        let _ = writeln!(
+            text,
+            "\nrio: sender on core {}, receiver on core {}; veth pair between two network namespaces; frames up to 1,500 \
+             bytes, one segment each; checksums computed by the sender's stack; received segments are merged; each side \
+             receives in a SCHED_FIFO thread on its core",
+            self.sender_core, self.receiver_core
+        );
+        text
+    }
+
+    fn port(&self, name: &str) -> Result<u16, Failure> {
+        self.ports.get(name).copied().ok_or_else(|| Failure::new(format!("the receiver has no port for {name}")))
+    }
+
+    /// Returns the line that makes the sender call.
+    fn calls(&self, variant: ReceiveVariant, calls: Calls, warm_up: usize, count: usize) -> Result<String, Failure> {
+        let priority = variant.priority().unwrap_or(0);
+        match calls {
+            Calls::Echo => Ok(format!("echo {} {priority} {warm_up} {count}", self.port(variant.word())?)),
+            Calls::Object => {
+                let object = self.objects.get(variant.word()).ok_or_else(|| Failure::new("there is no lane"))?;
+                Ok(format!("call {object} {priority} {warm_up} {count}"))
+            }
+        }
+    }
+
+    /// Makes the calls of a variant, beside bulk load if there is a `bulk_rate`: the maximum in bytes per
+    /// second, or 0 for no maximum. Returns the times of the counted calls in nanoseconds, and the
+    /// bulk load that arrived during all calls.
+    pub(super) fn call(
+        &self,
+        (variant, calls): (ReceiveVariant, Calls),
+        bulk_rate: Option<u32>,
+        warm_up: usize,
+        count: usize,
+    ) -> Result<(Vec<u64>, BulkRate), Failure> {
+        let (line, bulk) = (self.calls(variant, calls, warm_up, count)?, self.port(BULK)?);
+        let mut processes = self.processes.lock();
+        let Processes { receiver, sender } = &mut *processes;
+        receiver.ask(&format!("enter {}", variant.word()), PATIENCE)?;
+        let Some(bulk_rate) = bulk_rate else {
+            return Ok((times(&sender.ask(&line, TURN)?)?, BulkRate::default()));
+        };
+        sender.ask(&format!("send {bulk} 0 {bulk_rate}"), PATIENCE)?;
+        std::thread::sleep(RAMP);
+        let measured = call_beside_bulk(receiver, sender, &line);
+        sender.ask("quiet", PATIENCE)?;
+        measured
+    }
+
+    /// Returns the frames of all steered streams so far: those that were queued for the stream's thread,
+    /// and those that missed it.
+    pub(super) fn steered_frames(&self) -> Result<(u64, u64), Failure> {
+        match times(&self.processes.lock().receiver.ask("frames", PATIENCE)?)?[..] {
+            [queued, missed] => Ok((queued, missed)),
+            _ => Err(Failure::new("the receiver does not report its frames")),
+        }
+    }
+
+    /// Starts best effort, and then one stream after the other, `step` apart. After the time `hold`
+    /// with all of them they end.
+    pub(super) fn guarantees(
+        &self,
+        variant: ReceiveVariant,
+        step: Duration,
+        hold: Duration,
+    ) -> Result<GuaranteeRun, Failure> {
+        let names = guarantees::STREAMS.map(|stream| stream.port(variant));
+        let ports = names.iter().map(|name| self.port(name)).collect::<Result<Vec<_>, _>>()?;
+        let bulk = self.port(BULK)?;
+        let mut processes = self.processes.lock();
+        let Processes { receiver, sender } = &mut *processes;
+        receiver.ask(&format!("enter {}", variant.word()), PATIENCE)?;
+        receiver.ask("measure", PATIENCE)?;
+        let began = clock::now();
+        let mut begin = |port: u16, priority: u8| {
+            let began = began.elapsed();
+            sender.ask(&format!("send {port} {priority} 0"), PATIENCE)?;
+            std::thread::sleep(step);
+            Ok::<_, Failure>(began)
+        };
+        let first = begin(bulk, 0)?;
+        let alone = settled(first, began.elapsed());
+        let mut last = first;
+        for port in ports {
+            last = begin(port, guarantees::SENDER_PRIORITY)?;
+        }
+        std::thread::sleep(hold.saturating_sub(step));
+        let together = settled(last, began.elapsed());
+        sender.ask("quiet", PATIENCE)?;
+        let best_effort = measured(receiver, BULK)?;
+        let streams = names.iter().map(|name| measured(receiver, name)).collect::<Result<_, _>>()?;
+        Ok(GuaranteeRun { best_effort, streams, alone, together })
+    }
+
+    /// Returns the bytes of the bulk load by the millisecond, and the end of the measurement. In the
+    /// middle, calls of the variant are made during the time `step`, which is also the time before
+    /// and after them.
+    pub(super) fn bulk_beside_calls(
+        &self,
+        variant: ReceiveVariant,
+        step: Duration,
+    ) -> Result<(Vec<u64>, Duration), Failure> {
+        const CALLS_AT_ONCE: usize = 100;
+        let (line, bulk) = (self.calls(variant, Calls::Echo, CALLS_AT_ONCE, 0)?, self.port(BULK)?);
+        let mut processes = self.processes.lock();
+        let Processes { receiver, sender } = &mut *processes;
+        receiver.ask(&format!("enter {}", variant.word()), PATIENCE)?;
+        receiver.ask("measure", PATIENCE)?;
+        let began = clock::now();
+        sender.ask(&format!("send {bulk} 0 0"), PATIENCE)?;
+        std::thread::sleep(step);
+        while began.elapsed() < 2 * step {
+            sender.ask(&line, TURN)?;
+        }
+        std::thread::sleep(step);
+        let end = began.elapsed();
+        sender.ask("quiet", PATIENCE)?;
+        Ok((measured(receiver, BULK)?, end))
+    }
+
+    /// Returns the work of the receiver's core during calls without other traffic.
+    pub(super) fn work_of_calls(&self, variant: ReceiveVariant, count: usize) -> Result<Work, Failure> {
+        let line = self.calls(variant, Calls::Echo, count, 0)?;
+        let mut processes = self.processes.lock();
+        let Processes { receiver, sender } = &mut *processes;
+        receiver.ask(&format!("enter {}", variant.word()), PATIENCE)?;
+        let (before, began) = (IdleTime::of(self.receiver_core)?, clock::now());
+        sender.ask(&line, TURN)?;
+        let time = IdleTime::of(self.receiver_core)?.work_since(before, began.elapsed());
+        Ok(Work { time, amount: count as f64 })
+    }
+
+    /// Returns the work of the receiver's core for the bulk load that arrives in `length`.
+    pub(super) fn work_of_bulk(&self, variant: ReceiveVariant, length: Duration) -> Result<Work, Failure> {
+        let bulk = self.port(BULK)?;
+        let mut processes = self.processes.lock();
+        let Processes { receiver, sender } = &mut *processes;
+        receiver.ask(&format!("enter {}", variant.word()), PATIENCE)?;
+        sender.ask(&format!("send {bulk} 0 0"), PATIENCE)?;
+        std::thread::sleep(RAMP);
+        let (idle, bytes, began) = (IdleTime::of(self.receiver_core)?, received(receiver)?, clock::now());
+        std::thread::sleep(length);
+        let bytes = received(receiver)?.saturating_sub(bytes);
+        let time = IdleTime::of(self.receiver_core)?.work_since(idle, began.elapsed());
+        sender.ask("quiet", PATIENCE)?;
+        Ok(Work { time, amount: bytes as f64 / 1e6 })
+    }
+}
+
+/// Returns the bytes of the bulk load that have arrived.
+fn received(receiver: &mut RunningProgram) -> Result<u64, Failure> {
+    receiver.ask("received", PATIENCE)?.parse().map_err(failed)
+}
+
+fn measured(receiver: &mut RunningProgram, name: &str) -> Result<Vec<u64>, Failure> {
+    times(&receiver.ask(&format!("measured {name}"), PATIENCE)?)
+}
+
+fn call_beside_bulk(
+    receiver: &mut RunningProgram,
+    sender: &mut RunningProgram,
+    line: &str,
+) -> Result<(Vec<u64>, BulkRate), Failure> {
+    let (before, began) = (received(receiver)?, clock::now());
+    let answer = sender.ask(line, TURN)?;
+    let bulk = BulkRate { bytes: received(receiver)?.saturating_sub(before), time: began.elapsed() };
+    Ok((times(&answer)?, bulk))
+}
+
+/// Parses times in nanoseconds.
+fn times(answer: &str) -> Result<Vec<u64>, Failure> {
+    answer.split_whitespace().map(|word| word.parse().map_err(failed)).collect()
+}

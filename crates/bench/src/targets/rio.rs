@@ -1,0 +1,52 @@
+//! Goals of real-time I/O, relative to the kernel's TCP with threads of fixed priority in the same run.
+//!
+//! The numbers are maximums.
+
+/// Goals of a condition: maximum ratios of mean, 99th percentile and standard deviation of the
+/// round trips.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LatencyGoals {
+    /// Maximum ratio of the means.
+    pub(crate) mean: f64,
+    /// Maximum ratio of the 99th percentiles, which stand for the papers' maximums.
+    pub(crate) p99: f64,
+    /// Maximum ratio of the 99.9th percentiles.
+    pub(crate) p999: Option<f64>,
+    /// Maximum ratio of the standard deviations.
+    pub(crate) jitter: f64,
+}
+
+/// Goals without other traffic.
+pub(crate) const IDLE: LatencyGoals = LatencyGoals { mean: 1.01, p99: 1.02, p999: None, jitter: 0.95 };
+/// Goals without other traffic, with kernel threads of the ordinary class.
+pub(crate) const IDLE_ORDINARY: LatencyGoals = LatencyGoals { mean: 1.10, p99: 1.15, p999: None, jitter: 1.20 };
+/// Goals under bulk load.
+pub(crate) const LOADED: LatencyGoals = LatencyGoals { mean: 0.45, p99: 0.60, p999: Some(0.50), jitter: 0.45 };
+
+/// Maximum of the bulk rate with the kernel's TCP, relative to the rate with real-time I/O.
+pub(crate) const MAX_BULK_RATIO: f64 = 1.0 / 0.95;
+
+/// Bound on the 99.9th percentile under load, relative to the baseline's without other traffic. In
+/// the paper the bound is 2 ms, beside a maximum of 0.807 ms.
+pub(crate) const BOUND_TO_IDLE: f64 = 2.5;
+/// Maximum part of the bulk load in percent that this bound does not permit.
+pub(crate) const MAX_NOT_PERMITTED: f64 = 0.0;
+
+/// Maximum distance in percent of a stream's rate from its guarantee.
+pub(crate) const MAX_RATE_ERROR: f64 = 1.0;
+/// Maximum distance in percent of a stream's rate from its guarantee, in every 100 ms.
+pub(crate) const MAX_WINDOW_ERROR: f64 = 5.0;
+/// Maximum of the rate that the guarantees leave to best effort, relative to the rate that it gets.
+pub(crate) const MAX_REST_RATIO: f64 = 1.0 / 0.95;
+
+/// Maximum time in nanoseconds in which the steering program sorts a frame.
+pub(crate) const MAX_SORTING_NS: f64 = 60.0;
+/// Maximum ratio of the longest to the shortest time of sorting, over all sizes of the tables.
+pub(crate) const MAX_SORTING_GROWTH: f64 = 1.10;
+
+/// Maximum processor time for a call, and for a megabyte, relative to the kernel's TCP.
+pub(crate) const MAX_PROCESSOR_RATIO: f64 = 1.15;
+
+/// Minimum growth of the baseline's 99th percentile under load. A load with a smaller effect does not
+/// strain the receiver.
+pub(crate) const MIN_STRAIN: f64 = 1.5;
