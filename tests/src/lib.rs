@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod any;
+pub mod core_pool;
 pub mod raw;
 
 use std::sync::atomic::{AtomicI32, Ordering};

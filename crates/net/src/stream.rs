@@ -114,6 +114,8 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// `Some(true)` means that data or the end of the stream can be read now. `Some(false)` means that there is none
     /// yet, and that the descriptor reports the next arrival. `None` means that the descriptor reports every arrival in
     /// any case. The descriptor may become readable without data to read; the thread then calls this method again.
+    /// While a writer with [`Wait::Now`] waits for room, the result may be `Some(true)` without data to read, because
+    /// the descriptor must keep the writer's edge; the thread then waits in [`recv`](Self::recv).
     ///
     /// # Errors
     /// If the connection is lost.

@@ -269,6 +269,24 @@ fn room_is_an_edge_for_a_refused_writer() {
     });
 }
 
+/// Regression test: a thread that waited for data read the bell's bytes, which had to report room to
+/// a writer.
+#[test]
+fn thread_that_waits_for_data_leaves_the_edge_of_a_refused_writer() {
+    let (client, server) = pair("armed");
+    let epoll = Epoll::new().unwrap();
+    epoll.add(server.readiness().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
+    while server.send(&[0; 70_000], Wait::Now).is_ok() {}
+    client.recv(&mut [0; 100_000], Wait::Now).unwrap();
+    // The room has been reported, and the writer's thread has not run yet.
+    assert_eq!(server.arm_readiness().unwrap(), Some(true));
+    let mut events = [EpollEvent::EMPTY; 1];
+    assert_eq!(epoll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 1, "the edge is lost");
+    assert!(server.send(&[0; 10], Wait::Now).is_ok());
+    // The writer waits no more.
+    assert_eq!(server.arm_readiness().unwrap(), Some(false));
+}
+
 /// A reply is many times as large as the ring, and no thread reads the bell's bytes, which exceed
 /// the socket's buffer.
 #[test]

@@ -229,7 +229,7 @@ pub enum Event {
     },
     /// A request arrived above the rate of its task
     /// ([`TaskRules::min_distance`](field@crate::rt::TaskRules::min_distance)) while another early
-    /// request waited, so it was refused.
+    /// request waited or no thread was free at which it could wait, so it was refused.
     #[cfg(feature = "core-pool")]
     TaskRateExceeded {
         /// The client.
@@ -263,7 +263,8 @@ pub enum Event {
         /// Number of the core's tasks that it runs again.
         restored: usize,
     },
-    /// A thread of the ORB ended early.
+    /// A thread of the ORB ended early, or a job of a
+    /// [`PeriodicTask`](crate::rt::PeriodicTask) panicked.
     ThreadFailed {
         /// The thread's name and the reason.
         message: String,

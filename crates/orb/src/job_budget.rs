@@ -16,7 +16,9 @@ thread_local! {
     static STOPS: Cell<bool> = const { Cell::new(false) };
     /// True if the results of the job were dropped.
     static HAS_STOPPED: Cell<bool> = const { Cell::new(false) };
-    /// Processor time of the thread when the job began.
+    /// True if a request has been parked on the calling thread.
+    static HAS_PARKED: Cell<bool> = const { Cell::new(false) };
+    /// Processor time of the thread when the job began, less the time that does not count.
     static BEGUN_AT: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
@@ -75,6 +77,18 @@ pub(crate) fn can_stop() -> bool {
 #[cold]
 pub(crate) fn stop() {
     HAS_STOPPED.set(true);
+}
+
+/// Records that the request which the calling thread runs is parked, and runs later.
+#[cold]
+pub(crate) fn record_parked() {
+    HAS_PARKED.set(true);
+}
+
+/// Returns true if a request has been parked on the calling thread since the last call.
+#[inline]
+pub(crate) fn take_parked() -> bool {
+    HAS_PARKED.replace(false)
 }
 
 /// Returns true if the calling thread runs a job of a core pool's task that has used up its budget

@@ -35,7 +35,7 @@ codes! {
     /// (`OrbBuilder::max_kept_memory`).
     ImpLimit KEPT_OCTETS = 0x83;
     /// TRANSIENT: a request of a task arrived above the rate of the task, while another early
-    /// request waited.
+    /// request waited or no thread was free at which it could wait.
     Transient TASK_RATE = 0x84;
     /// TRANSIENT: the task of a task reference has ended.
     Transient TASK_ENDED = 0x85;

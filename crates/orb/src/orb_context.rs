@@ -246,11 +246,16 @@ impl OrbContext {
 
     #[cold]
     pub(crate) fn report_panic(&self, interface: &'static str, operation: &[u8], panic: &(dyn Any + Send)) {
-        let message = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
-            (Some(text), _) => (*text).to_owned(),
-            (_, Some(text)) => text.clone(),
-            (None, None) => "a panic value that is not text".to_owned(),
-        };
+        let message = panic_text(panic);
         self.events().report(&Event::ServantPanicked { interface, operation: text::shown(operation), message });
+    }
+}
+
+/// Returns the text of a panic.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => (*text).to_owned(),
+        (_, Some(text)) => text.clone(),
+        (None, None) => "a panic value that is not text".to_owned(),
     }
 }

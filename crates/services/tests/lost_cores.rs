@@ -165,13 +165,21 @@ fn tasks_of_a_lost_core_move_or_are_demoted_and_return_with_it() {
     let whole = [(0, true, true), (1, true, true), (1, true, true)];
     assert_eq!(reports(), whole);
 
+    let jobs_of_low = || {
+        let (_, _, _, measured) = tasks.monitor().unwrap();
+        measured.tasks.iter().find(|times| times.task == low.task).map(|times| times.jobs)
+    };
+
     let lose_and_return = |set_cores: &dyn Fn(&[usize])| {
+        wait_until("the job must be measured", || jobs_of_low() > Some(0));
+        let jobs = jobs_of_low();
         set_cores(&[0]);
         let moved = [Some((0, TaskState::Promised)), Some((0, TaskState::Promised)), Some((-1, TaskState::Demoted))];
         wait_until("the loss of the core must be noticed", || states() == moved);
         let [of_resident, of_high, _] = reports();
         assert_eq!((of_resident, of_high), ((0, true, true), (0, true, true)));
         wait_until("the demoted task must lose its thread", || !report(&low).2);
+        assert!(jobs_of_low() >= jobs, "the measurements of the demoted task are lost");
         let pinned = task(1, 1, Criticality::Normal, &target);
         assert!(tasks.admit(&pinned).is_err(), "a lost core has no room");
         set_cores(&[0, 1]);
@@ -179,6 +187,7 @@ fn tasks_of_a_lost_core_move_or_are_demoted_and_return_with_it() {
         wait_until("the return of the core must be noticed", || states() == kept);
         // The demoted task gets its thread back with its next requests.
         wait_until("the tasks must run on their cores", || reports() == whole);
+        wait_until("the measurements must continue", || jobs_of_low() > jobs);
     };
     let expected = [("lost", 1, 1, 1), ("returned", 1, 2, 0)];
     lose_and_return(&set_cores_of_watch);

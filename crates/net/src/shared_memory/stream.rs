@@ -409,9 +409,11 @@ impl Stream for RingStream {
     }
 
     fn arm_readiness(&self) -> io::Result<Option<bool>> {
-        // A thread that has the stream for itself does not wait for an edge that announces room.
-        self.wants_room.store(false, Ordering::Relaxed);
-        self.drain_bell();
+        if !self.drain_bell() {
+            // Another thread waits for an edge that announces room, so this thread must leave it the
+            // bell's bytes.
+            return Ok(Some(true));
+        }
         let reader = self.peer_state.rings.reader();
         self.request_bell(reader);
         let is_there = !reader.is_empty()? || reader.is_writing_ended() || self.is_shut_down();

@@ -360,6 +360,8 @@ pub(super) fn park_message(
     message: Message,
     waited: Duration,
 ) -> Result<(), SystemException> {
+    #[cfg(feature = "core-pool")]
+    crate::job_budget::record_parked();
     let waiting = connection.add_waiting_request(waited);
     if let WaitFor::Lane(lane) = until {
         connection.record_hand_over();
@@ -373,7 +375,7 @@ pub(super) fn park_message(
     let resume = move |thread| match thread {
         ResumeOn::ConnectionThread => {
             if let Some(lane) = Lane::of(&waiting) {
-                lane.push(LaneTask::Dispatch(waiting, message));
+                lane.resume(waiting, message);
             }
         }
         ResumeOn::CurrentThread => {

@@ -45,8 +45,10 @@ pub struct TaskRules {
     /// The shortest time between two requests of the task; `None` for no bound. One request that
     /// arrives earlier waits until this time has passed. While it waits, clients of further two-way
     /// calls get TRANSIENT ([`minor::TASK_RATE`](crate::minor::TASK_RATE)), and further oneways are
-    /// dropped. The pool counts them and reports
-    /// [`Event::TaskRateExceeded`](crate::Event::TaskRateExceeded).
+    /// dropped. So is an early request for which the pool has no free thread. The pool counts refused
+    /// requests and reports [`Event::TaskRateExceeded`](crate::Event::TaskRateExceeded).
+    ///
+    /// A change of this time moves the wait of a request at once, and the end of the task ends it.
     pub min_distance: Option<Duration>,
     /// The time by which a request may arrive early. Default: 0.
     pub jitter: Duration,
@@ -203,15 +205,15 @@ pub struct CorePoolCounts {
     /// Connections that returned to the threads without a task, because their task ended.
     pub unbound_by_task_end: u64,
     /// Requests of admitted tasks that ran without their core and priority, because the pool had no
-    /// thread for their connection
+    /// thread for them
     /// ([`Event::TaskNotBound`](crate::Event::TaskNotBound)).
     pub not_bound: u64,
     /// Requests that another thread of their task's core ran than the thread of their connection:
     /// requests of a second task on the connection of a task, and callbacks that arrived while the
     /// connection's thread waited in a nested call.
     pub handed_over: u64,
-    /// Requests without a task that arrived on the connection of a task. Threads without a task ran
-    /// them.
+    /// Requests without a task that the thread of a task's connection read. Threads without a task
+    /// ran them. LocateRequests are not counted.
     pub foreign: u64,
     /// Jobs that used more processor time than the budget of their task
     /// ([`TaskRules::budget`](field@TaskRules::budget)).
@@ -232,11 +234,12 @@ pub struct CorePoolCounts {
 }
 
 /// The times of a task's jobs at the server since the task was admitted. A job is a request that
-/// threads of the pool ran for the task.
+/// threads of the pool ran for the task. A LocateRequest is no job.
 ///
 /// A time lasts from the moment at which the task's thread has read the request until the reply is
-/// written. It includes the time in which more urgent threads had the core, but no wait for the task's
-/// [rate](field@TaskRules::min_distance).
+/// written. It includes the time in which more urgent threads had the core. If the request had to wait
+/// for the task's [rate](field@TaskRules::min_distance), for a POA manager, or until the client read
+/// its replies, the time begins when the thread begins to run the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskMeasurement {

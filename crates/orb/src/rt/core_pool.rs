@@ -57,13 +57,24 @@ impl CorePool {
     ///
     /// The threads of bound connections take changed cores and priorities at once. The thread of a
     /// task that is not in `tasks` finishes its running request and gives the connection back within
-    /// 100 ms. No request is lost, repeated or put before an earlier one. Has no effect after the
-    /// end of the pool.
+    /// 100 ms. No request is lost, repeated or put before an earlier one. A request that waits for the
+    /// rate of its task waits by the new rate, or runs at once without a task if its task has ended.
+    /// Has no effect after the end of the pool.
     ///
     /// # Errors
     /// BAD_PARAM for a priority that is not 1 to 99, and for the number of a core that the kernel
     /// cannot have. The tasks then stay as they are.
     pub fn set_tasks(&self, tasks: &[TaskBinding]) -> Result<(), SystemException> {
+        self.set_tasks_and_demoted(tasks, &[])
+    }
+
+    /// Replaces the tasks as [`set_tasks`](Self::set_tasks) does. The pool keeps the measurements of
+    /// the `demoted` tasks, which have no core at present. Their requests run as those without a task:
+    /// they are best effort, and no jobs.
+    ///
+    /// # Errors
+    /// The errors of [`set_tasks`](Self::set_tasks).
+    pub fn set_tasks_and_demoted(&self, tasks: &[TaskBinding], demoted: &[u64]) -> Result<(), SystemException> {
         for task in tasks {
             if !Scheduling::FIXED_PRIORITIES.contains(&task.priority) {
                 return Err(bad_param(format!("task {}: a native priority must be 1 to 99", task.task)));
@@ -73,7 +84,7 @@ impl CorePool {
                 return Err(bad_param(why));
             }
         }
-        self.with_threads(|threads| threads.set_tasks(tasks));
+        self.with_threads(|threads| threads.set_tasks(tasks, demoted));
         Ok(())
     }
 
@@ -253,6 +264,7 @@ pub(crate) fn create(
         best_effort_threads,
         class: adapter.config().rt.scheduling,
         max_recorded_jobs: count(config.max_recorded_jobs),
+        limits: adapter.config().limits.clone(),
     };
     if settings.class != SchedulingClass::Fair {
         // Jobs that use up their budgets are demoted.

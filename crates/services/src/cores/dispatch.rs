@@ -10,7 +10,7 @@ use corelane::poa::{ObjectId, Poa};
 use corelane::rt::{CorePool, TaskBinder, TaskBinding, TaskRules};
 use corelane_sched::task::TaskId;
 
-use super::books::{Snapshot, TaskState};
+use super::books::{Snapshot, TaskRecord, TaskState};
 use super::task_id::Secrets;
 
 /// The native priority of the most urgent tasks. The priority above it remains for the ORB's thread
@@ -24,15 +24,17 @@ pub(super) struct TaskDispatch {
     poa: Poa,
     pool: Option<CorePool>,
     enforces_rates: bool,
-    /// The bindings that the pool has.
+    /// The bindings that the pool has, and its demoted tasks.
     bindings: Vec<TaskBinding>,
+    demoted: Vec<u64>,
     /// The tasks whose targets serve the requests to their task references.
     served: BTreeSet<TaskId>,
 }
 
 impl TaskDispatch {
     pub(super) fn new(secrets: Secrets, poa: Poa, pool: Option<CorePool>, enforces_rates: bool) -> Self {
-        TaskDispatch { secrets, poa, pool, enforces_rates, bindings: Vec::new(), served: BTreeSet::new() }
+        let (bindings, demoted, served) = (Vec::new(), Vec::new(), BTreeSet::new());
+        TaskDispatch { secrets, poa, pool, enforces_rates, bindings, demoted, served }
     }
 
     pub(super) fn pool(&self) -> Option<&CorePool> {
@@ -60,7 +62,7 @@ impl TaskDispatch {
             }
         }
         let Some(pool) = &self.pool else { return };
-        let binding = |record: &super::books::TaskRecord| {
+        let binding = |record: &TaskRecord| {
             let core = usize::try_from(record.core?.core).ok()?;
             let priority = HIGHEST_PRIORITY.saturating_sub(record.level).max(1);
             let timing = record.task.timing;
@@ -71,9 +73,12 @@ impl TaskDispatch {
             Some(TaskBinding::new(record.task.id.0, core, u8::try_from(priority).ok()?).rules(rules))
         };
         let bindings: Vec<TaskBinding> = promised().filter_map(binding).collect();
+        let is_demoted = |record: &&TaskRecord| matches!(record.state, TaskState::Demoted(_));
+        let demoted: Vec<u64> = promised().filter(is_demoted).map(|record| record.task.id.0).collect();
+        let is_changed = bindings != self.bindings || demoted != self.demoted;
         // A core whose number the kernel cannot have is refused, and its tasks stay unbound.
-        if bindings != self.bindings && pool.set_tasks(&bindings).is_ok() {
-            self.bindings = bindings;
+        if is_changed && pool.set_tasks_and_demoted(&bindings, &demoted).is_ok() {
+            (self.bindings, self.demoted) = (bindings, demoted);
         }
     }
 }

@@ -66,7 +66,8 @@ pub struct PeriodicTaskStatistics {
     pub started: u64,
     /// Jobs that returned without an exception.
     pub completed: u64,
-    /// Jobs that returned an exception, for example of a call that was cancelled because the task was stopped.
+    /// Jobs that returned an exception or panicked. The job whose calls a stop of the task cancels is
+    /// one of them.
     pub failed: u64,
     /// Jobs that ended after their deadline.
     pub missed_deadlines: u64,
@@ -74,7 +75,8 @@ pub struct PeriodicTaskStatistics {
     pub overruns: u64,
     /// Releases that got no job, because of the overrun rule.
     pub skipped: u64,
-    /// True if a job or the overrun function panicked, which ended the task.
+    /// True if a function of the task panicked, which ended the task. The task reports this with
+    /// [`Event::ThreadFailed`](crate::Event::ThreadFailed), too.
     pub has_panicked: bool,
     /// Nanoseconds from the release to the end of each job.
     pub response: TimeDistribution,

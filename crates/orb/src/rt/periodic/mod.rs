@@ -7,6 +7,7 @@ mod jobs;
 
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -22,8 +23,10 @@ use self::jobs::{JobPlan, TaskClock, run_jobs};
 pub use self::jobs::{PeriodicJob, PeriodicOverrun, PeriodicTaskStatistics};
 use super::pool::{bad_param, no_resources};
 use crate::cancel::Canceller;
+use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::Reference;
+use crate::orb_context::panic_text;
 
 /// The smallest stack of a task's thread. The thread may touch the first 128 KiB in advance.
 const MIN_STACK_SIZE: usize = 256 * 1024;
@@ -195,10 +198,9 @@ impl PeriodicTaskBuilder {
             canceller,
         });
         let (own, rule) = (Arc::clone(&shared), self.overrun_rule);
-        let mut builder = ThreadBuilder::new()
-            .name(std::mem::take(&mut self.name))
-            .stack_size(self.thread_stack_size)
-            .prefault_stack(locks_memory);
+        let name = std::mem::take(&mut self.name);
+        let mut builder =
+            ThreadBuilder::new().name(name.clone()).stack_size(self.thread_stack_size).prefault_stack(locks_memory);
         if let Some(cores) = self.cores {
             builder = builder.affinity(cores);
         }
@@ -216,7 +218,16 @@ impl PeriodicTaskBuilder {
             let mut run = |started: &PeriodicJob| job(&typed, started).is_ok();
             let mut overrun_rule =
                 |overrun: &PeriodicOverrun| handler.as_mut().map_or(rule, |handler| handler(overrun));
-            run_jobs(&plan, &*own, &own.statistics, &mut run, &mut overrun_rule);
+            let jobs = || run_jobs(&plan, &*own, &own.statistics, &mut run, &mut overrun_rule);
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(jobs)) {
+                {
+                    let mut statistics = own.statistics.lock();
+                    statistics.has_panicked = true;
+                    statistics.failed = statistics.started - statistics.completed;
+                }
+                let message = format!("{name}: a job panicked: {}", panic_text(&*panic));
+                object.client().events().report(&Event::ThreadFailed { message });
+            }
         };
         let thread = builder.spawn(body).map_err(|error| refused(&error))?;
         Ok(PeriodicTask { shared, thread: Some(thread) })
@@ -316,9 +327,12 @@ impl PeriodicTask {
     }
 
     fn join(&mut self) -> PeriodicTaskStatistics {
-        // An error means that a job or the overrun function panicked. The panic hook has reported the panic.
-        let has_panicked = self.thread.take().is_some_and(|thread| thread.join().is_err());
-        PeriodicTaskStatistics { has_panicked, ..self.statistics() }
+        if let Some(thread) = self.thread.take() {
+            // An error means that a thread-local destructor of the program panicked. The panic hook has
+            // reported the panic.
+            let _ = thread.join();
+        }
+        self.statistics()
     }
 }
 

@@ -208,6 +208,15 @@ impl Lane {
         Lane::with_strategy(config, listeners, closing_time, role, strategy)
     }
 
+    /// Continues a request that was parked.
+    pub(crate) fn resume(&self, waiting: WaitingRequest, message: Message) {
+        #[cfg(feature = "core-pool")]
+        if let Strategy::CorePool(threads) = &self.strategy {
+            return Architecture::<Strategy>::requeue(threads, self, waiting, message);
+        }
+        self.push(lane::LaneTask::Dispatch(waiting, message));
+    }
+
     #[cfg(feature = "core-pool")]
     pub(crate) fn of_core_pool(
         config: PoolConfig,

@@ -7,35 +7,31 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use corelane_net::Wait;
-use corelane_sys::clock::Monotonic;
 use corelane_sys::poll;
-use corelane_sys::slab::SlabGuard;
-use corelane_sys::thread::Scheduling;
 use corelane_wire::giop::MessageKind;
 
-use super::rate::{RateGuard, RateVerdict};
+use super::rate::{RateAdmission, RateWait};
 use super::roster::ThreadNumber;
-use super::{Assignment, CHECK_INTERVAL, Mailbox, RateAdmission, ServedTask, SharedPool, TaskThread, unwatch};
+use super::{Assignment, CHECK_INTERVAL, Mailbox, ServedTask, SharedPool, TaskThread, unwatch};
 use crate::clock;
 use crate::nested_wait::{self, NestedWaitHook};
 use crate::orb_context::OrbContext;
 use crate::server::architecture::Architecture;
 use crate::server::connection::{Connection, WaitingRequest};
 use crate::server::handler::RequestHandler;
-use crate::server::lane::{Lane, LaneTask, StartedRequest};
+use crate::server::lane::{Lane, LaneTask};
 use crate::server::message::{Message, object_key};
 use crate::server::worker::{ReadResult, Worker};
-use crate::thread_context;
 
 /// Serves a connection, beginning with its first message, until the connection ends or returns to
 /// the lane's threads.
 pub(super) fn serve<S: Architecture<S>, H: RequestHandler>(
     pool: &Arc<SharedPool>,
     number: ThreadNumber,
-    mailbox: &Mailbox,
+    mailbox: &Arc<Mailbox>,
     bound: &Rc<BoundConnection<S, H>>,
     worker: &mut Worker,
-    (waiting, message, not_before): (WaitingRequest, Message, Option<Monotonic>),
+    (waiting, message, wait): (WaitingRequest, Message, Option<RateWait>),
 ) {
     let BoundConnection { lane, handler, connection, .. } = &**bound;
     let context = handler.context();
@@ -47,11 +43,7 @@ pub(super) fn serve<S: Architecture<S>, H: RequestHandler>(
     // The thread never waits in a write, so only the time-out of reading matters.
     let write_timeout = lane.config.connection_limits.write_timeout;
     duty.keeps &= connection.stream.set_coarse_timeouts(CHECK_INTERVAL, write_timeout).is_ok();
-    let ended = not_before.and_then(|until| bound.wait_for_turn(&mut duty, worker, until));
-    let mut step = ended.unwrap_or_else(|| {
-        let kind = message.parts().0.kind;
-        pool.run_job(context, duty.task.as_ref(), kind, || bound.run_first(worker, waiting, message))
-    });
+    let mut step = bound.run_waiting(&mut duty, worker, (waiting, message), wait);
     loop {
         match step {
             Step::GoesOn => {}
@@ -82,7 +74,7 @@ pub(super) fn serve<S: Architecture<S>, H: RequestHandler>(
 /// The duty of a bound thread, as the thread last read it.
 struct DutyWatch<'p> {
     pool: &'p Arc<SharedPool>,
-    mailbox: &'p Mailbox,
+    mailbox: &'p Arc<Mailbox>,
     number: ThreadNumber,
     /// The number of changes that the thread has read.
     seen: u32,
@@ -100,12 +92,6 @@ struct DutyWatch<'p> {
 }
 
 impl DutyWatch<'_> {
-    /// Returns the rate of the task whose connection the thread serves.
-    #[inline]
-    fn rate(&self) -> Option<Arc<RateGuard>> {
-        self.task.as_ref().and_then(|task| task.rate.clone())
-    }
-
     /// Reads the duty again if it has changed.
     #[inline]
     fn check<S: Architecture<S>>(&mut self, lane: &Lane<S>, context: &OrbContext) {
@@ -146,23 +132,43 @@ pub(super) struct BoundConnection<S, H> {
 }
 
 impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
-    /// Runs the message with which another thread passed the connection to this thread.
-    fn run_first(&self, worker: &mut Worker, waiting: WaitingRequest, message: Message) -> Step {
-        let started = self.lane.begin_waiting_request(waiting, message);
-        let Some(StartedRequest { guard, connection, message, waited }) = started else { return Step::GoesOn };
-        let goes_on = worker.dispatch(&self.handler, &connection, message, Wait::Now, waited);
-        drop(guard);
+    /// Runs a message that another thread has read, or that waits for its turn. The lane's threads
+    /// read the connection during the wait.
+    fn run_waiting(
+        self: &Rc<Self>,
+        duty: &mut DutyWatch<'_>,
+        worker: &mut Worker,
+        (waiting, message): (WaitingRequest, Message),
+        wait: Option<RateWait>,
+    ) -> Step {
+        if let Some(wait) = wait {
+            nested_wait::release_dedicated_connection();
+            duty.pool.wait_for_turn(&self.lane, duty.mailbox, wait);
+            duty.check(&self.lane, self.handler.context());
+            // Otherwise the thread tries again after the job.
+            if duty.keeps && self.reclaim() {
+                nested_wait::install_dedicated(Rc::<Self>::clone(self));
+                duty.may_have_input = true;
+            }
+        }
+        if duty.task.is_none() {
+            // The task has ended, so a thread without a task runs the message.
+            self.lane.push(LaneTask::Dispatch(waiting, message));
+            return Step::GoesOn;
+        }
+        let task = duty.task.as_ref();
+        let goes_on = duty.pool.run_waiting(&self.lane, &self.handler, worker, task, (waiting, message));
         if goes_on { Step::GoesOn } else { Step::Failed }
     }
 
     /// Waits for the next message and runs it. Returns without a message after the check interval,
     /// or if another thread has changed the duty of this thread.
-    fn serve_next(&self, duty: &mut DutyWatch<'_>, worker: &mut Worker) -> Step {
-        let BoundConnection { lane, handler, connection, key } = self;
+    fn serve_next(self: &Rc<Self>, duty: &mut DutyWatch<'_>, worker: &mut Worker) -> Step {
+        let BoundConnection { lane, handler, connection, key } = &**self;
         let context = handler.context();
         if duty.waits_in_poll && !duty.may_have_input {
             let begun = clock::now();
-            if !self.wait_for_input(duty.mailbox, None) {
+            if !self.wait_for_input(duty.mailbox) {
                 return Step::GoesOn;
             }
             duty.waits_in_poll = begun.elapsed() >= CHECK_INTERVAL;
@@ -180,55 +186,53 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         };
         let Some(held) = lane.guard_connection(connection) else { return Step::Ended };
         let (header, octets) = message.as_ref().map_or_else(|| worker.in_place(), Message::parts);
-        let kind = header.kind;
-        let named = object_key(header, octets, &context.config().limits);
-        let is_own = named.is_none_or(|named| *named == **key);
-        if !is_own {
-            let task = named.and_then(|named| duty.pool.binder.task_of(named));
-            self.pass_on(duty.pool, worker, message, task);
-            return Step::GoesOn;
-        }
-        let names_task = named.is_some();
-        // The task may have changed while the thread waited for the message.
-        duty.check(lane, context);
-        let mut message = message;
-        if names_task && let Some(rate) = duty.rate() {
-            if kind != MessageKind::Request {
-                // A flood of LocateRequests must not take the time of tasks.
-                self.pass_on(duty.pool, worker, message, None);
+        let is_job = match header.kind {
+            MessageKind::Request => {
+                let named = object_key(header, octets, &context.config().limits);
+                if named != Some(&**key) {
+                    let task = named.and_then(|named| duty.pool.binder.task_of(named));
+                    self.pass_on(duty.pool, worker, message, task);
+                    return Step::GoesOn;
+                }
+                true
+            }
+            MessageKind::LocateRequest => {
+                let (waiting, message) = self.detached(worker, message);
+                lane.push(LaneTask::Dispatch(waiting, message));
                 return Step::GoesOn;
             }
-            match rate.arrive(duty.pool.now()) {
-                RateVerdict::Run => {}
-                RateVerdict::WaitUntil(at) => {
+            _ => false,
+        };
+        // The task may have changed while the thread waited for the message.
+        duty.check(lane, context);
+        if is_job && duty.task.is_none() {
+            // The task has ended, so a thread without a task runs the message.
+            let (waiting, message) = self.detached(worker, message);
+            lane.push(LaneTask::Dispatch(waiting, message));
+            return Step::GoesOn;
+        }
+        let task = duty.task.as_ref().filter(|_| is_job);
+        if let Some(ServedTask { binding, rate: Some(rate), .. }) = task {
+            match rate.arrive(duty.pool.started_at.elapsed()) {
+                RateAdmission::Runs => {}
+                RateAdmission::Waits(wait) => {
                     drop(held);
-                    let waiting = message.take().unwrap_or_else(|| worker.detach());
                     duty.pool.state.lock().roster.count_delayed();
-                    return self.run_at(duty, worker, waiting, duty.pool.started_at + at);
+                    let waiting = self.detached(worker, message);
+                    return self.run_waiting(duty, worker, waiting, Some(wait));
                 }
-                RateVerdict::Refuse => {
-                    self.refuse(duty, worker, message);
+                RateAdmission::Refused => {
+                    // The lane's threads read and refuse further requests.
+                    let (task, waiting) = (binding.task, self.detached(worker, message));
+                    duty.pool.refuse_elsewhere(lane, handler, waiting, task);
+                    duty.keeps = false;
                     return Step::GoesOn;
                 }
             }
         }
-        self.run(duty, worker, (message, kind), held)
-    }
-
-    /// Runs a message of the connection's task. The message is in `message`, or else in the buffer
-    /// of `worker`.
-    #[inline]
-    fn run(
-        &self,
-        duty: &DutyWatch<'_>,
-        worker: &mut Worker,
-        (message, kind): (Option<Message>, MessageKind),
-        held: SlabGuard<'_, Arc<Connection>>,
-    ) -> Step {
-        let BoundConnection { handler, connection, .. } = self;
         // The lane's threads may run other messages of the connection at this time, so this thread
         // must not wait for the peer while it holds the output lock.
-        let goes_on = duty.pool.run_job(handler.context(), duty.task.as_ref(), kind, || match message {
+        let goes_on = duty.pool.run_job(context, task, || match message {
             None => worker.dispatch_in_place(handler, connection, Wait::Now),
             Some(message) => worker.dispatch(handler, connection, message, Wait::Now, Duration::ZERO),
         });
@@ -236,15 +240,12 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         if goes_on { Step::GoesOn } else { Step::Failed }
     }
 
-    /// Runs a message of the connection's task at the time `until`.
+    /// Returns a message as a waiting one. The message is in `message`, or else in the buffer of
+    /// `worker`.
     #[cold]
-    fn run_at(&self, duty: &mut DutyWatch<'_>, worker: &mut Worker, message: Message, until: Monotonic) -> Step {
-        if let Some(ended) = self.wait_for_turn(duty, worker, until) {
-            return ended;
-        }
-        let Some(held) = self.lane.guard_connection(&self.connection) else { return Step::Ended };
-        let kind = message.parts().0.kind;
-        self.run(duty, worker, (Some(message), kind), held)
+    fn detached(&self, worker: &mut Worker, message: Option<Message>) -> (WaitingRequest, Message) {
+        let message = message.unwrap_or_else(|| worker.detach());
+        (self.connection.add_waiting_request(Duration::ZERO), message)
     }
 
     /// Reads a message. The first result is `None` if the message is in the buffer of `worker`. The
@@ -280,17 +281,17 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         Ok(Some(read))
     }
 
-    /// Waits until the connection may have input, another thread has changed the duty of this
-    /// thread, or `until` has passed. Returns true if the connection may have input.
+    /// Waits until the connection may have input, or another thread has changed the duty of this
+    /// thread. Returns true if the connection may have input.
     #[cold]
-    fn wait_for_input(&self, mailbox: &Mailbox, until: Option<Monotonic>) -> bool {
+    fn wait_for_input(&self, mailbox: &Mailbox) -> bool {
         let stream = &self.connection.stream;
         let Some(readiness) = stream.readiness() else { return true };
         // An error means that the connection has ended, which the next read finds.
         if !matches!(stream.arm_readiness(), Ok(None | Some(false))) {
             return true;
         }
-        let Ok([input, is_woken]) = poll::wait_readable_any([readiness, mailbox.wake.as_fd()], until) else {
+        let Ok([input, is_woken]) = poll::wait_readable_any([readiness, mailbox.wake.as_fd()], None) else {
             return true;
         };
         if is_woken {
@@ -299,108 +300,38 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         input
     }
 
-    /// Waits until the request that arrived too early may run, and refuses further requests of the
-    /// task meanwhile. A change of the task's rate ends the wait. Requests that arrive during the
-    /// wait are read in the ordinary class, so that a flood of them takes no time from tasks.
-    /// Returns the next step if the connection has ended.
-    #[cold]
-    fn wait_for_turn(&self, duty: &mut DutyWatch<'_>, worker: &mut Worker, until: Monotonic) -> Option<Step> {
-        let rate = duty.rate();
-        let (mut ended, mut is_lowered) = (None, false);
-        let has_rate = |duty: &DutyWatch<'_>| match (&rate, duty.rate()) {
-            (Some(before), Some(now)) => Arc::ptr_eq(before, &now),
-            _ => false,
-        };
-        while ended.is_none() && duty.keeps && has_rate(duty) && !until.is_past() {
-            // Requests that arrived with the waiting one are in the buffer.
-            if std::mem::take(&mut duty.may_have_input) || self.wait_for_input(duty.mailbox, Some(until)) {
-                // The kernel permits a lower priority to every thread.
-                let _ = thread_context::set_scheduling(Scheduling::Other);
-                is_lowered = true;
-                ended = self.refuse_arrivals(duty, worker, until);
-            }
-            duty.check(&self.lane, self.handler.context());
-        }
-        if is_lowered {
-            duty.take(&self.lane, self.handler.context());
-        }
-        match &rate {
-            Some(rate) if ended.is_some() => rate.cancel_wait(),
-            Some(rate) => rate.end_wait(),
-            None => {}
-        }
-        duty.may_have_input = true;
-        ended
-    }
-
-    /// Reads the messages that have arrived. Refuses requests of the connection's task, and passes
-    /// other messages on. Returns the next step if the connection has ended.
-    fn refuse_arrivals(&self, duty: &DutyWatch<'_>, worker: &mut Worker, until: Monotonic) -> Option<Step> {
-        while !until.is_past() {
-            let message = match self.read(worker, Wait::Now) {
-                Ok(Some((message, _))) => message.unwrap_or_else(|| worker.detach()),
-                Ok(None) => return None,
-                Err(step) => return Some(step),
-            };
-            let Some(_held) = self.lane.guard_connection(&self.connection) else { return Some(Step::Ended) };
-            let (header, octets) = message.parts();
-            let named = object_key(header, octets, &self.handler.context().config().limits);
-            match named {
-                Some(named) if *named == *self.key && header.kind == MessageKind::Request => {
-                    self.refuse(duty, worker, Some(message));
-                }
-                _ => {
-                    let task = named.filter(|named| **named != *self.key).and_then(|key| duty.pool.binder.task_of(key));
-                    self.pass_on(duty.pool, worker, Some(message), task);
-                }
-            }
-        }
-        None
-    }
-
-    /// Refuses a request above the rate of the connection's task.
-    #[cold]
-    fn refuse(&self, duty: &DutyWatch<'_>, worker: &mut Worker, message: Option<Message>) {
-        let Some(task) = &duty.task else { return };
-        let message = message.unwrap_or_else(|| worker.detach());
-        duty.pool.refuse(&self.handler, worker, &self.connection, &message, task.binding.task);
-    }
-
-    /// Passes a message that does not belong to the connection's task to a thread of its own task,
-    /// or to the lane's threads.
+    /// Passes a request that does not belong to the connection's task to a thread of its own task, or
+    /// to the lane's threads.
     #[cold]
     fn pass_on(&self, pool: &Arc<SharedPool>, worker: &mut Worker, message: Option<Message>, task: Option<u64>) {
-        let message = message.unwrap_or_else(|| worker.detach());
-        let waiting = self.connection.add_waiting_request(Duration::ZERO);
-        let admission = task.map(|task| (task, pool.admit(task, message.parts().0)));
-        match admission {
-            Some((task, RateAdmission::Refused)) => {
-                drop(waiting);
-                pool.refuse(&self.handler, worker, &self.connection, &message, task);
+        let BoundConnection { lane, handler, connection, .. } = self;
+        let (waiting, message) = self.detached(worker, message);
+        let Some(task) = task else {
+            pool.state.lock().roster.count_foreign();
+            return lane.push(LaneTask::Dispatch(waiting, message));
+        };
+        let wait = match pool.admit(task) {
+            RateAdmission::Runs => None,
+            RateAdmission::Waits(wait) => Some(wait),
+            RateAdmission::Refused => return pool.refuse_elsewhere(lane, handler, (waiting, message), task),
+        };
+        match pool.choose_thread(lane, handler, connection, task, (true, false)) {
+            TaskThread::Connection(mailbox) | TaskThread::Message(mailbox) => {
+                pool.assign(&mailbox, Assignment { waiting, message, key: None, wait });
             }
-            Some((task, RateAdmission::Runs { not_before, rate })) => {
-                match pool.choose_thread(&self.lane, &self.handler, &self.connection, task, false) {
-                    TaskThread::Connection(mailbox) | TaskThread::Message(mailbox) => {
-                        mailbox.assign(Assignment { waiting, message, key: None, not_before });
-                    }
-                    TaskThread::None => {
-                        // A thread without a task does not wait for the rate.
-                        if let Some(rate) = rate.filter(|_| not_before.is_some()) {
-                            rate.end_wait();
-                        }
-                        self.lane.push(LaneTask::Dispatch(waiting, message));
-                    }
+            // No thread is free at which the request could wait.
+            _ if wait.is_some() => pool.refuse_elsewhere(lane, handler, (waiting, message), task),
+            found => {
+                if matches!(found, TaskThread::Exhausted) {
+                    pool.report_not_bound(handler.context(), connection, task);
                 }
-            }
-            None => {
-                pool.state.lock().roster.count_foreign();
-                self.lane.push(LaneTask::Dispatch(waiting, message));
+                lane.push(LaneTask::Dispatch(waiting, message));
             }
         }
     }
 
-    /// Takes the connection back from the lane's threads after a nested call. Returns false if one
-    /// of them reads it now, or if it is retired.
+    /// Takes the connection back from the lane's threads after a nested call or a wait. Returns false
+    /// if one of them reads it now, or if it is retired.
     fn reclaim(&self) -> bool {
         // A draining connection needs its events. With the guard it cannot begin to drain
         // meanwhile.

@@ -6,11 +6,17 @@
 //! the task's core and priority and becomes the only, blocking reader of the connection. The connection
 //! stays in the lane's table. At a message boundary the thread gives the connection back, if the
 //! task ends or replies wait for the peer. While a servant waits for a nested call, the lane's
-//! threads read the connection, because a callback may arrive on it. A message of a task on a
+//! threads read the connection, because a callback may arrive on it. A request of a task on a
 //! connection that has another thread is handed over to a thread of its task's core.
 //!
-//! [`Roster`] decides which thread serves which connection, and [`RateGuard`] which requests of a
-//! task wait or are refused.
+//! A request of a task is a *job*: it has the rate, the budget and the measurement of its task. All
+//! other messages have none. A LocateRequest only binds a connection that has no thread; threads
+//! without a task answer all further ones.
+//!
+//! [`Roster`] decides which thread serves which connection, and [`TaskRate`] which requests of a
+//! task wait or are refused. A request waits for its turn in one place, the mailbox of the thread
+//! that runs it ([`SharedPool::wait_for_turn`]). Meanwhile the lane's threads read its connection and
+//! refuse further requests, so a flood of them takes no time from tasks.
 //!
 //! Invariant: the read lock of a connection belongs to one thread at any time, so each message is
 //! read once, and in the order of its arrival.
@@ -28,20 +34,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use corelane_net::Wait;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::cpu_budget::CpuBudgets;
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder, Tid};
 use corelane_sys::{counters, poll};
-use corelane_wire::giop::{Header, MessageKind};
+use corelane_wire::Limits;
+use corelane_wire::giop::MessageKind;
 
 use self::bound::{BoundConnection, serve};
 use self::job_log::{JobLog, TaskMeter, TaskMeters};
-use self::rate::{RateGuard, RateVerdict};
+use self::rate::{RateAdmission, RateWait, TaskRate};
 use self::roster::{BindDecision, Duty, Roster, ThreadNumber};
 use crate::event::Event;
-use crate::job_budget::JobBudget;
+use crate::job_budget::{self, JobBudget};
 use crate::orb_context::OrbContext;
 use crate::rt::config::SchedulingClass;
 use crate::rt::core_config::{
@@ -50,9 +58,10 @@ use crate::rt::core_config::{
 use crate::server::architecture::{Architecture, MessagePlacement};
 use crate::server::connection::{Connection, ReadCause, WaitingRequest};
 use crate::server::handler::RequestHandler;
-use crate::server::lane::Lane;
+use crate::server::lane::{Lane, LaneTask, StartedRequest};
 use crate::server::lane_loop;
 use crate::server::message::{Message, object_key};
+use crate::server::parked_request::ParkedRequest;
 use crate::server::threads::ThreadStarter;
 use crate::server::worker::Worker;
 use crate::thread_context::{self, LaneIdentity};
@@ -75,6 +84,7 @@ pub(crate) struct CorePoolSettings {
     pub(crate) best_effort_threads: usize,
     pub(crate) class: SchedulingClass,
     pub(crate) max_recorded_jobs: usize,
+    pub(crate) limits: Limits,
 }
 
 /// The threads of a core pool.
@@ -107,7 +117,7 @@ struct PoolState {
     /// The cores on which the kernel lets no thread run at present.
     lost_cores: BTreeSet<usize>,
     /// The rates of the tasks that have one, by task.
-    rates: BTreeMap<u64, Arc<RateGuard>>,
+    rates: BTreeMap<u64, Arc<TaskRate>>,
     /// The reason why promises are advisory, once the kernel has refused a core or a priority.
     refusal: Option<String>,
     is_refusal_reported: bool,
@@ -127,6 +137,8 @@ struct Seat {
 
 /// The way by which other threads reach a thread of the pool.
 struct Mailbox {
+    /// Notified for each assignment, for a change of the thread's duty, and for a change of the rate
+    /// for which the thread waits.
     wake: EventFd,
     assignment: PiMutex<Option<Assignment>>,
     /// Number of changes of the thread's duty, wrapping. The thread reads it at each message
@@ -141,24 +153,15 @@ struct Assignment {
     /// The object key of the task if the thread serves the connection from now on; `None` if it
     /// serves the message alone.
     key: Option<Box<[u8]>>,
-    /// The time at which the message may run; `None` for at once.
-    not_before: Option<Monotonic>,
+    /// Present if the message waits for its turn.
+    wait: Option<RateWait>,
 }
 
 /// The task whose messages a thread serves.
 struct ServedTask {
     binding: TaskBinding,
-    rate: Option<Arc<RateGuard>>,
+    rate: Option<Arc<TaskRate>>,
     meter: Option<Arc<TaskMeter>>,
-}
-
-/// The decision whether the rate of a task permits a message.
-enum RateAdmission {
-    /// The message runs, at once or at the time `not_before`. In the second case the rate waits for
-    /// [`RateGuard::end_wait`].
-    Runs { not_before: Option<Monotonic>, rate: Option<Arc<RateGuard>> },
-    /// The message is refused.
-    Refused,
 }
 
 /// The thread that runs a message of a task.
@@ -167,6 +170,8 @@ enum TaskThread {
     Connection(Arc<Mailbox>),
     /// This thread runs the message.
     Message(Arc<Mailbox>),
+    /// A thread without a task runs the message, because the pool has no free thread.
+    Exhausted,
     /// A thread without a task runs the message.
     None,
 }
@@ -199,17 +204,21 @@ impl CorePoolThreads {
     }
 
     /// Replaces the set of tasks. Bound threads take their new cores and priorities at once. Threads
-    /// whose task is not in the set give their connections back.
-    pub(crate) fn set_tasks(&self, tasks: &[TaskBinding]) {
+    /// whose task is not in the set give their connections back. The `demoted` tasks only keep their
+    /// measurements.
+    pub(crate) fn set_tasks(&self, tasks: &[TaskBinding], demoted: &[u64]) {
         let pool = &*self.0;
         let mut state = pool.state.lock();
-        state.meters.set_tasks(tasks);
+        state.meters.set_tasks(tasks.iter().map(|binding| binding.task).chain(demoted.iter().copied()));
         let mut before = std::mem::take(&mut state.rates);
         for TaskBinding { task, rules, .. } in tasks {
             let Some(distance) = rules.min_distance else { continue };
-            let kept = before.remove(task).filter(|rate| rate.has(distance, rules.jitter));
-            let rate = kept.unwrap_or_else(|| Arc::new(RateGuard::new(distance, rules.jitter)));
+            let rate = before.remove(task).unwrap_or_else(TaskRate::new);
+            rate.change(Some((distance, rules.jitter)));
             state.rates.insert(*task, rate);
+        }
+        for rate in before.values() {
+            rate.change(None);
         }
         for number in state.roster.set_tasks(tasks) {
             pool.place(&mut state, number);
@@ -358,14 +367,15 @@ impl SharedPool {
     }
 
     /// Chooses the thread that runs a message of a task. If `serves_connection` is true, the thread
-    /// serves the connection from now on, unless the connection has a thread already.
+    /// serves the connection from now on, unless the connection has a thread already. A message that
+    /// is no job gets a thread only with its connection.
     fn choose_thread<S: Architecture<S>, H: RequestHandler>(
         self: &Arc<Self>,
         lane: &Lane<S>,
         handler: &Arc<H>,
         connection: &Arc<Connection>,
         task: u64,
-        serves_connection: bool,
+        (is_job, serves_connection): (bool, bool),
     ) -> TaskThread {
         let Some(lane) = lane.weak_self.upgrade() else { return TaskThread::None };
         let mut state = self.state.lock();
@@ -375,7 +385,7 @@ impl SharedPool {
         if serves_connection {
             decision = state.roster.bind(task, connection.origin.id);
         }
-        if decision == BindDecision::Occupied {
+        if decision == BindDecision::Occupied && is_job {
             serves_connection = false;
             decision = state.roster.lend(task);
         }
@@ -406,37 +416,84 @@ impl SharedPool {
         match mailbox {
             Some(mailbox) if serves_connection => TaskThread::Connection(mailbox),
             Some(mailbox) => TaskThread::Message(mailbox),
-            None => {
-                let peer = connection.stream.peer().clone();
-                handler.context().events().report(&Event::TaskNotBound { peer, task });
-                TaskThread::None
-            }
+            None => TaskThread::Exhausted,
         }
     }
 
-    /// Returns the time since the pool's start.
-    fn now(&self) -> Duration {
-        self.started_at.elapsed()
+    /// Records that a request of a task runs without its core and priority.
+    #[cold]
+    fn report_not_bound(&self, context: &OrbContext, connection: &Connection, task: u64) {
+        self.state.lock().roster.count_not_bound();
+        let peer = connection.stream.peer().clone();
+        context.events().report(&Event::TaskNotBound { peer, task });
     }
 
-    /// Decides whether the rate of a task permits a message with this header.
-    fn admit(&self, task: u64, header: &Header) -> RateAdmission {
+    /// Returns a sleeping thread for a request of a task that could not run when it was read.
+    fn wake_sleeper(&self, connection: &Arc<Connection>, task: u64) -> Option<Arc<Mailbox>> {
+        let mut state = self.state.lock();
+        match state.roster.lend(task) {
+            BindDecision::Wake(number) => {
+                self.place(&mut state, number);
+                let seat = state.seats.get_mut(number)?;
+                seat.connection = Arc::downgrade(connection);
+                return Some(Arc::clone(&seat.mailbox));
+            }
+            // Only a thread that has a handler can start further threads.
+            BindDecision::Start(number) => state.roster.start_failed(number),
+            BindDecision::Exhausted => {}
+            BindDecision::Occupied | BindDecision::NoTask => return None,
+        }
+        state.roster.count_not_bound();
+        None
+    }
+
+    /// Decides whether the rate of a task permits a request that arrives now.
+    fn admit(&self, task: u64) -> RateAdmission {
         let rate = self.state.lock().rates.get(&task).cloned();
-        let Some(rate) = rate.filter(|_| header.kind == MessageKind::Request) else {
-            return RateAdmission::Runs { not_before: None, rate: None };
-        };
-        match rate.arrive(self.now()) {
-            RateVerdict::Run => RateAdmission::Runs { not_before: None, rate: None },
-            RateVerdict::WaitUntil(at) => {
-                self.state.lock().roster.count_delayed();
-                RateAdmission::Runs { not_before: Some(self.started_at + at), rate: Some(rate) }
-            }
-            RateVerdict::Refuse => RateAdmission::Refused,
+        rate.map_or(RateAdmission::Runs, |rate| rate.arrive(self.started_at.elapsed()))
+    }
+
+    /// Passes a message to the thread with this mailbox, which sleeps.
+    fn assign(&self, mailbox: &Mailbox, assignment: Assignment) {
+        if assignment.wait.is_some() {
+            self.state.lock().roster.count_delayed();
         }
+        mailbox.assign(assignment);
+    }
+
+    /// Waits at the mailbox of the calling thread for the turn of a request. A change of the rate
+    /// moves the turn, and the end of the task ends the wait.
+    #[cold]
+    fn wait_for_turn<S: Architecture<S>>(&self, lane: &Lane<S>, mailbox: &Arc<Mailbox>, wait: RateWait) {
+        while let Some(turn) = wait.turn(mailbox) {
+            let until = self.started_at + turn;
+            if until.is_past() || lane.is_stopping() {
+                break;
+            }
+            // An error only makes this loop check again.
+            let _ = poll::wait_readable(mailbox.wake.as_fd(), Some(until));
+            mailbox.wake.drain();
+        }
+        wait.end();
+    }
+
+    /// Lets a thread without a task refuse a request above the rate of its task.
+    #[cold]
+    fn refuse_elsewhere<S: Architecture<S>, H: RequestHandler>(
+        self: &Arc<Self>,
+        lane: &Lane<S>,
+        handler: &Arc<H>,
+        (waiting, message): (WaitingRequest, Message),
+        task: u64,
+    ) {
+        let bytes = message.bytes();
+        let (pool, handler) = (Arc::clone(self), Arc::clone(handler));
+        let refuse = move |_| pool.refuse(&handler, &mut Worker::new(), &waiting, &message, task);
+        lane.push(LaneTask::RunCollocated(ParkedRequest { bytes, resume: Box::new(refuse) }));
     }
 
     /// Refuses a request above the rate of its task: the client of a two-way call gets TRANSIENT,
-    /// and a oneway is dropped.
+    /// and a oneway is dropped. The calling thread has no task.
     #[cold]
     fn refuse<H: RequestHandler>(
         &self,
@@ -453,21 +510,37 @@ impl SharedPool {
         handler.context().events().report(&Event::TaskRateExceeded { peer, task, is_oneway });
     }
 
-    /// Runs a message of a task on the calling thread, within the task's budget. Only a request is a
-    /// job, which is measured.
-    #[inline]
-    fn run_job<R>(
+    /// Refuses a request on the calling thread of the lane, which has kept the connection's read lock.
+    #[cold]
+    fn refuse_here<S: Architecture<S>, H: RequestHandler>(
         &self,
-        context: &OrbContext,
-        task: Option<&ServedTask>,
-        kind: MessageKind,
-        run: impl FnOnce() -> R,
-    ) -> R {
-        let meter = task.and_then(|task| task.meter.as_deref()).filter(|_| kind == MessageKind::Request);
+        lane: &Lane<S>,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+        connection: &Arc<Connection>,
+        message: &Message,
+        task: u64,
+    ) -> MessagePlacement {
+        self.refuse(handler, worker, connection, message, task);
+        connection.read_state.release();
+        lane.list_connection(connection, ReadCause::Readiness);
+        MessagePlacement::Elsewhere { reads_on: false }
+    }
+
+    /// Runs a job of a task on the calling thread, within the task's budget, and measures it. A
+    /// request that is parked has not run, so it is not measured.
+    #[inline]
+    fn run_job<R>(&self, context: &OrbContext, task: Option<&ServedTask>, run: impl FnOnce() -> R) -> R {
+        let meter = task.and_then(|task| task.meter.as_deref());
         let run = || {
-            let started = meter.map(|meter| (meter, self.jobs.begin()));
+            let started = meter.map(|meter| {
+                job_budget::take_parked();
+                (meter, self.jobs.begin())
+            });
             let result = run();
-            if let Some((meter, start)) = started {
+            if let Some((meter, start)) = started
+                && !job_budget::take_parked()
+            {
                 self.jobs.end(meter, start);
             }
             result
@@ -478,6 +551,26 @@ impl SharedPool {
             }
             _ => run(),
         }
+    }
+
+    /// Runs a message that waited for the calling thread. The message is a job if `task` is present
+    /// and the message is a request that runs now. Returns false if the connection has ended.
+    fn run_waiting<S: Architecture<S>, H: RequestHandler>(
+        &self,
+        lane: &Lane<S>,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+        task: Option<&ServedTask>,
+        (waiting, message): (WaitingRequest, Message),
+    ) -> bool {
+        // A request that is deferred or that must not run is no job.
+        let Some(started) = lane.begin_waiting_request(waiting, message) else { return true };
+        let StartedRequest { guard, connection, message, waited } = started;
+        let task = task.filter(|_| message.parts().0.kind == MessageKind::Request);
+        let goes_on =
+            self.run_job(handler.context(), task, || worker.dispatch(handler, &connection, message, Wait::Now, waited));
+        drop(guard);
+        goes_on
     }
 
     #[cold]
@@ -586,25 +679,33 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
             return MessagePlacement::Here { reads_on: false };
         };
         let (header, _) = detached.as_ref().map_or_else(|| worker.in_place(), Message::parts);
-        let (not_before, rate) = match self.0.admit(task, header) {
-            RateAdmission::Runs { not_before, rate } => (not_before, rate),
+        let is_job = header.kind == MessageKind::Request;
+        let admission = if is_job { self.0.admit(task) } else { RateAdmission::Runs };
+        let wait = match admission {
+            RateAdmission::Runs => None,
+            RateAdmission::Waits(wait) => Some(wait),
             RateAdmission::Refused => {
                 let message = detached.take().unwrap_or_else(|| worker.detach());
-                self.0.refuse(handler, worker, connection, &message, task);
-                connection.read_state.release();
-                lane.list_connection(connection, ReadCause::Readiness);
-                return MessagePlacement::Elsewhere { reads_on: false };
+                return self.0.refuse_here(lane, handler, worker, connection, &message, task);
             }
         };
-        let thread = self.0.choose_thread(lane, handler, connection, task, true);
+        let thread = self.0.choose_thread(lane, handler, connection, task, (is_job, true));
         if let TaskThread::Connection(mailbox) = thread {
             let message = detached.take().unwrap_or_else(|| worker.detach());
             let (header, octets) = message.parts();
             let key = object_key(header, octets, &handler.context().config().limits).unwrap_or_default().into();
             unwatch(lane, connection);
             let waiting = connection.add_waiting_request(Duration::ZERO);
-            mailbox.assign(Assignment { waiting, message, key: Some(key), not_before });
+            self.0.assign(&mailbox, Assignment { waiting, message, key: Some(key), wait });
             return MessagePlacement::Elsewhere { reads_on: false };
+        }
+        if matches!(thread, TaskThread::None | TaskThread::Exhausted) && wait.is_some() {
+            // No thread is free at which the request could wait.
+            let message = detached.take().unwrap_or_else(|| worker.detach());
+            return self.0.refuse_here(lane, handler, worker, connection, &message, task);
+        }
+        if matches!(thread, TaskThread::Exhausted) && is_job {
+            self.0.report_not_bound(handler.context(), connection, task);
         }
         // Threads that found the lock kept have left no flag, so the connection is listed.
         connection.read_state.release();
@@ -612,14 +713,22 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         if let TaskThread::Message(mailbox) = thread {
             let message = detached.take().unwrap_or_else(|| worker.detach());
             let waiting = connection.add_waiting_request(Duration::ZERO);
-            mailbox.assign(Assignment { waiting, message, key: None, not_before });
+            self.0.assign(&mailbox, Assignment { waiting, message, key: None, wait });
             return MessagePlacement::Elsewhere { reads_on: false };
         }
-        // A thread without a task does not wait for the rate.
-        if let Some(rate) = rate.filter(|_| not_before.is_some()) {
-            rate.end_wait();
-        }
         MessagePlacement::Here { reads_on: false }
+    }
+
+    /// A request that was read on a thread of its task, and could not run then, runs on such a
+    /// thread, too.
+    fn requeue(&self, lane: &Lane<S>, waiting: WaitingRequest, message: Message) {
+        let (header, octets) = message.parts();
+        let key = object_key(header, octets, &self.0.settings.limits);
+        let task = key.filter(|_| header.kind == MessageKind::Request).and_then(|key| self.0.binder.task_of(key));
+        match task.and_then(|task| self.0.wake_sleeper(&waiting, task)) {
+            Some(mailbox) => mailbox.assign(Assignment { waiting, message, key: None, wait: None }),
+            None => lane.push(LaneTask::Dispatch(waiting, message)),
+        }
     }
 
     fn stop(&self) -> Vec<JoinHandle<()>> {
@@ -650,7 +759,7 @@ fn run_thread<S: Architecture<S>, H: RequestHandler>(
     lane: &Arc<Lane<S>>,
     handler: &Arc<H>,
     number: ThreadNumber,
-    mailbox: &Mailbox,
+    mailbox: &Arc<Mailbox>,
 ) {
     thread_context::set_owner(handler.context().stamp());
     thread_context::enter_lane(lane.identity(handler.context().stamp()), None);
@@ -659,37 +768,33 @@ fn run_thread<S: Architecture<S>, H: RequestHandler>(
     let mut worker = Worker::new();
     while !lane.is_stopping() {
         let assignment = mailbox.assignment.lock().take();
-        let Some(Assignment { waiting, message, key, not_before }) = assignment else {
+        let Some(Assignment { waiting, message, key, wait }) = assignment else {
             // An error only makes this loop check again.
             let _ = poll::wait_readable(mailbox.wake.as_fd(), None);
             mailbox.wake.drain();
             continue;
         };
         let Some(key) = key else {
-            let task = pool.take_duty(lane, handler.context(), number);
-            if let Some(until) = not_before {
-                // A change of the task ends the wait.
-                let seen = mailbox.changes.load(Ordering::Acquire);
-                while !until.is_past() && !lane.is_stopping() && mailbox.changes.load(Ordering::Acquire) == seen {
-                    // An error only makes this loop check again.
-                    let _ = poll::wait_readable(mailbox.wake.as_fd(), Some(until));
-                    mailbox.wake.drain();
-                }
-                if let Some(rate) = task.as_ref().and_then(|task| task.rate.as_ref()) {
-                    rate.end_wait();
-                }
+            if let Some(wait) = wait {
+                pool.wait_for_turn(lane, mailbox, wait);
             }
-            let kind = message.parts().0.kind;
-            pool.run_job(handler.context(), task.as_ref(), kind, || {
-                lane.run_waiting(handler, &mut worker, waiting, message);
-            });
+            match pool.take_duty(lane, handler.context(), number) {
+                Some(task) => {
+                    let handle = waiting.handle;
+                    if !pool.run_waiting(lane, handler, &mut worker, Some(&task), (waiting, message)) {
+                        lane.retire_connection(handler.context(), handle);
+                    }
+                }
+                // The task has ended.
+                None => lane.push(LaneTask::Dispatch(waiting, message)),
+            }
             pool.finish(number);
             continue;
         };
         let connection = Arc::clone(&*waiting);
         let bound = BoundConnection { lane: Arc::clone(lane), handler: Arc::clone(handler), connection, key };
         let bound = Rc::new(bound);
-        serve(pool, number, mailbox, &bound, &mut worker, (waiting, message, not_before));
+        serve(pool, number, mailbox, &bound, &mut worker, (waiting, message, wait));
         nested_wait::uninstall();
         // The drop of the last handle frees the descriptor.
         drop(bound);

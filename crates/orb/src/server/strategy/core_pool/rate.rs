@@ -1,184 +1,341 @@
 //! The rate of a task's requests: one request above the rate waits, and further ones are refused.
-//! Pure: time is an argument.
+//! Time is an argument.
 //!
 //! A request may arrive `distance` after the request before it, and up to the task's jitter
-//! earlier. An early request waits until its arrival time, and the next arrival time then moves on
-//! by `distance`. While a request waits, other early requests are refused.
+//! earlier. An early request waits for its turn: its arrival time, less the jitter. While it waits,
+//! other early requests are refused.
 //!
-//! Invariants: in any time `t` at most `1 + (t + jitter) / distance` requests begin. At most one
-//! request of a task waits.
+//! [`Rate`] decides. [`TaskRate`] shares it between threads: a change moves or ends the wait of a
+//! request at any thread. [`RateWait`] is the right to wait.
+//!
+//! Invariants: in any time `t` at most `1 + (t + jitter) / distance` requests begin, also across
+//! changes of the rate. At most one request of a task waits.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
+
+use corelane_sys::lock::{LockScope, PiMutex};
+
+use super::Mailbox;
 
 /// The decision about a request of a task with a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RateVerdict {
+enum RateVerdict {
     /// The request runs now.
     Run,
-    /// The request waits until this time, and then runs. The caller then reports
-    /// [`end_wait`](RateGuard::end_wait).
-    WaitUntil(Duration),
+    /// The request waits for its turn ([`Rate::turn`]).
+    Wait,
     /// Another request waits, so this request is refused.
     Refuse,
 }
 
-/// The rate of one task. All times are since an instant that the caller chose.
-#[derive(Debug)]
-pub(super) struct RateGuard {
-    distance: u64,
-    jitter: u64,
-    /// Bits 1 to 63 are the next arrival time in nanoseconds; bit 0 is set while a request waits.
-    /// Changed by compare-and-exchange with `Relaxed`, because no other memory depends on it.
-    state: AtomicU64,
+/// The rate of one task. All times are in nanoseconds since an instant that the caller chose.
+#[derive(Clone, Debug)]
+struct Rate {
+    /// The shortest distance and the jitter; `None` for a task without a rate.
+    bounds: Option<(u64, u64)>,
+    /// The arrival time of the last request that began.
+    last: Option<u64>,
+    /// The arrival time of the request that waits.
+    waiting: Option<u64>,
 }
-
-const WAITS: u64 = 1;
-const MAX_TIME: u64 = u64::MAX >> 1;
 
 fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(MAX_TIME)
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl RateGuard {
-    pub(super) fn new(distance: Duration, jitter: Duration) -> Self {
-        RateGuard { distance: nanos(distance), jitter: nanos(jitter), state: AtomicU64::new(0) }
+impl Rate {
+    /// Decides about a request that arrives at the time `now`.
+    fn arrive(&mut self, now: u64) -> RateVerdict {
+        let (Some((distance, jitter)), Some(before)) = (self.bounds, self.waiting.max(self.last)) else {
+            self.last = Some(now);
+            return RateVerdict::Run;
+        };
+        let arrival = before.saturating_add(distance);
+        if now.saturating_add(jitter) >= arrival {
+            self.last = Some(arrival.max(now));
+            return RateVerdict::Run;
+        }
+        if self.waiting.is_some() {
+            return RateVerdict::Refuse;
+        }
+        self.waiting = Some(arrival);
+        RateVerdict::Wait
     }
 
-    /// Returns true if the guard has these parameters.
-    pub(super) fn has(&self, distance: Duration, jitter: Duration) -> bool {
-        (self.distance, self.jitter) == (nanos(distance), nanos(jitter))
+    /// Returns the time from which the waiting request may run. Returns `None` if no request waits,
+    /// or if the task has no rate any more.
+    fn turn(&self) -> Option<u64> {
+        let (_, jitter) = self.bounds?;
+        Some(self.waiting?.saturating_sub(jitter))
+    }
+
+    /// Replaces the rate. A request that waits gets its turn by the new rate.
+    fn change(&mut self, bounds: Option<(u64, u64)>) {
+        self.bounds = bounds;
+        if let (Some(waiting), Some((distance, _)), Some(last)) = (&mut self.waiting, bounds, self.last) {
+            *waiting = last.saturating_add(distance);
+        }
+    }
+
+    /// Ends the wait of the request, which runs now.
+    fn end_wait(&mut self) {
+        self.last = self.last.max(self.waiting.take());
+    }
+
+    /// Ends the wait of the request, which does not run. The next request may arrive at its time.
+    fn cancel_wait(&mut self) {
+        self.waiting = None;
+    }
+}
+
+/// The rate of one task, which all threads that serve the task share.
+#[derive(Debug)]
+pub(super) struct TaskRate(PiMutex<SharedRate>);
+
+struct SharedRate {
+    rate: Rate,
+    /// The thread at which a request waits for its turn.
+    waiter: Option<Arc<Mailbox>>,
+}
+
+/// The decision whether the rate of a task permits a request.
+pub(super) enum RateAdmission {
+    /// The request runs now.
+    Runs,
+    /// The request runs when [`RateWait::turn`] has passed.
+    Waits(RateWait),
+    Refused,
+}
+
+/// The right of a request to wait for its turn. A drop gives the turn to the next request.
+pub(super) struct RateWait {
+    rate: Arc<TaskRate>,
+    has_ended: bool,
+}
+
+impl std::fmt::Debug for SharedRate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("SharedRate").field(&self.rate).finish()
+    }
+}
+
+impl TaskRate {
+    /// Creates the rate of a task that has begun no request.
+    pub(super) fn new() -> Arc<Self> {
+        let rate = Rate { bounds: None, last: None, waiting: None };
+        Arc::new(TaskRate(PiMutex::new("task rate", LockScope::Lane, SharedRate { rate, waiter: None })))
     }
 
     /// Decides about a request that arrives at the time `now`.
-    pub(super) fn arrive(&self, now: Duration) -> RateVerdict {
-        let now = nanos(now);
-        let mut verdict = RateVerdict::Refuse;
-        let decide = |state: u64| {
-            let (next, waits) = (state >> 1, state & WAITS);
-            let earliest = next.saturating_sub(self.jitter);
-            let (after, waits) = if now >= earliest {
-                verdict = RateVerdict::Run;
-                (now.max(next), waits)
-            } else if waits == 0 {
-                verdict = RateVerdict::WaitUntil(Duration::from_nanos(earliest));
-                (next, WAITS)
-            } else {
-                verdict = RateVerdict::Refuse;
-                return None;
-            };
-            Some(after.saturating_add(self.distance).min(MAX_TIME) << 1 | waits)
+    pub(super) fn arrive(self: &Arc<Self>, now: Duration) -> RateAdmission {
+        let verdict = self.0.lock().rate.arrive(nanos(now));
+        match verdict {
+            RateVerdict::Run => RateAdmission::Runs,
+            RateVerdict::Wait => RateAdmission::Waits(RateWait { rate: Arc::clone(self), has_ended: false }),
+            RateVerdict::Refuse => RateAdmission::Refused,
+        }
+    }
+
+    /// Replaces the shortest distance and the jitter. `None` ends the rate, and with it the wait of a
+    /// request. Wakes the thread at which a request waits.
+    pub(super) fn change(&self, bounds: Option<(Duration, Duration)>) {
+        let bounds = bounds.map(|(distance, jitter)| (nanos(distance), nanos(jitter)));
+        let mut shared = self.0.lock();
+        if shared.rate.bounds == bounds {
+            return;
+        }
+        shared.rate.change(bounds);
+        if let Some(waiter) = &shared.waiter {
+            waiter.wake.notify();
+        }
+    }
+}
+
+impl RateWait {
+    /// Returns the time from which the request may run; `None` for at once. From now on a change of
+    /// the rate wakes the thread with this mailbox, which then asks again.
+    pub(super) fn turn(&self, mailbox: &Arc<Mailbox>) -> Option<Duration> {
+        let mut shared = self.rate.0.lock();
+        shared.waiter = Some(Arc::clone(mailbox));
+        shared.rate.turn().map(Duration::from_nanos)
+    }
+
+    /// Ends the wait. The request runs now.
+    pub(super) fn end(mut self) {
+        self.finish(Rate::end_wait);
+    }
+
+    fn finish(&mut self, end: fn(&mut Rate)) {
+        self.has_ended = true;
+        let waiter = {
+            let mut shared = self.rate.0.lock();
+            end(&mut shared.rate);
+            shared.waiter.take()
         };
-        // An error means that the request is refused, and nothing changes.
-        let _ = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, decide);
-        verdict
+        // The last handle frees a descriptor, without the lock.
+        drop(waiter);
     }
+}
 
-    /// Ends the wait of a request, which runs now.
-    pub(super) fn end_wait(&self) {
-        self.state.fetch_and(!WAITS, Ordering::Relaxed);
-    }
-
-    /// Ends the wait of a request that does not run. The next request may arrive at its time.
-    pub(super) fn cancel_wait(&self) {
-        let back = |state: u64| Some((state >> 1).saturating_sub(self.distance) << 1);
-        // The function always returns a state.
-        let _ = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, back);
+impl Drop for RateWait {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.finish(Rate::cancel_wait);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use corelane_sys::eventfd::EventFd;
+    use corelane_sys::poll;
+    use std::os::fd::AsFd;
+    use std::sync::atomic::AtomicU32;
+
     use super::*;
 
-    const fn ms(time: u64) -> Duration {
-        Duration::from_millis(time)
+    fn rate(distance: u64, jitter: u64) -> Rate {
+        Rate { bounds: Some((distance, jitter)), last: None, waiting: None }
     }
 
     #[test]
     fn one_early_request_waits_and_others_are_refused() {
-        let guard = RateGuard::new(ms(10), ms(0));
-        assert_eq!(guard.arrive(ms(100)), RateVerdict::Run);
-        assert_eq!(guard.arrive(ms(103)), RateVerdict::WaitUntil(ms(110)));
-        assert_eq!(guard.arrive(ms(104)), RateVerdict::Refuse);
-        assert_eq!(guard.arrive(ms(109)), RateVerdict::Refuse);
-        guard.end_wait();
-        // The request that waited was the one of 110 ms.
-        assert_eq!(guard.arrive(ms(111)), RateVerdict::WaitUntil(ms(120)));
-        guard.end_wait();
-        assert_eq!(guard.arrive(ms(130)), RateVerdict::Run);
-        assert_eq!(guard.arrive(ms(140)), RateVerdict::Run);
+        let mut rate = rate(10, 0);
+        assert_eq!(rate.arrive(100), RateVerdict::Run);
+        assert_eq!((rate.arrive(103), rate.turn()), (RateVerdict::Wait, Some(110)));
+        assert_eq!(rate.arrive(104), RateVerdict::Refuse);
+        assert_eq!(rate.arrive(109), RateVerdict::Refuse);
+        rate.end_wait();
+        // The request that waited was the one of 110.
+        assert_eq!((rate.arrive(111), rate.turn()), (RateVerdict::Wait, Some(120)));
+        rate.end_wait();
+        assert_eq!(rate.arrive(130), RateVerdict::Run);
+        assert_eq!(rate.arrive(140), RateVerdict::Run);
         // Unused arrivals are not saved up.
-        assert_eq!(guard.arrive(ms(500)), RateVerdict::Run);
-        assert_eq!(guard.arrive(ms(500)), RateVerdict::WaitUntil(ms(510)));
+        assert_eq!(rate.arrive(500), RateVerdict::Run);
+        assert_eq!((rate.arrive(500), rate.turn()), (RateVerdict::Wait, Some(510)));
     }
 
     #[test]
     fn cancelled_waits_do_not_move_the_next_arrival() {
-        let guard = RateGuard::new(ms(10), ms(0));
-        assert_eq!(guard.arrive(ms(100)), RateVerdict::Run);
+        let mut rate = rate(10, 0);
+        assert_eq!(rate.arrive(100), RateVerdict::Run);
         for _ in 0..100 {
-            assert_eq!(guard.arrive(ms(103)), RateVerdict::WaitUntil(ms(110)));
-            guard.cancel_wait();
+            assert_eq!((rate.arrive(103), rate.turn()), (RateVerdict::Wait, Some(110)));
+            rate.cancel_wait();
         }
-        assert_eq!(guard.arrive(ms(110)), RateVerdict::Run);
+        assert_eq!(rate.arrive(110), RateVerdict::Run);
     }
 
     #[test]
     fn jitter_permits_an_early_arrival() {
-        let guard = RateGuard::new(ms(10), ms(3));
-        assert_eq!(guard.arrive(ms(100)), RateVerdict::Run);
-        assert_eq!(guard.arrive(ms(107)), RateVerdict::Run);
-        assert_eq!(guard.arrive(ms(114)), RateVerdict::WaitUntil(ms(117)));
-        guard.end_wait();
-        let largest = RateGuard::new(Duration::MAX, Duration::ZERO);
-        assert_eq!(largest.arrive(ms(1)), RateVerdict::Run);
-        assert!(matches!(largest.arrive(ms(2)), RateVerdict::WaitUntil(_)));
+        let mut early = rate(10, 3);
+        assert_eq!(early.arrive(100), RateVerdict::Run);
+        assert_eq!(early.arrive(107), RateVerdict::Run);
+        assert_eq!((early.arrive(114), early.turn()), (RateVerdict::Wait, Some(117)));
+        early.end_wait();
+        let mut largest = rate(u64::MAX, 0);
+        assert_eq!(largest.arrive(1), RateVerdict::Run);
+        assert_eq!((largest.arrive(2), largest.turn()), (RateVerdict::Wait, Some(u64::MAX)));
     }
 
-    /// Tries all arrivals on a grid, with waits that end in time, late and never.
+    #[test]
+    fn change_moves_the_turn_of_the_waiting_request() {
+        let mut rate = rate(10, 0);
+        assert_eq!((rate.arrive(100), rate.arrive(101)), (RateVerdict::Run, RateVerdict::Wait));
+        rate.change(Some((50, 5)));
+        assert_eq!((rate.turn(), rate.arrive(120)), (Some(145), RateVerdict::Refuse));
+        rate.change(Some((20, 0)));
+        assert_eq!(rate.turn(), Some(120));
+        rate.change(None);
+        assert_eq!((rate.turn(), rate.arrive(121)), (None, RateVerdict::Run));
+        rate.end_wait();
+        // A rate that is set again counts from the last request that began.
+        rate.change(Some((30, 0)));
+        assert_eq!((rate.arrive(130), rate.turn()), (RateVerdict::Wait, Some(151)));
+    }
+
+    #[test]
+    fn change_wakes_the_thread_at_which_a_request_waits() {
+        let wake = EventFd::new().unwrap();
+        let assignment = PiMutex::new("assignment", LockScope::Lane, None);
+        let mailbox = Arc::new(Mailbox { wake, assignment, changes: AtomicU32::new(0) });
+        let is_woken = || {
+            let woken = poll::wait_readable(mailbox.wake.as_fd(), Some(corelane_sys::clock::Monotonic::now())).unwrap();
+            mailbox.wake.drain();
+            woken
+        };
+        let nanos = Duration::from_nanos;
+        let rate = TaskRate::new();
+        rate.change(Some((nanos(10), nanos(0))));
+        assert!(matches!(rate.arrive(nanos(100)), RateAdmission::Runs));
+        let RateAdmission::Waits(wait) = rate.arrive(nanos(101)) else { panic!("the request is early") };
+        // A change before the thread begins to wait counts, too.
+        rate.change(Some((nanos(20), nanos(0))));
+        assert_eq!((wait.turn(&mailbox), is_woken()), (Some(nanos(120)), false));
+        rate.change(Some((nanos(20), nanos(0))));
+        assert!(!is_woken(), "nothing has changed");
+        rate.change(Some((nanos(30), nanos(1))));
+        assert_eq!((is_woken(), wait.turn(&mailbox)), (true, Some(nanos(129))));
+        rate.change(None);
+        assert_eq!((is_woken(), wait.turn(&mailbox)), (true, None));
+        wait.end();
+        rate.change(Some((nanos(10), nanos(0))));
+        assert!(!is_woken(), "no request waits");
+    }
+
+    /// Tries all arrivals on a grid, with waits that end in time, late and never, and a change of the
+    /// rate.
     #[test]
     fn requests_that_begin_keep_the_rate_in_all_orders() {
         const DISTANCE: u64 = 4;
         const JITTER: u64 = 1;
-        fn explore(arrivals: &[u64], end_waits: u64) {
-            let guard = RateGuard::new(Duration::from_nanos(DISTANCE), Duration::from_nanos(JITTER));
+        fn explore(arrivals: &[u64], end_waits: u64, changes_at: u64) {
+            let mut rate = rate(2 * DISTANCE, 2 * JITTER);
             let mut begun: Vec<u64> = Vec::new();
-            let mut waiting: Option<u64> = None;
-            for &now in arrivals {
-                if let Some(until) = waiting
-                    && now >= until + end_waits
-                {
-                    waiting = None;
-                    guard.end_wait();
+            let mut waiting = false;
+            let mut next = arrivals.iter().peekable();
+            for now in 0..40 {
+                if now == changes_at {
+                    rate.change(Some((DISTANCE, JITTER)));
                 }
-                match guard.arrive(Duration::from_nanos(now)) {
+                if let Some(turn) = rate.turn().filter(|turn| now >= turn + end_waits) {
+                    begun.push(turn);
+                    waiting = false;
+                    rate.end_wait();
+                }
+                if next.next_if_eq(&&now).is_none() {
+                    continue;
+                }
+                match rate.arrive(now) {
                     RateVerdict::Run => begun.push(now),
-                    RateVerdict::WaitUntil(until) => {
-                        assert!(waiting.is_none(), "two requests wait: {arrivals:?}");
-                        let until = u64::try_from(until.as_nanos()).unwrap();
-                        assert!(until > now);
-                        waiting = Some(until);
-                        begun.push(until);
+                    RateVerdict::Wait => {
+                        assert!(!waiting, "two requests wait: {arrivals:?}");
+                        assert!(rate.turn() > Some(now));
+                        waiting = true;
                     }
-                    RateVerdict::Refuse => assert!(waiting.is_some(), "refused without need: {arrivals:?}"),
+                    RateVerdict::Refuse => assert!(waiting, "refused without need: {arrivals:?}"),
                 }
             }
+            begun.extend(rate.turn());
             begun.sort_unstable();
             for (first, from) in begun.iter().enumerate() {
                 for (count, to) in (1..).zip(&begun[first..]) {
-                    assert!(count <= 1 + (to - from + JITTER) / DISTANCE, "{begun:?} {arrivals:?}");
+                    assert!(count <= 1 + (to - from + JITTER) / DISTANCE, "{begun:?} {arrivals:?} {changes_at}");
                 }
             }
         }
         let mut orders = 0;
-        for bits in 0..1_u32 << 14 {
-            let arrivals: Vec<u64> = (0..14).filter(|bit| bits & (1 << bit) != 0).collect();
+        for bits in 0..1_u32 << 12 {
+            let arrivals: Vec<u64> = (0..12).filter(|bit| bits & (1 << bit) != 0).collect();
             for end_waits in [0, 2, 100] {
-                explore(&arrivals, end_waits);
-                orders += 1;
+                for changes_at in 0..12 {
+                    explore(&arrivals, end_waits, changes_at);
+                    orders += 1;
+                }
             }
         }
-        assert_eq!(orders, 3 << 14);
+        assert_eq!(orders, 36 << 12);
     }
 }

@@ -147,7 +147,6 @@ impl Roster {
             return BindDecision::NoTask;
         };
         if self.is_reserved_from(task) {
-            self.counts.not_bound += 1;
             return BindDecision::Exhausted;
         }
         let place = Place::Bound { connection, binding, ends: false };
@@ -164,10 +163,7 @@ impl Roster {
                 self.counts.spawned += 1;
                 BindDecision::Start(number)
             }
-            None => {
-                self.counts.not_bound += 1;
-                BindDecision::Exhausted
-            }
+            None => BindDecision::Exhausted,
         }
     }
 
@@ -202,7 +198,6 @@ impl Roster {
             let counted = if connection.is_some() { &mut self.counts.bound } else { &mut self.counts.handed_over };
             *counted -= 1;
             self.counts.spawned -= 1;
-            self.counts.not_bound += 1;
         }
     }
 
@@ -256,6 +251,11 @@ impl Roster {
     /// Returns the core on which a thread sleeps.
     pub(super) fn home(&self, number: ThreadNumber) -> usize {
         self.threads.get(number).map_or(0, |entry| entry.home)
+    }
+
+    /// Counts a request of a task for which there is no thread.
+    pub(super) fn count_not_bound(&mut self) {
+        self.counts.not_bound += 1;
     }
 
     /// Counts a request that arrived on a task's connection without belonging to the task.
@@ -436,14 +436,14 @@ mod tests {
         assert_eq!(roster.set_tasks(&[]), [0, 1, 2]);
         roster.finish(0);
         let counts = roster.counts();
-        assert_eq!((counts.bound, counts.borrowed, counts.spawned, counts.not_bound), (3, 1, 1, 1));
+        assert_eq!((counts.bound, counts.borrowed, counts.spawned), (3, 1, 1));
         assert_eq!((counts.moved, counts.unbound_by_task_end, counts.bound_now), (3, 1, 2));
         roster.set_tasks(&[binding(1, 0)]);
         assert_eq!(roster.bind(1, 11), BindDecision::Occupied);
         assert_eq!(roster.lend(1), BindDecision::Wake(0));
         assert_eq!(roster.lend(1), BindDecision::Exhausted);
         let counts = roster.counts();
-        assert_eq!((counts.bound, counts.handed_over, counts.not_bound, counts.bound_now), (3, 1, 2, 2));
+        assert_eq!((counts.bound, counts.handed_over, counts.bound_now), (3, 1, 2));
         roster.close();
         assert_eq!(roster.bind(1, 14), BindDecision::NoTask);
     }
