@@ -12,8 +12,9 @@ use corelane_net::{
 };
 use corelane_rio::RioTransport;
 
+use super::link;
+use super::shared::failed;
 use super::variant::PRIORITY;
-use super::{failed, link};
 use crate::Failure;
 use crate::orb::generated::cubit::CountedTarget;
 use crate::orb::limits;

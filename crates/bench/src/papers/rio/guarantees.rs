@@ -7,9 +7,9 @@ use std::time::Duration;
 use corelane_net::{IoClass, IoProperties};
 use corelane_sys::thread::CpuSet;
 
+use super::shared::{BENCH, at, is_trial, label};
 use super::testbed::RioTestbed;
 use super::variant::ReceiveVariant;
-use super::{BENCH, at, is_trial, label};
 use crate::Failure;
 use crate::harness::Progress;
 use crate::options::{BenchOptions, Depth};

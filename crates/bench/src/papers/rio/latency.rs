@@ -7,9 +7,9 @@ use corelane_sys::lock::{LockScope, Mutex};
 
 use super::guarantees::timeline;
 use super::permitted::permitted_load;
+use super::shared::{BENCH, CORELANE, ECHO_BYTES, at, is_trial, label};
 use super::testbed::{BulkRate, Calls, RioTestbed};
 use super::variant::ReceiveVariant;
-use super::{BENCH, CORELANE, at, is_trial, label};
 use crate::Failure;
 use crate::harness::{
     self, ComparedQuantity, Figure, FigureLabel, Group, MeasuredSubject, Progress, RunLength, Variant,
@@ -197,7 +197,7 @@ impl Results {
             Calls::Echo => "round trips",
             Calls::Object => "CORBA calls",
         };
-        let title = format!("{BENCH}: {name} of {} bytes, {}", super::ECHO_BYTES, condition.name());
+        let title = format!("{BENCH}: {name} of {ECHO_BYTES} bytes, {}", condition.name());
         let can = testbed.variants_with(calls);
         let variants: Vec<_> = wanted.iter().copied().filter(|variant| can.contains(variant)).collect();
         let observed = || Arc::new(Mutex::new("round trips of a benchmark", LockScope::Orb, Observed::default()));

@@ -14,29 +14,21 @@ mod permitted;
 mod processor;
 pub(crate) mod receiver;
 pub(crate) mod sender;
+mod shared;
 mod sorting;
 mod testbed;
 mod variant;
 
-use std::fmt::Write as _;
-
 use corelane_sys::bpf;
 
 use crate::Failure;
-use crate::harness::{AxisPoint, FigureLabel, Progress};
+use crate::harness::Progress;
 use crate::options::BenchOptions;
 use crate::papers::cores::{ONE_CORE, core_pair};
 use crate::report::Report;
 use crate::testbed::require_fixed_priorities;
+use shared::{BENCH, CORELANE};
 use testbed::RioTestbed;
-
-const BENCH: &str = "rio";
-
-/// Name of the subjects that use real-time I/O.
-const CORELANE: &str = "Corelane";
-
-/// Size in bytes of the messages of a round trip, as in the paper.
-const ECHO_BYTES: usize = 64;
 
 /// Measurements of the paper, or of this design, whose mechanism does not exist.
 const NOT_IMPLEMENTED: [(&str, &str); 4] = [
@@ -71,37 +63,4 @@ pub(crate) fn rio(options: &BenchOptions, report: &mut Report<'_>, progress: &mu
     latency::latency(&testbed, options, report, progress)?;
     guarantees::guarantees(&testbed, options, report, progress)?;
     processor::processor_time(&testbed, options, report, progress)
-}
-
-/// Returns true if the run only shows that the measurements work.
-fn is_trial(options: &BenchOptions) -> bool {
-    options.requested.count.is_some_and(|count| count < 100)
-}
-
-fn failed(error: impl std::fmt::Display) -> Failure {
-    Failure::new(error.to_string())
-}
-
-/// Returns the line that answers a line of the benchmark.
-fn whole_answer(answer: Result<String, Failure>) -> String {
-    answer.unwrap_or_else(|failure| format!("error {failure}"))
-}
-
-fn joined(numbers: &[u64]) -> String {
-    let mut text = String::with_capacity(8 * numbers.len());
-    for number in numbers {
-        let _ = write!(text, "{}{number}", if text.is_empty() { "" } else { " " });
-    }
-    text
-}
-
-/// Returns the label of a number that belongs to no call.
-fn label(peer: &'static str, op: &str, config: &str) -> FigureLabel {
-    let (op, config) = (op.to_owned(), config.to_owned());
-    FigureLabel { bench: BENCH, peer, transport: "tcp", op, config, axis_point: None }
-}
-
-/// Returns the label with a position on an axis.
-fn at(label: FigureLabel, series: &str, axis: &'static str, x: u64) -> FigureLabel {
-    FigureLabel { axis_point: Some(AxisPoint { series: series.to_owned(), axis, x }), ..label }
 }

@@ -2,9 +2,9 @@
 //! with the default subsystem, and the full load with RIO.
 
 use super::latency::{Condition, PacedLoad, Results};
+use super::shared::{BENCH, label};
 use super::testbed::{Calls, RioTestbed};
 use super::variant::ReceiveVariant;
-use super::{BENCH, label};
 use crate::Failure;
 use crate::harness::{Progress, RunLength};
 use crate::report::Report;

@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
+use super::shared::{BENCH, is_trial, label};
 use super::testbed::RioTestbed;
 use super::variant::ReceiveVariant;
-use super::{BENCH, is_trial, label};
 use crate::Failure;
 use crate::harness::Progress;
 use crate::options::{BenchOptions, Depth};

@@ -26,8 +26,9 @@ use corelane_sys::{clock, poll};
 
 use super::corba::{HeldTransport, serve_object};
 use super::meter::ByteMeter;
+use super::shared::{ECHO_BYTES, failed, joined, whole_answer};
 use super::variant::ReceiveVariant;
-use super::{ECHO_BYTES, failed, guarantees, joined, link, whole_answer};
+use super::{guarantees, link};
 use crate::Failure;
 use crate::service::serve_lines;
 

@@ -22,7 +22,8 @@ use corelane::Orb;
 use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder};
 use corelane_sys::{clock, socket};
 
-use super::{ECHO_BYTES, failed, joined, link, whole_answer};
+use super::link;
+use super::shared::{ECHO_BYTES, failed, joined, whole_answer};
 use crate::Failure;
 use crate::operation::MeasuredOperation;
 use crate::orb::client::{target, two_way};

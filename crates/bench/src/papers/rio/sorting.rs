@@ -1,7 +1,8 @@
 //! The cost of sorting a frame: runs of the steering program on frames of one connection, by the
 //! number of streams and of connections in its tables.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
 
 use corelane_rio::frame::ConnectionKey;
 use corelane_rio::steering::{
@@ -9,7 +10,7 @@ use corelane_rio::steering::{
 };
 use corelane_sys::{bpf, process};
 
-use super::{BENCH, CORELANE, at, failed, label};
+use super::shared::{BENCH, CORELANE, at, failed, is_trial, label};
 use crate::Failure;
 use crate::harness::Progress;
 use crate::options::BenchOptions;
@@ -17,8 +18,11 @@ use crate::report::Report;
 use crate::targets::rio as goals;
 use crate::value::SingleValue;
 
-/// Numbers of streams, without best effort, and of connections in the tables.
-const SIZES: [(u16, u32); 5] = [(1, 1), (32, 1_000), (1_024, 1_000), (1_024, 10_000), (1_024, 100_000)];
+/// Numbers of streams, without best effort. The kernel waits for a grace period for each stream of a
+/// table, so that there are few tables.
+const STREAMS: [u16; 3] = [1, 32, 1_024];
+/// Numbers of connections in the largest table; the others have the first number.
+const CONNECTIONS: [u32; 3] = [1_000, 10_000, 100_000];
 /// Descriptors of the maps of 1,024 streams.
 const DESCRIPTORS: u64 = 4_096;
 /// Local port of the frames.
@@ -35,19 +39,24 @@ pub(super) fn sorting(options: &BenchOptions, report: &mut Report<'_>, progress:
     }
     // Without the descriptors the program cannot be loaded, and the error says so.
     let _ = process::raise_descriptor_limit(DESCRIPTORS);
-    let repeat = u32::try_from(options.run_length.count.saturating_mul(100)).unwrap_or(u32::MAX).clamp(100, 5_000_000);
-    let mut nanoseconds = Vec::new();
-    for (streams, connections) in SIZES {
-        progress.show(&format!("{BENCH}: sorting, {streams} streams, {connections} connections"));
-        nanoseconds.push(measure(streams, connections, repeat)?);
+    let repeat = u32::try_from(options.run_length.count.saturating_mul(100)).unwrap_or(u32::MAX).clamp(160, 5_000_000);
+    let (streams, connections) = match is_trial(options) {
+        true => (&STREAMS[..2], &CONNECTIONS[..1]),
+        false => (&STREAMS[..], &CONNECTIONS[..]),
+    };
+    let mut times = Vec::new();
+    for &stream in streams {
+        progress.show(&format!("{BENCH}: sorting, {stream} streams"));
+        let connections = if Some(&stream) == streams.last() { connections } else { &connections[..1] };
+        times.extend(measure(stream, connections, repeat)?);
     }
-    report.add_values(&format!("{BENCH}: sorting of a frame"), &judged(&nanoseconds))?;
-    let points = SIZES.iter().zip(&nanoseconds).map(|(&(streams, connections), &time)| {
-        let place = label(CORELANE, "sorting", &format!("{streams} streams"));
+    report.add_values(&format!("{BENCH}: sorting of a frame"), &judged(&times))?;
+    let points = times.iter().map(|time| {
+        let series = format!("{} streams", time.streams);
         SingleValue {
-            label: at(place, &format!("{streams} streams"), "connections", connections.into()),
+            label: at(label(CORELANE, "sorting", &series), &series, "connections", time.connections.into()),
             quantity: "time".to_owned(),
-            value: time,
+            value: time.nanoseconds,
             unit: "ns",
             bound: None,
         }
@@ -55,43 +64,60 @@ pub(super) fn sorting(options: &BenchOptions, report: &mut Report<'_>, progress:
     report.add_json_values(&format!("{BENCH}: sorting by the sizes of the tables"), &points.collect::<Vec<_>>())
 }
 
-/// Returns the time in nanoseconds in which the program sorts a frame, the mean over the measured
-/// connections.
-fn measure(streams: u16, connections: u32, repeat: u32) -> Result<f64, Failure> {
+/// Time in which the program sorts a frame.
+struct SortingTime {
+    streams: u16,
+    connections: u32,
+    /// The mean over the measured connections.
+    nanoseconds: f64,
+}
+
+/// Measures a program with this number of streams, with each of the numbers of connections in its table.
+fn measure(streams: u16, connections: &[u32], repeat: u32) -> Result<Vec<SortingTime>, Failure> {
     let stream = StreamId(streams);
-    let program = filled(stream, connections).map_err(failed)?;
-    let measured = MEASURED.min(connections);
-    let mut sum = 0.0;
-    for number in 0..measured {
-        let frame = frame(remote(number * (connections / measured)));
-        let run = || program.program().test_run(&frame, repeat / measured).map_err(failed);
-        // The first run warms the caches.
-        run()?;
-        sum += f64::from(run()?.mean_nanos);
+    let program = load(stream, connections.last().copied().unwrap_or(0)).map_err(failed)?;
+    let (mut filled, mut times) = (0, Vec::new());
+    for &connections in connections {
+        add_connections(&program, stream, filled..connections).map_err(failed)?;
+        filled = connections;
+        let mut sum = 0.0;
+        for number in 0..MEASURED {
+            let frame = frame(remote(number * (connections / MEASURED)));
+            let run = || program.program().test_run(&frame, repeat / MEASURED).map_err(failed);
+            // The first run warms the caches.
+            run()?;
+            sum += f64::from(run()?.mean_nanos);
+        }
+        times.push(SortingTime { streams, connections, nanoseconds: sum / f64::from(MEASURED) });
     }
     if program.counts(stream).map_err(failed)?.queued == 0 {
         return Err(Failure::new("the steering program does not recognize the frames"));
     }
-    Ok(sum / f64::from(measured))
+    Ok(times)
 }
 
-/// Loads the program with full tables. All connections belong to the last stream.
-fn filled(stream: StreamId, connections: u32) -> Result<LoadedSteeringProgram, SteeringError> {
-    let sizes = TableSizes { streams: stream.0 + 1, queues: 1, max_connections: connections };
-    let program = LoadedSteeringProgram::load(sizes)?;
+/// Loads the program. Frames to the local port can belong to the stream, the last one of the tables.
+fn load(stream: StreamId, max_connections: u32) -> Result<LoadedSteeringProgram, SteeringError> {
+    let program = LoadedSteeringProgram::load(TableSizes { streams: stream.0 + 1, queues: 1, max_connections })?;
     program.start_thread(stream, 0, QUEUE_FRAMES)?;
     program.set_processor(stream, 0, 0)?;
     program.set_stream(stream, StreamDelivery { delivery: Delivery::Thread, in_context_cap: None })?;
     program.set_port(PORT, Some(PortRule::ServerPort))?;
-    for number in 0..connections {
-        if let Some(key) = ConnectionKey::new(remote(number), LOCAL) {
-            program.add_connection(key, stream)?;
-        }
-    }
     Ok(program)
 }
 
-const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), PORT);
+fn add_connections(
+    program: &LoadedSteeringProgram,
+    stream: StreamId,
+    mut numbers: Range<u32>,
+) -> Result<(), SteeringError> {
+    numbers.try_for_each(|number| match ConnectionKey::new(remote(number), LOCAL) {
+        Some(key) => program.add_connection(key, stream),
+        None => Ok(()),
+    })
+}
+
+const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), PORT);
 
 /// Returns the remote end of a connection.
 fn remote(number: u32) -> SocketAddr {
@@ -119,8 +145,8 @@ fn frame(remote: SocketAddr) -> Vec<u8> {
     frame
 }
 
-/// Returns the longest time, and the growth from the smallest to the largest tables.
-fn judged(nanoseconds: &[f64]) -> Vec<SingleValue> {
+/// Returns the longest time, and its ratio to the shortest time.
+fn judged(times: &[SortingTime]) -> Vec<SingleValue> {
     let value = |quantity: &str, value, unit, bound| SingleValue {
         label: label(CORELANE, "sorting", "stream steering"),
         quantity: quantity.to_owned(),
@@ -128,8 +154,8 @@ fn judged(nanoseconds: &[f64]) -> Vec<SingleValue> {
         unit,
         bound: Some(bound),
     };
-    let longest = nanoseconds.iter().copied().fold(0.0, f64::max);
-    let shortest = nanoseconds.iter().copied().fold(f64::INFINITY, f64::min);
+    let nanoseconds = || times.iter().map(|time| time.nanoseconds);
+    let (longest, shortest) = (nanoseconds().fold(0.0, f64::max), nanoseconds().fold(f64::INFINITY, f64::min));
     if longest <= 0.0 || shortest <= 0.0 {
         return Vec::new();
     }
@@ -155,7 +181,8 @@ mod tests {
 
     #[test]
     fn times_are_compared_with_the_goals() {
-        let values: Vec<_> = judged(&[50.0, 40.0, 44.0]).iter().map(|value| (value.value, value.bound)).collect();
+        let times = [50.0, 40.0, 44.0].map(|nanoseconds| SortingTime { streams: 1, connections: 1, nanoseconds });
+        let values: Vec<_> = judged(&times).iter().map(|value| (value.value, value.bound)).collect();
         assert_eq!(values, [(50.0, Some(goals::MAX_SORTING_NS)), (1.25, Some(goals::MAX_SORTING_GROWTH))]);
         assert!(judged(&[]).is_empty());
     }

@@ -9,10 +9,11 @@ use corelane_sys::clock;
 use corelane_sys::lock::{LockScope, Mutex};
 
 use super::guarantees::{self, GuaranteeRun, settled};
+use super::link;
 use super::processor::{IdleTime, Work};
 use super::receiver::{BULK, REFUSED};
+use super::shared::failed;
 use super::variant::ReceiveVariant;
-use super::{failed, link};
 use crate::Failure;
 use crate::launch::start_in_namespace;
 use crate::placement::{CoreChoice, Placement};
