@@ -31,7 +31,7 @@ usage: corelane cores analyse FILE [--cores N] [--discipline NAME] [--json] [--s
        corelane cores simulate FILE [--cores N] [--discipline NAME] [--global] [--for TIME] [--seed N]
                                [--lose CORE@TIME] [--json] [--svg FILE]
        corelane cores generate --util U [--balance B | --tasks N] [--cores N] [--seed N]
-       corelane cores serve [--listen ADDRESS] [--cores N] [--discipline NAME]
+       corelane cores serve [--listen ADDRESS] [--cores N] [--discipline NAME] [--enforce-rates]
        corelane cores admit FILE [--at REFERENCE] [--target REFERENCE] [--lease TIME] [--json]
        corelane cores withdraw TASK TOKEN [--at REFERENCE]
        corelane cores snapshot [--at REFERENCE] [--json]
@@ -67,6 +67,7 @@ cores of their tasks. Without the permission to do so, its promises are advisory
   --balance B       the second group has B times the 10 tasks of the first: 0.1 to 1 (0.5)
   --tasks N         one group of N tasks
   --listen ADDRESS  tcp:HOST:PORT, unix:PATH or shm:PATH (tcp:127.0.0.1:2810)
+  --enforce-rates   bound the requests of each task to its period and jitter: one early request waits, further ones are refused
   --at REFERENCE    the admission object: IOR:, corbaloc:, corbaname: or @FILE
                     (corbaloc::1.2@127.0.0.1:2810/CorelaneTasks)
   --target REFERENCE
@@ -114,6 +115,7 @@ struct CoresArguments {
     balance: Option<Utilization>,
     tasks: Option<usize>,
     listen: Option<String>,
+    enforces_rates: bool,
     at: Option<String>,
     target: Option<String>,
     lease: Option<Nanos>,
@@ -133,7 +135,7 @@ pub(crate) fn command() -> Command {
     let generate = arguments::command("generate", USAGE).args([option("util", "U"), option("balance", "B")]);
     let generate = generate.args([option("tasks", "N"), option("cores", "N"), option("seed", "N")]);
     let serve = arguments::command("serve", USAGE).args([option("listen", "ADDRESS"), option("cores", "N")]);
-    let serve = serve.arg(option("discipline", "NAME"));
+    let serve = serve.args([option("discipline", "NAME"), flag("enforce-rates")]);
     let at = || option("at", "REFERENCE");
     let admit = arguments::command("admit", USAGE).arg(file()).args([at(), option("target", "REFERENCE")]);
     let admit = admit.args([option("lease", "TIME"), flag("json")]);
@@ -218,6 +220,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
         balance: fraction_of("balance")?,
         tasks: number_of("tasks", 1, MAX_GENERATED as u64)?.and_then(|tasks| tasks.try_into().ok()),
         listen: text("listen"),
+        enforces_rates: flag("enforce-rates"),
         at: text("at"),
         target: text("target"),
         lease: text("lease").map(|text| time("--lease", &text)).transpose()?,
@@ -350,6 +353,7 @@ mod tests {
             "generate --util 1.6 f",
             "serve f",
             "serve --cores 0",
+            "admit f --enforce-rates",
             "admit",
             "admit f --lease 3",
             "withdraw 1",
