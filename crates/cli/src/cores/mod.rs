@@ -31,7 +31,7 @@ usage: corelane cores analyse FILE [--cores N] [--discipline NAME] [--json] [--s
        corelane cores simulate FILE [--cores N] [--discipline NAME] [--global] [--for TIME] [--seed N]
                                [--lose CORE@TIME] [--json] [--svg FILE]
        corelane cores generate --util U [--balance B | --tasks N] [--cores N] [--seed N]
-       corelane cores serve [--listen ADDRESS] [--orb-config FILE] [--cores N] [--discipline NAME]
+       corelane cores serve [--listen ADDRESS] [--orb-config FILE] [--cores N] [--discipline NAME] [--enforce-rates]
        corelane cores admit FILE [--at REFERENCE] [--target REFERENCE] [--lease TIME] [--json]
        corelane cores withdraw TASK TOKEN [--at REFERENCE]
        corelane cores snapshot [--at REFERENCE] [--json]
@@ -68,6 +68,7 @@ cores of their tasks. Without the permission to do so, its promises are advisory
   --tasks N         one group of N tasks
   --listen ADDRESS  tcp:HOST:PORT, unix:PATH or shm:PATH (tcp:127.0.0.1:2810)
   --orb-config FILE the ORB's options, whose pool is `admission` (docs/configuration.md)
+  --enforce-rates   bound the requests of each task to its period and jitter: one early request waits, further ones are refused
   --at REFERENCE    the admission object: IOR:, corbaloc:, corbaname: or @FILE
                     (corbaloc::1.2@127.0.0.1:2810/CorelaneTasks)
   --target REFERENCE
@@ -116,6 +117,7 @@ struct CoresArguments {
     tasks: Option<usize>,
     listen: Option<String>,
     orb_config: Option<String>,
+    enforces_rates: bool,
     at: Option<String>,
     target: Option<String>,
     lease: Option<Nanos>,
@@ -139,7 +141,7 @@ pub(crate) fn command() -> Command {
         option("orb-config", "FILE"),
         option("cores", "N"),
     ]);
-    let serve = serve.arg(option("discipline", "NAME"));
+    let serve = serve.args([option("discipline", "NAME"), flag("enforce-rates")]);
     let at = || option("at", "REFERENCE");
     let admit = arguments::command("admit", USAGE).arg(file()).args([at(), option("target", "REFERENCE")]);
     let admit = admit.args([option("lease", "TIME"), flag("json")]);
@@ -225,6 +227,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
         tasks: number_of("tasks", 1, MAX_GENERATED as u64)?.and_then(|tasks| tasks.try_into().ok()),
         listen: text("listen"),
         orb_config: text("orb-config"),
+        enforces_rates: flag("enforce-rates"),
         at: text("at"),
         target: text("target"),
         lease: text("lease").map(|text| time("--lease", &text)).transpose()?,
@@ -357,6 +360,7 @@ mod tests {
             "generate --util 1.6 f",
             "serve f",
             "serve --cores 0",
+            "admit f --enforce-rates",
             "admit",
             "admit f --lease 3",
             "withdraw 1",

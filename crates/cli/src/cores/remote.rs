@@ -6,14 +6,12 @@ use std::os::fd::AsFd;
 
 use corelane::rt::{CorePool, CorePoolConfig};
 use corelane::{ObjectRef, Orb, PoolConfig, SystemException, SystemExceptionKind as Kind};
-use corelane_sched::allocation::{Discipline, Machine};
+use corelane_sched::allocation::Machine;
 use corelane_sched::task::{Criticality, Nanos, TaskId, Utilization};
 use corelane_sched::task_file::NamedTask;
 use corelane_services::cores::protocol::tasks::AdmitError;
 use corelane_services::cores::protocol::{self, Promise, Rejected, TaskSpec, TaskState, TaskTiming, TasksRef};
-use corelane_services::cores::{
-    ADMISSION_OBJECT_KEY, AdmissionConfig, AdmissionService, ClientIdentityInterceptor, admit_task,
-};
+use corelane_services::cores::{ADMISSION_OBJECT_KEY, AdmissionConfig, ClientIdentityInterceptor, admit_task};
 use corelane_sys::{poll, signal};
 use serde_json::{Value as Json, json};
 
@@ -40,7 +38,6 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     let cores = arguments.cores.unwrap_or_else(|| u32::try_from(available).unwrap_or(1));
     let mut machine = Machine::with_cores(cores);
     machine.discipline = arguments.discipline.unwrap_or_default();
-    let discipline = machine.discipline;
     let options = ServerOptions {
         orb_config: arguments.orb_config.as_deref(),
         listen: arguments.listen.as_slice(),
@@ -53,7 +50,8 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     let own = available.min(usize::try_from(cores).unwrap_or(usize::MAX));
     let pool = CorePoolConfig::default().cores(0..own);
     let threads = pool.threads_per_core.saturating_mul(u32::try_from(own).unwrap_or(u32::MAX));
-    let config = AdmissionConfig::new(machine).core_pool(pool.max_threads(threads.max(MAX_BOUND)));
+    let pool = pool.max_threads(threads.max(MAX_BOUND));
+    let config = AdmissionConfig::new(machine).core_pool(pool).enforce_rates(arguments.enforces_rates);
     let service = config.serve(&orb).map_err(|error| error.to_string())?;
     let mut lines = format!("{}\n", service.reference());
     for url in corbaloc_urls(&orb, ADMISSION_OBJECT_KEY) {
@@ -61,20 +59,12 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     }
     // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
-    if let Some(reason) = advisory_reason(&service, discipline) {
+    if let Some(reason) = service.core_pool().and_then(CorePool::advisory_reason) {
         let _ = writeln!(io::stderr(), "the promises are advisory: {reason}");
     }
     poll::wait_readable_any([termination.as_fd()], None).map_err(|error| error.to_string())?;
     orb.shutdown(true).map_err(|error| error.to_string())?;
     Ok(true)
-}
-
-/// Returns the reason why the server cannot keep its promises by its own means, if there is one.
-fn advisory_reason(service: &AdmissionService, discipline: Discipline) -> Option<String> {
-    if discipline == Discipline::EarliestDeadlineFirst {
-        return Some("tasks run at fixed priorities, not in the order of their deadlines".to_owned());
-    }
-    service.core_pool().and_then(CorePool::advisory_reason)
 }
 
 /// Returns the admission object of `--at`, or of the default address.
