@@ -94,11 +94,183 @@ fn wrong_words_are_refused() {
     says(&["serve", "--listen", "tcp:127.0.0.1:0", "--channel", "a/b"], 1, "a channel's name has 1 to 64 letters");
     says(&["tail", "corbaloc::1.2@127.0.0.1:1/flight"], 1, "the channel cannot be used");
     says(&["create"], 2, "no channel is given");
-    says(&["destroy", "flight"], 2, "`events destroy` needs --control");
+    says(&["destroy"], 2, "no channel is given");
     says(&["serve", "--control", "c"], 2, "`--allow-control` and `--control` need each other");
     says(&["serve", "--lane", "x"], 2, "`--lane` needs a number or N:PRIORITY, not `x`");
     says(&["serve", "--overflow", "x"], 2, "`x` is not a reaction to a full queue");
     says(&["top", "--interval", "x"], 2, "an interval is a number of seconds");
+    says(&["serve", "--filter-builder", "x"], 2, "`x` is not a filter builder");
+    says(&["tail", "--filter", "any", "--type", "1", "flight"], 2, "takes the place of `--type` and `--source`");
+    says(&["check"], 2, "no file is given");
+    says(&["check", "/no/such/file"], 1, "`/no/such/file` cannot be read");
+}
+
+#[test]
+fn tail_prints_the_sets_of_a_filter() {
+    let words = ["serve", "--listen", "tcp:127.0.0.1:0", "--channel", "flight", "--filter-builder", "prefix"];
+    let mut server = Running::start(&words);
+    let rtec = (server.line(), server.line()).1;
+    // One set with two events. The events of source 7 do not pass.
+    let filter = "all(type 17 and not source 7, (type 18 or type 19) and source 3)";
+    let mut tail = Running::start(&["tail", "--json", "--filter", filter, "--count", "2", &rtec]);
+    let is_printed = AtomicBool::new(false);
+    let lines = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_printed.load(Ordering::Relaxed) {
+                for (event_type, source) in [("17", "7"), ("18", "7"), ("17", "2"), ("19", "3")] {
+                    assert!(run(&["push", "--type", event_type, "--source", source, &rtec, "text"]).status.success());
+                }
+            }
+        });
+        let lines = (tail.line(), tail.line());
+        is_printed.store(true, Ordering::Relaxed);
+        lines
+    });
+    let event = |line: &str| {
+        let line: Json = serde_json::from_str(line).expect("JSON");
+        (line["type"].as_i64(), line["source"].as_i64())
+    };
+    // The consumer may have connected between the two events of a set.
+    let mut events = [event(&lines.0), event(&lines.1)];
+    events.sort_unstable();
+    assert_eq!(events, [(Some(17), Some(2)), (Some(19), Some(3))]);
+    let refused = run(&["tail", "--filter", "type 17 or", &rtec]);
+    let said = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert_eq!(said, "error: `--filter`: column 11: expected a filter, not the end\n");
+    assert_eq!(refused.status.code(), Some(1));
+}
+
+/// A file with a channel of two lanes.
+const CHANNEL_FILE: &str = "\
+[channel]
+builder = 'prefix'
+overhead = '100us'
+
+[types]
+inertial = 16
+position = 17
+threat = 18
+engine = 19
+
+[sources]
+imu = 1
+gps = 2
+
+[[lane]]
+rt_info = 20
+types = ['inertial']
+
+[[lane]]
+rt_info = 5
+
+[[publication]]
+supplier = 'imu'
+type = 'inertial'
+source = 'imu'
+period = '50ms'
+size = 64
+wcet = '2ms'
+
+[[publication]]
+supplier = 'gps'
+type = 'position'
+source = 'gps'
+period = '100ms'
+wcet = '3ms'
+
+[[publication]]
+type = 'threat'
+";
+
+/// Runs `corelane events check` with this text as its standard input.
+fn check(words: &[&str], text: &str) -> (String, Option<i32>) {
+    use std::io::Write as _;
+    let mut process = corelane(&[&["check"], words, &["-"]].concat()).stdin(Stdio::piped()).spawn().expect("it starts");
+    process.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("the program reads its input");
+    let output = process.wait_with_output().expect("the program ends");
+    (String::from_utf8(output.stdout).expect("UTF-8"), output.status.code())
+}
+
+#[test]
+fn check_says_which_subscriptions_match_and_which_deadlines_are_met() {
+    let right = format!(
+        "{CHANNEL_FILE}
+[[subscription]]
+name = 'navigation'
+filter = 'all(inertial, position)'
+wcet = '10ms'
+
+[[subscription]]
+name = 'display'
+filter = 'inertial or threat source 9 or interval 200ms'
+"
+    );
+    let (said, status) = check(&[], &right);
+    let expected = "\
+navigation: all(inertial, position)
+  gets inertial source imu of imu
+  gets position source gps of gps
+display: inertial or threat source 9 or interval 200ms
+  gets inertial source imu of imu
+  gets threat
+
+subscription                          event  core     lane  wcet ms  period ms  deadline ms  response ms                verdict
+navigation           position source gps of gps     0       20   10.100    100.000      100.000       22.300                   fits
+display             inertial source imu of imu     0       20    2.100     50.000       50.000       22.300                   fits
+display                               threat     0        5        -          -            -            -  no period is declared
+display                       interval 200ms     0        5        -          -            -            -     no wcet is declared
+
+core 0: utilization 0.143
+0 of 2 subscriptions have parts that never match
+0 of 2 analysed jobs miss their deadlines
+";
+    let squeezed = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!((squeezed(&said), status), (squeezed(expected), Some(0)), "{said}");
+    let (said, status) = check(&["--json"], &right);
+    let report: Json = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((status, &report["is_right"]), (Some(0), &true.into()));
+    assert_eq!(report["publications"][0]["octets_per_second"], 1280);
+    assert_eq!(report["publications"][0]["subscriptions"], serde_json::json!(["navigation", "display"]));
+    assert_eq!(report["subscriptions"][0]["jobs"][0]["jitter_ns"], 100_000_000);
+    assert_eq!(report["subscriptions"][0]["jobs"][0]["response_ns"], 22_300_000);
+}
+
+#[test]
+fn channel_file_of_the_documentation_is_right() {
+    let page = include_str!("../../../docs/events.md");
+    let file = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a channel file");
+    let (said, status) = check(&[], file);
+    assert!(said.contains("  gets inertial source imu of imu\n  gets position\n"), "{said}");
+    assert_eq!(status, Some(0), "{said}");
+}
+
+#[test]
+fn check_fails_if_a_part_never_matches_or_a_deadline_is_missed() {
+    let with =
+        |subscription: &str| check(&[], &format!("{CHANNEL_FILE}\n[[subscription]]\nname = 's'\n{subscription}"));
+    let says = |subscription: &str, text: &str| {
+        let (said, status) = with(subscription);
+        assert_eq!((said.contains(text), status), (true, Some(1)), "{said}");
+    };
+    says("filter = 'inertial and position'", "never matches: `inertial and position`: no publication fulfils it");
+    says("filter = 'inertial or engine'", "  never matches: `engine`: no publication fulfils it");
+    says("filter = 'inertial or engine'", "no subscription gets position source gps of gps");
+    says("filter = 'all(inertial, inertial source imu)'", "`: an earlier part gets its events\n  never gets an event");
+    says("filter = 'inertial'\nwcet = '49901us'", "1 of 1 analysed jobs miss their deadlines");
+    says("filter = 'inertial'\ndeadline = '2ms'", "misses");
+    let basic = CHANNEL_FILE.replace("'prefix'", "'basic'");
+    let nested = "[[subscription]]\nname = 's'\nfilter = 'all(inertial, position or threat)'\n";
+    let (said, status) = check(&[], &format!("{basic}\n{nested}"));
+    assert!(said.contains("refused by the channel: the basic builder has no groups inside groups"), "{said}");
+    assert_eq!(status, Some(1));
+    // Mistakes in the file are named with their line.
+    let (said, status) = with("filter = 'inertial or speed'");
+    assert_eq!(said, "error: -: line 42: subscription.filter: column 13: `speed` is neither a type nor a source\n");
+    assert_eq!(status, Some(1));
+    let (said, _) = check(&[], "[types]\nall = 16\n");
+    assert!(said.starts_with("error: -: line 2: types.all: a name has letters"), "{said}");
+    let (said, _) = check(&[], "[[publication]]\ntype = 'x'\n");
+    assert_eq!(said, "error: -: line 2: publication.type: there is no such type\n");
 }
 
 /// Returns the standard output of a command that succeeds.
@@ -137,7 +309,8 @@ fn channels_are_created_counted_and_destroyed() {
     let (monitor, factory) = (format!("{server_at}/CorelaneEvents"), format!("{server_at}/omniEvents"));
     assert!(output(&["create", "--at", &factory, "ground"]).starts_with("IOR:"));
     assert_eq!(output(&["list", "--at", &monitor]), "flight\nground\n");
-    assert_eq!(output(&["list", "--at", &monitor, "--json"]).lines().next(), Some("{\"channel\":\"flight\"}"));
+    let listed = output(&["list", "--at", &monitor, "--json"]);
+    assert_eq!(listed, "{\"channel\":\"flight\"}\n{\"channel\":\"ground\"}\n");
     let mut tail = Running::start(&["tail", "--count", "1", &rtec]);
     first_line(&mut tail, &["push", &rtec, "take-off"]);
     assert_eq!(tail.rest(), "");
@@ -160,6 +333,9 @@ fn channels_are_created_counted_and_destroyed() {
     // No client may destroy a channel, and over the control socket the permitted user may.
     let refused = channel.destroy().unwrap_err();
     assert_eq!(refused.kind(), corelane::SystemExceptionKind::NoPermission);
+    let refused = run(&["destroy", &format!("{server_at}/ground")]);
+    let said = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert_eq!(said, "error: the server's channels are not destroyed by clients\n");
     output(&["destroy", "--control", control, "ground"]);
     assert_eq!(output(&["list", "--at", &monitor]), "flight\n");
     let again = run(&["destroy", "--control", control, "ground"]);

@@ -8,7 +8,8 @@ use corelane::{Dispatch, Endpoint, Orb, PoolConfig};
 use corelane_services::events::{EventChannel, EventChannelBuilder, EventChannelFactory, EventMonitor};
 use corelane_sys::{poll, signal};
 
-use super::{CONTROL_KEY, DEFAULT_LISTEN, EventsArguments, message};
+use super::channel::message;
+use super::options::{CONTROL_KEY, DEFAULT_LISTEN, EventsArguments};
 use crate::naming::control;
 
 /// Name of the channel if no name is given.
@@ -64,5 +65,6 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
 /// Returns the settings of each channel of the server.
 fn channel_builder(arguments: &EventsArguments) -> EventChannelBuilder {
     let builder = EventChannel::builder().max_waiting_pulls(0).lanes(arguments.lanes.iter().cloned());
-    builder.overflow(arguments.overflow).destroyed_by_clients(arguments.is_destroyed_by_clients)
+    let builder = builder.overflow(arguments.overflow).filter_builder(arguments.filter_builder);
+    builder.destroyed_by_clients(arguments.is_destroyed_by_clients)
 }

@@ -12,7 +12,8 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::{poll, signal};
 use serde_json::{Value as Json, json};
 
-use super::{DEFAULT_SERVER, EventsArguments, message};
+use super::channel::message;
+use super::options::{DEFAULT_SERVER, EventsArguments};
 use crate::naming;
 use crate::text::{excerpt, json_line, printable};
 
@@ -24,7 +25,12 @@ const MAX_READ: usize = 100_000;
 fn monitor(orb: &Orb, arguments: &EventsArguments) -> Result<MonitorRef, String> {
     let default = format!("corbaloc::1.2@{DEFAULT_SERVER}/CorelaneEvents");
     let object = naming::object_of_word(orb, arguments.at.as_deref().unwrap_or(&default))?;
-    Ok(MonitorRef::unchecked_narrow(&object.ok_or("the reference is nil")?))
+    let object = object.ok_or("the reference is nil")?;
+    match object.is_a(MonitorRef::REPOSITORY_ID) {
+        Ok(true) => Ok(MonitorRef::unchecked_narrow(&object)),
+        Ok(false) => Err("the server has no monitor, which lists channels".to_owned()),
+        Err(exception) => Err(message(exception)),
+    }
 }
 
 /// Returns all channels, in the order of their names.
@@ -162,9 +168,8 @@ fn print(out: &mut dyn Write, text: &str) -> bool {
 pub(super) fn list(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let orb = Orb::new().map_err(message)?;
     for channel in channels(&monitor(&orb, arguments)?)? {
-        let line =
-            if arguments.is_json { json_line(&json!({ "channel": channel.name })) } else { printable(&channel.name) };
-        print(out, &format!("{line}\n"));
+        let name = || format!("{}\n", printable(&channel.name));
+        print(out, &if arguments.is_json { json_line(&json!({ "channel": channel.name })) } else { name() });
     }
     Ok(())
 }
@@ -175,7 +180,7 @@ pub(super) fn stat(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(
     let monitor = monitor(&orb, arguments)?;
     if arguments.channel.is_empty() {
         for channel in channels(&monitor)? {
-            let text = if arguments.is_json { line(&channel_json(&channel)) } else { channel_lines(&channel) };
+            let text = if arguments.is_json { json_line(&channel_json(&channel)) } else { channel_lines(&channel) };
             print(out, &text);
         }
         return Ok(());
@@ -185,15 +190,14 @@ pub(super) fn stat(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(
         ChannelNamedError::NoChannel(_) => no_channel(name),
         ChannelNamedError::System(exception) => message(exception),
     })?;
-    print(out, &if arguments.is_json { line(&channel_json(&channel)) } else { channel_lines(&channel) });
+    print(out, &if arguments.is_json { json_line(&channel_json(&channel)) } else { channel_lines(&channel) });
     for consumer in consumers(&monitor, name)? {
-        print(out, &if arguments.is_json { line(&consumer_json(name, &consumer)) } else { consumer_lines(&consumer) });
+        print(
+            out,
+            &if arguments.is_json { json_line(&consumer_json(name, &consumer)) } else { consumer_lines(&consumer) },
+        );
     }
     Ok(())
-}
-
-fn line(json: &Json) -> String {
-    format!("{}\n", json_line(json))
 }
 
 /// Prints the channels with their rates until the process receives a termination signal.
