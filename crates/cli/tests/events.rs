@@ -101,6 +101,7 @@ fn wrong_words_are_refused() {
     says(&["top", "--interval", "x"], 2, "an interval is a number of seconds");
     says(&["serve", "--filter-builder", "x"], 2, "`x` is not a filter builder");
     says(&["tail", "--filter", "any", "--type", "1", "flight"], 2, "takes the place of `--type` and `--source`");
+    says(&["serve", "--http", "x"], 2, "`--http` needs a port or ADDRESS:PORT, not `x`");
     says(&["check"], 2, "no file is given");
     says(&["check", "/no/such/file"], 1, "`/no/such/file` cannot be read");
 }
@@ -271,6 +272,100 @@ fn check_fails_if_a_part_never_matches_or_a_deadline_is_missed() {
     assert!(said.starts_with("error: -: line 2: types.all: a name has letters"), "{said}");
     let (said, _) = check(&[], "[[publication]]\ntype = 'x'\n");
     assert_eq!(said, "error: -: line 2: publication.type: there is no such type\n");
+}
+
+/// Sends a request as it is, and returns the whole answer.
+fn http(address: &str, request: &[u8]) -> String {
+    use std::io::Write as _;
+    let mut stream = std::net::TcpStream::connect(address).expect("the server listens");
+    stream.write_all(request).expect("the server reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+/// Returns the body of a resource.
+fn resource(address: &str, path: &str) -> String {
+    let answer = http(address, format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    answer.split_once("\r\n\r\n").expect("a body").1.to_owned()
+}
+
+#[test]
+fn page_and_metrics_have_the_counts_of_stat() {
+    let words = ["serve", "--listen", "tcp:127.0.0.1:0", "--channel", "flight", "--lane", "20", "--http", "0"];
+    let mut server = Running::start(&words);
+    let cos = server.line();
+    server.line();
+    let page = server.line();
+    let address = page.strip_prefix("http://").and_then(|rest| rest.strip_suffix('/')).expect("the page's address");
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    let orb = corelane::Orb::new().expect("an ORB");
+    let channel: corelane_services::events::cos_event_channel_admin::EventChannelRef =
+        orb.string_to_reference(&cos).expect("the channel");
+    let puller = channel.for_consumers().unwrap().unwrap().obtain_pull_supplier().unwrap().unwrap();
+    puller.connect_pull_consumer(None).unwrap();
+    output(&["push", &cos, "one", "two", "three"]);
+    assert!(puller.try_pull().unwrap().1);
+    let monitor = format!("{}/CorelaneEvents", cos.strip_suffix("/flight").expect("the channel's key"));
+    let of_stat = output(&["stat", "--at", &monitor, "--json", "flight"]);
+    let mut of_stat = of_stat.lines().map(|line| serde_json::from_str::<Json>(line).expect("JSON"));
+    let counts: Json = serde_json::from_str(&resource(address, "/counts.json")).expect("JSON");
+    let mut shown = counts["channels"][0].clone();
+    let consumers = shown.as_object_mut().expect("an object").remove("shown_consumers").expect("the consumers");
+    assert_eq!((Some(shown), Some(consumers[0].clone())), (of_stat.next(), of_stat.next()));
+    assert_eq!(
+        (&counts["channels"][0]["published"], counts["channels"].as_array().map(Vec::len)),
+        (&3.into(), Some(1))
+    );
+    let metrics = resource(address, "/metrics");
+    for line in [
+        "# TYPE corelane_events_published_total counter",
+        "corelane_events_published_total{channel=\"flight\"} 3",
+        "corelane_events_delivered_total{channel=\"flight\"} 1",
+        "corelane_events_dropped_total{channel=\"flight\",reason=\"queue_full\"} 0",
+        "corelane_events_queue_sets{channel=\"flight\",consumer=\"1\",lane=\"0\"} 2",
+    ] {
+        assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
+    }
+    // The page names only its own script and style.
+    assert!(resource(address, "/").contains("src=\"page.js\""));
+    assert!(resource(address, "/page.js").contains("counts.json") && resource(address, "/page.css").contains("table"));
+}
+
+#[test]
+fn wrong_requests_of_the_page_are_refused_and_the_server_goes_on() {
+    use std::io::Write as _;
+    let words = ["serve", "--listen", "tcp:127.0.0.1:0", "--channel", "flight", "--http", "0"];
+    let mut server = Running::start(&words);
+    let page = (server.line(), server.line(), server.line()).2;
+    let address = page.strip_prefix("http://").and_then(|rest| rest.strip_suffix('/')).expect("the page's address");
+    let status = |request: &str| http(address, request.as_bytes()).lines().next().unwrap_or_default().to_owned();
+    let host = format!("Host: {address}\r\n\r\n");
+    assert_eq!(status(&format!("GET /no HTTP/1.1\r\n{host}")), "HTTP/1.1 404 Not Found");
+    assert_eq!(status(&format!("DELETE / HTTP/1.1\r\n{host}")), "HTTP/1.1 405 Method Not Allowed");
+    assert_eq!(status("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"), "HTTP/1.1 421 Misdirected Request");
+    assert_eq!(status(&format!("GET / HTTP/9.9\r\n{host}")), "HTTP/1.1 505 HTTP Version Not Supported");
+    assert_eq!(status("nonsense\r\n\r\n"), "HTTP/1.1 400 Bad Request");
+    let endless = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(20_000));
+    assert_eq!(status(&endless), "HTTP/1.1 431 Request Header Fields Too Large");
+    let head = http(address, format!("HEAD / HTTP/1.1\r\n{host}").as_bytes());
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    // Clients that send a part of a request get no answer, and hold other clients for a bounded time.
+    let silent: Vec<_> = (0..10)
+        .map(|_| {
+            let mut stream = std::net::TcpStream::connect(address).expect("the server listens");
+            stream.write_all(b"GET /").expect("the connection waits");
+            stream
+        })
+        .collect();
+    for mut stream in silent {
+        let mut answer = Vec::new();
+        // The end of the connection may be a reset.
+        let _ = stream.read_to_end(&mut answer);
+        assert_eq!(answer, b"");
+    }
+    assert!(resource(address, "/metrics").starts_with("# HELP"));
 }
 
 /// Returns the standard output of a command that succeeds.

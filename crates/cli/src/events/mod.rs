@@ -2,6 +2,7 @@
 
 mod channel;
 mod check;
+mod http;
 mod manage;
 mod options;
 mod push;
@@ -26,7 +27,7 @@ use crate::{DONE, NOT_DONE};
 pub(crate) const USAGE: &str = "\
 usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--channel NAME]... [--lane N[:PRIORITY]]...
                              [--overflow POLICY] [--filter-builder NAME] [--allow-control USER,... --control PATH]
-                             [--destroy-by-clients]
+                             [--destroy-by-clients] [--http ADDRESS]
        corelane events tail [--type N]... [--source N] [--filter EXPRESSION] [--count N] [--listen ADDRESS] [--json]
                             CHANNEL
        corelane events push [--type N] [--source N] CHANNEL TEXT...
@@ -73,6 +74,8 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
   --control PATH    the control socket
   --destroy-by-clients
                     let each client destroy channels
+  --http ADDRESS    serve a page with the counts, and /metrics for Prometheus: a port of the loopback interface, or
+                    ADDRESS:PORT
   --at REFERENCE    the server's monitor, or its factory (corbaloc::1.2@127.0.0.1:11169/CorelaneEvents, or .../omniEvents)
   --interval SECONDS
                     time from one table to the next (1)
@@ -110,6 +113,7 @@ pub(crate) fn command() -> Command {
         repeated("lane", "N[:PRIORITY]"),
         option("overflow", "POLICY"),
         option("filter-builder", "NAME"),
+        option("http", "ADDRESS"),
         option("allow-control", "USER,..."),
         option("control", "PATH"),
         flag("destroy-by-clients"),
@@ -205,6 +209,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         allow_control: texts("allow-control").pop().map_or(Ok(Vec::new()), |text| naming::users(&text))?,
         control: texts("control").pop().map(PathBuf::from),
         is_destroyed_by_clients: is_set("destroy-by-clients"),
+        http: texts("http").pop().map(|text| http::address(&text)).transpose()?,
         at: texts("at").pop(),
         interval: texts("interval").pop().map(|text| arguments::seconds(&text, 0.01, INTERVAL)).transpose()?,
         channel: texts("CHANNEL")

@@ -1,5 +1,6 @@
 //! The arguments of all subcommands, as `parse` returns them.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ pub(super) struct EventsArguments {
     pub(super) allow_control: Vec<u32>,
     pub(super) control: Option<PathBuf>,
     pub(super) is_destroyed_by_clients: bool,
+    pub(super) http: Option<SocketAddr>,
     pub(super) at: Option<String>,
     pub(super) interval: Option<Duration>,
     pub(super) channel: String,

@@ -9,6 +9,7 @@ use corelane_services::events::{EventChannel, EventChannelBuilder, EventChannelF
 use corelane_sys::{poll, signal};
 
 use super::channel::message;
+use super::http;
 use super::options::{CONTROL_KEY, DEFAULT_LISTEN, EventsArguments};
 use crate::naming::control;
 
@@ -53,6 +54,9 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
         }
         None => None,
     };
+    if let Some(address) = arguments.http {
+        lines += &format!("http://{}/\n", http::serve(address, monitor.clone())?);
+    }
     // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     poll::wait_readable_any([termination.as_fd()], None).map_err(message)?;

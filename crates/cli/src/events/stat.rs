@@ -68,7 +68,7 @@ fn no_channel(name: &str) -> String {
 }
 
 /// Returns the reasons and the numbers of drops.
-fn reasons(drops: &Drops) -> [(&'static str, u64); 7] {
+pub(super) fn reasons(drops: &Drops) -> [(&'static str, u64); 7] {
     [
         ("queue_full", drops.queue_full),
         ("replaced", drops.replaced),
@@ -105,7 +105,7 @@ fn deliveries_json(sets: &Deliveries) -> Json {
     })
 }
 
-fn channel_json(channel: &Channel) -> Json {
+pub(super) fn channel_json(channel: &Channel) -> Json {
     json!({
         "channel": channel.name,
         "published": channel.published,
@@ -117,7 +117,7 @@ fn channel_json(channel: &Channel) -> Json {
     })
 }
 
-fn consumer_json(channel: &str, consumer: &Consumer) -> Json {
+pub(super) fn consumer_json(channel: &str, consumer: &Consumer) -> Json {
     let of_type = |it: &corelane_services::events::corelane_events::TypeDrops| json!({ "type": it.event_type, "dropped": drops_json(&it.dropped) });
     let queue = |queue: &corelane_services::events::corelane_events::Queue| json!({ "lane": queue.lane, "sets": queue.sets, "bytes": queue.bytes });
     json!({
