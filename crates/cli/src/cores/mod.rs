@@ -3,7 +3,7 @@
 
 mod analyse;
 mod generate;
-mod output;
+pub(crate) mod output;
 mod picture;
 mod remote;
 mod report;
