@@ -13,6 +13,7 @@ mod top;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::path::PathBuf;
 
 use clap::{ArgMatches, Command};
 use corelane_sched::allocation::{Discipline, Machine, Rejection, TaskSet, admit_all};
@@ -31,7 +32,7 @@ usage: corelane cores analyse FILE [--cores N] [--discipline NAME] [--json] [--s
        corelane cores simulate FILE [--cores N] [--discipline NAME] [--global] [--for TIME] [--seed N]
                                [--lose CORE@TIME] [--json] [--svg FILE]
        corelane cores generate --util U [--balance B | --tasks N] [--cores N] [--seed N]
-       corelane cores serve [--listen ADDRESS] [--cores N] [--discipline NAME]
+       corelane cores serve [--listen ADDRESS] [--cores N] [--discipline NAME] [--store FILE] [--task-ports FIRST]
        corelane cores admit FILE [--at REFERENCE] [--target REFERENCE] [--lease TIME] [--json]
        corelane cores withdraw TASK TOKEN [--at REFERENCE]
        corelane cores snapshot [--at REFERENCE] [--json]
@@ -67,6 +68,10 @@ cores of their tasks. Without the permission to do so, its promises are advisory
   --balance B       the second group has B times the 10 tasks of the first: 0.1 to 1 (0.5)
   --tasks N         one group of N tasks
   --listen ADDRESS  tcp:HOST:PORT, unix:PATH or shm:PATH (tcp:127.0.0.1:2810)
+  --store FILE      keep the promises in this file. After a restart each is held for its lease, and a client that renews it
+                    keeps its task, core and reference
+  --task-ports FIRST
+                    the tasks' addresses have this port and those after it (free ports; with a store, those of before)
   --at REFERENCE    the admission object: IOR:, corbaloc:, corbaname: or @FILE
                     (corbaloc::1.2@127.0.0.1:2810/CorelaneTasks)
   --target REFERENCE
@@ -114,6 +119,8 @@ struct CoresArguments {
     balance: Option<Utilization>,
     tasks: Option<usize>,
     listen: Option<String>,
+    store: Option<PathBuf>,
+    task_ports: Option<u16>,
     at: Option<String>,
     target: Option<String>,
     lease: Option<Nanos>,
@@ -134,6 +141,7 @@ pub(crate) fn command() -> Command {
     let generate = generate.args([option("tasks", "N"), option("cores", "N"), option("seed", "N")]);
     let serve = arguments::command("serve", USAGE).args([option("listen", "ADDRESS"), option("cores", "N")]);
     let serve = serve.arg(option("discipline", "NAME"));
+    let serve = serve.args([option("store", "FILE"), option("task-ports", "FIRST")]);
     let at = || option("at", "REFERENCE");
     let admit = arguments::command("admit", USAGE).arg(file()).args([at(), option("target", "REFERENCE")]);
     let admit = admit.args([option("lease", "TIME"), flag("json")]);
@@ -218,6 +226,8 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
         balance: fraction_of("balance")?,
         tasks: number_of("tasks", 1, MAX_GENERATED as u64)?.and_then(|tasks| tasks.try_into().ok()),
         listen: text("listen"),
+        store: parsed.try_get_one::<OsString>("store").ok().flatten().map(PathBuf::from),
+        task_ports: number_of("task-ports", 1, remote::MAX_FIRST_PORT.into())?.and_then(|port| port.try_into().ok()),
         at: text("at"),
         target: text("target"),
         lease: text("lease").map(|text| time("--lease", &text)).transpose()?,
@@ -350,6 +360,7 @@ mod tests {
             "generate --util 1.6 f",
             "serve f",
             "serve --cores 0",
+            "serve --task-ports 65520",
             "admit",
             "admit f --lease 3",
             "withdraw 1",
