@@ -13,6 +13,7 @@ mod top;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::path::PathBuf;
 
 use clap::{ArgMatches, Command};
 use corelane_sched::allocation::{Discipline, Machine, Rejection, TaskSet, admit_all};
@@ -32,6 +33,7 @@ usage: corelane cores analyse FILE [--cores N] [--discipline NAME] [--json] [--s
                                [--lose CORE@TIME] [--json] [--svg FILE]
        corelane cores generate --util U [--balance B | --tasks N] [--cores N] [--seed N]
        corelane cores serve [--listen ADDRESS] [--orb-config FILE] [--cores N] [--discipline NAME] [--enforce-rates]
+                            [--store FILE] [--task-ports FIRST]
        corelane cores admit FILE [--at REFERENCE] [--target REFERENCE] [--lease TIME] [--json]
        corelane cores withdraw TASK TOKEN [--at REFERENCE]
        corelane cores snapshot [--at REFERENCE] [--json]
@@ -69,6 +71,10 @@ cores of their tasks. Without the permission to do so, its promises are advisory
   --listen ADDRESS  tcp:HOST:PORT, unix:PATH or shm:PATH (tcp:127.0.0.1:2810)
   --orb-config FILE the ORB's options, whose pool is `admission` (docs/configuration.md)
   --enforce-rates   bound the requests of each task to its period and jitter: one early request waits, further ones are refused
+  --store FILE      keep the promises in this file. After a restart each is held for its lease, and a client that renews it
+                    keeps its task, core and reference
+  --task-ports FIRST
+                    the tasks' addresses have this port and those after it (free ports; with a store, those of before)
   --at REFERENCE    the admission object: IOR:, corbaloc:, corbaname: or @FILE
                     (corbaloc::1.2@127.0.0.1:2810/CorelaneTasks)
   --target REFERENCE
@@ -118,6 +124,8 @@ struct CoresArguments {
     listen: Option<String>,
     orb_config: Option<String>,
     enforces_rates: bool,
+    store: Option<PathBuf>,
+    task_ports: Option<u16>,
     at: Option<String>,
     target: Option<String>,
     lease: Option<Nanos>,
@@ -142,6 +150,7 @@ pub(crate) fn command() -> Command {
         option("cores", "N"),
     ]);
     let serve = serve.args([option("discipline", "NAME"), flag("enforce-rates")]);
+    let serve = serve.args([option("store", "FILE"), option("task-ports", "FIRST")]);
     let at = || option("at", "REFERENCE");
     let admit = arguments::command("admit", USAGE).arg(file()).args([at(), option("target", "REFERENCE")]);
     let admit = admit.args([option("lease", "TIME"), flag("json")]);
@@ -228,6 +237,8 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
         listen: text("listen"),
         orb_config: text("orb-config"),
         enforces_rates: flag("enforce-rates"),
+        store: parsed.try_get_one::<OsString>("store").ok().flatten().map(PathBuf::from),
+        task_ports: number_of("task-ports", 1, remote::MAX_FIRST_PORT.into())?.and_then(|port| port.try_into().ok()),
         at: text("at"),
         target: text("target"),
         lease: text("lease").map(|text| time("--lease", &text)).transpose()?,
@@ -361,6 +372,7 @@ mod tests {
             "serve f",
             "serve --cores 0",
             "admit f --enforce-rates",
+            "serve --task-ports 65520",
             "admit",
             "admit f --lease 3",
             "withdraw 1",

@@ -192,10 +192,14 @@ impl AdmissionConfig {
         let has_moved = kept.is_some_and(|kept| kept.pool != data.pool);
         self.books.set_server_data(&data.encode());
         let admission = SharedBooks::new(self.books, secrets, self.max_waiting_saves).map_err(no_resources);
+        let admission = admission.and_then(|admission| {
+            admission.save().map_err(|error| restart::persist_store(&error.to_string()))?;
+            Ok(admission)
+        });
         let real_time = RtPolicies { threadpool: pool.as_ref().map(CorePool::id), ..RtPolicies::default() };
-        let tasks = root.create_rt_poa(TASK_POA, None, task_policies, &real_time);
-        let served = tasks.map_err(SystemException::from).and_then(|tasks| {
-            let admission = Arc::new(admission?);
+        let served = admission.and_then(|admission| {
+            let admission = Arc::new(admission);
+            let tasks = root.create_rt_poa(TASK_POA, None, task_policies, &real_time)?;
             let dispatch = TaskDispatch::new(admission.secrets.clone(), tasks.clone(), pool.clone(), rules);
             let served = serve_in(orb, &root, &tasks, admission, &keys, dispatch, has_moved);
             if served.is_err() {
@@ -237,10 +241,10 @@ fn serve_in(
         let servant =
             TasksServant { admission: Arc::clone(&admission), poa: tasks.clone(), own: references, pool: pool.clone() };
         poa.activate_object_with_id(&id, &protocol::Tasks::servant(servant))?;
-        orb.bind_key(ADMISSION_OBJECT_KEY, &own)?;
         let restored = admission.restore(orb, pool.as_ref(), has_moved)?;
+        orb.bind_key(ADMISSION_OBJECT_KEY, &own)?;
+        // A restored target may be this key.
         admission.set_dispatch(dispatch);
-        admission.save().map_err(|error| restart::persist_store(&error.to_string()))?;
         tasks.manager().activate()?;
         poa.manager().activate()?;
         Ok(AdmissionService { object: protocol::TasksRef::from_object(own), pool, restored })
