@@ -86,6 +86,8 @@ macro_rules! describe {
             ) -> ::std::result::Result<Self, $crate::CdrError> {
                 $crate::Cdr::decode(d)
             }
+
+            $crate::typed_sequences! {}
         }
     };
 }
