@@ -18,6 +18,8 @@ mod lane_loop;
 pub(crate) mod lane_role;
 mod lane_tasks;
 pub(crate) mod memory_budget;
+#[cfg(feature = "replies-first")]
+pub(crate) mod memory_waits;
 pub(crate) mod message;
 pub(crate) mod nested_wait;
 pub(crate) mod parked_request;
