@@ -242,29 +242,6 @@ pub trait Typed: Sized {
     }
 }
 
-/// Implements the functions for sequences of a type that has one encoding.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! typed_sequences {
-    () => {
-        fn write_all(
-            values: &[Self],
-            e: &mut $crate::mapping::Encoder<'_>,
-            _: &$crate::TypeCode,
-        ) -> ::std::result::Result<(), $crate::CdrError> {
-            <Self as $crate::Cdr>::encode_all(values, e)
-        }
-
-        fn read_many(
-            len: usize,
-            d: &mut $crate::mapping::Decoder<'_>,
-            _: &$crate::TypeCode,
-        ) -> ::std::result::Result<::std::vec::Vec<Self>, $crate::CdrError> {
-            <Self as $crate::Cdr>::decode_many(len, d)
-        }
-    };
-}
-
 macro_rules! by_cdr {
     ($($rust:ty => $type_code:expr,)*) => {$(
         impl Typed for $rust {
@@ -280,7 +257,13 @@ macro_rules! by_cdr {
                 Cdr::decode(d)
             }
 
-            $crate::typed_sequences! {}
+            fn write_all(values: &[Self], e: &mut Encoder<'_>, _: &TypeCode) -> Result<(), CdrError> {
+                Cdr::encode_all(values, e)
+            }
+
+            fn read_many(len: usize, d: &mut Decoder<'_>, _: &TypeCode) -> Result<Vec<Self>, CdrError> {
+                Cdr::decode_many(len, d)
+            }
         }
     )*};
 }

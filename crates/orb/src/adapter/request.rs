@@ -32,9 +32,9 @@ use crate::servant::ServerCall;
 use crate::server::connection::Connection;
 use crate::server::final_messages::message_error;
 use crate::server::lane::LaneTask;
-use crate::server::memory_budget::RunningRequest;
 #[cfg(feature = "replies-first")]
-use crate::server::memory_waits::MIN_LARGE_REPLY;
+use crate::server::large_replies::MIN_LARGE_REPLY;
+use crate::server::memory_budget::RunningRequest;
 use crate::server::message::{Message, RequestMemory};
 use crate::server::parked_request::{ParkedRequest, ResumeOn};
 use crate::server::strategy::Lane;

@@ -32,7 +32,7 @@ use super::idle_eviction::IdleTracker;
 use super::lane_role::LaneRole;
 use super::memory_budget::MemoryBudget;
 #[cfg(feature = "replies-first")]
-use super::memory_waits::MemoryWaits;
+use super::memory_wait_list::MemoryWaits;
 use super::message::Message;
 use super::parked_request::ResumeOn;
 pub(crate) use super::ready_list::LaneTask;

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use corelane_wire::cdr::{MemoryAccount, MemoryRefusal};
 
 #[cfg(feature = "replies-first")]
-use super::memory_waits::LargeReplies;
+use super::large_replies::LargeReplies;
 use crate::memory::ByteBudget;
 
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Requests that wait while unread replies fill much of a lane's memory.
 //!
 //! The size of a reply is known when the request has run. So the lane remembers the operations whose
-//! large replies the transport did not accept as a whole ([`LargeReplies`]). While unread replies hold
-//! more than half of the lane's memory, a further request for such an operation waits, and its
+//! large replies the transport did not accept as a whole (`large_replies.rs`). While unread replies
+//! hold more than half of the lane's memory, a further request for such an operation waits, and its
 //! connection is not read. All other requests run. So many clients with large replies get them one
 //! after the other, and the lane need not close connections.
 //!
@@ -11,15 +11,12 @@
 //! So peers that do not read delay the large replies of others for a limited time, and no other
 //! replies.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::epoll::EpollEvent;
-use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_wire::giop::Header;
 
 use super::architecture::Architecture;
@@ -33,70 +30,8 @@ use crate::orb_context::OrbContext;
 
 /// Maximum size in bytes of a request that waits. The waiting requests count in no budget.
 const MAX_DEFERRED_BYTES: usize = 4096;
-/// Minimum size in bytes of a reply whose operation is remembered.
-pub(crate) const MIN_LARGE_REPLY: usize = 64 * 1024;
 /// The part of the write time-out after which an unread reply delays no request.
 const STALLED_PART: u32 = 10;
-
-/// The operations of a lane whose large replies the transport did not accept as a whole, as hashes of
-/// object key and operation. An operation may displace another one.
-#[derive(Debug)]
-pub(crate) struct LargeReplies([AtomicU64; 64]);
-
-impl LargeReplies {
-    pub(crate) fn new() -> Self {
-        LargeReplies([const { AtomicU64::new(0) }; 64])
-    }
-
-    fn place(&self, hash: u64) -> &AtomicU64 {
-        &self.0[(hash % 64) as usize]
-    }
-
-    pub(crate) fn add(&self, hash: u64) {
-        self.place(hash).store(hash, Ordering::Relaxed);
-    }
-
-    fn contains(&self, hash: u64) -> bool {
-        self.place(hash).load(Ordering::Relaxed) == hash
-    }
-
-    fn clear(&self) {
-        self.0.iter().for_each(|place| place.store(0, Ordering::Relaxed));
-    }
-}
-
-/// The connections with a request that waits, the longest wait first.
-#[derive(Debug)]
-pub(super) struct MemoryWaits {
-    connections: PiMutex<VecDeque<((u32, u32), Monotonic)>>,
-    /// Number of connections on the list, stored under the lock.
-    count: AtomicUsize,
-}
-
-impl MemoryWaits {
-    pub(super) fn new() -> Self {
-        let connections = PiMutex::new("memory waits", LockScope::Lane, VecDeque::new());
-        MemoryWaits { connections, count: AtomicUsize::new(0) }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.count.load(Ordering::SeqCst) == 0
-    }
-
-    fn add(&self, handle: (u32, u32), now: Monotonic) {
-        let mut connections = self.connections.lock();
-        connections.push_back((handle, now));
-        self.count.store(connections.len(), Ordering::SeqCst);
-    }
-
-    /// Takes the first connection if its wait began before `since`, or in any case for `None`.
-    fn take(&self, since: Option<Monotonic>) -> Option<(u32, u32)> {
-        let mut connections = self.connections.lock();
-        let (handle, _) = connections.pop_front_if(|(_, began)| since.is_none_or(|since| *began < since))?;
-        self.count.store(connections.len(), Ordering::SeqCst);
-        Some(handle)
-    }
-}
 
 impl<S: Architecture<S>> Lane<S> {
     /// Sends begun replies for which there is room, and lets a waiting request run if the lane has
@@ -315,34 +250,5 @@ impl<S: Architecture<S>> Lane<S> {
             // Replies of the operations may have become small.
             self.memory_budget.large_replies().clear();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connections_leave_the_list_in_the_order_of_their_waits() {
-        let at = Monotonic::from_nanos;
-        let waits = MemoryWaits::new();
-        (1..=3).for_each(|number| waits.add((number, 0), at(u64::from(number))));
-        assert_eq!(waits.take(Some(at(1))), None);
-        assert_eq!(waits.take(Some(at(2))), Some((1, 0)));
-        assert_eq!(waits.take(Some(at(2))), None);
-        assert_eq!((waits.take(None), waits.is_empty()), (Some((2, 0)), false));
-        assert_eq!((waits.take(None), waits.take(None), waits.is_empty()), (Some((3, 0)), None, true));
-    }
-
-    #[test]
-    fn operations_are_remembered_until_others_displace_them() {
-        let large = LargeReplies::new();
-        large.add(7);
-        large.add(8);
-        assert!(large.contains(7) && large.contains(8) && !large.contains(9) && !large.contains(64 + 7));
-        large.add(64 + 7);
-        assert!(!large.contains(7) && large.contains(64 + 7));
-        large.clear();
-        assert!(!large.contains(8) && !large.contains(64 + 7));
     }
 }
