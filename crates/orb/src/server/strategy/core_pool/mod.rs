@@ -814,6 +814,12 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         }
     }
 
+    /// A task's requests have a rate, and a budget for their replies.
+    #[cfg(feature = "replies-first")]
+    fn may_defer_requests(&self) -> bool {
+        false
+    }
+
     fn stop(&self) -> Vec<JoinHandle<()>> {
         let mut state = self.0.state.lock();
         state.roster.close();
