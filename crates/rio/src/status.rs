@@ -93,7 +93,7 @@ fn read_report(name: &str) -> io::Result<TransportReport> {
     let mut text = String::new();
     connection.take(MAX_BYTES).read_to_string(&mut text)?;
     let report = parse(&text).ok_or(io::ErrorKind::InvalidData)?;
-    Ok(TransportReport { process: u32::try_from(peer.pid).unwrap_or(0), ..report })
+    Ok(TransportReport { process: peer.pid, ..report })
 }
 
 /// Returns the report in an answer, without the number of the process.
