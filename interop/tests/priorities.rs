@@ -45,7 +45,7 @@ fn no_lanes(orb: &Orb) -> ThreadpoolId {
 
 /// Returns the native priorities and the lanes of the requests.
 fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityModel>) -> BTreeSet<(u8, usize)> {
-    served_by_orb(&peers(), client, Orb::builder(), client.name(), pool, model)
+    served_by_orb(peers(), client, Orb::builder(), client.name(), pool, model)
 }
 
 fn files() -> PathBuf {
@@ -54,7 +54,7 @@ fn files() -> PathBuf {
 
 /// Builds the peers. The builds can need the network, so that they must not run in a network namespace
 /// of a test.
-fn peers() -> Peers {
+fn peers() -> &'static Peers {
     Peers::build(&files().join("peers")).unwrap_or_else(|trouble| panic!("{trouble}"))
 }
 
@@ -140,7 +140,7 @@ fn omniorb_is_served_by_a_lane_with_a_budget_of_bytes() {
     let rio: Arc<dyn Transport> = Arc::new(RioTransport::new(RioConfig::default()));
     let builder = Orb::builder().transports(Transports::new(vec![rio]));
     let model = Some(PriorityModel::ServerDeclared);
-    assert_eq!(served_by_orb(&peers(), OmniOrb, builder, "budget", with_budget, model), BTreeSet::from([(50, 1)]));
+    assert_eq!(served_by_orb(peers(), OmniOrb, builder, "budget", with_budget, model), BTreeSet::from([(50, 1)]));
 }
 
 /// Client and server are in a network namespace of their own, on whose loopback interface frames are
@@ -161,7 +161,7 @@ fn omniorb_is_served_by_a_lane_whose_frames_are_sorted() {
         let transport: Arc<dyn Transport> = rio.clone();
         let builder = Orb::builder().transports(Transports::new(vec![transport]));
         let model = Some(PriorityModel::ServerDeclared);
-        let served = served_by_orb(&peers, OmniOrb, builder, "sorted", in_order_of_priority, model);
+        let served = served_by_orb(peers, OmniOrb, builder, "sorted", in_order_of_priority, model);
         assert_eq!(served, BTreeSet::from([(50, 1)]));
         rio.frame_counts().unwrap()
     };

@@ -37,7 +37,7 @@ pub struct InterfaceExamination {
     pub findings: Vec<FeatureFinding>,
 }
 
-/// Examines which features [`RioTransport`](crate::RioTransport) would have on an interface, for a
+/// Examines which features [`RioTransport`] would have on an interface, for a
 /// process with the privileges of the calling thread.
 ///
 /// The level is that of a transport, which exists for a moment and attaches a program to the

@@ -42,7 +42,7 @@ pub(crate) struct SharedBudget<C> {
     counts: BudgetCounts,
 }
 
-/// Numbers of a [`SharedBudget`], for diagnostics.
+/// Numbers of a stream's budget, for diagnostics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetCounts {
