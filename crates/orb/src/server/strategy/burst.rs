@@ -287,7 +287,7 @@ mod tests {
         worker.burst_role.runs_for = 7;
         assert!(burst_mode.roles.request(7));
         std::thread::scope(|scope| {
-            scope.spawn(|| burst_mode.roles.wait_out_burst(TICK, || true));
+            scope.spawn(|| burst_mode.roles.sleep_or_supervise(TICK, || true));
             while reads.lock().len() <= TASKS {
                 worker.burst_role.runs_for = 7;
                 burst_mode.join(&lane, handler, &mut worker).unwrap();
