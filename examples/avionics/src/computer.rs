@@ -10,7 +10,7 @@ use crate::avionics::{
     Attitude, Contact, Contacts, Engines, MapStore, MapStoreRef, MissionComputer, MissionComputerRef, Picture,
     RecorderRef, Steering,
 };
-use crate::{Result, priority};
+use crate::{Result, admission, priority};
 
 struct Computer {
     picture: Mutex<Picture>,
@@ -69,12 +69,23 @@ pub(crate) fn run(recorder: &str) -> Result<()> {
 
     // The threads of an ORB inherit the scheduling class of the thread that creates it.
     let scheduling = priority::raise(Some(priority::SERVER));
-    let (_flight_orb, flight) = serve("flight", MissionComputer::servant(computer))?;
+    let (flight_orb, flight) = serve("flight", MissionComputer::servant(computer))?;
     priority::lower();
     let (bulk_orb, maps) = serve("bulk", MapStore::servant(maps))?;
 
+    let admission = admission::serve(&flight_orb);
+    if let Err(error) = &admission {
+        eprintln!("the tasks of clients are not admitted: {error}");
+    }
+    let tasks = admission.as_ref().ok().map(|admission| admission.reference().as_object().clone());
+
     let (flight, maps) = (MissionComputerRef::from_object(flight), MapStoreRef::from_object(maps));
-    bulk_orb.string_to_reference::<RecorderRef>(recorder)?.serves(Some(&flight), Some(&maps), &scheduling)?;
+    bulk_orb.string_to_reference::<RecorderRef>(recorder)?.serves(
+        Some(&flight),
+        Some(&maps),
+        tasks.as_ref(),
+        &scheduling,
+    )?;
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(())
 }

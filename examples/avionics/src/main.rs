@@ -3,6 +3,7 @@
 //! [`stage`] starts a process for each client, shows their progress, and writes the report.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod clients;
 mod computer;
 mod meter;
@@ -34,7 +35,9 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["server", recorder] => computer::run(recorder).map(|()| true),
-        ["client", name, target, recorder, seconds] => client(name, target, recorder, seconds).map(|()| true),
+        ["client", name, target, tasks, recorder, seconds] => {
+            client(name, target, tasks, recorder, seconds).map(|()| true)
+        }
         ["--help" | "help"] => {
             print!("{USAGE}");
             Ok(true)
@@ -57,9 +60,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn client(name: &str, target: &str, recorder: &str, seconds: &str) -> Result<()> {
+fn client(name: &str, target: &str, tasks: &str, recorder: &str, seconds: &str) -> Result<()> {
     let client = CLIENTS.iter().find(|client| client.name == name).ok_or("there is no such client")?;
-    clients::run(client, target, recorder, Duration::from_secs(seconds.parse()?))
+    clients::run(client, target, tasks, recorder, Duration::from_secs(seconds.parse()?))
 }
 
 fn parse_options(arguments: &[&str]) -> Option<DemoOptions> {

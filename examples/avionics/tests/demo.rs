@@ -52,7 +52,15 @@ fn demo_of_three_seconds_succeeds_and_writes_its_report() {
         assert!(page.contains(&cells), "the page does not have the cells {cells} for {client}");
     }
     assert!(summary.contains(&format!("{missed} deadlines missed, 0 calls failed")), "{said}");
-    assert_eq!(page.matches("<svg").count(), expected.len());
+    let lines: Vec<&str> = summary.lines().collect();
+    let has_task =
+        |name: &str| lines.iter().any(|line| line.contains(&format!(" {name} ")) && line.contains(" core 0, "));
+    for name in ["inertial", "radar", "engines"].into_iter().chain((!left_out).then_some("omniorb")) {
+        assert!(has_task(name), "{name} has no task\n{said}");
+    }
+    assert!(lines.iter().any(|line| line.starts_with("refused   survey ")), "{said}");
+    assert!(page.contains("It refused <i>survey</i>: ") && page.contains("aria-label=\"Jobs of the tasks\""), "{page}");
+    assert_eq!(page.matches("<svg").count(), expected.len() + 1);
     assert!(!page.contains("http"), "the page must refer to no other resource");
     assert!(said.contains("SCHED_FIFO") || said.contains("Fixed priorities are refused"), "{said}");
 }

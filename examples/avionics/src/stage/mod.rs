@@ -8,6 +8,7 @@ mod page;
 mod process;
 mod record;
 mod table;
+mod tasks;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,7 @@ use machine::Machine;
 use process::Process;
 use record::Record;
 use table::Table;
+use tasks::AdmittedTasks;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -36,8 +38,17 @@ pub(crate) struct DemoOptions {
 }
 
 enum RecorderMessage {
-    Serving { flight: ObjectRef, maps: ObjectRef, scheduling: String },
+    Serving(Served),
     Report(Report),
+}
+
+/// The objects of the server.
+struct Served {
+    flight: ObjectRef,
+    maps: ObjectRef,
+    /// The admission object; `None` if the server admits no tasks.
+    tasks: Option<ObjectRef>,
+    scheduling: String,
 }
 
 struct RecorderServant(Arc<Mailbox<RecorderMessage>>);
@@ -54,12 +65,18 @@ impl Recorder for RecorderServant {
         &self,
         flight: Option<&MissionComputerRef>,
         maps: Option<&MapStoreRef>,
+        tasks: Option<&ObjectRef>,
         scheduling: &str,
     ) -> Result<(), SystemException> {
         let nil = || SystemException::new(SystemExceptionKind::BadParam, 0, corelane::Completion::No);
         let flight = flight.ok_or_else(nil)?.as_object().clone();
         let maps = maps.ok_or_else(nil)?.as_object().clone();
-        self.hear(RecorderMessage::Serving { flight, maps, scheduling: scheduling.into() })
+        self.hear(RecorderMessage::Serving(Served {
+            flight,
+            maps,
+            tasks: tasks.cloned(),
+            scheduling: scheduling.into(),
+        }))
     }
 
     fn take(&self, latest: &Report) -> Result<(), SystemException> {
@@ -83,29 +100,40 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
 
     let myself = std::env::current_exe()?;
     let mut server = Process::start("server", Command::new(&myself).args(["server", &recorder]), &folder)?;
-    let (flight, maps, scheduling) = served(&heard, &mut server)?;
+    let Served { flight, maps, tasks, scheduling } = served(&heard, &mut server)?;
     println!("server    process {}, flight computer {scheduling}, map store OTHER", server.id());
+    let admission_object = tasks.as_ref().map(ToString::to_string).unwrap_or_default();
+    let mut tasks = tasks.map(|tasks| AdmittedTasks::new(&tasks));
 
     let mut records: Vec<Record> =
         CLIENTS.iter().map(|client| Record::new(client.name, client.task, client.rate, client.deadline)).collect();
     let mut processes = Vec::new();
     for client in &CLIENTS {
-        let target = if client.name == "bulk" { &maps } else { &flight };
+        let target = if client.name == "bulk" { &maps } else { &flight }.to_string();
         let seconds = options.seconds.to_string();
         let mut command = Command::new(&myself);
-        command.args(["client", client.name, target, &recorder, &seconds]);
+        command.args(["client", client.name, &target, &admission_object, &recorder, &seconds]);
         processes.push(Process::start(client.name, &mut command, &folder)?);
     }
     match &ground_link {
         Ok(program) => {
-            processes.push(omniorb::start(program, &flight, &recorder, options.seconds, &folder)?);
+            let admitted = tasks.as_mut().map(|tasks| tasks.admit_ground_link(&flight)).transpose();
+            let target = admitted.unwrap_or_else(|error| {
+                trouble.push(error.to_string());
+                None
+            });
+            let target = target.unwrap_or_else(|| flight.to_string());
+            processes.push(omniorb::start(program, &target, &recorder, options.seconds, &folder)?);
             records.push(omniorb::record());
         }
         Err(reason) => println!("omniORB   left out: {reason}"),
     }
     print_clients(&records);
     machine.begin();
-    watch(options.seconds, &heard, &mut processes, &mut records)?;
+    let mut observe = || tasks.as_mut().map_or(Ok(()), AdmittedTasks::observe_once);
+    let watched = watch(options.seconds, &heard, &mut processes, &mut records, &mut observe)?;
+    let collected = tasks.as_mut().map_or(Ok(()), AdmittedTasks::collect);
+    trouble.extend([watched, collected].into_iter().filter_map(|done| done.err().map(|error| error.to_string())));
     for process in processes.iter_mut().chain([&mut server]) {
         trouble.extend(process.finish(PATIENCE).err().map(|error| error.to_string()));
     }
@@ -113,35 +141,41 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
         note(heard, &mut records);
     }
     trouble.extend(silent(&records));
-    sum_up(options, &folder, &machine, &records, &trouble, ground_link.err())
+    let left_out = ground_link.err();
+    sum_up(options, &folder, &machine, &records, tasks.as_ref(), &trouble, left_out.as_deref())
 }
 
-/// Returns the server's two objects and its scheduling class.
-fn served(heard: &Mailbox<RecorderMessage>, server: &mut Process) -> Result<(String, String, String)> {
+/// Waits until the server has announced its objects.
+fn served(heard: &Mailbox<RecorderMessage>, server: &mut Process) -> Result<Served> {
     let end = now() + PATIENCE;
     while !end.is_past() && server.ended()?.is_none() {
-        if let Some(RecorderMessage::Serving { flight, maps, scheduling }) =
-            heard.receive_until(Some(now() + Duration::from_millis(100)))?
-        {
-            return Ok((flight.to_string(), maps.to_string(), scheduling));
+        if let Some(RecorderMessage::Serving(served)) = heard.receive_until(Some(now() + Duration::from_millis(100)))? {
+            return Ok(served);
         }
     }
     server.finish(Duration::from_secs(1))?;
     Err("the server ended before it was ready".into())
 }
 
+/// Shows the progress until all clients have ended. Calls `observe` from the middle of the run on, until it fails, and
+/// returns its failure in the inner result.
 fn watch(
     seconds: u32,
     heard: &Mailbox<RecorderMessage>,
     processes: &mut [Process],
     records: &mut [Record],
-) -> Result<()> {
+    observe: &mut dyn FnMut() -> Result<()>,
+) -> Result<Result<()>> {
     let length = Duration::from_secs(seconds.into());
+    let mut observed = Ok(());
     let (mut table, started) = (Table::new(length), now());
     let end = started + length + PATIENCE;
     while !end.is_past() {
         if let Some(heard) = heard.receive_until(Some(now() + Duration::from_millis(100)))? {
             note(heard, records);
+        }
+        if observed.is_ok() && started.elapsed() * 2 >= length {
+            observed = observe();
         }
         let passed = started.elapsed().as_secs();
         if passed < seconds.into() {
@@ -155,7 +189,8 @@ fn watch(
             break;
         }
     }
-    Ok(table.clear()?)
+    table.clear()?;
+    Ok(observed)
 }
 
 fn note(heard: RecorderMessage, records: &mut [Record]) {
@@ -206,8 +241,9 @@ fn sum_up(
     folder: &Path,
     machine: &Machine,
     records: &[Record],
+    tasks: Option<&AdmittedTasks>,
     trouble: &[String],
-    left_out: Option<String>,
+    left_out: Option<&str>,
 ) -> Result<bool> {
     let calls: usize = records.iter().map(Record::calls).sum();
     let count = |part: fn(&Record) -> u32| records.iter().map(part).sum::<u32>();
@@ -225,7 +261,11 @@ fn sum_up(
             "cores     {idle:.0} % idle, with all programs of the machine; {stolen:.1} % taken by the host of the virtual machine"
         );
     }
-    if let Some(reason) = &left_out {
+    match tasks {
+        Some(tasks) => print!("{}", tasks.lines()),
+        None => println!("tasks     left out: the server admits no tasks, see {}", folder.join("server.log").display()),
+    }
+    if let Some(reason) = left_out {
         println!("omniORB   left out: {reason}");
     }
     for record in records.iter().filter(|record| record.failures > 0) {
@@ -235,7 +275,7 @@ fn sum_up(
         println!("trouble   {sentence}");
     }
     let path = folder.join("report.html");
-    fs::write(&path, page::page(options.seconds, machine, records, left_out.as_deref()))?;
+    fs::write(&path, page::page(options.seconds, machine, records, tasks, left_out))?;
     println!("report    {}", path.display());
     Ok(failures == 0 && trouble.is_empty())
 }

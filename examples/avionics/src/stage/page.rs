@@ -7,6 +7,7 @@ use corelane_sys::guarantees::GuaranteeStatus;
 
 use super::machine::Machine;
 use super::record::{BOUNDS, Record, format_bound, format_latency_or_dash};
+use super::tasks::AdmittedTasks;
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #5d6878; --line: #d9dee6; --page: #fff; --bar: #2f6fb2; --late: #c2452d }
@@ -23,7 +24,13 @@ svg { display: block; max-width: 100%; font: 12px system-ui, sans-serif; fill: v
 .bar { fill: var(--bar) } .late { fill: var(--late) } .rule { stroke: var(--late); stroke-dasharray: 4 3 } .note { fill: var(--soft) }
 ";
 
-pub(super) fn page(seconds: u32, machine: &Machine, records: &[Record], left_out: Option<&str>) -> String {
+pub(super) fn page(
+    seconds: u32,
+    machine: &Machine,
+    records: &[Record],
+    tasks: Option<&AdmittedTasks>,
+    left_out: Option<&str>,
+) -> String {
     let mut page = String::from("<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n");
     page += "<meta name=\"viewport\" content=\"width=device-width\">\n<title>Corelane: avionics demo</title>\n";
     page += &format!("<style>\n{STYLE}</style>\n<h1>A mission computer and what calls it</h1>\n");
@@ -40,6 +47,9 @@ pub(super) fn page(seconds: u32, machine: &Machine, records: &[Record], left_out
     page += &summary(records);
     if let Some(reason) = left_out {
         page += &format!("<p>The omniORB client was left out: {}.</p>\n", escape(reason));
+    }
+    if let Some(tasks) = tasks {
+        page += &tasks.section();
     }
     for record in records {
         page += &section(record);
@@ -151,7 +161,7 @@ fn guarantees(machine: &Machine) -> String {
     )
 }
 
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
