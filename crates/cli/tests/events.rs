@@ -237,6 +237,36 @@ core 0: utilization 0.143
 }
 
 #[test]
+fn job_that_an_undeclared_job_may_delay_is_not_analysed() {
+    let with = |subscription: &str| {
+        format!(
+            "{CHANNEL_FILE}\n[[subscription]]\nname = 'display'\nfilter = 'inertial'\n\n[[subscription]]\n{subscription}"
+        )
+    };
+    // An undeclared job in the lane of the display, and on its core.
+    let undeclared = with("name = 'log'\nfilter = 'interval 1s'\nlane = 20\n");
+    let (said, status) = check(&[], &undeclared);
+    assert!(said.contains("  not analysed: delayed by log (interval 1s)\n"), "{said}");
+    assert!(said.contains("\n1 jobs are not analysed: "), "{said}");
+    assert!(said.ends_with("0 of 0 analysed jobs miss their deadlines\n"), "{said}");
+    assert_eq!(status, Some(1));
+    let (said, _) = check(&["--json"], &undeclared);
+    let report: Json = serde_json::from_str(&said).expect("JSON");
+    let job = &report["subscriptions"][0]["jobs"][0];
+    assert_eq!((&report["is_right"], &job["misses"], &job["response_ns"]), (&false.into(), &false.into(), &Json::Null));
+    assert_eq!(job["not_analysed"], "delayed by log (interval 1s)");
+    // A less urgent lane, another core, or a declared load.
+    for other in ["interval 1s'\n", "interval 1s'\nlane = 20\ncore = 1\n", "interval 1s'\nlane = 20\nwcet = '1ms'\n"] {
+        let (said, status) = check(&[], &with(&format!("name = 'log'\nfilter = '{other}")));
+        assert_eq!((said.contains("fits"), said.contains("delayed"), status), (true, false, Some(0)), "{said}");
+    }
+    // A timeout that expires once delays the display by its declared wcet.
+    let (said, status) = check(&["--json"], &with("name = 'log'\nfilter = 'timeout 1s'\nlane = 20\nwcet = '1ms'\n"));
+    let report: Json = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((&report["subscriptions"][0]["jobs"][0]["response_ns"], status), (&3_200_000.into(), Some(0)), "{said}");
+}
+
+#[test]
 fn channel_file_of_the_documentation_is_right() {
     let page = include_str!("../../../docs/events.md");
     let file = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a channel file");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use corelane::rt::{RtConfig, SchedulingClass};
 use corelane::{Any, Orb, SystemExceptionKind as Kind};
-use corelane_services::events::corelane_events::Gap;
+use corelane_services::events::corelane_events::{Drops, Gap};
 use corelane_services::events::rtec_base::DependencyInfo;
 use corelane_services::events::rtec_event_channel_admin::proxy_push_consumer::ConnectPushSupplierError;
 use corelane_services::events::rtec_event_channel_admin::proxy_push_supplier::ConnectPushConsumerError;
@@ -240,7 +240,10 @@ fn gap_event_tells_a_consumer_that_asks_for_it_what_it_has_missed() {
     assert_eq!(types(&sets), [[A.0], [EventType::GAP.0], [A.0], [A.0]]);
     assert_eq!(sources(&sets), [1, 0, 4, 5]);
     let gap: Gap = sets[1][0].data.any_value.extract().unwrap();
-    assert_eq!(gap, Gap { queue_full: 2, ..Gap::default() });
+    assert_eq!(
+        gap,
+        Gap { queue_full: 2, since_connected: Drops { queue_full: 2, ..Drops::default() }, ..Gap::default() }
+    );
     wait_until(|| scene.channel.statistics().total().in_flight == 0);
     let consumer = &scene.channel.statistics().consumers[0];
     assert_eq!((consumer.counts.routed, consumer.counts.delivered), (6, 4));

@@ -1,6 +1,7 @@
 //! The bounded queue of a consumer, with the sets that wait to be sent.
 
-use std::collections::{HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use corelane_sched::task::Nanos;
 
@@ -73,13 +74,22 @@ pub(super) struct DeliveryQueue<S> {
     first: u64,
     latest: HashMap<LatestKey, u64>,
     bytes: usize,
-    /// The positions of the sets that a new set displaces, while it does so. The memory is kept.
+    /// The urgency and position of the sets that a new set may displace, and the positions of those that
+    /// it displaces, while it does so. The memory is kept.
+    displaceable: Vec<(usize, Reverse<usize>)>,
     displaced: Vec<usize>,
 }
 
 impl<S> Default for DeliveryQueue<S> {
     fn default() -> Self {
-        Self { entries: VecDeque::new(), first: 0, latest: HashMap::new(), bytes: 0, displaced: Vec::new() }
+        Self {
+            entries: VecDeque::new(),
+            first: 0,
+            latest: HashMap::new(),
+            bytes: 0,
+            displaceable: Vec::new(),
+            displaced: Vec::new(),
+        }
     }
 }
 
@@ -207,19 +217,22 @@ impl<S> DeliveryQueue<S> {
         let mut sets = (self.len() + 1).saturating_sub(limits.max_sets);
         let mut bytes = (self.bytes + new.bytes).saturating_sub(limits.max_bytes);
         let (mut freed_sets, mut freed_bytes) = (0, 0);
+        // The order of displacement: the lanes from the least urgent on, then the age. The heap is built in
+        // linear time, also if only one of many sets must go.
+        let mut displaceable = std::mem::take(&mut self.displaceable);
+        displaceable.clear();
+        let entries = self.entries.iter().enumerate();
+        let not_more_urgent = entries.filter(|(_, entry)| entry.urgency >= new.urgency);
+        displaceable.extend(not_more_urgent.map(|(at, entry)| (entry.urgency, Reverse(at))));
+        let mut displaceable = BinaryHeap::from(displaceable);
         self.displaced.clear();
-        let mut last = None;
         while freed_sets < sets || freed_bytes < bytes {
-            // The order of displacement: the lanes from the least urgent on, then the age.
-            let rank = |(at, entry): (usize, &QueuedSet<S>)| (entry.urgency, std::cmp::Reverse(at));
-            let later = self.entries.iter().enumerate().map(rank).filter(|rank| last.is_none_or(|last| *rank < last));
-            let Some(next) = later.max() else { break };
-            last = Some(next);
-            let at = next.1.0;
+            let Some((_, Reverse(at))) = displaceable.pop() else { break };
             freed_sets += 1;
             freed_bytes += self.entries.get(at).map_or(0, |entry| entry.bytes);
             self.displaced.push(at);
         }
+        self.displaceable = displaceable.into_vec();
         // A large set that was displaced at last may have made room for the smaller ones before it.
         sets = freed_sets - sets;
         bytes = freed_bytes - bytes;
@@ -235,13 +248,18 @@ impl<S> DeliveryQueue<S> {
             }
             !is_kept
         });
-        displaced.sort_unstable_by(|one, other| other.cmp(one));
-        for at in displaced.drain(..) {
-            if let Some(removed) = self.entries.remove(at) {
-                self.bytes -= removed.bytes;
-                dropped(removed.event_type, DropReason::QueueFull);
+        displaced.sort_unstable();
+        let mut next = displaced.iter().copied().peekable();
+        let (bytes, mut at) = (&mut self.bytes, 0);
+        self.entries.retain(|entry| {
+            let is_displaced = next.next_if_eq(&at).is_some();
+            at += 1;
+            if is_displaced {
+                *bytes -= entry.bytes;
+                dropped(entry.event_type, DropReason::QueueFull);
             }
-        }
+            !is_displaced
+        });
         self.displaced = displaced;
         true
     }

@@ -11,7 +11,7 @@ use corelane_wire::{Endian, Version};
 use super::counts::DropCounts;
 use super::designator::TIME_UNIT;
 use super::header::{EventHeader, EventSource, EventType};
-use super::idl::corelane_events::Gap;
+use super::idl::corelane_events::{Drops, Gap};
 use super::idl::{RtecEventData, rtec_event_comm as rtec};
 use super::queue::LatestKey;
 use super::router::{DeliverySet, RoutedEvent};
@@ -78,14 +78,23 @@ impl RoutedEvent for Arc<StoredEvent> {
         self
     }
 
-    fn gap(dropped: &DropCounts, now: Nanos) -> Self {
+    fn gap(untold: &DropCounts, total: &DropCounts, now: Nanos) -> Self {
         let gap = Gap {
-            queue_full: dropped.queue_full,
-            replaced: dropped.replaced,
-            expired: dropped.expired,
-            suspended: dropped.suspended,
-            failed: dropped.failed,
-            nested: dropped.nested,
+            queue_full: untold.queue_full,
+            replaced: untold.replaced,
+            expired: untold.expired,
+            suspended: untold.suspended,
+            failed: untold.failed,
+            nested: untold.nested,
+            since_connected: Drops {
+                queue_full: total.queue_full,
+                replaced: total.replaced,
+                expired: total.expired,
+                suspended: total.suspended,
+                failed: total.failed,
+                disconnected: total.disconnected,
+                nested: total.nested,
+            },
         };
         let now = now / TIME_UNIT;
         let header = rtec::EventHeader {

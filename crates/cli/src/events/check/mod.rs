@@ -45,9 +45,21 @@ struct CheckedChannel<'f> {
 }
 
 impl CheckedChannel<'_> {
-    /// Returns true if each subscription is right and no job misses its deadline.
+    /// Returns true if each subscription is right, and no job misses its deadline or has an unknown
+    /// delay.
     fn is_right(&self) -> bool {
-        self.subscriptions.iter().all(CheckedSubscription::is_right) && !self.jobs.iter().any(Job::misses)
+        let is_wrong = |job: &Job| job.misses() || job.delayed_by.is_some();
+        self.subscriptions.iter().all(CheckedSubscription::is_right) && !self.jobs.iter().any(is_wrong)
+    }
+
+    /// Returns the reason why a job is not analysed, if it is not.
+    fn not_analysed(&self, job: &Job) -> Option<String> {
+        if let Err(reason) = job.timing {
+            return Some(reason.reason().to_owned());
+        }
+        let by = self.jobs.get(job.delayed_by?)?;
+        let name = self.file.subscriptions.get(by.subscription).map_or("", |subscription| &subscription.name);
+        Some(format!("delayed by {} ({})", printable(name), trigger_text(self.file, by.trigger)))
     }
 
     fn is_taken(&self, publication: usize) -> bool {
@@ -55,7 +67,8 @@ impl CheckedChannel<'_> {
     }
 }
 
-/// Checks a channel file. Returns true if each subscription can match and no deadline is missed.
+/// Checks a channel file. Returns true if each subscription can match, and no deadline is missed or
+/// cannot be checked because of a job without a declared load.
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<bool, String> {
     let path = &arguments.channel;
     let unreadable = |error: io::Error| format!("`{}` cannot be read: {error}", excerpt(path));
@@ -172,7 +185,11 @@ fn write_text(out: &mut dyn Write, checked: &CheckedChannel<'_>) -> io::Result<(
     let never = checked.subscriptions.iter().filter(|subscription| !subscription.is_right()).count();
     let misses = checked.jobs.iter().filter(|job| job.misses()).count();
     writeln!(out, "{} of {} subscriptions have parts that never match", never, checked.subscriptions.len())?;
-    let analysed = checked.jobs.iter().filter(|job| job.timing.is_ok()).count();
+    let analysed = checked.jobs.iter().filter(|job| job.is_analysed()).count();
+    let delayed = checked.jobs.iter().filter(|job| job.delayed_by.is_some()).count();
+    if delayed > 0 {
+        writeln!(out, "{delayed} jobs are not analysed: jobs without a declared period or wcet delay them")?;
+    }
     writeln!(out, "{misses} of {analysed} analysed jobs miss their deadlines")
 }
 
@@ -199,12 +216,12 @@ fn write_schedule(out: &mut dyn Write, checked: &CheckedChannel<'_>) -> io::Resu
             of_timing(|timing| timing.period),
             of_timing(|timing| timing.deadline),
             job.response.map_or_else(absent, milliseconds),
-            match job.timing {
-                Err(reason) => reason.reason(),
-                Ok(_) if job.misses() => "misses",
-                Ok(_) => "fits",
-            }
-            .to_owned(),
+            match (&job.timing, checked.not_analysed(job)) {
+                (Err(_), Some(reason)) => reason,
+                (_, Some(reason)) => format!("not analysed: {reason}"),
+                (_, None) if job.misses() => "misses".to_owned(),
+                (_, None) => "fits".to_owned(),
+            },
         ]);
     }
     writeln!(out)?;
@@ -246,7 +263,7 @@ fn as_json(checked: &CheckedChannel<'_>) -> Json {
             "refusal": subscription.refusal,
             "never": dead.collect::<Vec<_>>(),
             "can_match": !reach.sets.is_empty(),
-            "jobs": jobs.map(|job| job_as_json(file, job)).collect::<Vec<_>>(),
+            "jobs": jobs.map(|job| job_as_json(checked, job)).collect::<Vec<_>>(),
         })
     };
     let core =
@@ -260,7 +277,8 @@ fn as_json(checked: &CheckedChannel<'_>) -> Json {
     })
 }
 
-fn job_as_json(file: &ChannelFile, job: &Job) -> Json {
+fn job_as_json(checked: &CheckedChannel<'_>, job: &Job) -> Json {
+    let file = checked.file;
     let timing = job.timing.as_ref().ok();
     json!({
         "event": trigger_text(file, job.trigger),
@@ -270,7 +288,7 @@ fn job_as_json(file: &ChannelFile, job: &Job) -> Json {
         "jitter_ns": timing.map(|timing| timing.jitter),
         "deadline_ns": timing.map(|timing| timing.deadline),
         "response_ns": job.response,
-        "not_analysed": job.timing.as_ref().err().map(|reason| reason.reason()),
+        "not_analysed": checked.not_analysed(job),
         "misses": job.misses(),
     })
 }

@@ -17,6 +17,8 @@ pub(super) struct Job {
     /// The most urgent and the least urgent lane in which the sets may be.
     pub(super) lanes: (usize, usize),
     pub(super) timing: Result<Timing, Undeclared>,
+    /// The number of a job without a known load that may delay this one. The job is then not analysed.
+    pub(super) delayed_by: Option<usize>,
     /// The worst-case response time, if it is known and has a bound.
     pub(super) response: Option<Nanos>,
 }
@@ -34,8 +36,8 @@ pub(super) enum JobTrigger {
 pub(super) enum Undeclared {
     Period,
     Execution,
-    /// The timeout expires once.
-    Once,
+    /// The timeout expires once. The execution time may be declared.
+    Once(Option<Nanos>),
 }
 
 impl Undeclared {
@@ -43,15 +45,31 @@ impl Undeclared {
         match self {
             Self::Period => "no period is declared",
             Self::Execution => "no wcet is declared",
-            Self::Once => "the timeout expires once",
+            Self::Once(_) => "the timeout expires once",
         }
     }
 }
 
 impl Job {
+    /// Returns true if the response time is computed, or has no bound.
+    pub(super) const fn is_analysed(&self) -> bool {
+        self.timing.is_ok() && self.delayed_by.is_none()
+    }
+
     /// Returns true if the job is analysed and misses its deadline.
     pub(super) fn misses(&self) -> bool {
-        self.timing.is_ok_and(|timing| self.response.is_none_or(|response| response > timing.deadline))
+        self.is_analysed()
+            && self.timing.is_ok_and(|timing| self.response.is_none_or(|response| response > timing.deadline))
+    }
+
+    /// Returns the work by which the job may delay others, if it is known. A timeout that expires once
+    /// is a task whose period has no end.
+    fn load(&self) -> Option<Timing> {
+        match self.timing {
+            Ok(timing) => Some(timing),
+            Err(Undeclared::Once(execution)) => execution.map(|execution| Timing::new(execution, Nanos::MAX)),
+            Err(Undeclared::Period | Undeclared::Execution) => None,
+        }
     }
 }
 
@@ -118,37 +136,43 @@ fn job(
         }
         SetTrigger::Timeout(kind, delay) => (JobTrigger::Timeout(kind, delay), None),
     };
-    let timing = match (set.period, subscription.wcet.or_else(|| declared(&set.events))) {
-        (None, _) if matches!(set.trigger, SetTrigger::Timeout(..)) => Err(Undeclared::Once),
+    let wcet = subscription.wcet.or_else(|| declared(&set.events)).map(|wcet| wcet.saturating_add(file.overhead));
+    let timing = match (set.period, wcet) {
+        (None, _) if matches!(set.trigger, SetTrigger::Timeout(..)) => Err(Undeclared::Once(wcet)),
         (None, _) => Err(Undeclared::Period),
         (_, None) => Err(Undeclared::Execution),
-        (Some(period), Some(wcet)) => Ok(Timing::new(wcet.saturating_add(file.overhead), period)
+        (Some(period), Some(wcet)) => Ok(Timing::new(wcet, period)
             .with_deadline(subscription.deadline.or(deadline).unwrap_or(period))
             .with_jitter(set.jitter)),
     };
-    Job { subscription: number, trigger, lanes, timing, response: None }
+    Job { subscription: number, trigger, lanes, timing, delayed_by: None, response: None }
 }
 
 /// Computes the response times of all jobs, and returns the utilization of each core. A job is
-/// delayed by each other job on its core whose lane may be as urgent.
+/// delayed by each other job on its core whose lane may be as urgent. If the load of one of them is not
+/// known, the job has no known response time.
 pub(super) fn analyse(file: &ChannelFile, jobs: &mut [Job]) -> BTreeMap<u32, Utilization> {
     let core = |job: &Job| file.subscriptions.get(job.subscription).map_or(0, |subscription| subscription.core);
-    let mut responses = Vec::with_capacity(jobs.len());
+    let mut results = Vec::with_capacity(jobs.len());
     let mut cores: BTreeMap<u32, Utilization> = BTreeMap::new();
     for (at, job) in jobs.iter().enumerate() {
         let Ok(timing) = job.timing else {
-            responses.push(None);
+            results.push((None, None));
             continue;
         };
         let of_core = cores.entry(core(job)).or_default();
         *of_core = of_core.saturating_add(timing.utilization());
-        let others = jobs.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other);
-        let delaying = others.filter(|other| core(other) == core(job) && other.lanes.0 <= job.lanes.1);
-        let interfering: Vec<Timing> = delaying.filter_map(|other| other.timing.ok()).collect();
-        // Deadlines count from the arrival of the last event of a set.
-        responses.push(response_time(&timing, &interfering).map(|response| response.from_ready));
+        let others = jobs.iter().enumerate().filter(|(other, _)| *other != at);
+        let delaying = others.filter(|(_, other)| core(other) == core(job) && other.lanes.0 <= job.lanes.1);
+        let loads: Result<Vec<Timing>, usize> = delaying.map(|(number, other)| other.load().ok_or(number)).collect();
+        results.push(match loads {
+            // Deadlines count from the arrival of the last event of a set.
+            Ok(loads) => (None, response_time(&timing, &loads).map(|response| response.from_ready)),
+            Err(number) => (Some(number), None),
+        });
     }
-    for (job, response) in jobs.iter_mut().zip(responses) {
+    for (job, (delayed_by, response)) in jobs.iter_mut().zip(results) {
+        job.delayed_by = delayed_by;
         job.response = response;
     }
     cores

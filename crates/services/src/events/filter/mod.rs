@@ -181,8 +181,8 @@ impl EventFilter {
                 children.next().is_some_and(|child| self.asks_for_gaps_at(child)) && children.next().is_none()
             }
             NodeKind::LogicalAnd => self.accepts_at(at, gap) && children.any(|child| self.asks_for_gaps_at(child)),
-            NodeKind::Bitmask { .. } => self.accepts_at(at, gap) && self.asks_for_gaps_at(at + 1),
-            NodeKind::Null | NodeKind::Timeout { .. } | NodeKind::Negation => false,
+            // A gap event has the source 0, which shares no bit with the mask of a bitmask.
+            NodeKind::Bitmask { .. } | NodeKind::Null | NodeKind::Timeout { .. } | NodeKind::Negation => false,
         }
     }
 

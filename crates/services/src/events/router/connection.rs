@@ -116,8 +116,9 @@ pub(super) struct Connection<E, P> {
     /// The drops of which gap events have told or tell now, each drop at most once. A gap event
     /// whose call fails is itself a drop, and takes its drops back.
     pub(super) told: DropCounts,
-    /// The total of `counts.dropped` when the call of a gap event last failed.
-    pub(super) dropped_at_failed_gap: u64,
+    /// The total of `counts.dropped` when the call of a gap event last failed; `None` if a set has been
+    /// sent since then.
+    pub(super) dropped_at_failed_gap: Option<u64>,
     /// The connection has ended, but not all its senders; true if the last sender calls the consumer
     /// back.
     pub(super) ending: Option<bool>,
@@ -130,19 +131,20 @@ impl<E: RoutedEvent, P: Clone> Connection<E, P> {
     }
 
     /// Returns a gap event if one is due, as a set that is counted as routed, and the drops of which
-    /// it tells. After a failed gap event, the next one waits for a further set or drop. Otherwise a
-    /// consumer that refuses each event would get gap events without end.
+    /// it tells. After a failed gap event, the next one waits until a set has been sent, or, if there
+    /// is none, for a further drop. Otherwise a consumer that refuses gap events would get them
+    /// without end, and never its sets.
     pub(super) fn take_gap(&mut self, has_sets: bool, now: Nanos) -> Option<(DeliverySet<E>, Box<DropCounts>)> {
         if !self.wants_gaps || self.is_suspended || self.told == self.counts.dropped {
             return None;
         }
-        if !has_sets && self.counts.dropped.total() == self.dropped_at_failed_gap {
+        if self.dropped_at_failed_gap.is_some_and(|total| has_sets || total == self.counts.dropped.total()) {
             return None;
         }
         let untold = self.counts.dropped.since(&self.told);
         self.told = self.counts.dropped;
         self.counts.routed += 1;
-        Some((DeliverySet::One(Occurrence::Event(E::gap(&untold, now))), Box::new(untold)))
+        Some((DeliverySet::One(Occurrence::Event(E::gap(&untold, &self.told, now))), Box::new(untold)))
     }
 
     /// Counts a set whose call has failed. The next gap event tells of it, and of the drops of which
@@ -151,7 +153,7 @@ impl<E: RoutedEvent, P: Clone> Connection<E, P> {
         self.count_drop(event_type, reason);
         if let Some(gap) = gap {
             self.told = self.told.since(gap);
-            self.dropped_at_failed_gap = self.counts.dropped.total();
+            self.dropped_at_failed_gap = Some(self.counts.dropped.total());
         }
     }
 

@@ -17,8 +17,9 @@ pub(in crate::events) trait RoutedEvent: Clone {
     fn lane(&self) -> usize;
     /// Returns the event with its lane. It is called before the event is copied.
     fn in_lane(self, lane: usize) -> Self;
-    /// Returns the gap event that tells of these drops.
-    fn gap(dropped: &DropCounts, now: Nanos) -> Self;
+    /// Returns the gap event that tells of the drops `untold`, and of all drops since the consumer was
+    /// connected.
+    fn gap(untold: &DropCounts, total: &DropCounts, now: Nanos) -> Self;
 }
 
 /// Size of a timeout in a queue.

@@ -185,7 +185,7 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
             counts: DeliveryCounts::default(),
             drops_by_type: DropsByType::default(),
             told: DropCounts::default(),
-            dropped_at_failed_gap: 0,
+            dropped_at_failed_gap: None,
             ending: None,
         };
         self.connections.insert(id, connection);

@@ -165,6 +165,8 @@ fn route<E: RoutedEvent, P: Clone>(
         return;
     }
     if connection.transfer == Transfer::Direct {
+        // A set follows each gap event, so none is held back.
+        connection.dropped_at_failed_gap = None;
         let gap = connection.take_gap(true, now).map(|(set, gap)| (set, Some(gap)));
         let Connection { queues, counts, .. } = connection;
         let Some(peer) = queues.first().map(|queue| &queue.peer) else { return };

@@ -76,6 +76,7 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
                 let (set, in_flight) = if let Some((set, gap)) = gap {
                     (set, InFlight { event_type: EventType::GAP.0, gap: Some(gap) })
                 } else if let Some((set, event_type)) = queue.sets.pop(now, |_, _| {}) {
+                    connection.dropped_at_failed_gap = None;
                     (set, InFlight { event_type, gap: None })
                 } else {
                     return SenderStep::Wait(None);

@@ -28,6 +28,8 @@ pub(super) struct TestEvent {
     pub(super) lane: usize,
     /// The drops of which a gap event tells.
     pub(super) gap: u64,
+    /// All drops since the consumer was connected, in a gap event.
+    pub(super) total: u64,
 }
 
 impl RoutedEvent for TestEvent {
@@ -47,8 +49,8 @@ impl RoutedEvent for TestEvent {
         Self { lane, ..self }
     }
 
-    fn gap(dropped: &DropCounts, _: Nanos) -> Self {
-        Self { number: 0, key: (EventType::GAP.0, 0), bytes: 0, lane: 0, gap: dropped.total() }
+    fn gap(untold: &DropCounts, total: &DropCounts, _: Nanos) -> Self {
+        Self { number: 0, key: (EventType::GAP.0, 0), bytes: 0, lane: 0, gap: untold.total(), total: total.total() }
     }
 }
 
@@ -83,6 +85,8 @@ struct SimulatedConsumer {
     wants_gaps: bool,
     /// The drops of which gap events have told that the consumer has got.
     told: u64,
+    /// The total in the last gap event.
+    told_total: u64,
     is_disconnected: bool,
 }
 
@@ -190,6 +194,7 @@ impl Simulation {
                     lanes,
                     wants_gaps,
                     told: 0,
+                    told_total: 0,
                     is_disconnected: false,
                 });
             }
@@ -221,7 +226,8 @@ impl Simulation {
     fn push(&mut self) {
         self.pushed += 1;
         let key = (16 + self.random.below(4) as i32, 1 + self.random.below(2) as i32);
-        let event = TestEvent { number: self.pushed, key, bytes: self.random.below(120) as usize, lane: 9, gap: 0 };
+        let event =
+            TestEvent { number: self.pushed, key, bytes: self.random.below(120) as usize, lane: 9, gap: 0, total: 0 };
         let header = EventHeader::new(EventType(key.0), EventSource(key.1));
         let mut routed = Routed::default();
         self.router.push(self.supplier, &header, event, self.now, &mut routed).unwrap();
@@ -254,6 +260,8 @@ impl Simulation {
         let consumer = &mut self.consumers[at];
         if event.number == 0 {
             assert!(consumer.wants_gaps && event.gap > 0, "gap events are for consumers that ask for them");
+            assert!(consumer.told_total < event.total && event.gap <= event.total, "each gap event tells of new drops");
+            consumer.told_total = event.total;
             return event.gap;
         }
         assert_eq!(event.key.0, consumer.event_type, "the filter is obeyed");
@@ -354,10 +362,13 @@ impl Simulation {
                 self.router.set_suspended(self.consumers[at].proxy, false);
             }
         }
+        if self.random.below(2) == 0 {
+            self.refuse();
+        }
         self.settle_senders();
         for key in (16..19).flat_map(|event_type| [(event_type, 1), (event_type, 2)]) {
             self.pushed += 1;
-            let event = TestEvent { number: self.pushed, key, bytes: 1, lane: 9, gap: 0 };
+            let event = TestEvent { number: self.pushed, key, bytes: 1, lane: 9, gap: 0, total: 0 };
             let header = EventHeader::new(EventType(key.0), EventSource(key.1));
             let mut routed = Routed::default();
             self.router.push(self.supplier, &header, event, self.now, &mut routed).unwrap();
@@ -374,7 +385,38 @@ impl Simulation {
             let counts = counts.into_iter().find(|it| it.proxy == self.consumers[at].proxy.0);
             let Some(counts) = counts.filter(|_| self.consumers[at].wants_gaps) else { continue };
             if self.consumers[at].transfer != Transfer::Pulled {
-                assert_eq!(self.consumers[at].told, counts.counts.dropped.total(), "each drop is told exactly once");
+                let SimulatedConsumer { told, told_total, .. } = self.consumers[at];
+                let dropped = counts.counts.dropped.total();
+                assert_eq!((told, told_total), (dropped, dropped), "each drop is told exactly once");
+            }
+        }
+    }
+
+    /// Refuses each call of each sender until the sender has nothing to do: at most one gap event before the
+    /// first set and one after each set.
+    fn refuse(&mut self) {
+        for at in 0..self.consumers.len() {
+            if self.consumers[at].transfer != Transfer::Queued || self.consumers[at].is_disconnected {
+                continue;
+            }
+            for queue in 0..self.consumers[at].lanes.len() {
+                let sender = SenderId { consumer: self.consumers[at].id, queue };
+                if self.consumers[at].sending[queue].take().is_some() {
+                    assert_eq!(self.router.called(sender, CallResult::Refused, self.now), None);
+                }
+                let mut steps = 0;
+                loop {
+                    match self.router.next_step(sender, self.now) {
+                        SenderStep::Send(set) => drop(self.take(at, Some(queue), &set)),
+                        SenderStep::Ask => {}
+                        SenderStep::Wait(None) => break,
+                        step @ (SenderStep::Wait(Some(_)) | SenderStep::End(_)) => panic!("{step:?}"),
+                    }
+                    assert_eq!(self.router.called(sender, CallResult::Refused, self.now), None);
+                    steps += 1;
+                    // The question, and the gap events and sets.
+                    assert!(steps <= 2 + 2 * self.config.queue.max_sets, "no consumer gets gap events without end");
+                }
             }
         }
     }

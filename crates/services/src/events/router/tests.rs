@@ -44,7 +44,7 @@ impl GapScene {
     /// Pushes an event, and returns the calls of a direct consumer.
     fn push(&mut self) -> Vec<DirectDelivery<TestEvent, ()>> {
         self.pushed += 1;
-        let event = TestEvent { number: self.pushed, key: (A.0, 1), bytes: 1, lane: 0, gap: 0 };
+        let event = TestEvent { number: self.pushed, key: (A.0, 1), bytes: 1, lane: 0, gap: 0, total: 0 };
         let mut routed = Routed::default();
         self.router.push(self.supplier, &EventHeader::new(A, EventSource(1)), event, 0, &mut routed).unwrap();
         routed.direct
@@ -80,9 +80,9 @@ fn next_gap_event_tells_what_a_failed_one_should_have_told() {
     let mut scene = GapScene::new(Transfer::Queued, 2);
     (0..5).for_each(|_| drop(scene.push()));
     assert_eq!(scene.send(CallResult::Refused), Some(Got::Gap(3)));
+    assert_eq!(scene.send(CallResult::Done), Some(Got::Event(4)));
     // The failed gap event is a drop too.
     assert_eq!(scene.send(CallResult::Done), Some(Got::Gap(4)));
-    assert_eq!(scene.send(CallResult::Done), Some(Got::Event(4)));
     assert_eq!(scene.send(CallResult::Done), Some(Got::Event(5)));
     assert_eq!((scene.send(CallResult::Done), scene.dropped()), (None, 4));
 }
@@ -95,9 +95,50 @@ fn consumer_that_refuses_each_event_gets_no_gap_events_without_end() {
     assert_eq!(scene.send(CallResult::Refused), Some(Got::Gap(1)));
     assert_eq!(scene.send(CallResult::Refused), None);
     drop(scene.push());
-    assert_eq!(scene.send(CallResult::Done), Some(Got::Gap(2)));
     assert_eq!(scene.send(CallResult::Done), Some(Got::Event(2)));
+    assert_eq!(scene.send(CallResult::Done), Some(Got::Gap(2)));
     assert_eq!((scene.send(CallResult::Done), scene.dropped()), (None, 2));
+}
+
+#[test]
+fn consumer_that_refuses_gap_events_gets_its_queued_sets() {
+    for failure in [CallResult::Refused, CallResult::Missed] {
+        let mut scene = GapScene::new(Transfer::Queued, 2);
+        (0..5).for_each(|_| drop(scene.push()));
+        let mut sent = Vec::new();
+        // The consumer fails in gap events alone.
+        for _ in 0..12 {
+            match scene.router.next_step(scene.consumer, 0) {
+                SenderStep::Send(set) => {
+                    sent.push(got(&set));
+                    let result = if matches!(sent.last(), Some(Got::Gap(_))) { failure } else { CallResult::Done };
+                    assert_eq!(scene.router.called(scene.consumer, result, 0), None);
+                }
+                SenderStep::Ask => assert_eq!(scene.router.called(scene.consumer, CallResult::Done, 0), None),
+                SenderStep::Wait(None) => break,
+                step => panic!("{step:?}"),
+            }
+        }
+        assert_eq!(sent, [Got::Gap(3), Got::Event(4), Got::Gap(4), Got::Event(5), Got::Gap(5)]);
+        assert_eq!((scene.send(CallResult::Done), scene.dropped()), (None, 6));
+    }
+}
+
+#[test]
+fn totals_of_gap_events_do_not_count_a_drop_twice() {
+    let mut scene = GapScene::new(Transfer::Queued, 1);
+    let mut totals = Vec::new();
+    (0..3).for_each(|_| drop(scene.push()));
+    // The call of the first gap event fails after the consumer has got it.
+    for result in [CallResult::Missed, CallResult::Done, CallResult::Done, CallResult::Done] {
+        match scene.router.next_step(scene.consumer, 0) {
+            SenderStep::Send(set) => totals.extend(set.into_only_event().map(|event| (event.gap, event.total))),
+            SenderStep::Ask => {}
+            step => panic!("{step:?}"),
+        }
+        assert_eq!(scene.router.called(scene.consumer, result, 0), None);
+    }
+    assert_eq!(totals, [(2, 2), (0, 0), (3, 3)]);
 }
 
 #[test]
