@@ -103,8 +103,7 @@ pub(super) fn guarantees(
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     let (step, hold) = times(options);
-    let can = testbed.variants();
-    let variants: Vec<_> = VARIANTS.into_iter().filter(|variant| can.contains(variant)).collect();
+    let variants: Vec<_> = VARIANTS.into_iter().filter(|&variant| testbed.has_guarantees(variant)).collect();
     let mut runs: Vec<Vec<GuaranteeRun>> = variants.iter().map(|_| Vec::new()).collect();
     for repetition in 0..options.run_length.repetitions.min(3) {
         for (&variant, runs) in variants.iter().zip(&mut runs) {

@@ -59,6 +59,9 @@ pub(crate) fn rio(options: &BenchOptions, report: &mut Report<'_>, progress: &mu
         let hint = bpf::unavailable_reason().map_or(String::new(), |reason| format!(" ({reason})"));
         report.add_missing(BENCH, "Corelane, stream steering", &format!("not permitted: {reason}{hint}"))?;
     }
+    for (stream, reason) in testbed.lacks() {
+        report.add_missing(BENCH, &format!("Corelane, stream {stream}"), reason)?;
+    }
     report.add_text(&testbed.describe())?;
     latency::latency(&testbed, options, report, progress)?;
     guarantees::guarantees(&testbed, options, report, progress)?;
