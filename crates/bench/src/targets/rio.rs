@@ -36,8 +36,8 @@ pub(crate) const MAX_NOT_PERMITTED: f64 = 0.0;
 pub(crate) const MAX_RATE_ERROR: f64 = 1.0;
 /// Maximum distance in percent of a stream's rate from its guarantee, in every 100 ms.
 pub(crate) const MAX_WINDOW_ERROR: f64 = 5.0;
-/// Maximum of the rate that the guarantees leave to best effort, relative to the rate that it gets.
-pub(crate) const MAX_REST_RATIO: f64 = 1.0 / 0.95;
+/// Maximum shortfall in percent of best effort from the rate that the guarantees leave to it.
+pub(crate) const MAX_REST_SHORTFALL: f64 = 5.0;
 
 /// Maximum time in nanoseconds in which the steering program sorts a frame.
 pub(crate) const MAX_SORTING_NS: f64 = 60.0;

@@ -80,17 +80,10 @@ struct Processes {
 impl RioTestbed {
     /// Starts both processes and connects them for each variant.
     pub(super) fn start(sender_core: usize, receiver_core: usize) -> Result<Self, Failure> {
-        let start = |side: &str, core: usize| {
-            let placement = Placement { cores: CoreChoice::Shared(core), scheduling: None };
-            start_in_namespace(&format!("the {side}"), &[&format!("rio-{side}"), &core.to_string()], &placement)
-        };
-        let mut receiver = start("receiver", receiver_core)?;
-        let mut sender = start("sender", sender_core)?;
+        let linked = start_linked(sender_core, receiver_core);
+        let (mut receiver, mut sender) =
+            linked.map_err(|failure| Failure::new(format!("the link cannot be made: {failure}")))?;
         let (receiver_pid, sender_pid) = (receiver.pid(), sender.pid());
-        receiver.ask(&format!("link {sender_pid}"), PATIENCE)?;
-        sender.ask(&format!("configure {}", link::interfaces(receiver_pid).1), PATIENCE)?;
-        receiver.ask("receive", PATIENCE)?;
-        sender.ask("receive", PATIENCE)?;
         let listening = receiver.ask("listen", PATIENCE)?;
         let (mut ports, mut refusal) = (BTreeMap::new(), None);
         for (name, value) in listening.split(' ').filter_map(|word| word.split_once(':')) {
@@ -318,6 +311,21 @@ impl RioTestbed {
         steered.end(receiver, 0)?;
         Ok(Work { time, amount: bytes as f64 / 1e6 })
     }
+}
+
+/// Starts receiver and sender, and makes their link.
+fn start_linked(sender_core: usize, receiver_core: usize) -> Result<(RunningProgram, RunningProgram), Failure> {
+    let start = |side: &str, core: usize| {
+        let placement = Placement { cores: CoreChoice::Shared(core), scheduling: None };
+        start_in_namespace(&format!("the {side}"), &[&format!("rio-{side}"), &core.to_string()], &placement)
+    };
+    let mut receiver = start("receiver", receiver_core)?;
+    let mut sender = start("sender", sender_core)?;
+    receiver.ask(&format!("link {}", sender.pid()), PATIENCE)?;
+    sender.ask(&format!("configure {}", link::interfaces(receiver.pid()).1), PATIENCE)?;
+    receiver.ask("receive", PATIENCE)?;
+    sender.ask("receive", PATIENCE)?;
+    Ok((receiver, sender))
 }
 
 /// The frames of a steered stream at the begin of a turn. `None` if the variant does not steer.
