@@ -7,7 +7,7 @@ use std::time::Duration;
 use corelane_net::{IoClass, IoProperties};
 use corelane_sys::thread::CpuSet;
 
-use super::shared::{BENCH, at, is_trial, label};
+use super::shared::{BENCH, at, is_trial, judged_unless_trial, label};
 use super::testbed::RioTestbed;
 use super::variant::ReceiveVariant;
 use crate::Failure;
@@ -113,7 +113,8 @@ pub(super) fn guarantees(
     }
     for (&variant, runs) in variants.iter().zip(&runs) {
         let Some(first) = runs.first() else { continue };
-        report.add_values(&format!("{BENCH}: guaranteed bandwidth, {}", variant.name()), &judged(variant, runs))?;
+        let values = judged_unless_trial(options, judged(variant, runs));
+        report.add_values(&format!("{BENCH}: guaranteed bandwidth, {}", variant.name()), &values)?;
         let (alone, beside) = best_effort(runs);
         if let Err(reason) = shortfall(alone, beside) {
             report.add_missing(BENCH, &format!("Corelane, rest of best effort, {}", variant.name()), &reason)?;

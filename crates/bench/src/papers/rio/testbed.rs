@@ -291,7 +291,7 @@ impl RioTestbed {
         sender.ask(&line, TURN)?;
         let time = IdleTime::of(self.receiver_core)?.work_since(before, began.elapsed());
         steered.end(receiver, count as u64)?;
-        Ok(Work { time, amount: count as f64 })
+        Ok(Work { time, amount: count as f64, turns: 1 })
     }
 
     /// Returns the work of the receiver's core for the bulk load that arrives in `length`.
@@ -309,7 +309,7 @@ impl RioTestbed {
         let time = IdleTime::of(self.receiver_core)?.work_since(idle, began.elapsed());
         sender.ask("quiet", PATIENCE)?;
         steered.end(receiver, 0)?;
-        Ok(Work { time, amount: bytes as f64 / 1e6 })
+        Ok(Work { time, amount: bytes as f64 / 1e6, turns: 1 })
     }
 }
 
