@@ -90,7 +90,8 @@ pub(crate) struct Figure {
     /// The first comparison is with the baseline.
     pub(crate) ratios: Vec<Ratio>,
     /// The cost includes the calls that warm the caches before each turn.
-    pub(crate) cost: Cost,
+    /// `None` if the processes also did other work.
+    pub(crate) cost: Option<Cost>,
     pub(crate) calls: usize,
 }
 
@@ -231,7 +232,7 @@ fn compared(group: &Group, all: Vec<CollectedSamples>) -> Vec<Figure> {
             medians_us: gathered.medians.clone(),
             cdf_us: cdf_us(gathered.samples.skip_first(0)),
             ratios: ratios.collect(),
-            cost: gathered.cost,
+            cost: Some(gathered.cost),
             calls: gathered.calls,
         });
     }

@@ -282,7 +282,10 @@ fn record(object: Object, compare: ComparedQuantity, figure: &Figure) -> Object 
         .number("per_s", summary.per_s)
         .numbers("medians_us", &figure.medians_us)
         .numbers("cdf_us", &figure.cdf_us);
-    let object = figure.cost.record(object, figure.calls);
+    let object = match figure.cost {
+        Some(cost) => cost.record(object, figure.calls),
+        None => object,
+    };
     let object = match figure.ratios.first() {
         None => object,
         Some(baseline) => object
@@ -310,6 +313,22 @@ fn name(label: &FigureLabel) -> String {
 
 fn width<'t>(texts: impl Iterator<Item = &'t String>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0).max("config".len())
+}
+
+/// Formats the columns of the costs, which are empty without costs.
+fn columns_of_cost(figure: &Figure) -> String {
+    let Some(cost) = figure.cost else {
+        return format!("{:>7} {:>7} {:>8} {:>8} {:>6}", "-", "-", "-", "-", "-");
+    };
+    let calls = figure.calls.max(1) as f64;
+    format!(
+        "{:>7.2} {:>7.2} {:>8} {:>8} {:>6.0}",
+        cost.client_us / calls,
+        cost.server_us / calls,
+        cost.voluntary_switches,
+        cost.involuntary_switches,
+        cost.steal_ms
+    )
 }
 
 /// Formats call times in microseconds, with one line for each variant.
@@ -341,10 +360,9 @@ fn table(title: &str, compare: ComparedQuantity, figures: &[Figure]) -> String {
     );
     for figure in figures {
         let summary = &figure.summary;
-        let calls = figure.calls.max(1) as f64;
         let _ = write!(
             text,
-            "  {:<9} {:<width$} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>9.1} {:>8.2} {:>7.2} {:>9.0} {:>7.2} {:>7.2} {:>8} {:>8} {:>6.0}",
+            "  {:<9} {:<width$} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>9.1} {:>8.2} {:>7.2} {:>9.0} {}",
             figure.label.peer,
             figure.label.config,
             summary.min_us,
@@ -355,11 +373,7 @@ fn table(title: &str, compare: ComparedQuantity, figures: &[Figure]) -> String {
             summary.mean_us,
             summary.sd_us,
             summary.per_s,
-            figure.cost.client_us / calls,
-            figure.cost.server_us / calls,
-            figure.cost.voluntary_switches,
-            figure.cost.involuntary_switches,
-            figure.cost.steal_ms,
+            columns_of_cost(figure),
         );
         for ratio in &figure.ratios {
             let Ratio { with, ratio, range, .. } = ratio;
@@ -406,7 +420,7 @@ mod tests {
             medians_us: vec![5.0, 5.5],
             cdf_us: vec![5.0; CDF_FRACTIONS.len()],
             ratios: Vec::new(),
-            cost: Cost { client_us: 20.0, ..Cost::default() },
+            cost: Some(Cost { client_us: 20.0, ..Cost::default() }),
             calls: 10,
         }
     }
@@ -426,6 +440,9 @@ mod tests {
             }
             assert_eq!(parsed["client_cpu_us"], 2.0);
             assert_eq!(parsed["baseline_p50_us"].is_number(), !figure.ratios.is_empty());
+            let without =
+                record(Object::new(), ComparedQuantity::Median, &Figure { cost: None, ..figure.clone() }).finish();
+            assert!(!without.contains("cpu_us") && !without.contains("steal"), "{without}");
             assert_eq!(parsed["against"].as_array().unwrap().len(), figure.ratios.len());
         }
     }
@@ -436,7 +453,12 @@ mod tests {
         let mut report = Report::new(&mut text, None).unwrap();
         let mut compared = figure("epoll", 6000);
         compared.ratios = vec![Ratio { with: label("blocking"), p50_us: 5.0, ratio: 1.2, range: (1.1, 1.3) }];
-        compared.cost = Cost { voluntary_switches: 1234, involuntary_switches: 56, steal_ms: 70.0, ..compared.cost };
+        compared.cost = compared.cost.map(|cost| Cost {
+            voluntary_switches: 1234,
+            involuntary_switches: 56,
+            steal_ms: 70.0,
+            ..cost
+        });
         report.add_figures("call octet", ComparedQuantity::Median, &[figure("blocking", 5000), compared]).unwrap();
         let value =
             |value| SingleValue { label: label("x"), quantity: "calls".into(), value, unit: "", bound: Some(2.0) };

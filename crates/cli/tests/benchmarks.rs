@@ -29,7 +29,17 @@ fn also(name: &str) -> &'static [&'static str] {
 /// Returns true for a program that the test does not build, a measurement on request, a missing permission or feature, and
 /// a busy machine.
 fn may_be_missing(reason: &str) -> bool {
-    let words = ["build ", "permitted", "ulimit", "no symbols", "only with --", "not implemented", "does not strain"];
+    let words = [
+        "build ",
+        "permitted",
+        "ulimit",
+        "no symbols",
+        "only with --",
+        "not implemented",
+        "does not strain",
+        "link cannot be made",
+        "does not exceed",
+    ];
     words.iter().any(|words| reason.contains(words))
 }
 

@@ -183,7 +183,6 @@ fn transfer(all: &[(MeasuredOperation, Vec<Figure>)]) -> Vec<SingleValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::Cost;
     use crate::sample::Summary;
     use std::time::Duration;
 
@@ -202,7 +201,7 @@ mod tests {
             medians_us: Vec::new(),
             cdf_us: Vec::new(),
             ratios: Vec::new(),
-            cost: Cost::default(),
+            cost: None,
             calls: 4,
         };
         let octets = MeasuredOperation::Octets(1 << 20);

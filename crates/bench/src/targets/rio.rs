@@ -36,12 +36,12 @@ pub(crate) const MAX_NOT_PERMITTED: f64 = 0.0;
 pub(crate) const MAX_RATE_ERROR: f64 = 1.0;
 /// Maximum distance in percent of a stream's rate from its guarantee, in every 100 ms.
 pub(crate) const MAX_WINDOW_ERROR: f64 = 5.0;
-/// Maximum of the rate that the guarantees leave to best effort, relative to the rate that it gets.
-pub(crate) const MAX_REST_RATIO: f64 = 1.0 / 0.95;
+/// Maximum shortfall in percent of best effort from the rate that the guarantees leave to it.
+pub(crate) const MAX_REST_SHORTFALL: f64 = 5.0;
 
-/// Maximum time in nanoseconds in which the steering program sorts a frame.
+/// Maximum time in nanoseconds in which the steering program sorts a frame, in the mean over connections.
 pub(crate) const MAX_SORTING_NS: f64 = 60.0;
-/// Maximum ratio of the longest to the shortest time of sorting, over all sizes of the tables.
+/// Maximum ratio of this time with the slowest size of the tables to that with the fastest.
 pub(crate) const MAX_SORTING_GROWTH: f64 = 1.10;
 
 /// Maximum processor time for a call, and for a megabyte, relative to the kernel's TCP.

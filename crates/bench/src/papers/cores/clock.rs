@@ -293,7 +293,7 @@ fn figure(label: &FigureLabel, samples: &[Sample], medians: &[f64], cost: Cost) 
         medians_us: medians.to_vec(),
         cdf_us: cdf_us(&times),
         ratios: Vec::new(),
-        cost,
+        cost: Some(cost),
         calls: times.len(),
     })
 }

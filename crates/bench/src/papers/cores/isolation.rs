@@ -214,7 +214,6 @@ fn judged(figures: &[Figure]) -> Vec<SingleValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::Cost;
     use crate::sample::Summary;
 
     #[test]
@@ -225,7 +224,7 @@ mod tests {
             medians_us: Vec::new(),
             cdf_us: Vec::new(),
             ratios: Vec::new(),
-            cost: Cost::default(),
+            cost: None,
             calls: 1,
         };
         let values = judged(&[figure(Beside::Nothing, 20_000), figure(Beside::Flood, 21_000)]);

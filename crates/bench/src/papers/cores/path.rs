@@ -354,7 +354,6 @@ impl MeasuredSubject for Decision {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::Cost;
 
     fn figure(config: &str, nanoseconds: u64, ratios: &[(&str, f64)]) -> Figure {
         let label = |config: &str| label(BENCH, "Corelane", "same core", config.to_owned());
@@ -370,7 +369,7 @@ mod tests {
             medians_us: Vec::new(),
             cdf_us: Vec::new(),
             ratios: ratios.iter().map(ratio).collect(),
-            cost: Cost::default(),
+            cost: None,
             calls: 1,
         }
     }

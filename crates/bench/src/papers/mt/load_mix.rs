@@ -234,7 +234,7 @@ impl ResponseTimes {
             medians_us: self.medians_us.clone(),
             cdf_us: cdf_us(&self.all),
             ratios: against.iter().filter_map(ratio).collect(),
-            cost: seen.cost,
+            cost: Some(seen.cost),
             calls: seen.calls,
         })
     }

@@ -78,7 +78,8 @@ pub(super) fn receive_on(name: &str, core: usize) -> Result<usize, Failure> {
     }
     for thread in &threads {
         // A thread without a command line is the kernel's.
-        let Some(tid) = thread::find_kernel_thread(thread).map_err(failed)? else { continue };
+        let found = thread::find_kernel_thread(thread).map_err(failed)?;
+        let tid = found.ok_or_else(|| Failure::new(format!("{name}: the kernel's thread {thread} has ended")))?;
         thread::set_affinity(Some(tid), &CpuSet::one(core)).map_err(failed)?;
         thread::set_scheduling(Some(tid), Scheduling::Fifo(INTERRUPT_PRIORITY)).map_err(failed)?;
     }

@@ -54,10 +54,16 @@ pub(crate) fn rio(options: &BenchOptions, report: &mut Report<'_>, progress: &mu
         return report.add_missing(BENCH, CORELANE, ONE_CORE);
     };
     progress.show(&format!("{BENCH}: link"));
-    let testbed = RioTestbed::start(sender, receiver)?;
+    let testbed = match RioTestbed::start(sender, receiver) {
+        Ok(testbed) => testbed,
+        Err(failure) => return report.add_missing(BENCH, CORELANE, &failure.to_string()),
+    };
     if let Some(reason) = testbed.refusal() {
         let hint = bpf::unavailable_reason().map_or(String::new(), |reason| format!(" ({reason})"));
         report.add_missing(BENCH, "Corelane, stream steering", &format!("not permitted: {reason}{hint}"))?;
+    }
+    for (stream, reason) in testbed.lacks() {
+        report.add_missing(BENCH, &format!("Corelane, stream {stream}"), reason)?;
     }
     report.add_text(&testbed.describe())?;
     latency::latency(&testbed, options, report, progress)?;

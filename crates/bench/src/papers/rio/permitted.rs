@@ -1,18 +1,25 @@
 //! The bulk load that a bound on the round trips permits: in the paper's example, half of the load
 //! with the default subsystem, and the full load with RIO.
+//!
+//! The sender's pacing sets a part of the load. A part whose measured rate is another one has no place
+//! on the axis, so that a variant with such a part is not judged.
 
 use super::latency::{Condition, PacedLoad, Results};
-use super::shared::{BENCH, label};
+use super::shared::{BENCH, MIN_P999_CALLS, is_trial, judged_if_long, label};
 use super::testbed::{Calls, RioTestbed};
 use super::variant::ReceiveVariant;
 use crate::Failure;
-use crate::harness::{Progress, RunLength};
+use crate::harness::Progress;
+use crate::options::BenchOptions;
 use crate::report::Report;
 use crate::targets::rio as goals;
 use crate::value::SingleValue;
 
 /// Parts of the full load in percent.
 const PARTS: [u32; 3] = [25, 50, 75];
+
+/// Maximum distance in percent of a part's measured rate from its planned rate.
+const MAX_OFF: f64 = 5.0;
 
 /// The compared variants.
 const VARIANTS: [ReceiveVariant; 2] = [ReceiveVariant::KernelFifo, ReceiveVariant::Steered];
@@ -21,7 +28,7 @@ const VARIANTS: [ReceiveVariant; 2] = [ReceiveVariant::KernelFifo, ReceiveVarian
 pub(super) fn permitted_load(
     testbed: &RioTestbed,
     (idle, full): (&Results, &Results),
-    length: &RunLength,
+    options: &BenchOptions,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
@@ -32,24 +39,61 @@ pub(super) fn permitted_load(
     };
     let bound = goals::BOUND_TO_IDLE * bound;
     let mut points: Vec<Vec<(u32, f64)>> = vec![Vec::new(); VARIANTS.len()];
+    let (mut is_off, mut rates) = (vec![false; VARIANTS.len()], Vec::new());
     for percent in PARTS {
+        let planned = rate * f64::from(percent) / 100.0;
         // `SO_MAX_PACING_RATE` takes 32 bits.
-        let bytes_per_second = (rate * 1e6 * f64::from(percent) / 100.0).clamp(1.0, f64::from(u32::MAX)) as u32;
+        let bytes_per_second = (planned * 1e6).clamp(1.0, f64::from(u32::MAX)) as u32;
         let condition = Condition::Paced(PacedLoad { percent, bytes_per_second });
-        let results = Results::measure(testbed, &VARIANTS, (Calls::Echo, condition), length, progress)?;
-        results.report(report)?;
-        for (points, variant) in points.iter_mut().zip(VARIANTS) {
-            points.extend(results.p999_us(variant).map(|p999| (percent, p999)));
+        let results = Results::measure(testbed, &VARIANTS, (Calls::Echo, condition), &options.run_length, progress)?;
+        results.report(options, report)?;
+        for ((points, is_off), variant) in points.iter_mut().zip(&mut is_off).zip(VARIANTS) {
+            let (Some(p999), Some(measured)) = (results.p999_us(variant), results.bulk_rate(variant)) else { continue };
+            rates.push(rate_of_part(variant, percent, measured));
+            match off_plan(measured, planned).filter(|_| !is_trial(options)) {
+                None => points.push((percent, p999)),
+                Some(reason) => {
+                    *is_off = true;
+                    let peer = format!("Corelane, {percent} % of the bulk load, {}", variant.name());
+                    report.add_missing(BENCH, &peer, &reason)?;
+                }
+            }
         }
     }
+    report.add_values(&format!("{BENCH}: rate of the parts of the bulk load during the round trips"), &rates)?;
     let mut values = Vec::new();
-    for (points, variant) in points.iter_mut().zip(VARIANTS) {
-        let Some(p999) = full.p999_us(variant) else { continue };
+    for ((points, is_off), variant) in points.iter_mut().zip(is_off).zip(VARIANTS) {
+        let Some(p999) = full.p999_us(variant).filter(|_| !is_off) else { continue };
         points.push((100, p999));
         values.extend(judged(variant, permitted(points, bound)));
     }
+    if values.is_empty() {
+        return Ok(());
+    }
     let title = format!("{BENCH}: bulk load at which the p99.9 stays within {bound:.0} us");
-    report.add_values(&title, &values)
+    report.add_values(&title, &judged_if_long(options, has_p999(options), values))
+}
+
+/// Returns true if the calls are enough for the 99.9th percentile.
+fn has_p999(options: &BenchOptions) -> bool {
+    options.run_length.count * options.run_length.repetitions >= MIN_P999_CALLS
+}
+
+/// Returns the reason why a part of the load is another part, in MB/s.
+fn off_plan(measured: f64, planned: f64) -> Option<String> {
+    let off = 100.0 * (measured / planned - 1.0).abs();
+    let is_planned = off <= MAX_OFF;
+    (!is_planned).then(|| format!("{measured:.1} MB/s arrived, and {planned:.1} MB/s were planned"))
+}
+
+fn rate_of_part(variant: ReceiveVariant, percent: u32, megabytes_per_second: f64) -> SingleValue {
+    SingleValue {
+        label: label(variant.peer(), &format!("{percent} %"), variant.name()),
+        quantity: "bulk load".to_owned(),
+        value: megabytes_per_second,
+        unit: "MB/s",
+        bound: None,
+    }
 }
 
 /// Returns the largest part of the load in percent up to which all times are within the bound.
@@ -75,6 +119,15 @@ fn judged(variant: ReceiveVariant, permitted: u32) -> Vec<SingleValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn part_with_another_rate_is_refused() {
+        assert_eq!([95.1, 100.0, 104.9].map(|rate| off_plan(rate, 100.0)), [None, None, None]);
+        for rate in [94.9, 105.1, 0.0] {
+            assert!(off_plan(rate, 100.0).unwrap().ends_with("100.0 MB/s were planned"));
+        }
+        assert!(off_plan(f64::NAN, 100.0).is_some());
+    }
 
     #[test]
     fn load_is_permitted_up_to_the_first_time_above_the_bound() {

@@ -7,7 +7,8 @@
 //! | `listen` | `VARIANT:PORT` of each echo server, `bulk:PORT`, and `refused:REASON` for streams that cannot be steered |
 //! | `objects` | `VARIANT=REFERENCE` of each object in a lane |
 //! | `enter VARIANT` | `entered`, after the steering program is on the interface, or off it |
-//! | `frames` | the frames of all streams that were queued for their threads, and those that were not |
+//! | `lacks` | `STREAM:REASON` of each stream whose frames cannot be steered as they should |
+//! | `frames STREAM` | the frames of the stream that were queued for its thread, and those that were not; an error if the level is not stream steering |
 //! | `received` | the bytes that the bulk server has received |
 //! | `measure` | `measuring`, after the count of received bytes by the millisecond has begun |
 //! | `measured PORT-NAME` | the bytes of each millisecond, received at the port with this name |
@@ -20,7 +21,7 @@ use std::time::Duration;
 use corelane::Orb;
 use corelane_net::{Endpoint, IoProperties, Listener, SpinPolicy, Stream, Tcp, Transport, Wait};
 use corelane_rio::feature_level::FeatureLevel;
-use corelane_rio::{RioConfig, RioTransport};
+use corelane_rio::{RioConfig, RioTransport, StreamStatus};
 use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder};
 use corelane_sys::{clock, poll};
 
@@ -40,6 +41,11 @@ pub(super) const REFUSED: &str = "refused";
 /// Size in bytes of the buffers of servers that only read.
 const CHUNK: usize = 64 * 1024;
 
+/// Name of the streams of a variant's object.
+pub(super) fn object_stream(variant: ReceiveVariant) -> String {
+    format!("object-{}", variant.word())
+}
+
 struct Receiver {
     core: usize,
     interface: String,
@@ -50,6 +56,8 @@ struct Receiver {
     steering: Option<Arc<RioTransport>>,
     /// True while the steering program is on the interface.
     is_steering: bool,
+    /// Numbers of the steered streams by the name of the port, or of the [object](object_stream).
+    streams: BTreeMap<String, Vec<u32>>,
     /// ORBs with an object in a lane.
     orbs: Vec<Orb>,
     /// Received bytes by the name of the port.
@@ -65,6 +73,7 @@ pub(crate) fn serve(core: usize) -> Result<(), Failure> {
         sockets: Arc::new(RioTransport::new(RioConfig::default().level(FeatureLevel::SocketOptions))),
         steering: None,
         is_steering: false,
+        streams: BTreeMap::new(),
         orbs: Vec::new(),
         meters: BTreeMap::new(),
     };
@@ -85,10 +94,8 @@ impl Receiver {
                 self.steer(variant.is_some_and(ReceiveVariant::steers))?;
                 Ok("entered".to_owned())
             }
-            ["frames"] => {
-                let counts = self.steering.as_ref().and_then(|steering| steering.frame_counts()).unwrap_or_default();
-                Ok(joined(&[counts.queued, counts.missed]))
-            }
+            ["lacks"] => Ok(self.lacks()),
+            ["frames", name] => self.frames(name),
             ["received"] => Ok(self.meter(BULK)?.total().to_string()),
             ["measure"] => {
                 let now = clock::now().as_nanos();
@@ -106,6 +113,7 @@ impl Receiver {
         config.default_core = u32::try_from(self.core).unwrap_or(0);
         let steering = Arc::new(RioTransport::new(config));
         let refusal = (steering.level() != FeatureLevel::StreamSteering).then(|| steering.limit());
+        self.steering = Some(steering.clone());
         let mut ports: BTreeMap<String, String> = BTreeMap::new();
         for variant in ReceiveVariant::ALL {
             let transport: Arc<dyn Transport> = match variant {
@@ -116,21 +124,20 @@ impl Receiver {
             };
             let port = self.start(&*transport, &variant.io(self.core), variant.scheduling(), echo)?;
             ports.insert(variant.word().to_owned(), port.to_string());
+            self.note_streams(variant, variant.word());
             for stream in guarantees::STREAMS.into_iter().filter(|_| guarantees::VARIANTS.contains(&variant)) {
                 let (name, scheduling) = (stream.port(variant), Scheduling::Fifo(stream.priority));
                 let port = self.start_metered(&*transport, &name, &stream.io(self.core), scheduling)?;
+                self.note_streams(variant, &name);
                 ports.insert(name, port.to_string());
             }
         }
         let tcp = self.tcp.clone();
         let port = self.start_metered(&*tcp, BULK, &IoProperties::default(), Scheduling::Other)?;
         ports.insert(BULK.to_owned(), port.to_string());
-        if let Some(lack) = steering.streams().into_iter().find_map(|stream| stream.lack) {
-            eprintln!("receiver: {lack}");
-        }
         // The transport has an ORB only while frames are steered.
         steering.attach_orb();
-        (self.steering, self.is_steering) = (Some(steering), true);
+        self.is_steering = true;
         if let Some(reason) = refusal {
             self.steer(false)?;
             ports.insert(REFUSED.to_owned(), reason.replace(' ', "~"));
@@ -152,9 +159,52 @@ impl Receiver {
             };
             let (orb, reference) = serve_object(transport, variant.io(self.core).class, self.core)?;
             self.orbs.push(orb);
+            self.note_streams(variant, &object_stream(variant));
             references.push(format!("{}={reference}", variant.word()));
         }
         Ok(references.join(" "))
+    }
+
+    /// Notes the streams that were opened since the last call as those of `name`.
+    fn note_streams(&mut self, variant: ReceiveVariant, name: &str) {
+        let Some(steering) = self.steering.as_ref().filter(|_| variant.steers()) else { return };
+        let is_new = |number: &u32| !self.streams.values().flatten().any(|known| known == number);
+        let numbers = steering.streams().into_iter().map(|stream| stream.number).filter(is_new).collect();
+        self.streams.insert(name.to_owned(), numbers);
+    }
+
+    /// Returns the states of the streams of a port or object.
+    fn states(&self, numbers: &[u32]) -> Vec<StreamStatus> {
+        let all = self.steering.as_ref().map(|steering| steering.streams()).unwrap_or_default();
+        all.into_iter().filter(|stream| numbers.contains(&stream.number)).collect()
+    }
+
+    fn lacks(&self) -> String {
+        let lack = |(name, numbers): (&String, &Vec<u32>)| {
+            let states = self.states(numbers);
+            let reason = match &states[..] {
+                [] => Some("there is no stream".to_owned()),
+                _ => states.into_iter().find_map(|stream| match stream.frames {
+                    None => stream.lack.or_else(|| Some("frames of the stream are not counted".to_owned())),
+                    Some(_) => stream.lack,
+                }),
+            };
+            reason.map(|reason| format!("{name}:{}", reason.replace(' ', "~")))
+        };
+        self.streams.iter().filter_map(lack).collect::<Vec<_>>().join(" ")
+    }
+
+    fn frames(&self, name: &str) -> Result<String, Failure> {
+        let (Some(steering), Some(numbers)) = (&self.steering, self.streams.get(name)) else {
+            return Err(Failure::new(format!("there is no steered stream {name}")));
+        };
+        if steering.level() != FeatureLevel::StreamSteering {
+            let (level, limit) = (steering.level(), steering.limit());
+            return Err(Failure::new(format!("real-time I/O has the level \"{level}\": {limit}")));
+        }
+        let states = self.states(numbers);
+        let counts = || states.iter().filter_map(|stream| stream.frames);
+        Ok(joined(&[counts().map(|frames| frames.queued).sum(), counts().map(|frames| frames.missed).sum()]))
     }
 
     fn steer(&mut self, wanted: bool) -> Result<(), Failure> {

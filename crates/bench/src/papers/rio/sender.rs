@@ -7,7 +7,7 @@
 //! | `echo PORT PRIORITY WARM-UP COUNT` | the times of the counted calls in nanoseconds; priority 0 is the ordinary class |
 //! | `call REFERENCE PRIORITY WARM-UP COUNT` | as `echo`, for calls with a sequence of octets |
 //! | `send PORT PRIORITY RATE` | `sending`, after a thread has begun to send as much as it can, or at most RATE bytes per second |
-//! | `quiet` | `quiet`, after all these threads have ended |
+//! | `quiet` | `quiet`, after all these threads have ended; an error if one of them ended before |
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use corelane::Orb;
+use corelane_sys::socket;
 use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder};
-use corelane_sys::{clock, socket};
 
 use super::link;
 use super::shared::{ECHO_BYTES, failed, joined, whole_answer};
@@ -34,7 +34,7 @@ use crate::service::serve_lines;
 
 /// Size in bytes of a block of bulk data, as in the paper.
 const BLOCK: usize = 8 * 1024;
-/// Number of blocks after which a sender of fixed priority pauses.
+/// Number of blocks after which a thread of fixed priority pauses for a millisecond.
 const BLOCKS_AT_ONCE: u32 = 16;
 /// The measured CORBA call.
 const CALL: MeasuredOperation = MeasuredOperation::Octets(ECHO_BYTES);
@@ -42,8 +42,6 @@ const CALL: MeasuredOperation = MeasuredOperation::Octets(ECHO_BYTES);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum time until a thread that sends notices that it must end.
 const NOTICE: Duration = Duration::from_millis(100);
-/// Time after which a thread that sends ends in any case.
-const MAX_SENDING: Duration = Duration::from_secs(60);
 
 struct Sender {
     core: usize,
@@ -52,7 +50,7 @@ struct Sender {
     orb: Orb,
     objects: BTreeMap<String, CountedTargetRef>,
     is_over: Arc<AtomicBool>,
-    sending: Vec<JoinHandle<()>>,
+    sending: Vec<JoinHandle<io::Result<()>>>,
 }
 
 /// Runs the sender on `core` until the standard input ends.
@@ -98,7 +96,7 @@ impl Sender {
                 Ok("sending".to_owned())
             }
             ["quiet"] => {
-                self.quiet();
+                self.quiet()?;
                 Ok("quiet".to_owned())
             }
             _ => Err(Failure::new(format!("not understood: {line}"))),
@@ -131,33 +129,50 @@ impl Sender {
         socket::set_linger(stream.as_fd(), Some(Duration::ZERO)).map_err(failed)?;
         let is_over = self.is_over.clone();
         let builder = ThreadBuilder::new().name("bench/send").affinity(CpuSet::one(self.core));
-        let thread = builder.scheduling(scheduling).spawn(move || {
-            let (block, end) = ([0; BLOCK], clock::now() + MAX_SENDING);
-            for number in 1_u32.. {
-                if is_over.load(Ordering::Relaxed) || end.is_past() {
-                    break;
-                }
-                match stream.write(&block) {
-                    // After the time-out the thread looks whether it must end.
-                    Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => break,
-                    _ => {}
-                }
-                // A fixed priority must leave the core to others even if the receiver takes all at once.
-                if scheduling != Scheduling::Other && number.is_multiple_of(BLOCKS_AT_ONCE) {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-            }
-        });
+        let sleeps = scheduling != Scheduling::Other;
+        let thread =
+            builder.scheduling(scheduling).spawn(move || send_until(&is_over, sleeps, |block| stream.write(block)));
         self.sending.push(thread.map_err(failed)?);
         Ok(())
     }
 
-    fn quiet(&mut self) {
+    /// Ends the threads that send.
+    ///
+    /// # Errors
+    /// If a thread ended before: the calls beside it then had less load.
+    fn quiet(&mut self) -> Result<(), Failure> {
         self.is_over.store(true, Ordering::Relaxed);
-        // `join` fails if a thread panicked. The panic has been printed.
-        self.sending.drain(..).for_each(|thread| _ = thread.join());
+        let ends: Vec<_> = self.sending.drain(..).map(JoinHandle::join).collect();
         self.is_over.store(false, Ordering::Relaxed);
+        for end in ends {
+            // The panic has been printed.
+            let end = end.map_err(|_| Failure::new("a thread that sends has panicked"))?;
+            end.map_err(|error| Failure::new(format!("a thread stopped sending before the end: {error}")))?;
+        }
+        Ok(())
     }
+}
+
+/// Sends blocks until `is_over`. A thread that sleeps leaves the core to others at times.
+///
+/// # Errors
+/// If the connection fails before.
+fn send_until(is_over: &AtomicBool, sleeps: bool, mut send: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
+    let (block, mut blocks) = ([0; BLOCK], 0_u32);
+    while !is_over.load(Ordering::Relaxed) {
+        match send(&block) {
+            // After the time-out the thread looks whether it must end.
+            Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                return Err(error);
+            }
+            _ => blocks = blocks.wrapping_add(1),
+        }
+        // A fixed priority must leave the core to others even if the receiver takes all at once.
+        if sleeps && blocks.is_multiple_of(BLOCKS_AT_ONCE) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    Ok(())
 }
 
 fn connect(port: u16, timeout: Duration) -> Result<TcpStream, Failure> {
@@ -204,4 +219,27 @@ fn scheduling(word: &str) -> Result<Scheduling, Failure> {
 
 fn parsed<T: std::str::FromStr>(word: &str) -> Result<T, Failure> {
     word.parse().map_err(|_| Failure::new(format!("`{word}` is not a number of this line")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sending_ends_when_it_is_over_or_with_an_error() {
+        let is_over = AtomicBool::new(false);
+        let mut results =
+            vec![Err(io::ErrorKind::WouldBlock), Ok(BLOCK), Err(io::ErrorKind::TimedOut), Ok(7)].into_iter();
+        let sent = send_until(&is_over, false, |block| match results.next() {
+            Some(result) => result.map_err(io::Error::from),
+            None => {
+                is_over.store(true, Ordering::Relaxed);
+                Ok(block.len())
+            }
+        });
+        assert!(sent.is_ok() && results.next().is_none());
+        is_over.store(false, Ordering::Relaxed);
+        let broken = send_until(&is_over, false, |_| Err(io::ErrorKind::BrokenPipe.into()));
+        assert_eq!(broken.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
 }

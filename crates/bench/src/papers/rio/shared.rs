@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use crate::Failure;
 use crate::harness::{AxisPoint, FigureLabel};
 use crate::options::BenchOptions;
+use crate::value::SingleValue;
 
 pub(super) const BENCH: &str = "rio";
 
@@ -17,6 +18,22 @@ pub(super) const ECHO_BYTES: usize = 64;
 /// Returns true if the run only shows that the measurements work.
 pub(super) fn is_trial(options: &BenchOptions) -> bool {
     options.requested.count.is_some_and(|count| count < 100)
+}
+
+/// Minimum number of calls for a judgement of their 99.9th percentile: three calls above it.
+pub(super) const MIN_P999_CALLS: usize = 3_000;
+
+/// Returns the values with their bounds if the run is one to judge: no trial, and `is_long`.
+pub(super) fn judged_if_long(options: &BenchOptions, is_long: bool, values: Vec<SingleValue>) -> Vec<SingleValue> {
+    if is_long && !is_trial(options) {
+        return values;
+    }
+    values.into_iter().map(|value| SingleValue { bound: None, ..value }).collect()
+}
+
+/// Returns the values, without bounds in a trial.
+pub(super) fn judged_unless_trial(options: &BenchOptions, values: Vec<SingleValue>) -> Vec<SingleValue> {
+    judged_if_long(options, true, values)
 }
 
 pub(super) fn failed(error: impl std::fmt::Display) -> Failure {
@@ -45,4 +62,27 @@ pub(super) fn label(peer: &'static str, op: &str, config: &str) -> FigureLabel {
 /// Returns the label with a position on an axis.
 pub(super) fn at(label: FigureLabel, series: &str, axis: &'static str, x: u64) -> FigureLabel {
     FigureLabel { axis_point: Some(AxisPoint { series: series.to_owned(), axis, x }), ..label }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trials_and_short_runs_are_not_judged() {
+        let value = SingleValue {
+            label: label(CORELANE, "x", "x"),
+            quantity: String::new(),
+            value: 1.0,
+            unit: "",
+            bound: Some(2.0),
+        };
+        let mut options = BenchOptions::parse([]).unwrap();
+        let bound = |options: &BenchOptions, is_long| judged_if_long(options, is_long, vec![value.clone()])[0].bound;
+        assert_eq!([true, false].map(|is_long| bound(&options, is_long)), [Some(2.0), None]);
+        options.requested.count = Some(99);
+        assert_eq!(bound(&options, true), None);
+        options.requested.count = Some(100);
+        assert_eq!(bound(&options, true), Some(2.0));
+    }
 }

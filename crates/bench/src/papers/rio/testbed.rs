@@ -11,7 +11,7 @@ use corelane_sys::lock::{LockScope, Mutex};
 use super::guarantees::{self, GuaranteeRun, settled};
 use super::link;
 use super::processor::{IdleTime, Work};
-use super::receiver::{BULK, REFUSED};
+use super::receiver::{BULK, REFUSED, object_stream};
 use super::shared::failed;
 use super::variant::ReceiveVariant;
 use crate::Failure;
@@ -23,6 +23,8 @@ use crate::service::RunningProgram;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Maximum time of a turn of calls.
 const TURN: Duration = Duration::from_secs(600);
+/// Maximum number of bytes in a frame of the link.
+const MAX_FRAME: u64 = 1_500;
 /// Time from the start of the bulk load to the first call, in which TCP reaches its rate.
 const RAMP: Duration = Duration::from_millis(200);
 
@@ -62,6 +64,8 @@ pub(super) struct RioTestbed {
     /// References of objects in lanes, by the word of the variant.
     objects: BTreeMap<String, String>,
     refusal: Option<String>,
+    /// Names of streams that are not steered as they should, and the reasons.
+    lacks: BTreeMap<String, String>,
     pub(super) sender_pid: u32,
     pub(super) receiver_pid: u32,
     pub(super) sender_core: usize,
@@ -76,17 +80,10 @@ struct Processes {
 impl RioTestbed {
     /// Starts both processes and connects them for each variant.
     pub(super) fn start(sender_core: usize, receiver_core: usize) -> Result<Self, Failure> {
-        let start = |side: &str, core: usize| {
-            let placement = Placement { cores: CoreChoice::Shared(core), scheduling: None };
-            start_in_namespace(&format!("the {side}"), &[&format!("rio-{side}"), &core.to_string()], &placement)
-        };
-        let mut receiver = start("receiver", receiver_core)?;
-        let mut sender = start("sender", sender_core)?;
+        let linked = start_linked(sender_core, receiver_core);
+        let (mut receiver, mut sender) =
+            linked.map_err(|failure| Failure::new(format!("the link cannot be made: {failure}")))?;
         let (receiver_pid, sender_pid) = (receiver.pid(), sender.pid());
-        receiver.ask(&format!("link {sender_pid}"), PATIENCE)?;
-        sender.ask(&format!("configure {}", link::interfaces(receiver_pid).1), PATIENCE)?;
-        receiver.ask("receive", PATIENCE)?;
-        sender.ask("receive", PATIENCE)?;
         let listening = receiver.ask("listen", PATIENCE)?;
         let (mut ports, mut refusal) = (BTreeMap::new(), None);
         for (name, value) in listening.split(' ').filter_map(|word| word.split_once(':')) {
@@ -102,18 +99,32 @@ impl RioTestbed {
         }
         let answer = receiver.ask("objects", PATIENCE)?;
         let pairs = answer.split(' ').filter_map(|word| word.split_once('='));
-        let objects: BTreeMap<_, _> = pairs.map(|(word, object)| (word.to_owned(), object.to_owned())).collect();
+        let mut objects: BTreeMap<_, _> = pairs.map(|(word, object)| (word.to_owned(), object.to_owned())).collect();
         for object in objects.values() {
             sender.ask(&format!("call {object} 0 1 0"), PATIENCE)?;
         }
+        let lacks = lacks(&receiver.ask("lacks", PATIENCE)?);
+        ports.retain(|name, _| !lacks.contains_key(name));
+        objects.retain(|word, _| !lacks.contains_key(&format!("object-{word}")));
         let processes = Processes { receiver, sender };
         let processes = Arc::new(Mutex::new("processes of a benchmark", LockScope::Orb, processes));
-        Ok(Self { processes, ports, objects, refusal, sender_pid, receiver_pid, sender_core, receiver_core })
+        Ok(Self { processes, ports, objects, refusal, lacks, sender_pid, receiver_pid, sender_core, receiver_core })
     }
 
     /// Returns the reason why streams cannot be steered.
     pub(super) fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
+    }
+
+    /// Returns the streams that are not steered as they should, and the reasons. Their variants are
+    /// not measured.
+    pub(super) fn lacks(&self) -> &BTreeMap<String, String> {
+        &self.lacks
+    }
+
+    /// Returns true if the variant has all streams with guarantees.
+    pub(super) fn has_guarantees(&self, variant: ReceiveVariant) -> bool {
+        guarantees::STREAMS.iter().all(|stream| self.ports.contains_key(&stream.port(variant)))
     }
 
     /// Returns the variants that can be measured, the baseline first.
@@ -172,23 +183,29 @@ impl RioTestbed {
         let mut processes = self.processes.lock();
         let Processes { receiver, sender } = &mut *processes;
         receiver.ask(&format!("enter {}", variant.word()), PATIENCE)?;
-        let Some(bulk_rate) = bulk_rate else {
-            return Ok((times(&sender.ask(&line, TURN)?)?, BulkRate::default()));
+        let name = match calls {
+            Calls::Echo => variant.word().to_owned(),
+            Calls::Object => object_stream(variant),
         };
-        sender.ask(&format!("send {bulk} 0 {bulk_rate}"), PATIENCE)?;
-        std::thread::sleep(RAMP);
-        let measured = call_beside_bulk(receiver, sender, &line);
-        sender.ask("quiet", PATIENCE)?;
-        measured
+        let steered = SteeredTurn::begin(receiver, variant, name)?;
+        let measured = match bulk_rate {
+            None => (times(&sender.ask(&line, TURN)?)?, BulkRate::default()),
+            Some(bulk_rate) => {
+                sender.ask(&format!("send {bulk} 0 {bulk_rate}"), PATIENCE)?;
+                std::thread::sleep(RAMP);
+                let measured = call_beside_bulk(receiver, sender, &line);
+                sender.ask("quiet", PATIENCE)?;
+                measured?
+            }
+        };
+        steered.end(receiver, (warm_up + count) as u64)?;
+        Ok(measured)
     }
 
-    /// Returns the frames of all steered streams so far: those that were queued for the stream's thread,
-    /// and those that missed it.
-    pub(super) fn steered_frames(&self) -> Result<(u64, u64), Failure> {
-        match times(&self.processes.lock().receiver.ask("frames", PATIENCE)?)?[..] {
-            [queued, missed] => Ok((queued, missed)),
-            _ => Err(Failure::new("the receiver does not report its frames")),
-        }
+    /// Returns the frames of a variant's messages so far: those that were queued for the stream's
+    /// thread, and those that missed it.
+    pub(super) fn steered_frames(&self, variant: ReceiveVariant) -> Result<(u64, u64), Failure> {
+        frames(&mut self.processes.lock().receiver, variant.word())
     }
 
     /// Starts best effort, and then one stream after the other, `step` apart. After the time `hold`
@@ -205,6 +222,8 @@ impl RioTestbed {
         let mut processes = self.processes.lock();
         let Processes { receiver, sender } = &mut *processes;
         receiver.ask(&format!("enter {}", variant.word()), PATIENCE)?;
+        let steered = names.iter().map(|name| SteeredTurn::begin(receiver, variant, name.clone()));
+        let steered = steered.collect::<Result<Vec<_>, _>>()?;
         receiver.ask("measure", PATIENCE)?;
         let began = clock::now();
         let mut begin = |port: u16, priority: u8| {
@@ -223,7 +242,12 @@ impl RioTestbed {
         let together = settled(last, began.elapsed());
         sender.ask("quiet", PATIENCE)?;
         let best_effort = measured(receiver, BULK)?;
-        let streams = names.iter().map(|name| measured(receiver, name)).collect::<Result<_, _>>()?;
+        let streams = names.iter().map(|name| measured(receiver, name)).collect::<Result<Vec<Vec<u64>>, _>>()?;
+        for (steered, bytes) in steered.into_iter().zip(&streams) {
+            // The first bytes arrive before the stream has accepted the connection.
+            let frames = bytes.iter().sum::<u64>() / MAX_FRAME / 2;
+            steered.end(receiver, frames)?;
+        }
         Ok(GuaranteeRun { best_effort, streams, alone, together })
     }
 
@@ -240,16 +264,19 @@ impl RioTestbed {
         let mut processes = self.processes.lock();
         let Processes { receiver, sender } = &mut *processes;
         receiver.ask(&format!("enter {}", variant.word()), PATIENCE)?;
+        let steered = SteeredTurn::begin(receiver, variant, variant.word().to_owned())?;
         receiver.ask("measure", PATIENCE)?;
-        let began = clock::now();
+        let (began, mut calls) = (clock::now(), 0);
         sender.ask(&format!("send {bulk} 0 0"), PATIENCE)?;
         std::thread::sleep(step);
         while began.elapsed() < 2 * step {
             sender.ask(&line, TURN)?;
+            calls += CALLS_AT_ONCE as u64;
         }
         std::thread::sleep(step);
         let end = began.elapsed();
         sender.ask("quiet", PATIENCE)?;
+        steered.end(receiver, calls)?;
         Ok((measured(receiver, BULK)?, end))
     }
 
@@ -259,10 +286,12 @@ impl RioTestbed {
         let mut processes = self.processes.lock();
         let Processes { receiver, sender } = &mut *processes;
         receiver.ask(&format!("enter {}", variant.word()), PATIENCE)?;
+        let steered = SteeredTurn::begin(receiver, variant, variant.word().to_owned())?;
         let (before, began) = (IdleTime::of(self.receiver_core)?, clock::now());
         sender.ask(&line, TURN)?;
         let time = IdleTime::of(self.receiver_core)?.work_since(before, began.elapsed());
-        Ok(Work { time, amount: count as f64 })
+        steered.end(receiver, count as u64)?;
+        Ok(Work { time, amount: count as f64, turns: 1 })
     }
 
     /// Returns the work of the receiver's core for the bulk load that arrives in `length`.
@@ -271,6 +300,7 @@ impl RioTestbed {
         let mut processes = self.processes.lock();
         let Processes { receiver, sender } = &mut *processes;
         receiver.ask(&format!("enter {}", variant.word()), PATIENCE)?;
+        let steered = SteeredTurn::begin(receiver, variant, variant.word().to_owned())?;
         sender.ask(&format!("send {bulk} 0 0"), PATIENCE)?;
         std::thread::sleep(RAMP);
         let (idle, bytes, began) = (IdleTime::of(self.receiver_core)?, received(receiver)?, clock::now());
@@ -278,8 +308,73 @@ impl RioTestbed {
         let bytes = received(receiver)?.saturating_sub(bytes);
         let time = IdleTime::of(self.receiver_core)?.work_since(idle, began.elapsed());
         sender.ask("quiet", PATIENCE)?;
-        Ok(Work { time, amount: bytes as f64 / 1e6 })
+        steered.end(receiver, 0)?;
+        Ok(Work { time, amount: bytes as f64 / 1e6, turns: 1 })
     }
+}
+
+/// Starts receiver and sender, and makes their link.
+fn start_linked(sender_core: usize, receiver_core: usize) -> Result<(RunningProgram, RunningProgram), Failure> {
+    let start = |side: &str, core: usize| {
+        let placement = Placement { cores: CoreChoice::Shared(core), scheduling: None };
+        start_in_namespace(&format!("the {side}"), &[&format!("rio-{side}"), &core.to_string()], &placement)
+    };
+    let mut receiver = start("receiver", receiver_core)?;
+    let mut sender = start("sender", sender_core)?;
+    receiver.ask(&format!("link {}", sender.pid()), PATIENCE)?;
+    sender.ask(&format!("configure {}", link::interfaces(receiver.pid()).1), PATIENCE)?;
+    receiver.ask("receive", PATIENCE)?;
+    sender.ask("receive", PATIENCE)?;
+    Ok((receiver, sender))
+}
+
+/// The frames of a steered stream at the begin of a turn. `None` if the variant does not steer.
+struct SteeredTurn(Option<(String, (u64, u64))>);
+
+impl SteeredTurn {
+    fn begin(receiver: &mut RunningProgram, variant: ReceiveVariant, stream: String) -> Result<Self, Failure> {
+        if !variant.steers() {
+            return Ok(Self(None));
+        }
+        let before = frames(receiver, &stream)?;
+        Ok(Self(Some((stream, before))))
+    }
+
+    /// # Errors
+    /// If frames of the turn did not take the path of their stream: the times are then not those of
+    /// steering.
+    fn end(self, receiver: &mut RunningProgram, least: u64) -> Result<(), Failure> {
+        let Some((stream, before)) = self.0 else { return Ok(()) };
+        let after = frames(receiver, &stream)?;
+        frames_of_turn(before, after, least).map_err(|lack| Failure::new(format!("{stream}: {lack}")))
+    }
+}
+
+/// Returns an error if fewer than `least` frames were queued for the stream's thread, or others
+/// missed it.
+fn frames_of_turn(before: (u64, u64), after: (u64, u64), least: u64) -> Result<(), String> {
+    let (queued, missed) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
+    match (queued, missed) {
+        (_, 1..) => Err(format!("{missed} frames did not take the path of their stream")),
+        (queued, _) if queued < least => {
+            Err(format!("only {queued} frames took the path of their stream, at least {least} were expected"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the frames of a stream that were queued for its thread, and those that missed it.
+fn frames(receiver: &mut RunningProgram, stream: &str) -> Result<(u64, u64), Failure> {
+    match times(&receiver.ask(&format!("frames {stream}"), PATIENCE)?)?[..] {
+        [queued, missed] => Ok((queued, missed)),
+        _ => Err(Failure::new("the receiver does not report its frames")),
+    }
+}
+
+/// Parses the names of streams with a lack, and the reasons.
+fn lacks(answer: &str) -> BTreeMap<String, String> {
+    let pairs = answer.split(' ').filter_map(|word| word.split_once(':'));
+    pairs.map(|(name, reason)| (name.to_owned(), reason.replace('~', " "))).collect()
 }
 
 /// Returns the bytes of the bulk load that have arrived.
@@ -305,4 +400,24 @@ fn call_beside_bulk(
 /// Parses times in nanoseconds.
 fn times(answer: &str) -> Result<Vec<u64>, Failure> {
     answer.split_whitespace().map(|word| word.parse().map_err(failed)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_a_turn_must_take_the_path_of_their_stream() {
+        assert_eq!(frames_of_turn((10, 3), (30, 3), 20), Ok(()));
+        assert!(frames_of_turn((10, 3), (29, 3), 20).unwrap_err().starts_with("only 19 "));
+        assert!(frames_of_turn((10, 3), (30, 4), 20).unwrap_err().starts_with("1 frames "));
+    }
+
+    #[test]
+    fn lacks_have_the_names_of_streams() {
+        let found = lacks("steered:there~is~no~stream object-steered:a:b");
+        let expected = [("steered", "there is no stream"), ("object-steered", "a:b")];
+        assert_eq!(found, expected.map(|(name, reason)| (name.to_owned(), reason.to_owned())).into());
+        assert!(lacks("").is_empty());
+    }
 }

@@ -158,7 +158,6 @@ impl SwitchTest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::Cost;
     use crate::sample::{Samples, Summary};
     use std::time::Duration;
 
@@ -177,7 +176,7 @@ mod tests {
             medians_us: Vec::new(),
             cdf_us: Vec::new(),
             ratios: Vec::new(),
-            cost: Cost::default(),
+            cost: None,
             calls: 4,
         };
         let test = SwitchTest { name: "x", at: 0, switches: 2.0, works: 2.0 };
