@@ -196,7 +196,8 @@ impl CorePoolConfig {
 pub struct CorePoolCounts {
     /// Connections that were bound to a thread.
     pub bound: u64,
-    /// Connections and handed-over requests that a sleeping thread of another core served.
+    /// Connections and handed-over requests for which a sleeping thread of another core was woken,
+    /// because no thread of the task's core slept.
     pub borrowed: u64,
     /// Connections and handed-over requests for which a thread was started.
     pub spawned: u64,

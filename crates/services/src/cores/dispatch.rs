@@ -99,7 +99,8 @@ impl TaskKeys {
         TaskKeys { secrets, prefix: OnceLock::new() }
     }
 
-    /// Learns the form of the keys from the POA of task references. Called once.
+    /// Stores the part of the object keys before the object id. `reference` is any reference of the
+    /// POA of task references, and `id` its object id. Called once.
     pub(super) fn learn(&self, reference: &ObjectRef, id: &[u8]) {
         let key = reference.ior().known_profiles().next().map(|profile| profile.object_key.to_vec());
         if let Some(prefix) = key.as_deref().and_then(|key| key.strip_suffix(id)) {

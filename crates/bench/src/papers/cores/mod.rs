@@ -22,7 +22,8 @@ use crate::harness::{AxisPoint, FigureLabel};
 use crate::options::BenchOptions;
 use crate::placement::CoreChoice;
 
-/// Name of the subjects that are not an ORB: other allocators, and tests of the literature.
+/// Peer name of reference measurements without an ORB: other algorithms of task allocation, published
+/// schedulability tests, simulations, and the admission test without its stored analysis.
 const BASELINE: &str = "baseline";
 
 /// Reason for a missing measurement that needs two cores.

@@ -20,7 +20,7 @@ use crate::rt::core_config::{CoreJob, JobBatch, TaskMeasurement};
 /// threads of tasks.
 const RECORDS_PER_LOCK: usize = 64;
 
-/// The measurements of a core pool.
+/// The latest recorded jobs of a core pool, and the time until which jobs are recorded.
 pub(super) struct JobLog {
     /// End of the recording, in nanoseconds of the monotonic clock; 0 before the first request.
     /// Written with the lock of the ring held. A thread that sees an old value records or leaves out
