@@ -24,7 +24,7 @@ pub(super) struct TaskDispatch {
     poa: Poa,
     pool: Option<CorePool>,
     enforces_rates: bool,
-    /// The bindings that the pool has, and its demoted tasks.
+    /// The bindings and the demoted tasks that the pool got last.
     bindings: Vec<TaskBinding>,
     demoted: Vec<u64>,
     /// The tasks whose targets serve the requests to their task references.
@@ -41,7 +41,7 @@ impl TaskDispatch {
         self.pool.as_ref()
     }
 
-    /// Follows the books: binds new promises, moves changed ones, and ends the others.
+    /// Updates the targets of task references and the bindings of the pool to a snapshot of the books.
     pub(super) fn update(&mut self, snapshot: &Snapshot, targets: &HashMap<TaskId, ObjectRef>) {
         // A demoted task has no core, so it has no binding.
         let is_live = |state| matches!(state, TaskState::Promised(_) | TaskState::Demoted(_));
