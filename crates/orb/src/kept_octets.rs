@@ -1,10 +1,10 @@
-//! Octets of requests that servants keep without a copy, and their budget.
+//! Octets of requests that servants keep, without a copy where possible, and their budget.
 //!
 //! While a request of at least 16 KiB runs, a [`Lender`] shares the message's memory with the
 //! running thread. A servant that keeps octets of the message becomes a further owner of this
 //! memory. When the request has run, the lender takes the memory back if it is the only owner, and
 //! otherwise leaves it to the kept octets. So a request whose octets are not kept allocates
-//! nothing, and smaller requests do not use this module.
+//! nothing. Octets of smaller requests are copied.
 //!
 //! Kept octets count in the ORB's [`KeptBudget`] until they are dropped. The requests of one
 //! connection may take half of the budget.
@@ -209,7 +209,8 @@ impl LentMessage {
         (end <= whole.len()).then_some(start..end)
     }
 
-    /// Keeps the octets at `range`. The message's memory counts once, for all kept parts.
+    /// Keeps the octets at `range`. Octets of fewer bytes than [`BORROW_THRESHOLD`] are copied. All
+    /// larger parts share the message's memory, which counts once.
     fn keep(self: Arc<Self>, range: Range<usize>) -> Result<Octets, KeepRefusal> {
         let octets = self.memory.octets().get(range.clone()).unwrap_or_default();
         if let Some(account) = &self.account {
@@ -303,7 +304,6 @@ mod tests {
         MessageMemory::Buffer(buffer)
     }
 
-    /// Keeps octets, which the calling thread lends.
     fn keep(octets: &[u8]) -> Result<Octets, KeepRefusal> {
         keep_lent(octets).expect("octets of a lent message")
     }

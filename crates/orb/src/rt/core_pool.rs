@@ -69,8 +69,8 @@ impl CorePool {
     }
 
     /// Replaces the tasks as [`set_tasks`](Self::set_tasks) does. The pool keeps the measurements of
-    /// the `demoted` tasks, which have no core at present. Their requests run as those without a task:
-    /// they are best effort, and no jobs.
+    /// the `demoted` tasks, which have no core at present. Their requests run as requests without a
+    /// task: they are best effort, and no jobs.
     ///
     /// # Errors
     /// The errors of [`set_tasks`](Self::set_tasks).
@@ -173,7 +173,7 @@ impl CorePool {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.measurements())).unwrap_or_default()
     }
 
-    /// Records each job that begins within `span` from now. Requests of several callers add up: the
+    /// Records each job that begins within `span` from now. After several calls of this method, the
     /// latest end counts.
     ///
     /// The pool keeps the last [`max_recorded_jobs`](CorePoolConfig::max_recorded_jobs) records,

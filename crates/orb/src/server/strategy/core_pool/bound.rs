@@ -240,8 +240,8 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         if goes_on { Step::GoesOn } else { Step::Failed }
     }
 
-    /// Returns a message as a waiting one. The message is in `message`, or else in the buffer of
-    /// `worker`.
+    /// Registers a waiting request for a message, and returns both. The message is in `message`, or
+    /// else in the buffer of `worker`.
     #[cold]
     fn detached(&self, worker: &mut Worker, message: Option<Message>) -> (WaitingRequest, Message) {
         let message = message.unwrap_or_else(|| worker.detach());

@@ -1,7 +1,7 @@
 //! Measurements of the jobs of tasks: sums for each task, and on request a record of each job.
 //!
 //! A job is a request of a task. The sums are always on. They cost two readings of the clock and a
-//! lock. The records go to a ring of fixed size, which is allocated when records are first asked for;
+//! lock for each job. The records go to a ring of fixed size, which is allocated when records are first asked for;
 //! a new record replaces the oldest one.
 
 use std::collections::BTreeMap;
@@ -117,7 +117,7 @@ impl JobLog {
             std::mem::swap(&mut ring.records, &mut memory);
         }
         self.record_until.fetch_max(until.as_nanos(), Ordering::Relaxed);
-        // Memory that another caller's replaced is freed without the lock.
+        // If another caller was first, this caller's memory is freed without the lock.
         drop(ring);
     }
 
@@ -189,7 +189,7 @@ impl TaskMeter {
 }
 
 impl TaskMeters {
-    /// Keeps the meters of these tasks, and creates those that are missing.
+    /// Keeps the meters of these tasks, creates missing ones, and drops the meters of all other tasks.
     pub(super) fn set_tasks(&mut self, tasks: impl Iterator<Item = u64>) {
         let mut kept = BTreeMap::new();
         for task in tasks {
