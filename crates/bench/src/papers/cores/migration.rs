@@ -116,7 +116,7 @@ struct Shared {
     stop: AtomicBool,
     /// The kernel's id of the moved thread, which the thread sets when it starts.
     tid: OnceLock<Tid>,
-    /// Number of turns of the running thread.
+    /// Number of loop turns of the running thread.
     turns: AtomicU64,
     sleep: Semaphore,
 }
