@@ -90,8 +90,8 @@ impl DropCounts {
 pub struct DeliveryCounts {
     /// Sets that the consumer's filter has passed, and gap events.
     pub routed: u64,
-    /// Sets whose call has succeeded. A call of an Rtec consumer is oneway, and succeeds when the
-    /// transport has the event.
+    /// Sets whose call has succeeded, or that the consumer has pulled. A call of an Rtec consumer in
+    /// another process is oneway, and succeeds when the transport has the event.
     pub delivered: u64,
     /// Sets that wait in the consumer's queues.
     pub queued: u64,
@@ -103,7 +103,7 @@ pub struct DeliveryCounts {
 }
 
 impl DeliveryCounts {
-    /// Returns true if the counts say of each routed set what became of it.
+    /// Returns true if `routed` is the sum of the other counts.
     #[must_use]
     pub const fn is_balanced(&self) -> bool {
         self.routed == self.delivered + self.queued + self.in_flight + self.dropped.total()
@@ -142,7 +142,7 @@ pub struct QueueStatistics {
     pub lane: usize,
     /// The number of sets in the queue.
     pub sets: usize,
-    /// The number of their bytes.
+    /// The number of bytes of these sets.
     pub bytes: usize,
 }
 
@@ -159,7 +159,7 @@ pub struct ConsumerStatistics {
     /// The queues of the consumer, of the most urgent lane first. A consumer that the supplier's
     /// thread calls has none.
     pub queues: Vec<QueueStatistics>,
-    /// The consumer does not answer, and the channel sends it nothing for some time.
+    /// True while the channel sends the consumer nothing, because it did not answer.
     pub is_suspended: bool,
 }
 
