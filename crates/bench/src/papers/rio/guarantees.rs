@@ -170,7 +170,7 @@ fn judged(variant: ReceiveVariant, runs: &[GuaranteeRun]) -> Vec<SingleValue> {
     values
 }
 
-/// Bytes in a millisecond.
+/// Returns the mean number of bytes in a millisecond of the range.
 fn rate(bytes: &[u64], range: &Range<usize>) -> f64 {
     let sum: u64 = bytes.iter().take(range.end).skip(range.start).sum();
     sum as f64 / range.len().max(1) as f64

@@ -16,8 +16,8 @@ use crate::value::SingleValue;
 /// Minimum processor time for a judgement: the kernel reports steps of 10 ms.
 const MIN_JUDGED: Duration = Duration::from_millis(200);
 
-/// Time in which a core was idle, or taken away by the hypervisor. The rest is the time of all
-/// threads and of the receive context.
+/// Seconds in which a core was idle, or taken away by the hypervisor. In the rest of the time it ran
+/// threads and the receive context.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct IdleTime(f64);
 
@@ -45,11 +45,10 @@ impl IdleTime {
     }
 }
 
-/// Work of the receiver's core, and what was done in it.
+/// Processor time of the receiver's core, and the calls or megabytes that it processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Work {
     pub(super) time: Duration,
-    /// Calls, or megabytes.
     pub(super) amount: f64,
 }
 

@@ -18,8 +18,8 @@ use crate::report::Report;
 use crate::targets::rio as goals;
 use crate::value::SingleValue;
 
-/// Numbers of streams, without best effort. The kernel waits for a grace period for each stream of a
-/// table, so that there are few tables.
+/// Numbers of streams, without best effort. For each stream of a table the kernel waits for a grace
+/// period, so only a few tables are measured.
 const STREAMS: [u16; 3] = [1, 32, 1_024];
 /// Numbers of connections in the largest table; the others have the first number.
 const CONNECTIONS: [u32; 3] = [1_000, 10_000, 100_000];

@@ -302,7 +302,7 @@ fn call_beside_bulk(
     Ok((times(&answer)?, bulk))
 }
 
-/// Parses times in nanoseconds.
+/// Parses the numbers of an answer.
 fn times(answer: &str) -> Result<Vec<u64>, Failure> {
     answer.split_whitespace().map(|word| word.parse().map_err(failed)).collect()
 }
