@@ -116,8 +116,8 @@ impl ByteBudget {
         }
     }
 
-    /// Lists a connection that may have unread bytes, so that the kernel reports them in the next
-    /// period. If the budget has bytes again, reports them at once.
+    /// Lists a connection that may have unread bytes, so that the kernel reports these bytes in the
+    /// next period. If the budget has bytes again, makes the kernel report them at once.
     pub(crate) fn list(&self, connection: Weak<dyn Throttled>) {
         let mut state = self.shared.state.lock();
         if let Some((bytes, period)) = state.budget.reserve_bytes(1, (self.shared.clock)()) {
