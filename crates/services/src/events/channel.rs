@@ -492,7 +492,7 @@ impl SharedChannel {
         self.state.lock().router.consumers_after(ProxyId(proxy), max, Self::now())
     }
 
-    /// Notes that the plain keys are bound. A channel that has ended meanwhile unbinds them.
+    /// Notes that the plain keys are bound. If the channel has already ended, unbinds them.
     fn has_bound_keys(&self) {
         let mut state = self.state.lock();
         state.has_keys = true;

@@ -81,7 +81,7 @@ struct SimulatedConsumer {
     /// For each sender that is sending: the drops of which the set tells.
     sending: Vec<Option<u64>>,
     wants_gaps: bool,
-    /// The drops of which gap events have told that the consumer has got.
+    /// Number of drops told by the gap events that the consumer has got.
     told: u64,
     is_disconnected: bool,
 }
@@ -247,8 +247,8 @@ impl Simulation {
         assert_eq!(refused, Err(PushRefusal::NoProxy));
     }
 
-    /// The consumer is called with a set, from the queue of this number if it has queues. Returns
-    /// the number of drops of which the set tells.
+    /// Checks a set that the consumer gets, from its queue with the number `queue` if it has queues.
+    /// Returns the number of drops of which the set tells.
     fn take(&mut self, at: usize, queue: Option<usize>, set: &DeliverySet<TestEvent>) -> u64 {
         let [Occurrence::Event(event)] = set.as_slice() else { panic!("{set:?}") };
         let consumer = &mut self.consumers[at];

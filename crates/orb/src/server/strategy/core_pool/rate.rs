@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(rate.arrive(104), RateVerdict::Refuse);
         assert_eq!(rate.arrive(109), RateVerdict::Refuse);
         rate.end_wait();
-        // The request that waited was the one of 110.
+        // The request that waited was due at 110.
         assert_eq!((rate.arrive(111), rate.turn()), (RateVerdict::Wait, Some(120)));
         rate.end_wait();
         assert_eq!(rate.arrive(130), RateVerdict::Run);
