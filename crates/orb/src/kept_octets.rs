@@ -242,7 +242,7 @@ pub(crate) fn keep_lent(octets: &[u8]) -> Option<Result<Octets, KeepRefusal>> {
 pub(crate) struct Lender(Arc<LentMessage>);
 
 impl Lender {
-    /// Calls `run` with the octets of `memory`, which the calling thread may keep meanwhile
+    /// Calls `run` with the octets of `memory`, which the calling thread may keep during the call
     /// ([`keep_lent`]). Returns the result of `run`, and the memory if nothing of it is kept.
     #[cold]
     pub(crate) fn lend<R>(

@@ -126,8 +126,8 @@ pub struct CorePoolConfig {
     /// listens beside every address of the pool: at a free TCP port of the same host, or at the
     /// path with a suffix. Default: 16.
     pub task_endpoints: u32,
-    /// Addresses of the first endpoints of tasks, in the form of [`listen`](field@Self::listen): of
-    /// each endpoint one beside every address of the pool. An address at which the pool cannot
+    /// Addresses of the first endpoints of tasks, in the form of [`listen`](field@Self::listen): for
+    /// each endpoint, one for each address of the pool, in the pool's order. An address at which the pool cannot
     /// listen is replaced by a free one. A server that restarts names its earlier addresses, so that
     /// its task references stay valid. Default: empty.
     pub task_addresses: Vec<Vec<String>>,

@@ -25,8 +25,8 @@ use crate::server::strategy::Lane;
 use crate::server::strategy::core_pool::{CorePoolSettings, CorePoolThreads};
 use crate::thread_context::ThreadpoolId;
 
-/// A core pool: threads on each core that serve the connections of tasks, beside threads that serve
-/// all other requests in the ordinary class.
+/// A core pool: threads on each core that serve the connections of tasks, and threads that serve all
+/// other requests in the ordinary class.
 ///
 /// POAs use the pool by its [`id`](Self::id), as a pool without lanes. A request belongs to a task if
 /// the pool's [`TaskBinder`] says so of its object key. With the first such request on a connection,

@@ -443,9 +443,9 @@ pub trait Books: Send {
     fn apply_decision(&mut self, decided: CompletedDecision, now: Nanos);
 
     /// Sets the cores of the machine that cannot run tasks at present. Tasks of a lost core move,
-    /// the most critical first, to cores that have room for them beside the tasks there. The other
-    /// tasks are demoted. When the core returns, its tasks return to it. A caller repeats the call
-    /// now and then, so that demoted tasks get cores on which room has become free.
+    /// the most critical first, to cores that have room for them although no other task moves. Tasks
+    /// for which no core has room are demoted. When the core returns, its tasks return to it. A caller
+    /// repeats the call at intervals, so that demoted tasks get cores on which room has become free.
     ///
     /// A job that runs at the time of the loss may miss its deadline.
     fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange;

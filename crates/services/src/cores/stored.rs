@@ -1,6 +1,6 @@
 //! [`Books`] with a store, which outlive the process.
 //!
-//! Decisions are those of [`MemoryBooks`]. Before a step of saving, the promises in memory are
+//! [`MemoryBooks`] make the decisions. Before a step of saving, the promises in memory are
 //! compared with those that the store has, so that a commit brings the store from the books of one
 //! instant to the books of a later instant.
 

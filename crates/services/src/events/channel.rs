@@ -560,7 +560,7 @@ impl SharedChannel {
 
     fn deactivate(&self, object: Option<ObjectId>) {
         if let Some(object) = object {
-            // An error means that the POA was destroyed, which ends the object too.
+            // An error means that the POA was destroyed, and the object with it.
             let _ = self.poa.deactivate_object(&object);
         }
     }

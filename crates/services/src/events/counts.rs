@@ -35,7 +35,8 @@ pub struct DropCounts {
     pub failed: u64,
     /// The set was queued when the consumer was disconnected.
     pub disconnected: u64,
-    /// A consumer pushed in its own push, more deeply than the channel permits.
+    /// Consumers that are called by the supplier's thread pushed events themselves, nested more deeply
+    /// than the channel permits.
     pub nested: u64,
 }
 
@@ -163,7 +164,7 @@ pub struct ConsumerStatistics {
     pub is_suspended: bool,
 }
 
-/// The counts of a channel without those of each consumer.
+/// The counts of a channel, without a list of its consumers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ChannelSummary {
     pub(super) published: u64,

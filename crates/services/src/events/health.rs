@@ -72,7 +72,7 @@ impl ConsumerHealth {
         *self = Self::default();
     }
 
-    /// Counts a miss. Returns true if the consumer is to be disconnected.
+    /// Counts a miss. Returns true if the caller must disconnect the consumer.
     pub(super) fn missed(&mut self, policy: &MissPolicy, now: Nanos) -> bool {
         self.misses = self.misses.saturating_add(1);
         if self.suspensions == 0 && self.misses < policy.max_misses {

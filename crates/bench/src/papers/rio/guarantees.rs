@@ -241,7 +241,7 @@ mod tests {
     fn windows_begin_between_the_bytes_of_two_periods() {
         let bytes = arriving(100, 1000);
         assert_eq!(windows(&bytes, &(504..1000)), [1000; 4]);
-        // The bytes of one period arrive late, and those of another one early.
+        // The bytes of one period arrive late, and the bytes of another period early.
         let mut moved = bytes.clone();
         moved[623..630].rotate_right(2);
         moved[720..725].rotate_left(1);

@@ -132,7 +132,8 @@ pub(super) fn latency(
 /// Returns the frames that the steering program has sorted.
 ///
 /// # Errors
-/// If frames of a stream did not take the stream's path: the times are then not those of steering.
+/// If frames of a stream did not take the stream's path. The measured times then do not show the effect
+/// of steering.
 fn steered_frames(
     testbed: &RioTestbed,
     variants: &[ReceiveVariant],

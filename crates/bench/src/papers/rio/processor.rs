@@ -92,7 +92,7 @@ pub(super) fn processor_time(
     Ok(())
 }
 
-/// Returns the processor times, and those of real-time I/O relative to the baseline.
+/// Returns the processor times, and the ratios of the times with real-time I/O to the baseline.
 fn judged(unit: &str, work: &[(ReceiveVariant, Work)]) -> Vec<SingleValue> {
     let Some(&(_, baseline)) = work.first() else { return Vec::new() };
     let value = |variant: ReceiveVariant, quantity: String, value, unit, bound| SingleValue {

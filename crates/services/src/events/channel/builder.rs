@@ -144,7 +144,7 @@ impl EventChannelBuilder {
     }
 
     /// Permits connected consumers to connect again: the new consumer and its dependencies replace
-    /// the old ones, and what was queued is dropped. Default: such a call raises AlreadyConnected.
+    /// the old ones, and queued sets are dropped. Default: such a call raises AlreadyConnected.
     #[must_use]
     pub fn consumer_reconnect(mut self, is_permitted: bool) -> Self {
         self.router.is_consumer_reconnected = is_permitted;

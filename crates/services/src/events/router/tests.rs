@@ -81,7 +81,7 @@ fn next_gap_event_tells_what_a_failed_one_should_have_told() {
     let mut scene = GapScene::new(Transfer::Queued, 2);
     (0..5).for_each(|_| drop(scene.push()));
     assert_eq!(scene.send(CallResult::Refused), Some(Got::Gap(3)));
-    // The failed gap event is a drop too.
+    // The failed gap event is itself a drop.
     assert_eq!(scene.send(CallResult::Done), Some(Got::Gap(4)));
     assert_eq!(scene.send(CallResult::Done), Some(Got::Event(4)));
     assert_eq!(scene.send(CallResult::Done), Some(Got::Event(5)));

@@ -604,7 +604,7 @@ impl SharedPool {
         self.place(&mut state, number);
     }
 
-    /// Ends the binding of a thread, which takes its own core again.
+    /// Ends the binding of a thread, and moves the thread back to its home core.
     fn finish(&self, number: ThreadNumber) {
         let mut state = self.state.lock();
         state.roster.finish(number);
@@ -747,7 +747,7 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
     }
 }
 
-/// Stops watching a connection, which one thread reads from now on.
+/// Removes a connection from the lane's epoll, because one thread reads it from now on.
 fn unwatch<S>(lane: &Lane<S>, connection: &Connection) {
     if let Some(readiness) = connection.stream.readiness() {
         // An error means that the descriptor is not watched.

@@ -272,7 +272,7 @@ mod tests {
         rate.change(Some((nanos(10), nanos(0))));
         assert!(matches!(rate.arrive(nanos(100)), RateAdmission::Runs));
         let RateAdmission::Waits(wait) = rate.arrive(nanos(101)) else { panic!("the request is early") };
-        // A change before the thread begins to wait counts, too.
+        // A change has an effect even before the thread begins to wait.
         rate.change(Some((nanos(20), nanos(0))));
         assert_eq!((wait.turn(&mailbox), is_woken()), (Some(nanos(120)), false));
         rate.change(Some((nanos(20), nanos(0))));
