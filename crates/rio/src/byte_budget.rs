@@ -1,8 +1,9 @@
 //! The budget of a stream in received bytes, which all connections of the stream share.
 //!
 //! A connection reserves bytes before it reads, and gives back the bytes that it did not read. So
-//! the connections together never read more than the budget in a period. Bytes above the budget
-//! stay in the kernel's receive buffers, and TCP makes the peers wait.
+//! the connections together never read more than the budget in a period. Only the last bytes of a
+//! connection that has ended are read without the budget. Bytes above the budget stay in the
+//! kernel's receive buffers, and TCP makes the peers wait.
 //!
 //! A connection that finds the budget used up is listed. At the start of the next period the thread
 //! of the stream makes the kernel report the unread bytes of every listed connection.
@@ -57,7 +58,7 @@ struct State {
 struct Shared {
     clock: Clock,
     state: PiMutex<State>,
-    /// Notified when a connection is listed, and when the thread is to end.
+    /// Notified when a connection is listed, and when the thread must end.
     changed: PiCondvar,
 }
 
@@ -152,9 +153,8 @@ impl Shared {
         }
     }
 
-    /// Makes the kernel report the unread bytes of the listed connections. The
-    /// lock is released first, because the last pointer to a connection may end here, and with it
-    /// the connection.
+    /// Makes the kernel report the unread bytes of the listed connections. Releases the lock first,
+    /// because this function may drop the last pointer to a connection, and so end the connection.
     fn wake_listed(&self, mut state: corelane_sys::lock::PiMutexGuard<'_, State>) {
         let listed = std::mem::take(&mut state.throttled);
         // The period begins for the budget with the next reservation. Until then the thread must

@@ -29,7 +29,7 @@ use crate::thread_context::ThreadpoolId;
 /// other requests in the ordinary class.
 ///
 /// POAs use the pool by its [`id`](Self::id), as a pool without lanes. A request belongs to a task if
-/// the pool's [`TaskBinder`] says so of its object key. With the first such request on a connection,
+/// the pool's [`TaskBinder`] returns a task for its object key. With the first such request on a connection,
 /// LocateRequests included, a sleeping thread of the task's core becomes the only reader of the
 /// connection. It serves the requests of this object key at the task's core and priority, whatever
 /// priority the requests carry and to whichever POA the object belongs. Requests of another task on

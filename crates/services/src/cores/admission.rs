@@ -442,7 +442,7 @@ impl SharedBooks {
     }
 
     /// Restores the targets and endpoints of the tasks that the books have from an earlier process.
-    /// `has_moved` says that references without an endpoint have other addresses than before.
+    /// `has_moved` is true if references without an endpoint have other addresses than before.
     pub(super) fn restore(
         &self,
         orb: &Orb,

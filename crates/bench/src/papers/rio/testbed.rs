@@ -191,8 +191,8 @@ impl RioTestbed {
         }
     }
 
-    /// Starts best effort, and then one stream after the other, `step` apart. After the time `hold`
-    /// with all of them they end.
+    /// Starts best effort, and then one stream after another at intervals of `step`. Ends all of them
+    /// after they have run together for the time `hold`. Returns the bytes that arrived.
     pub(super) fn guarantees(
         &self,
         variant: ReceiveVariant,

@@ -68,7 +68,7 @@ impl Random {
     }
 }
 
-/// A consumer as the simulation knows it. Each of its peers in the router is its number.
+/// A consumer as the simulation knows it. In the router, the peer of each of its queues is its number.
 struct SimulatedConsumer {
     proxy: ProxyId,
     id: ConsumerId,
@@ -78,7 +78,7 @@ struct SimulatedConsumer {
     last: HashMap<i32, u64>,
     /// The lane of each queue.
     lanes: Vec<usize>,
-    /// For each sender that is sending: the drops of which the set tells.
+    /// By queue: the drops of which the set tells that is being sent; `None` if none is.
     sending: Vec<Option<u64>>,
     wants_gaps: bool,
     /// Number of drops told by the gap events that the consumer has got.

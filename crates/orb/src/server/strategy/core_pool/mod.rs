@@ -512,7 +512,8 @@ impl SharedPool {
         handler.context().events().report(&Event::TaskRateExceeded { peer, task, is_oneway });
     }
 
-    /// Refuses a request on the calling thread of the lane, which has kept the connection's read lock.
+    /// Refuses a request on the calling thread of the lane, and releases the connection's read lock, which
+    /// this thread holds.
     #[cold]
     fn refuse_here<S: Architecture<S>, H: RequestHandler>(
         &self,
@@ -709,7 +710,8 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         if matches!(thread, TaskThread::Exhausted) && is_job {
             self.0.report_not_bound(handler.context(), connection, task);
         }
-        // Threads that found the lock kept have left no flag, so the connection is listed.
+        // Threads that found the read lock kept have left no flag for new input, so the connection is
+        // listed, and is read again.
         connection.read_state.release();
         lane.list_connection(connection, ReadCause::Readiness);
         if let TaskThread::Message(mailbox) = thread {
