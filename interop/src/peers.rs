@@ -183,9 +183,7 @@ impl Peers {
 
     fn java(&self, orb: Orb, settings: &[String], class: &str) -> Command {
         let built = self.built.join(orb.name());
-        let mut command = Command::new("java");
-        // The programs spend most of their time in the start of the virtual machine.
-        command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
+        let mut command = java();
         command.arg("-cp").arg(format!("{0}/classes:{0}/lib/*", built.display()));
         command.args(settings).arg(class);
         command
@@ -206,6 +204,30 @@ pub fn omniorb_events(folder: &Path) -> Result<Command, String> {
     let mut command = Command::new(program.as_ref().map_err(Clone::clone)?);
     command.args(["-ORBendPoint", "giop:tcp:127.0.0.1:"]);
     Ok(command)
+}
+
+/// Builds JacORB's program for event channels below `folder` if necessary, and returns the command without its mode.
+///
+/// # Errors
+///
+/// A tool or library is missing, or the program does not build.
+pub fn jacorb_events(folder: &Path) -> Result<Command, String> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        make(Orb::JacOrb, folder, "events")?;
+        Ok(folder.join(Orb::JacOrb.name()))
+    });
+    let built = built.as_ref().map_err(Clone::clone)?;
+    let mut command = java();
+    command.arg("-cp").arg(format!("{0}/events:{0}/services/*", built.display())).arg("peer.EventPeer");
+    Ok(command)
+}
+
+fn java() -> Command {
+    let mut command = Command::new("java");
+    // The programs spend most of their time in the start of the virtual machine.
+    command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
+    command
 }
 
 /// Returns the folder with this package's programs: the folder of the running program or, for a test, its parent.

@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,22 @@ const LOOK: Duration = Duration::from_millis(10);
 const START: Duration = Duration::from_secs(60);
 
 const END: Duration = Duration::from_secs(15);
+
+/// Returns the program `corelane` in a target folder. The program belongs to another package, so Cargo builds it.
+///
+/// # Panics
+///
+/// If it does not build.
+pub fn corelane(target: &Path) -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        build.args(["build", "--quiet", "--locked", "--package", "corelane-cli", "--target-dir"]).arg(target);
+        let is_built = build.status().is_ok_and(|status| status.success());
+        assert!(is_built, "the program `corelane` is not built");
+        target.join("debug").join("corelane")
+    })
+}
 
 /// A server process that has published its reference.
 #[derive(Debug)]

@@ -1,23 +1,37 @@
-//! CORBA's Event Service: omniORB's push and pull clients, and the programs of omniEvents, on
-//! Corelane's event channel.
+//! CORBA's Event Service: push and pull clients of omniORB and JacORB, and the programs of omniEvents,
+//! on Corelane's event channel; Corelane's commands on the servers of omniEvents and JacORB.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use corelane::{Any, Endpoint, Orb};
-use corelane_interop::peers;
+use corelane::{Any, Endpoint, Orb, SystemException};
+use corelane_interop::{peers, process};
 use corelane_services::events::rtec_event_channel_admin::SupplierQOS;
 use corelane_services::events::rtec_event_comm::{Event, EventHeader};
-use corelane_services::events::{EventChannel, EventChannelFactory, RtecEventData, cos_event_channel_admin as cos};
+use corelane_services::events::{
+    EventChannel, EventChannelFactory, RtecEventData, cos_event_channel_admin as cos, cos_event_comm as comm,
+};
 use corelane_services::naming::NamingConfig;
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{Condvar, LockScope, Mutex};
 
-fn omniorb() -> Command {
+fn folder() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop").join("peers");
     fs::create_dir_all(&folder).unwrap();
-    peers::omniorb_events(&folder).unwrap_or_else(|trouble| panic!("{trouble}"))
+    folder
+}
+
+fn omniorb() -> Command {
+    peers::omniorb_events(&folder()).unwrap_or_else(|trouble| panic!("{trouble}"))
+}
+
+fn jacorb() -> Command {
+    peers::jacorb_events(&folder()).unwrap_or_else(|trouble| panic!("{trouble}"))
 }
 
 struct Ours {
@@ -41,10 +55,17 @@ struct Peer {
 }
 
 impl Peer {
-    fn start(mode: &str, ours: &Ours, count: usize) -> Self {
-        let mut command = omniorb();
-        command.args([mode, &ours.url, &count.to_string()]);
-        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    fn start(command: Command, mode: &str, ours: &Ours, count: usize) -> Self {
+        Self::client(command, mode, &ours.url, count)
+    }
+
+    fn client(mut command: Command, mode: &str, channel: &str, count: usize) -> Self {
+        command.args([mode, channel, &count.to_string()]).stdin(Stdio::null());
+        Self::run(command)
+    }
+
+    fn run(mut command: Command) -> Self {
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(process.stdout.take().unwrap());
         Peer { process, output }
     }
@@ -69,13 +90,13 @@ impl Drop for Peer {
     }
 }
 
-#[test]
-fn omniorb_pushes_consumes_and_pulls_through_corelanes_channel() {
+/// A client pushes, consumes and pulls beside suppliers of Corelane.
+fn pushes_consumes_and_pulls(client: fn() -> Command) {
     let ours = Ours::start();
-    let mut pushed_to = Peer::start("--consume", &ours, 5);
-    let mut pulling = Peer::start("--pull", &ours, 5);
+    let mut pushed_to = Peer::start(client(), "--consume", &ours, 5);
+    let mut pulling = Peer::start(client(), "--pull", &ours, 5);
     assert_eq!((pushed_to.line(), pulling.line()), ("ready".to_owned(), "ready".to_owned()));
-    assert_eq!(Peer::start("--push", &ours, 3).rest(), ["done"]);
+    assert_eq!(Peer::start(client(), "--push", &ours, 3).rest(), ["done"]);
     let supplier = ours.channel.cos_reference().for_suppliers().unwrap().unwrap();
     let supplier = supplier.obtain_push_consumer().unwrap().unwrap();
     supplier.connect_push_supplier(None).unwrap();
@@ -96,12 +117,111 @@ fn omniorb_pushes_consumes_and_pulls_through_corelanes_channel() {
 }
 
 #[test]
-fn destroyed_channel_disconnects_omniorbs_consumer() {
+fn omniorb_pushes_consumes_and_pulls_through_corelanes_channel() {
+    pushes_consumes_and_pulls(omniorb);
+}
+
+#[test]
+fn jacorb_pushes_consumes_and_pulls_through_corelanes_channel() {
+    pushes_consumes_and_pulls(jacorb);
+}
+
+#[test]
+fn corelanes_channel_pulls_from_jacorbs_supplier() {
     let ours = Ours::start();
-    let mut consumer = Peer::start("--consume", &ours, 1);
-    assert_eq!(consumer.line(), "ready");
-    ours.channel.cos_reference().destroy().unwrap();
-    assert_eq!(consumer.rest(), ["disconnected", "done"]);
+    let puller = ours.channel.cos_reference().for_consumers().unwrap().unwrap();
+    let puller = puller.obtain_pull_supplier().unwrap().unwrap();
+    puller.connect_pull_consumer(None).unwrap();
+    // The supplier ends when the channel has asked in vain after the last value.
+    assert_eq!(Peer::start(jacorb(), "--supply", &ours, 3).rest(), ["done"]);
+    for expected in 0..3 {
+        let (value, has_event) = puller.try_pull().unwrap();
+        assert_eq!((value.extract::<i32>().unwrap(), has_event), (expected, true));
+    }
+    assert!(!puller.try_pull().unwrap().1);
+    assert_eq!(ours.channel.statistics().suppliers, 0);
+}
+
+#[test]
+fn destroyed_channel_disconnects_the_consumers_of_omniorb_and_jacorb() {
+    for client in [omniorb, jacorb] {
+        let ours = Ours::start();
+        let mut consumer = Peer::start(client(), "--consume", &ours, 1);
+        assert_eq!(consumer.line(), "ready");
+        ours.channel.cos_reference().destroy().unwrap();
+        assert_eq!(consumer.rest(), ["disconnected", "done"]);
+    }
+}
+
+/// Connects a supplier without an object of its own.
+fn push_proxy(channel: &cos::EventChannelRef) -> cos::ProxyPushConsumerRef {
+    let proxy = channel.for_suppliers().unwrap().unwrap().obtain_push_consumer().unwrap().unwrap();
+    proxy.connect_push_supplier(None).unwrap();
+    proxy
+}
+
+/// A push consumer that keeps the numbers it gets.
+struct Numbers {
+    got: Mutex<Vec<i32>>,
+    added: Condvar,
+}
+
+impl Numbers {
+    fn wait_for(&self, count: usize) -> Vec<i32> {
+        let deadline = Monotonic::now() + std::time::Duration::from_secs(60);
+        let mut got = self.got.lock();
+        while got.len() < count {
+            let is_in_time;
+            (got, is_in_time) = self.added.wait_until(got, Some(deadline));
+            assert!(is_in_time, "{} of {count} numbers", got.len());
+        }
+        got.clone()
+    }
+}
+
+struct Consumer(Arc<Numbers>);
+
+impl comm::PushConsumer for Consumer {
+    fn push(&self, data: &Any) -> Result<(), comm::push_consumer::PushError> {
+        self.0.got.lock().push(data.extract().unwrap_or(-1));
+        self.0.added.notify_all();
+        Ok(())
+    }
+
+    fn disconnect_push_consumer(&self) -> Result<(), SystemException> {
+        Ok(())
+    }
+}
+
+#[test]
+fn corelane_pushes_consumes_and_pulls_through_jacorbs_channel() {
+    let mut command = jacorb();
+    command.arg("--serve").stdin(Stdio::piped());
+    let mut server = Peer::run(command);
+    let reference = server.line();
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    let channel: cos::EventChannelRef = orb.string_to_reference(&reference).unwrap();
+    let puller = channel.for_consumers().unwrap().unwrap().obtain_pull_supplier().unwrap().unwrap();
+    puller.connect_pull_consumer(None).unwrap();
+    let got = Mutex::new("numbers of a test", LockScope::Orb, Vec::new());
+    let numbers = Arc::new(Numbers { got, added: Condvar::new() });
+    let consumer = Consumer(Arc::clone(&numbers));
+    let consumer = orb.root_poa().activate(&comm::PushConsumer::servant(consumer)).unwrap();
+    let consumer = comm::PushConsumerRef::unchecked_narrow(&consumer);
+    let pushing = channel.for_consumers().unwrap().unwrap().obtain_push_supplier().unwrap().unwrap();
+    pushing.connect_push_consumer(Some(&consumer)).unwrap();
+    let supplier = push_proxy(&channel);
+    for number in 0..3_i32 {
+        supplier.push(&Any::new(&number).unwrap()).unwrap();
+    }
+    // JacORB's own supplier pushes behind them. The channel calls a supplier that disconnects back.
+    assert_eq!(Peer::client(jacorb(), "--push", &reference, 2).rest(), ["disconnected", "done"]);
+    assert_eq!(numbers.wait_for(5), [0, 1, 2, 0, 1]);
+    let pulled: Vec<i32> = (0..5).map(|_| puller.pull().unwrap().extract().unwrap()).collect();
+    assert_eq!(pulled, [0, 1, 2, 0, 1]);
+    drop(server.process.stdin.take());
+    assert_eq!(server.rest(), ["done"]);
 }
 
 /// A channel factory and a name server, for the programs of omniEvents.
@@ -153,9 +273,7 @@ impl Factory {
     }
 
     fn supplier(&self, key: &str) -> cos::ProxyPushConsumerRef {
-        let supplier = self.channel(key).for_suppliers().unwrap().unwrap().obtain_push_consumer().unwrap().unwrap();
-        supplier.connect_push_supplier(None).unwrap();
-        supplier
+        push_proxy(&self.channel(key))
     }
 }
 
@@ -219,4 +337,107 @@ fn programs_of_omnievents_create_link_record_play_back_and_destroy_corelanes_cha
     assert_eq!(pulled(&puller), "recorded");
     let _ = player.kill();
     let _ = player.wait();
+}
+
+/// A server of omniEvents.
+struct OmniEvents {
+    process: Child,
+    port: u16,
+}
+
+impl OmniEvents {
+    fn start() -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("omnievents");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        // omniEvents cannot report its port, and listens on each address of the machine. It serves
+        // only the machine itself.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new("omniEvents");
+        command.args(["-f", "-p", &port.to_string(), "-l"]).arg(&folder).arg("-t").arg(folder.join("trace"));
+        command.args(["-ORBendPointPublish", &format!("giop:tcp:127.0.0.1:{port}")]);
+        command.args(["-ORBserverTransportRule", "127.0.0.1 tcp"]);
+        let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let process = process.unwrap_or_else(|error| panic!("omniEvents (Debian's package omnievents): {error}"));
+        let server = OmniEvents { process, port };
+        let orb = Orb::new().unwrap();
+        let factory = orb.string_to_object(&server.url("omniEvents")).unwrap().unwrap();
+        for _ in 0..1_200 {
+            if factory.non_existent() == Ok(false) {
+                return server;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        panic!("omniEvents does not answer")
+    }
+
+    fn url(&self, key: &str) -> String {
+        format!("corbaloc::1.2@127.0.0.1:{}/{key}", self.port)
+    }
+}
+
+impl Drop for OmniEvents {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Returns `corelane events` with these words.
+fn events(words: &[&str]) -> Command {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let mut command = Command::new(process::corelane(target));
+    command.arg("events").args(words).stdin(Stdio::null());
+    command
+}
+
+/// Returns what the command prints, and its status.
+fn said(words: &[&str]) -> (String, Option<i32>) {
+    let output = events(words).output().unwrap();
+    (String::from_utf8(output.stdout).unwrap(), output.status.code())
+}
+
+/// Pushes a text until `corelane events tail`, which may not be connected yet, prints it.
+fn pushed_text_is_printed(channel: &str) {
+    let mut tail = Peer::run(events(&["tail", "--count", "1", channel]));
+    let is_printed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_printed.load(Ordering::Relaxed) {
+                assert_eq!(said(&["push", channel, "take-off"]), (String::new(), Some(0)));
+            }
+        });
+        let line = tail.line();
+        is_printed.store(true, Ordering::Relaxed);
+        assert!(line.contains("take-off"), "{line}");
+    });
+    assert_eq!(tail.rest(), [""; 0]);
+}
+
+#[test]
+fn commands_of_corelane_events_work_on_omnievents() {
+    let server = OmniEvents::start();
+    let factory = server.url("omniEvents");
+    let (created, status) = said(&["create", "--at", &factory, "ground"]);
+    assert_eq!((created.starts_with("IOR:"), status), (true, Some(0)), "{created}");
+    let ground = server.url("ground");
+    pushed_text_is_printed(&ground);
+    // omniEvents has no operation that lists channels.
+    let listed = said(&["list", "--at", &factory]);
+    let unlisted = "error: the server has no monitor, which lists channels\n";
+    assert_eq!(listed, (unlisted.to_owned(), Some(1)));
+    assert_eq!(said(&["destroy", &ground]), (String::new(), Some(0)));
+    let (again, status) = said(&["destroy", &ground]);
+    assert_eq!((again.contains("OBJECT_NOT_EXIST"), status), (true, Some(1)), "{again}");
+}
+
+#[test]
+fn commands_of_corelane_events_work_on_jacorbs_channel() {
+    let mut command = jacorb();
+    command.arg("--serve").stdin(Stdio::piped());
+    let mut server = Peer::run(command);
+    let reference = server.line();
+    pushed_text_is_printed(&reference);
+    drop(server.process.stdin.take());
+    assert_eq!(server.rest(), ["done"]);
 }

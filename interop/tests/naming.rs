@@ -3,9 +3,8 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use corelane::{Endpoint, ObjectRef, Orb, SystemException};
@@ -240,14 +239,7 @@ fn names_resolve_through_both_servers() {
 
 /// Returns the program `corelane`, which Cargo builds here, because it belongs to another package.
 fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-        let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        build.args(["build", "--quiet", "--locked", "--package", "corelane-cli", "--target-dir"]).arg(target);
-        assert!(build.status().unwrap().success(), "the program `corelane` is not built");
-        target.join("debug").join("corelane")
-    })
+    corelane_interop::process::corelane(Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap())
 }
 
 fn naming(command: &str, port: u16, words: &[&str]) -> String {

@@ -2,7 +2,7 @@
 //! default priority, on SCHED_FIFO threads of the lane with this priority.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,9 +19,10 @@ use corelane_interop::report::Report;
 use corelane_interop::skips::Skips;
 use corelane_interop::suite::servants::{self, SuiteServant};
 use corelane_net::Transport;
+use corelane_rio::examination::steering_refusal;
 use corelane_rio::feature_level::FeatureLevel;
 use corelane_rio::{RioConfig, RioTransport};
-use corelane_sys::bpf::{self, AttachMode};
+use corelane_sys::bpf::AttachMode;
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::process as own_process;
 
@@ -44,20 +45,29 @@ fn no_lanes(orb: &Orb) -> ThreadpoolId {
 
 /// Returns the native priorities and the lanes of the requests.
 fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityModel>) -> BTreeSet<(u8, usize)> {
-    served_by_orb(client, Orb::builder(), client.name(), pool, model)
+    served_by_orb(peers(), client, Orb::builder(), client.name(), pool, model)
+}
+
+fn files() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop")
+}
+
+/// Builds the peers. The builds can need the network, so that they must not run in a network namespace
+/// of a test.
+fn peers() -> &'static Peers {
+    Peers::build(&files().join("peers")).unwrap_or_else(|trouble| panic!("{trouble}"))
 }
 
 /// Runs the checks against an object of the ORB that `builder` makes. The client's output is in a
 /// folder with this name.
 fn served_by_orb(
+    peers: &Peers,
     client: Peer,
     builder: OrbBuilder,
     name: &str,
     pool: fn(&Orb) -> ThreadpoolId,
     model: Option<PriorityModel>,
 ) -> BTreeSet<(u8, usize)> {
-    let files = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
-    let peers = Peers::build(&files.join("peers")).unwrap_or_else(|trouble| panic!("{trouble}"));
     let orb = builder.listen("tcp:127.0.0.1:0").build().unwrap();
     let policies = RtPolicies {
         priority_model: model.map(|model| (model, HIGH)),
@@ -76,7 +86,7 @@ fn served_by_orb(
     let reference = poa.activate(&servants::suite_servant(suite)).unwrap();
     root.manager().activate().unwrap();
 
-    let folder = files.join(format!("priorities-{name}"));
+    let folder = files().join(format!("priorities-{name}"));
     std::fs::create_dir_all(&folder).unwrap();
     let mut command = peers.client_command(client, Variant::GIOP_1_2, 0);
     let skips = Skips::for_pair("corelane", client.name(), Variant::GIOP_1_2.name).unwrap();
@@ -130,17 +140,19 @@ fn omniorb_is_served_by_a_lane_with_a_budget_of_bytes() {
     let rio: Arc<dyn Transport> = Arc::new(RioTransport::new(RioConfig::default()));
     let builder = Orb::builder().transports(Transports::new(vec![rio]));
     let model = Some(PriorityModel::ServerDeclared);
-    assert_eq!(served_by_orb(OmniOrb, builder, "budget", with_budget, model), BTreeSet::from([(50, 1)]));
+    assert_eq!(served_by_orb(peers(), OmniOrb, builder, "budget", with_budget, model), BTreeSet::from([(50, 1)]));
 }
 
 /// Client and server are in a network namespace of their own, on whose loopback interface frames are
 /// sorted.
 #[test]
 fn omniorb_is_served_by_a_lane_whose_frames_are_sorted() {
-    if let Some(refusal) = bpf::unavailable_reason() {
+    let lacks = |name| format!("the process lacks {name}");
+    if let Some(refusal) = steering_refusal().or_else(|| own_process::missing_namespace_capability().map(lacks)) {
         return println!("not run: {refusal}");
     }
-    let run = || {
+    let peers = peers();
+    let run = move || {
         own_process::enter_new_network_namespace().unwrap();
         assert!(std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
         let config = RioConfig::for_interface("lo").attach_mode(AttachMode::Generic);
@@ -149,7 +161,8 @@ fn omniorb_is_served_by_a_lane_whose_frames_are_sorted() {
         let transport: Arc<dyn Transport> = rio.clone();
         let builder = Orb::builder().transports(Transports::new(vec![transport]));
         let model = Some(PriorityModel::ServerDeclared);
-        assert_eq!(served_by_orb(OmniOrb, builder, "sorted", in_order_of_priority, model), BTreeSet::from([(50, 1)]));
+        let served = served_by_orb(peers, OmniOrb, builder, "sorted", in_order_of_priority, model);
+        assert_eq!(served, BTreeSet::from([(50, 1)]));
         rio.frame_counts().unwrap()
     };
     let counts = std::thread::spawn(run).join().unwrap();

@@ -1,12 +1,18 @@
 //! Octets of requests that servants keep: their addresses, the memory that they count, and its maximum.
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use corelane::{Dispatch, Octets, Orb, OrbBuilder, PoolConfig, SystemException, SystemExceptionKind as Kind, minor};
+use corelane::{
+    Dispatch, Endpoint, Octets, Orb, OrbBuilder, PoolConfig, SystemException, SystemExceptionKind as Kind, minor,
+};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::{clock, counters};
 use corelane_tests::EVERY_DISPATCH;
+use corelane_tests::raw::request;
 
 corelane::include_idl!("large");
 use large::{Store, StoreRef};
@@ -27,6 +33,8 @@ struct Hoard {
     refused: Mutex<Vec<String>>,
     /// Bytes that the upcalls have allocated.
     allocated: Mutex<u64>,
+    /// Number of calls of `echo`.
+    echoes: AtomicUsize,
 }
 
 impl Default for Hoard {
@@ -36,6 +44,7 @@ impl Default for Hoard {
             lent_at: Mutex::new("addresses of a test", LockScope::Orb, Vec::new()),
             refused: Mutex::new("exceptions of a test", LockScope::Orb, Vec::new()),
             allocated: Mutex::new("bytes of a test", LockScope::Orb, 0),
+            echoes: AtomicUsize::new(0),
         }
     }
 }
@@ -61,7 +70,9 @@ impl Store for Hoarder {
     }
 
     fn echo(&self, v: &[u8]) -> Result<Octets, SystemException> {
-        corelane::keep_octets(v)
+        let kept = corelane::keep_octets(v);
+        self.0.echoes.fetch_add(1, Ordering::SeqCst);
+        kept.inspect_err(|refused| self.0.refused.lock().push(refused.to_string()))
     }
 }
 
@@ -198,6 +209,40 @@ fn servant_that_keeps_every_argument_meets_the_maximum_and_other_connections_do_
             flooding.keep(&vec![7; size]).unwrap();
             server.forget();
         }
+    }
+}
+
+/// Clients do not read replies whose octets the servant has kept, three times the maximum. Such a
+/// reply does not count: other clients' servants keep octets up to the maximum.
+#[test]
+fn kept_octets_in_unread_replies_leave_the_memory_to_other_clients() {
+    const CLIENTS: usize = 4;
+    // More than the sockets hold.
+    const SIZE: usize = 12 * MIB;
+    for dispatch in EVERY_DISPATCH {
+        let server =
+            serve_with(Orb::builder().pool(PoolConfig::default().dispatch(dispatch)).max_kept_memory(2 * KEPT));
+        let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
+        let key = server.object.ior().known_profiles().next().unwrap().object_key.to_vec();
+        let argument = vec![7; SIZE];
+        let unread: Vec<TcpStream> = (1..=CLIENTS)
+            .map(|number| {
+                let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                let message = request(&key, 1, "echo", |e| e.write_octets_copied(&argument).unwrap());
+                stream.write_all(&message).unwrap();
+                let end = clock::now() + Duration::from_secs(60);
+                while server.hoard.echoes.load(Ordering::SeqCst) < number || server.orb.kept_memory() > 0 {
+                    assert!(!end.is_past(), "{dispatch:?}: {} bytes count", server.orb.kept_memory());
+                    std::thread::yield_now();
+                }
+                stream
+            })
+            .collect();
+        assert!(server.hoard.refused.lock().is_empty(), "{dispatch:?}");
+        let (_orb, good) = server.client(Orb::builder());
+        good.keep(&vec![1; SIZE]).unwrap();
+        drop(unread);
+        server.forget();
     }
 }
 

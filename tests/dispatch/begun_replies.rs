@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use corelane::poa::PoaPolicies;
+use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtConfig, RtPolicies, SchedulingClass};
 use corelane::{
-    ConnectionLimits, Dispatch, Endpoint, ObjectRef, Octets, Orb, PoolConfig, Servant, ServerCall, Skeleton,
-    SystemException,
+    Dispatch, Endpoint, ObjectRef, Octets, Orb, PoolConfig, Servant, ServerCall, Skeleton, SystemException,
 };
+use corelane_net::{SharedMemory, Stream, Transport, Wait};
 use corelane_sys::clock;
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::raw::request;
@@ -23,9 +25,43 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A client that consists of a socket, which counts what it has read.
+/// The connection of a client whose part the test plays.
+enum Line {
+    Tcp(TcpStream),
+    Shared(Box<dyn Stream>),
+}
+
+impl Line {
+    fn send(&mut self, octets: &[u8]) {
+        match self {
+            Line::Tcp(stream) => stream.write_all(octets).unwrap(),
+            Line::Shared(stream) => assert_eq!(stream.send(octets, Wait::Block).unwrap(), octets.len()),
+        }
+    }
+
+    /// Waits until octets have arrived.
+    fn receive(&mut self, octets: &mut [u8]) -> usize {
+        match self {
+            Line::Tcp(stream) => stream.read(octets).unwrap(),
+            Line::Shared(stream) => stream.recv(octets, Wait::Block).unwrap(),
+        }
+    }
+
+    /// Returns the octets that have arrived, without waiting.
+    fn receive_arrived(&mut self, octets: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Line::Tcp(stream) => {
+                stream.set_nonblocking(true)?;
+                stream.read(octets)
+            }
+            Line::Shared(stream) => stream.recv(octets, Wait::Now),
+        }
+    }
+}
+
+/// A client that counts what it has read.
 struct Reader {
-    stream: TcpStream,
+    line: Line,
     received: usize,
 }
 
@@ -34,7 +70,7 @@ impl Reader {
     fn read_arrived(&mut self) -> usize {
         let mut octets = vec![0; 256 << 10];
         loop {
-            match self.stream.read(&mut octets) {
+            match self.line.receive_arrived(&mut octets) {
                 Ok(0) => panic!("the server has closed the connection after {} octets", self.received),
                 Ok(count) => self.received += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return self.received,
@@ -90,10 +126,23 @@ struct Server {
     shared: Arc<Shared>,
 }
 
+/// The threads that serve the requests. With one thread the order is certain.
+#[derive(Clone, Copy, Debug)]
+enum Threads {
+    Pool(Dispatch),
+    /// The thread of a lane with an overload thread. The overload thread cannot take requests: it may
+    /// only borrow threads, and there is no lower lane.
+    LaneWithOverloadThread,
+}
+
+const EVERY: [Threads; 3] = [
+    Threads::Pool(Dispatch::Reactive),
+    Threads::Pool(Dispatch::LeaderFollowers { threads: 1 }),
+    Threads::LaneWithOverloadThread,
+];
+
 impl Server {
-    fn new(dispatch: Dispatch, limits: ConnectionLimits, large: usize) -> Self {
-        let pool = PoolConfig::default().dispatch(dispatch).connection_limits(limits);
-        let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").build().unwrap();
+    fn new(threads: Threads, address: &str, large: usize) -> Self {
         let shared = Arc::new(Shared {
             is_at_gate: AtomicBool::new(false),
             is_gate_open: AtomicBool::new(false),
@@ -101,56 +150,98 @@ impl Server {
             large: Octets::from(vec![7; large]),
             turns: Mutex::new("turns of a test", LockScope::Orb, Vec::new()),
         });
-        let object = orb.root_poa().activate(&Servant::new(Test(Arc::clone(&shared)))).unwrap();
+        let servant = Servant::new(Test(Arc::clone(&shared)));
+        let builder = Orb::builder().listen(address);
+        let (orb, object) = match threads {
+            Threads::Pool(dispatch) => {
+                let orb = builder.pool(PoolConfig::default().dispatch(dispatch)).build().unwrap();
+                let object = orb.root_poa().activate(&servant).unwrap();
+                (orb, object)
+            }
+            Threads::LaneWithOverloadThread => {
+                let orb = builder.real_time(RtConfig::default().scheduling(SchedulingClass::Fair)).build().unwrap();
+                let lanes = LanesConfig::default().lanes([LaneConfig::default().priority(10)]);
+                let pool = orb.real_time().create_threadpool_with_lanes(&lanes.allow_borrowing(true)).unwrap();
+                let policies = RtPolicies {
+                    priority_model: Some((PriorityModel::ServerDeclared, 10)),
+                    threadpool: Some(pool),
+                    ..RtPolicies::default()
+                };
+                let root = orb.root_poa();
+                let poa = root.create_rt_poa("lane", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
+                let object = poa.activate(&servant).unwrap();
+                (orb, object)
+            }
+        };
         orb.root_poa().manager().activate().unwrap();
         Server { orb, object, shared }
     }
 
-    fn connect(&self) -> TcpStream {
-        let Endpoint::Tcp { port, .. } = self.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
-        TcpStream::connect(("127.0.0.1", port)).unwrap()
+    /// Connects to the first address of the object.
+    fn connect(&self) -> Line {
+        if let Endpoint::SharedMemory { .. } = &self.orb.endpoints()[0] {
+            return Line::Shared(SharedMemory::default().connect(&self.orb.endpoints()[0], None).unwrap());
+        }
+        let port =
+            self.object.ior().profiles.iter().find_map(|profile| match profile.parse().ok()?.endpoints().first()? {
+                corelane_wire::ior::ProfileEndpoint::Inet { port, .. } => Some(*port),
+                _ => None,
+            });
+        Line::Tcp(TcpStream::connect(("127.0.0.1", port.unwrap())).unwrap())
     }
 
-    fn send(&self, mut stream: &TcpStream, operation: &str) {
+    fn send(&self, line: &mut Line, operation: &str) {
         let key = self.object.ior().known_profiles().next().unwrap().object_key.to_vec();
-        stream.write_all(&request(&key, 1, operation, |_| ())).unwrap();
+        line.send(&request(&key, 1, operation, |_| ()));
     }
 
     /// Makes a connection that the server has accepted and served once.
-    fn served(&self) -> TcpStream {
-        let stream = self.connect();
-        self.send(&stream, "turn");
-        let mut header = [0; 24];
-        (&stream).read_exact(&mut header).unwrap();
-        stream
+    fn served(&self) -> Line {
+        let mut line = self.connect();
+        self.send(&mut line, "turn");
+        let mut left = 24;
+        while left > 0 {
+            left -= line.receive(&mut [0; 24][..left]);
+        }
+        line
     }
 }
 
 const TURNS: usize = 60;
-const LARGE: usize = 12 << 20;
 
-/// While a reply waits for its peer, requests of other connections arrive. The upcall of each request
-/// reads as the peer, and before the next upcall the server sends more of the reply.
+/// While a reply waits for its peer, requests of other connections arrive. After each of them the
+/// peer reads, and before the next one the server sends more of the reply.
+fn check_order(threads: Threads, address: &str, size: usize) {
+    let server = Server::new(threads, address, size);
+    let mut others: Vec<Line> = (0..TURNS).map(|_| server.served()).collect();
+    let mut gate = server.served();
+    let mut large = server.served();
+    server.send(&mut large, "large");
+    // The reply has begun when its first octet is there. Its rest does not fit into the transport.
+    let received = large.receive(&mut [0]);
+    server.send(&mut gate, "gate");
+    until("gate", || server.shared.is_at_gate.load(Ordering::SeqCst));
+    others.iter_mut().for_each(|other| server.send(other, "turn"));
+    *server.shared.reader.lock() = Some(Reader { line: large, received });
+    server.shared.is_gate_open.store(true, Ordering::SeqCst);
+    until("turns", || server.shared.turns.lock().len() == TURNS);
+    let turns = server.shared.turns.lock().clone();
+    assert!(turns[0] < size, "{threads:?}: the whole reply fits into the transport");
+    assert!(turns[TURNS - 1] > size, "{threads:?}: the reply waited for {TURNS} requests: {turns:?}");
+}
+
 #[test]
 fn begun_reply_goes_out_before_threads_take_new_requests() {
-    // With one thread the order is certain.
-    for dispatch in [Dispatch::Reactive, Dispatch::LeaderFollowers { threads: 1 }] {
-        let server = Server::new(dispatch, ConnectionLimits::default(), LARGE);
-        let others: Vec<TcpStream> = (0..TURNS).map(|_| server.served()).collect();
-        let gate = server.served();
-        let large = server.served();
-        server.send(&large, "large");
-        // The reply has begun when its first octet is there. Its rest does not fit into the sockets.
-        large.peek(&mut [0]).unwrap();
-        server.send(&gate, "gate");
-        until("gate", || server.shared.is_at_gate.load(Ordering::SeqCst));
-        others.iter().for_each(|other| server.send(other, "turn"));
-        large.set_nonblocking(true).unwrap();
-        *server.shared.reader.lock() = Some(Reader { stream: large, received: 0 });
-        server.shared.is_gate_open.store(true, Ordering::SeqCst);
-        until("turns", || server.shared.turns.lock().len() == TURNS);
-        let turns = server.shared.turns.lock().clone();
-        assert!(turns[0] < LARGE, "{dispatch:?}: the whole reply fits into the sockets");
-        assert!(turns[TURNS - 1] > LARGE, "{dispatch:?}: the reply waited for {TURNS} requests: {turns:?}");
+    for threads in EVERY {
+        check_order(threads, "tcp:127.0.0.1:0", 12 << 20);
+    }
+}
+
+/// Regression test: room in shared memory is reported as input, for which the threads did not ask.
+#[test]
+fn begun_reply_over_shared_memory_goes_out_before_threads_take_new_requests() {
+    for (number, threads) in EVERY[..2].iter().enumerate() {
+        let path = std::env::temp_dir().join(format!("corelane-begun-{}-{number}", std::process::id()));
+        check_order(*threads, &format!("shm:{}", path.display()), 1 << 20);
     }
 }

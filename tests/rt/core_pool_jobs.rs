@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use corelane::rt::{CorePoolConfig, JobOverrunAction, TaskRules};
+use corelane::rt::{CorePoolConfig, JobOverrunAction, TaskBinding, TaskRules};
 use corelane::{Completion, Event, Orb, SystemException, SystemExceptionKind as Kind, minor};
 use corelane_sys::lock::{LockScope, Mutex};
-use corelane_sys::thread::{Scheduling, scheduling};
-use corelane_tests::core_pool::{DEMOTED, LOW, NOTE, OVER, REST, STEP, Scene, Served, step, task};
+use corelane_sys::thread::{Scheduling, list_threads, scheduling};
+use corelane_tests::core_pool::{DEMOTED, HOLD, LOW, NOTE, OVER, REST, STEP, Scene, Served, step, task};
 use corelane_tests::real_time::{RawClient, RawReply, fifo_orb, wait_until};
 
 /// The tasks of jobs that exceeded their budgets, and what was done.
@@ -377,4 +377,43 @@ fn measurements_of_a_demoted_task_continue() {
     scene.set(&[task(1, 0, 40)]);
     step(&object, &STEP, 4).unwrap();
     wait_until(|| jobs() == [(1, 4)]);
+}
+
+/// A task with a deadline in minutes.
+fn by_deadline(number: u64, core: usize, minutes: u64) -> TaskBinding {
+    task(number, core, 98).rules(TaskRules::default().deadline(Duration::from_secs(60 * minutes)))
+}
+
+#[test]
+fn jobs_of_a_core_take_the_levels_of_their_deadlines() {
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("edf").cores([0, 1]));
+    scene.set(&[by_deadline(1, 0, 60), by_deadline(2, 0, 30)]);
+    let clients = [(); 2].map(|()| Orb::new().unwrap());
+    let [one, two] = [(&clients[0], "task-1"), (&clients[1], "task-2")].map(|(client, id)| scene.object(client, id));
+    let alone = step(&one, &STEP, 0).unwrap();
+    assert_eq!((alone.core, step(&two, &STEP, 1).unwrap().native), (0, alone.native));
+    assert!((2..=97).contains(&alone.native), "{alone:?}");
+    // Both threads wait above all jobs.
+    let waits = || list_threads().unwrap().iter().filter(|thread| thread.scheduling == Scheduling::Fifo(98)).count();
+    wait_until(|| waits() == 2);
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| step(&one, &HOLD, 2).unwrap());
+        wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
+        let earlier = step(&two, &STEP, 3).unwrap();
+        // A task with a longer deadline, which arrives later.
+        scene.set(&[by_deadline(1, 0, 60), by_deadline(2, 0, 90)]);
+        let later = step(&two, &STEP, 4).unwrap();
+        // A task of another core is not ordered with the running job.
+        scene.set(&[by_deadline(1, 0, 60), by_deadline(2, 1, 90)]);
+        let elsewhere = step(&two, &STEP, 5).unwrap();
+        scene.state.open.store(true, Ordering::SeqCst);
+        let held = held.join().unwrap();
+        assert!(earlier.native > held.native && held.native > later.native, "{earlier:?} {held:?} {later:?}");
+        assert_eq!((elsewhere.core, elsewhere.native), (1, alone.native));
+    });
+    assert_eq!(step(&one, &STEP, 6).unwrap().native, alone.native);
+    // A job that is handed over is ordered, too.
+    let shared = step(&scene.object(&clients[0], "task-2"), &STEP, 7).unwrap();
+    assert_eq!((shared.core, shared.native), (1, alone.native));
+    assert!(scene.pool.set_tasks(&[task(1, 0, 97).rules(TaskRules::default().deadline(Duration::ZERO))]).is_err());
 }

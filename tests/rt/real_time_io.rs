@@ -10,11 +10,12 @@ use corelane::poa::PoaPolicies;
 use corelane::rt::{
     LaneConfig, LanesConfig, PriorityModel, RtClientPolicies, RtConfig, RtPolicies, SchedulingClass, ThreadpoolId,
 };
-use corelane::{IoClass, ObjectRef, Orb, OrbBuilder};
+use corelane::{Canceller, IoClass, ObjectRef, Orb, OrbBuilder, SystemExceptionKind};
 use corelane_net::{Transport, Transports};
+use corelane_rio::examination::{examine, steering_refusal};
 use corelane_rio::feature_level::FeatureLevel;
 use corelane_rio::{RioConfig, RioTransport};
-use corelane_sys::bpf::{self, AttachMode};
+use corelane_sys::bpf::AttachMode;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::{interface, process, thread};
 use corelane_tests::real_time::{Reporter, call_who};
@@ -107,6 +108,47 @@ fn a_client_with_a_budget_gets_its_replies() {
     assert_eq!((streams.len(), streams[0].connections), (1, 1), "{streams:?}");
 }
 
+/// Fails if a call whose reply waits for the budget, whose next period begins in an hour, cannot be
+/// cancelled.
+#[test]
+fn a_call_whose_reply_waits_for_the_budget_is_cancelled() {
+    let transport = Arc::new(RioTransport::new(RioConfig::default()));
+    let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    server.root_poa().manager().activate().unwrap();
+    let object = server.root_poa().activate(&Reporter::new(&server).servant()).unwrap();
+    let client = with(&transport).build().unwrap();
+    let plain = client.string_to_object(&object.to_string()).unwrap().unwrap();
+    let io = Some(IoClass::Guaranteed { bytes: 16, period: Duration::from_secs(3_600) });
+    let own = plain.with_rt_policies(&RtClientPolicies { io, ..RtClientPolicies::default() }).unwrap();
+    let canceller = Canceller::new().unwrap();
+    let (to_test, ended) = channel();
+    let called = own.with_canceller(&canceller);
+    let caller = std::thread::spawn(move || to_test.send(call_who(&called).map(drop).unwrap_err()).unwrap());
+    let is_waiting = || transport.streams().first().is_some_and(|stream| stream.budget.unwrap().waiting == 1);
+    wait_until(is_waiting);
+    canceller.cancel();
+    let exception = ended.recv_timeout(Duration::from_secs(60)).expect("the call ends");
+    assert_eq!(exception.kind(), SystemExceptionKind::Transient, "{exception}");
+    caller.join().unwrap();
+}
+
+/// Fails if the exception of a call that the client's own maximum of connections refuses does not say
+/// so.
+#[test]
+fn a_call_beyond_the_maximum_of_connections_names_the_maximum() {
+    let transport = Arc::new(RioTransport::new(RioConfig::default().max_connections(0)));
+    let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    server.root_poa().manager().activate().unwrap();
+    let object = server.root_poa().activate(&Reporter::new(&server).servant()).unwrap();
+    let client = with(&transport).build().unwrap();
+    let plain = client.string_to_object(&object.to_string()).unwrap().unwrap();
+    let io = Some(IoClass::Priority);
+    let own = plain.with_rt_policies(&RtClientPolicies { io, ..RtClientPolicies::default() }).unwrap();
+    let exception = call_who(&own).map(drop).unwrap_err();
+    assert!(exception.to_string().contains("has its maximum of 0 connections"), "{exception}");
+    call_who(&plain).unwrap();
+}
+
 #[expect(clippy::disallowed_methods, reason = "threads of a test, which are not measured")]
 fn channel<T>() -> (Sender<T>, Receiver<T>) {
     std::sync::mpsc::channel()
@@ -160,7 +202,8 @@ fn in_two_namespaces(server: impl FnOnce(Sender<Option<String>>) + Send, client:
 
 /// Prints the reason and returns true if the machine does not permit stream steering.
 fn is_refused() -> bool {
-    let refusal = bpf::unavailable_reason();
+    let lacks = |name| format!("the process lacks {name}");
+    let refusal = steering_refusal().or_else(|| process::missing_namespace_capability().map(lacks));
     refusal.iter().for_each(|refusal| println!("not run: {refusal}"));
     refusal.is_some()
 }
@@ -309,4 +352,37 @@ fn a_process_that_holds_the_interface() {
     println!("{}", transport.level());
     // The process ends in any case, even if nothing kills it.
     std::thread::sleep(Duration::from_secs(60));
+}
+
+/// Fails if `doctor` names another level than a transport has, in a PID namespace in which the process
+/// does not see the kernel's threads.
+#[test]
+fn the_examination_names_the_level_of_a_transport() {
+    if is_refused() {
+        return;
+    }
+    let arguments = ["--exact", "a_process_that_examines_an_interface", "--ignored", "--nocapture"];
+    let output = Command::new("unshare")
+        .args(["--net", "--pid", "--fork", "--mount-proc"])
+        .arg(std::env::current_exe().unwrap())
+        .args(arguments)
+        .env("CORELANE_EXAMINE", "lo")
+        .output()
+        .expect("util-linux is installed");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("levels: stream steering, stream steering\n"), "{text}{output:?}");
+    assert!(text.contains("kernel threads: false\n"), "{text}");
+}
+
+#[test]
+#[ignore = "a part of the_examination_names_the_level_of_a_transport"]
+fn a_process_that_examines_an_interface() {
+    let Ok(name) = std::env::var("CORELANE_EXAMINE") else { return };
+    ip(&format!("link set {name} up"));
+    let transport = RioTransport::new(RioConfig::for_interface(&name).attach_mode(AttachMode::Generic));
+    let level = transport.level();
+    drop(transport);
+    let examination = examine(&name);
+    let threads = examination.findings.iter().find(|one| one.feature == "kernel threads").unwrap();
+    println!("\nlevels: {level}, {}\nkernel threads: {}", examination.level, threads.is_available);
 }

@@ -7,6 +7,7 @@ use crate::steps::{self, Outcome, Steps};
 const USUAL: u32 = 1_000;
 
 /// A test whose repetitions an environment variable sets.
+#[derive(Debug)]
 struct Crash {
     title: &'static str,
     package: &'static str,
@@ -42,18 +43,36 @@ const NAMING: &[Crash] = &[
     },
 ];
 
+const CORES: &[Crash] = &[Crash {
+    title: "kill -9 of a server of admissions and of its clients",
+    package: "corelane-cli",
+    file: "cores_store",
+    test: "promises_survive_kill_9",
+    variable: KILLS,
+}];
+
+/// Returns the tests of a service.
+fn tests_of(service: &str) -> Option<&'static [Crash]> {
+    match service {
+        "naming" => Some(NAMING),
+        "cores" => Some(CORES),
+        _ => None,
+    }
+}
+
 /// Returns false if the options are invalid.
 pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     let Some(options) = Options::parse(options) else { return false };
-    for crash in NAMING {
+    for crash in options.tests {
         let times = if crash.variable == KILLS { options.cycles } else { options.cuts };
         steps.step(&format!("{}, {times} times", crash.title), |root| repeat(root, crash, times));
     }
     true
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 struct Options {
+    tests: &'static [Crash],
     cycles: u32,
     cuts: u32,
 }
@@ -61,10 +80,7 @@ struct Options {
 impl Options {
     fn parse(words: &[&str]) -> Option<Options> {
         let (service, words) = words.split_first()?;
-        if *service != "naming" {
-            return None;
-        }
-        let mut options = Options { cycles: USUAL, cuts: USUAL };
+        let mut options = Options { tests: tests_of(service)?, cycles: USUAL, cuts: USUAL };
         for pair in words.chunks(2) {
             let [option, number] = pair else { return None };
             let number = number.parse().ok().filter(|number| *number > 0)?;
@@ -98,17 +114,19 @@ mod tests {
     #[test]
     fn valid_options_are_parsed_and_others_refused() {
         let parse = |line: &str| Options::parse(&line.split_whitespace().collect::<Vec<_>>());
-        assert_eq!(parse("naming"), Some(Options { cycles: USUAL, cuts: USUAL }));
-        assert_eq!(parse("naming --cycles 30 --cuts 7"), Some(Options { cycles: 30, cuts: 7 }));
+        let numbers = |line: &str| parse(line).map(|options| (options.tests.len(), options.cycles, options.cuts));
+        assert_eq!(numbers("naming"), Some((NAMING.len(), USUAL, USUAL)));
+        assert_eq!(numbers("naming --cycles 30 --cuts 7"), Some((NAMING.len(), 30, 7)));
+        assert_eq!(numbers("cores --cycles 30"), Some((CORES.len(), 30, USUAL)));
         for line in ["", "events", "naming --cycles", "naming --cycles 0", "naming --cycles x", "naming --kills 3"] {
-            assert_eq!(parse(line), None, "{line}");
+            assert!(parse(line).is_none(), "{line}");
         }
     }
 
     #[test]
     fn each_named_test_exists() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        for crash in NAMING {
+        for crash in NAMING.iter().chain(CORES) {
             let folder = crash.package.strip_prefix("corelane-").unwrap();
             let tests = root.join(format!("crates/{folder}/tests"));
             let (path, test) = match crash.test.split_once("::") {

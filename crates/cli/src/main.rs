@@ -19,6 +19,7 @@ mod naming;
 mod operations;
 mod ping;
 mod policies;
+mod rio;
 mod serving;
 mod sniff;
 mod status;
@@ -57,6 +58,7 @@ usage: corelane COMMAND [ARGUMENT]...
   trace             write one request's path through client and server as a trace
   doctor            show which real-time guarantees hold on this machine, and what to change
   doctor REFERENCE  show why an object cannot be called, and what to change
+  rio ...           show the live state of real-time I/O on a network interface
   config show       show options from the configuration file and the environment
   config import ... convert options of omniORB and TAO to a configuration file
   completions SHELL print completions for bash, zsh and other shells
@@ -91,6 +93,7 @@ const TOOLS: &[Tool] = &[
     },
     Tool { name: "trace", command: trace::command, run: trace::run, help: || trace::USAGE.to_owned() },
     Tool { name: "doctor", command: doctor::command, run: doctor::run, help: || doctor::USAGE.to_owned() },
+    Tool { name: "rio", command: rio::command, run: rio::run, help: || rio::USAGE.to_owned() },
     Tool { name: "config", command: config::command, run: config::run, help: || config::USAGE.to_owned() },
     Tool {
         name: "completions",

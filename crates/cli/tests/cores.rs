@@ -210,8 +210,12 @@ struct AdmissionServer {
 
 impl AdmissionServer {
     fn start(cores: &str) -> Self {
+        Self::start_with(cores, &[])
+    }
+
+    fn start_with(cores: &str, options: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
-        command.args(["cores", "serve", "--listen", "tcp:127.0.0.1:0", "--cores", cores]);
+        command.args(["cores", "serve", "--listen", "tcp:127.0.0.1:0", "--cores", cores]).args(options);
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
         let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
         let mut line = || lines.next().expect("a reference").expect("UTF-8");
@@ -256,6 +260,27 @@ fn server_admits_tasks_until_its_core_is_full() {
     drop(server);
     let unreachable = cores(&["snapshot", "--at", "corbaloc::1.2@127.0.0.1:1/CorelaneTasks"], "");
     assert_eq!(status(&unreachable), 1);
+}
+
+#[test]
+fn server_enforces_rates_if_it_is_asked_to() {
+    for (options, failures) in [(&[][..], [0, 0, 0]), (&["--enforce-rates"], [0, 1, 1])] {
+        let server = AdmissionServer::start_with("1", options);
+        let file = "[[task]]\nname = 'hourly'\nexecution = '1ms'\nperiod = '3600s'\n";
+        let admitted = cores(&["admit", "-", "--json", "--target", &server.at, "--at", &server.at], file);
+        assert_eq!(status(&admitted), 0, "{}", text(&admitted));
+        let target = json(&admitted)["tasks"][0]["target"].as_str().expect("a task reference").to_owned();
+        let ping = || {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
+            let output = command.args(["ping", "--timeout", "1", "--count", "1", "--json", &target]).output();
+            let output = output.expect("the program starts");
+            [0, 1, 2].map(|question| json(&output)["questions"][question]["failures"].clone())
+        };
+        // The reply to the first request leads each client away from the task reference.
+        assert_eq!(ping(), [0; 3].map(Json::from), "{options:?}");
+        // A LocateRequest has no rate. The first request waits for an hour, and the next one is refused.
+        assert_eq!(ping(), failures.map(Json::from), "{options:?}");
+    }
 }
 
 #[test]

@@ -94,11 +94,278 @@ fn wrong_words_are_refused() {
     says(&["serve", "--listen", "tcp:127.0.0.1:0", "--channel", "a/b"], 1, "a channel's name has 1 to 64 letters");
     says(&["tail", "corbaloc::1.2@127.0.0.1:1/flight"], 1, "the channel cannot be used");
     says(&["create"], 2, "no channel is given");
-    says(&["destroy", "flight"], 2, "`events destroy` needs --control");
+    says(&["destroy"], 2, "no channel is given");
     says(&["serve", "--control", "c"], 2, "`--allow-control` and `--control` need each other");
     says(&["serve", "--lane", "x"], 2, "`--lane` needs a number or N:PRIORITY, not `x`");
     says(&["serve", "--overflow", "x"], 2, "`x` is not a reaction to a full queue");
     says(&["top", "--interval", "x"], 2, "an interval is a number of seconds");
+    says(&["serve", "--filter-builder", "x"], 2, "`x` is not a filter builder");
+    says(&["tail", "--filter", "any", "--type", "1", "flight"], 2, "takes the place of `--type` and `--source`");
+    says(&["serve", "--http", "x"], 2, "`--http` needs a port or ADDRESS:PORT, not `x`");
+    says(&["check"], 2, "no file is given");
+    says(&["check", "/no/such/file"], 1, "`/no/such/file` cannot be read");
+}
+
+#[test]
+fn tail_prints_the_sets_of_a_filter() {
+    let words = ["serve", "--listen", "tcp:127.0.0.1:0", "--channel", "flight", "--filter-builder", "prefix"];
+    let mut server = Running::start(&words);
+    let rtec = (server.line(), server.line()).1;
+    // One set with two events. The events of source 7 do not pass.
+    let filter = "all(type 17 and not source 7, (type 18 or type 19) and source 3)";
+    let mut tail = Running::start(&["tail", "--json", "--filter", filter, "--count", "2", &rtec]);
+    let is_printed = AtomicBool::new(false);
+    let lines = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_printed.load(Ordering::Relaxed) {
+                for (event_type, source) in [("17", "7"), ("18", "7"), ("17", "2"), ("19", "3")] {
+                    assert!(run(&["push", "--type", event_type, "--source", source, &rtec, "text"]).status.success());
+                }
+            }
+        });
+        let lines = (tail.line(), tail.line());
+        is_printed.store(true, Ordering::Relaxed);
+        lines
+    });
+    let event = |line: &str| {
+        let line: Json = serde_json::from_str(line).expect("JSON");
+        (line["type"].as_i64(), line["source"].as_i64())
+    };
+    // The consumer may have connected between the two events of a set.
+    let mut events = [event(&lines.0), event(&lines.1)];
+    events.sort_unstable();
+    assert_eq!(events, [(Some(17), Some(2)), (Some(19), Some(3))]);
+    let refused = run(&["tail", "--filter", "type 17 or", &rtec]);
+    let said = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert_eq!(said, "error: `--filter`: column 11: expected a filter, not the end\n");
+    assert_eq!(refused.status.code(), Some(1));
+}
+
+/// A file with a channel of two lanes.
+const CHANNEL_FILE: &str = "\
+[channel]
+builder = 'prefix'
+overhead = '100us'
+
+[types]
+inertial = 16
+position = 17
+threat = 18
+engine = 19
+
+[sources]
+imu = 1
+gps = 2
+
+[[lane]]
+rt_info = 20
+types = ['inertial']
+
+[[lane]]
+rt_info = 5
+
+[[publication]]
+supplier = 'imu'
+type = 'inertial'
+source = 'imu'
+period = '50ms'
+size = 64
+wcet = '2ms'
+
+[[publication]]
+supplier = 'gps'
+type = 'position'
+source = 'gps'
+period = '100ms'
+wcet = '3ms'
+
+[[publication]]
+type = 'threat'
+";
+
+/// Runs `corelane events check` with this text as its standard input.
+fn check(words: &[&str], text: &str) -> (String, Option<i32>) {
+    use std::io::Write as _;
+    let mut process = corelane(&[&["check"], words, &["-"]].concat()).stdin(Stdio::piped()).spawn().expect("it starts");
+    process.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("the program reads its input");
+    let output = process.wait_with_output().expect("the program ends");
+    (String::from_utf8(output.stdout).expect("UTF-8"), output.status.code())
+}
+
+#[test]
+fn check_says_which_subscriptions_match_and_which_deadlines_are_met() {
+    let right = format!(
+        "{CHANNEL_FILE}
+[[subscription]]
+name = 'navigation'
+filter = 'all(inertial, position)'
+wcet = '10ms'
+
+[[subscription]]
+name = 'display'
+filter = 'inertial or threat source 9 or interval 200ms'
+"
+    );
+    let (said, status) = check(&[], &right);
+    let expected = "\
+navigation: all(inertial, position)
+  gets inertial source imu of imu
+  gets position source gps of gps
+display: inertial or threat source 9 or interval 200ms
+  gets inertial source imu of imu
+  gets threat
+
+subscription                          event  core     lane  wcet ms  period ms  deadline ms  response ms                verdict
+navigation           position source gps of gps     0       20   10.100    100.000      100.000       22.300                   fits
+display             inertial source imu of imu     0       20    2.100     50.000       50.000       22.300                   fits
+display                               threat     0        5        -          -            -            -  no period is declared
+display                       interval 200ms     0        5        -          -            -            -     no wcet is declared
+
+core 0: utilization 0.143
+0 of 2 subscriptions have parts that never match
+0 of 2 analysed jobs miss their deadlines
+";
+    let squeezed = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!((squeezed(&said), status), (squeezed(expected), Some(0)), "{said}");
+    let (said, status) = check(&["--json"], &right);
+    let report: Json = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((status, &report["is_right"]), (Some(0), &true.into()));
+    assert_eq!(report["publications"][0]["octets_per_second"], 1280);
+    assert_eq!(report["publications"][0]["subscriptions"], serde_json::json!(["navigation", "display"]));
+    assert_eq!(report["subscriptions"][0]["jobs"][0]["jitter_ns"], 100_000_000);
+    assert_eq!(report["subscriptions"][0]["jobs"][0]["response_ns"], 22_300_000);
+}
+
+#[test]
+fn channel_file_of_the_documentation_is_right() {
+    let page = include_str!("../../../docs/events.md");
+    let file = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a channel file");
+    let (said, status) = check(&[], file);
+    assert!(said.contains("  gets inertial source imu of imu\n  gets position\n"), "{said}");
+    assert_eq!(status, Some(0), "{said}");
+}
+
+#[test]
+fn check_fails_if_a_part_never_matches_or_a_deadline_is_missed() {
+    let with =
+        |subscription: &str| check(&[], &format!("{CHANNEL_FILE}\n[[subscription]]\nname = 's'\n{subscription}"));
+    let says = |subscription: &str, text: &str| {
+        let (said, status) = with(subscription);
+        assert_eq!((said.contains(text), status), (true, Some(1)), "{said}");
+    };
+    says("filter = 'inertial and position'", "never matches: `inertial and position`: no publication fulfils it");
+    says("filter = 'inertial or engine'", "  never matches: `engine`: no publication fulfils it");
+    says("filter = 'inertial or engine'", "no subscription gets position source gps of gps");
+    says("filter = 'all(inertial, inertial source imu)'", "`: an earlier part gets its events\n  never gets an event");
+    says("filter = 'inertial'\nwcet = '49901us'", "1 of 1 analysed jobs miss their deadlines");
+    says("filter = 'inertial'\ndeadline = '2ms'", "misses");
+    let basic = CHANNEL_FILE.replace("'prefix'", "'basic'");
+    let nested = "[[subscription]]\nname = 's'\nfilter = 'all(inertial, position or threat)'\n";
+    let (said, status) = check(&[], &format!("{basic}\n{nested}"));
+    assert!(said.contains("refused by the channel: the basic builder has no groups inside groups"), "{said}");
+    assert_eq!(status, Some(1));
+    // Mistakes in the file are named with their line.
+    let (said, status) = with("filter = 'inertial or speed'");
+    assert_eq!(said, "error: -: line 42: subscription.filter: column 13: `speed` is neither a type nor a source\n");
+    assert_eq!(status, Some(1));
+    let (said, _) = check(&[], "[types]\nall = 16\n");
+    assert!(said.starts_with("error: -: line 2: types.all: a name has letters"), "{said}");
+    let (said, _) = check(&[], "[[publication]]\ntype = 'x'\n");
+    assert_eq!(said, "error: -: line 2: publication.type: there is no such type\n");
+}
+
+/// Sends a request as it is, and returns the whole answer.
+fn http(address: &str, request: &[u8]) -> String {
+    use std::io::Write as _;
+    let mut stream = std::net::TcpStream::connect(address).expect("the server listens");
+    stream.write_all(request).expect("the server reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+/// Returns the body of a resource.
+fn resource(address: &str, path: &str) -> String {
+    let answer = http(address, format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    answer.split_once("\r\n\r\n").expect("a body").1.to_owned()
+}
+
+#[test]
+fn page_and_metrics_have_the_counts_of_stat() {
+    let words = ["serve", "--listen", "tcp:127.0.0.1:0", "--channel", "flight", "--lane", "20", "--http", "0"];
+    let mut server = Running::start(&words);
+    let cos = server.line();
+    server.line();
+    let page = server.line();
+    let address = page.strip_prefix("http://").and_then(|rest| rest.strip_suffix('/')).expect("the page's address");
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    let orb = corelane::Orb::new().expect("an ORB");
+    let channel: corelane_services::events::cos_event_channel_admin::EventChannelRef =
+        orb.string_to_reference(&cos).expect("the channel");
+    let puller = channel.for_consumers().unwrap().unwrap().obtain_pull_supplier().unwrap().unwrap();
+    puller.connect_pull_consumer(None).unwrap();
+    output(&["push", &cos, "one", "two", "three"]);
+    assert!(puller.try_pull().unwrap().1);
+    let monitor = format!("{}/CorelaneEvents", cos.strip_suffix("/flight").expect("the channel's key"));
+    let of_stat = output(&["stat", "--at", &monitor, "--json", "flight"]);
+    let mut of_stat = of_stat.lines().map(|line| serde_json::from_str::<Json>(line).expect("JSON"));
+    let counts: Json = serde_json::from_str(&resource(address, "/counts.json")).expect("JSON");
+    let mut shown = counts["channels"][0].clone();
+    let consumers = shown.as_object_mut().expect("an object").remove("shown_consumers").expect("the consumers");
+    assert_eq!((Some(shown), Some(consumers[0].clone())), (of_stat.next(), of_stat.next()));
+    assert_eq!(
+        (&counts["channels"][0]["published"], counts["channels"].as_array().map(Vec::len)),
+        (&3.into(), Some(1))
+    );
+    let metrics = resource(address, "/metrics");
+    for line in [
+        "# TYPE corelane_events_published_total counter",
+        "corelane_events_published_total{channel=\"flight\"} 3",
+        "corelane_events_delivered_total{channel=\"flight\"} 1",
+        "corelane_events_dropped_total{channel=\"flight\",reason=\"queue_full\"} 0",
+        "corelane_events_queue_sets{channel=\"flight\",consumer=\"1\",lane=\"0\"} 2",
+    ] {
+        assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
+    }
+    // The page names only its own script and style.
+    assert!(resource(address, "/").contains("src=\"page.js\""));
+    assert!(resource(address, "/page.js").contains("counts.json") && resource(address, "/page.css").contains("table"));
+}
+
+#[test]
+fn wrong_requests_of_the_page_are_refused_and_the_server_goes_on() {
+    use std::io::Write as _;
+    let words = ["serve", "--listen", "tcp:127.0.0.1:0", "--channel", "flight", "--http", "0"];
+    let mut server = Running::start(&words);
+    let page = (server.line(), server.line(), server.line()).2;
+    let address = page.strip_prefix("http://").and_then(|rest| rest.strip_suffix('/')).expect("the page's address");
+    let status = |request: &str| http(address, request.as_bytes()).lines().next().unwrap_or_default().to_owned();
+    let host = format!("Host: {address}\r\n\r\n");
+    assert_eq!(status(&format!("GET /no HTTP/1.1\r\n{host}")), "HTTP/1.1 404 Not Found");
+    assert_eq!(status(&format!("DELETE / HTTP/1.1\r\n{host}")), "HTTP/1.1 405 Method Not Allowed");
+    assert_eq!(status("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"), "HTTP/1.1 421 Misdirected Request");
+    assert_eq!(status(&format!("GET / HTTP/9.9\r\n{host}")), "HTTP/1.1 505 HTTP Version Not Supported");
+    assert_eq!(status("nonsense\r\n\r\n"), "HTTP/1.1 400 Bad Request");
+    let endless = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(20_000));
+    assert_eq!(status(&endless), "HTTP/1.1 431 Request Header Fields Too Large");
+    let head = http(address, format!("HEAD / HTTP/1.1\r\n{host}").as_bytes());
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    // Clients that send a part of a request get no answer, and hold other clients for a bounded time.
+    let silent: Vec<_> = (0..10)
+        .map(|_| {
+            let mut stream = std::net::TcpStream::connect(address).expect("the server listens");
+            stream.write_all(b"GET /").expect("the connection waits");
+            stream
+        })
+        .collect();
+    for mut stream in silent {
+        let mut answer = Vec::new();
+        // The end of the connection may be a reset.
+        let _ = stream.read_to_end(&mut answer);
+        assert_eq!(answer, b"");
+    }
+    assert!(resource(address, "/metrics").starts_with("# HELP"));
 }
 
 /// Returns the standard output of a command that succeeds.
@@ -137,7 +404,8 @@ fn channels_are_created_counted_and_destroyed() {
     let (monitor, factory) = (format!("{server_at}/CorelaneEvents"), format!("{server_at}/omniEvents"));
     assert!(output(&["create", "--at", &factory, "ground"]).starts_with("IOR:"));
     assert_eq!(output(&["list", "--at", &monitor]), "flight\nground\n");
-    assert_eq!(output(&["list", "--at", &monitor, "--json"]).lines().next(), Some("{\"channel\":\"flight\"}"));
+    let listed = output(&["list", "--at", &monitor, "--json"]);
+    assert_eq!(listed, "{\"channel\":\"flight\"}\n{\"channel\":\"ground\"}\n");
     let mut tail = Running::start(&["tail", "--count", "1", &rtec]);
     first_line(&mut tail, &["push", &rtec, "take-off"]);
     assert_eq!(tail.rest(), "");
@@ -160,6 +428,9 @@ fn channels_are_created_counted_and_destroyed() {
     // No client may destroy a channel, and over the control socket the permitted user may.
     let refused = channel.destroy().unwrap_err();
     assert_eq!(refused.kind(), corelane::SystemExceptionKind::NoPermission);
+    let refused = run(&["destroy", &format!("{server_at}/ground")]);
+    let said = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert_eq!(said, "error: the server's channels are not destroyed by clients\n");
     output(&["destroy", "--control", control, "ground"]);
     assert_eq!(output(&["list", "--at", &monitor]), "flight\n");
     let again = run(&["destroy", "--control", control, "ground"]);

@@ -109,6 +109,15 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// no descriptor; see [`set_readiness_callback`](Self::set_readiness_callback).
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 
+    /// Returns the descriptor with which a thread waits for bytes to read and for other events, by
+    /// poll(2). It is readable after the end of the connection, and when
+    /// [`arm_readiness`](Self::arm_readiness) may have another result than before. By default the
+    /// descriptor is that of [`readiness`](Self::readiness), which a stream that holds back bytes
+    /// leaves readable.
+    fn arrivals(&self) -> Option<BorrowedFd<'_>> {
+        self.readiness()
+    }
+
     /// Makes [`readiness`](Self::readiness) report the next arrival of data.
     ///
     /// `Some(true)` means that data or the end of the stream can be read now. `Some(false)` means that there is none

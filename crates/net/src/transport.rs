@@ -179,7 +179,8 @@ pub trait Transport: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// As for [`connect_with`](Self::connect_with). `InvalidInput` if the transport uses `io` and
-    /// its class is not valid.
+    /// its class is not valid. `QuotaExceeded` if the transport itself permits no further
+    /// connection, which a caller does not count as a failure of the server.
     fn connect_with_io(
         &self,
         endpoint: &Endpoint,

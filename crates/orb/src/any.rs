@@ -222,6 +222,24 @@ pub trait Typed: Sized {
     /// # Errors
     /// If the bytes are not a value of this type.
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Self, CdrError>;
+
+    /// Writes consecutive elements of `type_code`; types with one encoding write them in bulk.
+    #[doc(hidden)]
+    fn write_all(values: &[Self], e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
+        values.iter().try_for_each(|value| value.write(e, type_code))
+    }
+
+    /// Reads `len` elements of `type_code`, after the caller has checked this count.
+    #[doc(hidden)]
+    fn read_many(len: usize, d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Vec<Self>, CdrError> {
+        d.read_nested(|d| {
+            let mut list = Vec::with_capacity(len.min(1024));
+            for _ in 0..len {
+                list.push(Self::read(d, type_code)?);
+            }
+            Ok(list)
+        })
+    }
 }
 
 macro_rules! by_cdr {
@@ -237,6 +255,14 @@ macro_rules! by_cdr {
 
             fn read(d: &mut Decoder<'_>, _: &TypeCode) -> Result<Self, CdrError> {
                 Cdr::decode(d)
+            }
+
+            fn write_all(values: &[Self], e: &mut Encoder<'_>, _: &TypeCode) -> Result<(), CdrError> {
+                Cdr::encode_all(values, e)
+            }
+
+            fn read_many(len: usize, d: &mut Decoder<'_>, _: &TypeCode) -> Result<Vec<Self>, CdrError> {
+                Cdr::decode_many(len, d)
             }
         }
     )*};
@@ -344,20 +370,14 @@ impl<T: Typed> Typed for Vec<T> {
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
         let element = element(type_code)?;
         e.write_len_bounded(self.len(), bound(&type_code.unaliased()))?;
-        self.iter().try_for_each(|value| value.write(e, &element))
+        T::write_all(self, e, &element)
     }
 
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Vec<T>, CdrError> {
         let element = element(type_code)?;
         // An element may have no bytes, for example a structure without members.
         let len = d.read_len_bounded(size_of::<T>().min(1), bound(&type_code.unaliased()))?;
-        d.read_nested(|d| {
-            let mut list = Vec::with_capacity(len.min(1024));
-            for _ in 0..len {
-                list.push(T::read(d, &element)?);
-            }
-            Ok(list)
-        })
+        T::read_many(len, d, &element)
     }
 }
 
@@ -392,13 +412,11 @@ impl<T: Typed, const N: usize> Typed for [T; N] {
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
-        let element = element(type_code)?;
-        self.iter().try_for_each(|value| value.write(e, &element))
+        T::write_all(self, e, &element(type_code)?)
     }
 
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<[T; N], CdrError> {
-        let element = element(type_code)?;
-        let list = (0..N).map(|_| T::read(d, &element)).collect::<Result<Vec<T>, _>>()?;
+        let list = T::read_many(N, d, &element(type_code)?)?;
         list.try_into().map_err(|_| CdrError::Truncated)
     }
 }

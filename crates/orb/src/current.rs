@@ -80,7 +80,8 @@ pub fn current() -> Option<Current> {
 ///
 /// Kept octets of a request count in the ORB's memory
 /// ([`OrbBuilder::max_kept_memory`](crate::OrbBuilder::max_kept_memory)) until they and their clones
-/// are dropped. A small part of a large message counts with the memory of the whole message; its
+/// are dropped or are part of a reply, which counts as an unread reply
+/// ([`ConnectionLimits::max_buffered_bytes`](crate::ConnectionLimits)). A small part of a large message counts with the memory of the whole message; its
 /// copy ([`Octets::copy_from`]) is then cheaper. Outside requests, and in collocated calls, nothing
 /// counts.
 ///

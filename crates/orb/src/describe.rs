@@ -86,6 +86,32 @@ macro_rules! describe {
             ) -> ::std::result::Result<Self, $crate::CdrError> {
                 $crate::Cdr::decode(d)
             }
+
+            $crate::typed_sequences! {}
+        }
+    };
+}
+
+/// For generated code: implements the functions of `Typed` for sequences of a type that has one encoding.
+#[cfg(feature = "any")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! typed_sequences {
+    () => {
+        fn write_all(
+            values: &[Self],
+            e: &mut $crate::mapping::Encoder<'_>,
+            _: &$crate::TypeCode,
+        ) -> ::std::result::Result<(), $crate::CdrError> {
+            <Self as $crate::Cdr>::encode_all(values, e)
+        }
+
+        fn read_many(
+            len: usize,
+            d: &mut $crate::mapping::Decoder<'_>,
+            _: &$crate::TypeCode,
+        ) -> ::std::result::Result<::std::vec::Vec<Self>, $crate::CdrError> {
+            <Self as $crate::Cdr>::decode_many(len, d)
         }
     };
 }

@@ -45,7 +45,8 @@ pub enum Event {
         peer: Peer,
     },
     /// A connection was closed because the connections of its lane together held more than the
-    /// pool's `max_buffered_bytes`. This connection held the most bytes.
+    /// pool's `max_buffered_bytes`. The pool first closes connections whose peers read nothing, then
+    /// those that hold the most bytes.
     MemoryBudgetExceeded {
         /// The peer.
         peer: Peer,

@@ -6,18 +6,20 @@
 //! otherwise leaves it to the kept octets. So a request whose octets are not kept allocates
 //! nothing. Octets of smaller requests are copied.
 //!
-//! Kept octets count in the ORB's [`KeptBudget`] until they are dropped. The requests of one
-//! connection may take half of the budget.
+//! Kept octets count in the ORB's [`KeptBudget`] until they are dropped, or until they are part of a
+//! reply: an encoder gets their memory without the charge ([`ChargedOctets`]), and a reply that the
+//! peer does not read counts in the memory of its lane. The requests of one connection may take half
+//! of the budget.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Weak};
 
 use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_wire::Octets;
-use corelane_wire::cdr::{BORROW_THRESHOLD, MemoryRefusal};
+use corelane_wire::cdr::{BORROW_THRESHOLD, ChargedOctets, MemoryRefusal};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::minor;
@@ -31,7 +33,15 @@ const COPY_OVERHEAD: usize = 128;
 
 thread_local! {
     /// The lent messages of the requests that the calling thread runs, innermost last.
-    static LENT: RefCell<Vec<Arc<LentMessage>>> = const { RefCell::new(Vec::new()) };
+    static LENT: RefCell<Vec<RunningMessage>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A lent message, and the owner of its kept parts.
+struct RunningMessage {
+    message: Arc<LentMessage>,
+    /// Empty before octets are kept. All kept parts have one owner, so that the message's memory
+    /// counts once.
+    kept: Weak<KeptMessage>,
 }
 
 /// The budget of the memory that servants keep, for all connections of an ORB.
@@ -184,18 +194,34 @@ impl MessageMemory {
     }
 }
 
-/// The message of a running request. The running thread and kept octets share it.
+/// The message of a running request. The running thread, kept octets and replies share it.
 #[derive(Debug, Default)]
 struct LentMessage {
     memory: MessageMemory,
     account: Option<KeepAccount>,
-    /// The message's share of the budget. Empty until octets are kept.
-    share: OnceLock<KeptShare>,
 }
 
 impl AsRef<[u8]> for LentMessage {
     fn as_ref(&self) -> &[u8] {
         self.memory.octets()
+    }
+}
+
+/// The owner of kept octets. Its message's memory counts in the budget.
+struct KeptMessage {
+    message: Arc<LentMessage>,
+    _share: KeptShare,
+}
+
+impl AsRef<[u8]> for KeptMessage {
+    fn as_ref(&self) -> &[u8] {
+        self.message.memory.octets()
+    }
+}
+
+impl ChargedOctets for KeptMessage {
+    fn without_charge(&self) -> Arc<dyn AsRef<[u8]> + Send + Sync> {
+        Arc::<LentMessage>::clone(&self.message)
     }
 }
 
@@ -208,33 +234,38 @@ impl LentMessage {
         let end = start.checked_add(octets.len())?;
         (end <= whole.len()).then_some(start..end)
     }
+}
 
-    /// Keeps the octets at `range`. Octets of fewer bytes than [`BORROW_THRESHOLD`] are copied. All
-    /// larger parts share the message's memory, which counts once.
-    fn keep(self: Arc<Self>, range: Range<usize>) -> Result<Octets, KeepRefusal> {
-        let octets = self.memory.octets().get(range.clone()).unwrap_or_default();
-        if let Some(account) = &self.account {
-            if octets.len() < BORROW_THRESHOLD {
-                return account.copy(octets);
-            }
-            if self.share.get().is_none() {
-                let share = account.budget.reserve(account.connection, self.memory.held())?;
-                // `set` succeeds, because only the thread that runs the request keeps octets.
-                let _ = self.share.set(share);
-            }
+impl RunningMessage {
+    /// Keeps the octets at `range`.
+    fn keep(&mut self, range: Range<usize>) -> Result<Octets, KeepRefusal> {
+        let octets = self.message.memory.octets().get(range.clone()).unwrap_or_default();
+        let Some(account) = &self.message.account else { return Ok(Octets::copy_from(octets)) };
+        if octets.len() < BORROW_THRESHOLD {
+            return account.copy(octets);
         }
-        Ok(Octets::shared(self).part(range).unwrap_or_default())
+        let kept = match self.kept.upgrade() {
+            Some(kept) => kept,
+            None => {
+                let share = account.budget.reserve(account.connection, self.message.memory.held())?;
+                let kept = Arc::new(KeptMessage { message: Arc::clone(&self.message), _share: share });
+                self.kept = Arc::downgrade(&kept);
+                kept
+            }
+        };
+        Ok(Octets::charged(kept).part(range).unwrap_or_default())
     }
 }
 
 /// Keeps octets of a message that the calling thread runs. Returns `None` if `octets` lie in no
 /// such message, or in a message of less than [`MIN_LENT_BYTES`].
 pub(crate) fn keep_lent(octets: &[u8]) -> Option<Result<Octets, KeepRefusal>> {
-    let find = |lent: &Vec<Arc<LentMessage>>| {
-        lent.iter().rev().find_map(|message| Some((Arc::clone(message), message.range_of(octets)?)))
-    };
-    let (message, range) = LENT.with_borrow(find)?;
-    Some(message.keep(range))
+    LENT.with_borrow_mut(|lent| {
+        lent.iter_mut().rev().find_map(|running| {
+            let range = running.message.range_of(octets)?;
+            Some(running.keep(range))
+        })
+    })
 }
 
 /// Lends messages to the requests of one thread, one message at a time.
@@ -257,7 +288,7 @@ impl Lender {
                 return self.run(run);
             }
             // Not reached: `run` leaves no other owner.
-            None => Arc::new(LentMessage { memory, account: Some(account), share: OnceLock::new() }),
+            None => Arc::new(LentMessage { memory, account: Some(account) }),
         };
         self.run(run)
     }
@@ -270,7 +301,6 @@ impl Lender {
             self.0 = Arc::default();
             return (result, MessageMemory::None);
         };
-        message.share.take();
         message.account = None;
         (result, std::mem::take(&mut message.memory))
     }
@@ -281,7 +311,8 @@ struct LentScope(());
 
 impl LentScope {
     fn begin(message: &Arc<LentMessage>) -> Self {
-        LENT.with_borrow_mut(|lent| lent.push(Arc::clone(message)));
+        let running = RunningMessage { message: Arc::clone(message), kept: Weak::new() };
+        LENT.with_borrow_mut(|lent| lent.push(running));
         LentScope(())
     }
 }
@@ -296,6 +327,8 @@ impl Drop for LentScope {
 
 #[cfg(test)]
 mod tests {
+    use corelane_wire::Encoder;
+
     use super::*;
 
     fn message(length: usize) -> MessageMemory {
@@ -326,6 +359,34 @@ mod tests {
             drop(part);
             assert_eq!(budget.kept_bytes(), 0);
         }
+    }
+
+    /// A reply that is not read must not use up the budget of the servants.
+    #[test]
+    fn octets_in_a_reply_count_only_while_the_servant_keeps_them() {
+        let budget = KeptBudget::new(4 << 20);
+        let mut lender = Lender::default();
+        let mut reply = Encoder::new();
+        let ((kept, address), left) = lender.lend(message(100_000), KeepAccount::new(&budget, 1), |octets| {
+            (keep(&octets[10..90_000]).unwrap(), octets.as_ptr().addr())
+        });
+        assert!(matches!(left, MessageMemory::None) && budget.kept_bytes() >= 100_000);
+        reply.write_octets_owned(kept.clone()).unwrap();
+        assert!(budget.kept_bytes() >= 100_000);
+        drop(kept);
+        assert_eq!(budget.kept_bytes(), 0);
+        let sent = reply.slices().map(|slice| reply.share_or_copy(slice)).find(|part| part.len() == 89_990).unwrap();
+        drop(reply);
+        assert_eq!((sent.as_ptr().addr(), sent[89_989], budget.kept_bytes()), (address + 10, 7, 0));
+        // A part that is kept after the drop of the first one reserves the memory again.
+        let ((), left) = lender.lend(message(100_000), KeepAccount::new(&budget, 1), |octets| {
+            drop(keep(octets).unwrap());
+            assert_eq!(budget.kept_bytes(), 0);
+            let again = keep(octets).unwrap();
+            assert!(budget.kept_bytes() >= 100_000);
+            drop(again);
+        });
+        assert!(matches!(left, MessageMemory::Buffer(_)) && budget.kept_bytes() == 0);
     }
 
     #[test]

@@ -159,10 +159,21 @@ impl BudgetState {
     /// budget must bound bytes; its bound in packets has no effect here.
     pub fn reserve_bytes(&mut self, wanted: usize, now: Nanos) -> Option<(usize, u64)> {
         self.advance(now);
-        let left = usize::try_from(self.bytes_left).ok().filter(|_| now >= self.origin)?;
-        let bytes = left.min(wanted);
-        self.bytes_left -= i64::try_from(bytes).unwrap_or(i64::MAX);
+        let bytes = if now >= self.origin { self.take_bytes(wanted) } else { 0 };
         (bytes > 0).then_some((bytes, self.period))
+    }
+
+    /// Takes up to `wanted` bytes of the period that began last. Returns their number.
+    pub(crate) fn take_bytes(&mut self, wanted: usize) -> usize {
+        let bytes = usize::try_from(self.bytes_left).unwrap_or(0).min(wanted);
+        self.bytes_left -= i64::try_from(bytes).unwrap_or(i64::MAX);
+        bytes
+    }
+
+    /// Returns the number of the period that contains `now`, and starts it if it is new.
+    pub fn period_at(&mut self, now: Nanos) -> u64 {
+        self.advance(now);
+        self.period
     }
 
     /// Returns bytes that [`reserve_bytes`](Self::reserve_bytes) took in `period` and that did not

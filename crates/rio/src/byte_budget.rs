@@ -5,18 +5,20 @@
 //! connection that has ended are read without the budget. Bytes above the budget stay in the
 //! kernel's receive buffers, and TCP makes the peers wait.
 //!
-//! A connection that finds the budget used up is listed. At the start of the next period the thread
-//! of the stream makes the kernel report the unread bytes of every listed connection.
+//! Connections that find the budget used up get turns ([`SharedBudget`]). When the turn of a
+//! connection begins, the kernel reports its unread bytes. The thread of the stream does so at the
+//! start of a period; within a period, the thread whose call has freed the bytes.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corelane_sched::task::Nanos;
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{LockScope, PiCondvar, PiMutex};
+use corelane_sys::lock::{LockScope, PiCondvar, PiMutex, PiMutexGuard};
 use corelane_sys::thread::{CpuSet, JoinHandle, Scheduling, ThreadBuilder};
 
 use crate::budget::{Budget, BudgetError, BudgetServerKind, BudgetState};
+use crate::turns::{BudgetCounts, Seat, SharedBudget};
 
 /// A clock for periods, which tests replace.
 pub(crate) type Clock = fn() -> Nanos;
@@ -26,9 +28,9 @@ pub(crate) fn monotonic() -> Nanos {
     Monotonic::now().as_nanos()
 }
 
-/// A connection that the stream's thread can make report its unread bytes.
+/// A connection that can have to wait for bytes of the budget.
 pub(crate) trait Throttled: Send + Sync {
-    /// Makes the kernel report the unread bytes.
+    /// Makes the kernel report the unread bytes, because the connection's turn has begun.
     fn report_unread_bytes(&self);
 }
 
@@ -42,7 +44,7 @@ pub(crate) enum Reservation {
         /// Number of the period to which the bytes belong.
         period: u64,
     },
-    /// No bytes are left before this time.
+    /// The connection gets no bytes now, but perhaps at this time or later.
     Exhausted {
         /// Start of the next period.
         next_period: Nanos,
@@ -50,15 +52,14 @@ pub(crate) enum Reservation {
 }
 
 struct State {
-    budget: BudgetState,
-    throttled: Vec<Weak<dyn Throttled>>,
+    budget: SharedBudget<Weak<dyn Throttled>>,
     is_stopping: bool,
 }
 
 struct Shared {
     clock: Clock,
     state: PiMutex<State>,
-    /// Notified when a connection is listed, and when the thread must end.
+    /// Notified when the first connection waits, and when the thread is to end.
     changed: PiCondvar,
 }
 
@@ -70,7 +71,7 @@ pub(crate) struct ByteBudget {
 
 impl ByteBudget {
     /// Starts the first period, and the stream's thread with the given name, scheduling and cores.
-    /// Without a thread, the bytes of listed connections are not reported.
+    /// Without a thread, the turns of a period begin with the first call in the period.
     ///
     /// # Errors
     /// [`BudgetError`] as an `InvalidInput` error; the error of a thread that cannot start.
@@ -84,7 +85,7 @@ impl ByteBudget {
         let period = Nanos::try_from(period.as_nanos()).unwrap_or(Nanos::MAX);
         let budget = Budget::of_bytes(bytes.into(), period);
         let budget = BudgetState::new(budget, BudgetServerKind::Deferrable, clock()).map_err(invalid)?;
-        let state = State { budget, throttled: Vec::new(), is_stopping: false };
+        let state = State { budget: SharedBudget::new(budget), is_stopping: false };
         let state = PiMutex::new("budget of a stream", LockScope::Lane, state);
         let shared = Arc::new(Shared { clock, state, changed: PiCondvar::new() });
         let thread = match thread {
@@ -101,37 +102,56 @@ impl ByteBudget {
         Ok(Self { shared, thread })
     }
 
-    /// Reserves up to `wanted` bytes of the current period.
-    pub(crate) fn reserve(&self, wanted: usize) -> Reservation {
+    /// Adds a connection.
+    pub(crate) fn join(&self, connection: Weak<dyn Throttled>) -> Seat {
+        self.shared.state.lock().budget.join(connection)
+    }
+
+    /// Removes a connection.
+    pub(crate) fn leave(&self, seat: Seat) {
         let mut state = self.shared.state.lock();
-        match state.budget.reserve_bytes(wanted, (self.shared.clock)()) {
+        state.budget.leave(seat, (self.shared.clock)());
+        self.shared.report(state);
+    }
+
+    /// Reserves up to `wanted` bytes of the present period.
+    pub(crate) fn reserve(&self, seat: Seat, wanted: usize) -> Reservation {
+        let mut state = self.shared.state.lock();
+        let reservation = match state.budget.reserve(seat, wanted, (self.shared.clock)()) {
             Some((bytes, period)) => Reservation::Granted { bytes, period },
             None => Reservation::Exhausted { next_period: state.budget.next_period_at() },
-        }
+        };
+        self.shared.report(state);
+        reservation
     }
 
-    /// Gives back reserved bytes that were not read. They are lost if their period has passed.
-    pub(crate) fn give_back(&self, bytes: usize, period: u64) {
-        if bytes > 0 {
-            self.shared.state.lock().budget.return_bytes(bytes, period);
-        }
-    }
-
-    /// Lists a connection that may have unread bytes, so that the kernel reports these bytes in the
-    /// next period. If the budget has bytes again, makes the kernel report them at once.
-    pub(crate) fn list(&self, connection: Weak<dyn Throttled>) {
+    /// Gives back reserved bytes that have not arrived. They are lost if their period has passed.
+    pub(crate) fn give_back(&self, seat: Seat, bytes: usize, period: u64) {
         let mut state = self.shared.state.lock();
-        if let Some((bytes, period)) = state.budget.reserve_bytes(1, (self.shared.clock)()) {
-            state.budget.return_bytes(bytes, period);
-            drop(state);
-            if let Some(connection) = connection.upgrade() {
-                connection.report_unread_bytes();
-            }
-            return;
+        state.budget.give_back(seat, bytes, period, (self.shared.clock)());
+        self.shared.report(state);
+    }
+
+    /// Makes a connection that may have unread bytes wait for its turn. Returns false if it can
+    /// reserve bytes now.
+    pub(crate) fn wait(&self, seat: Seat) -> bool {
+        let mut state = self.shared.state.lock();
+        let was_idle = !state.budget.has_waiting();
+        let waits = state.budget.wait(seat, (self.shared.clock)());
+        let is_first = was_idle && state.budget.has_waiting();
+        self.shared.report(state);
+        if is_first {
+            self.shared.changed.notify_one();
         }
-        state.throttled.push(connection);
-        drop(state);
-        self.shared.changed.notify_one();
+        waits
+    }
+
+    /// Returns the numbers of the budget.
+    pub(crate) fn counts(&self) -> BudgetCounts {
+        let mut state = self.shared.state.lock();
+        let counts = state.budget.counts((self.shared.clock)());
+        self.shared.report(state);
+        counts
     }
 }
 
@@ -139,32 +159,31 @@ impl Shared {
     fn run(&self) {
         let mut state = self.state.lock();
         while !state.is_stopping {
-            if state.throttled.is_empty() {
+            if !state.budget.has_waiting() {
                 state = self.changed.wait(state);
                 continue;
             }
-            let due = state.budget.next_period_at();
-            if (self.clock)() < due {
+            let (now, due) = ((self.clock)(), state.budget.next_period_at());
+            if now < due {
                 state = self.changed.wait_until(state, Some(Monotonic::from_nanos(due))).0;
                 continue;
             }
-            self.wake_listed(state);
+            state.budget.begin_period(now);
+            self.report(state);
             state = self.state.lock();
         }
     }
 
-    /// Makes the kernel report the unread bytes of the listed connections. Releases the lock first,
-    /// because this function may drop the last pointer to a connection, and so end the connection.
-    fn wake_listed(&self, mut state: corelane_sys::lock::PiMutexGuard<'_, State>) {
-        let listed = std::mem::take(&mut state.throttled);
-        // The period begins for the budget with the next reservation. Until then the thread must
-        // not take the old period for the current one.
-        if let Some((bytes, period)) = state.budget.reserve_bytes(1, (self.clock)()) {
-            state.budget.return_bytes(bytes, period);
-        }
-        drop(state);
-        for connection in listed.iter().filter_map(Weak::upgrade) {
-            connection.report_unread_bytes();
+    /// Makes the kernel report the unread bytes of the connections whose turns have begun. The lock
+    /// is released first, because the last pointer to a connection may end here, and with it the
+    /// connection.
+    fn report<'a>(&'a self, mut state: PiMutexGuard<'a, State>) {
+        while let Some(connection) = state.budget.next_report() {
+            drop(state);
+            if let Some(connection) = connection.upgrade() {
+                connection.report_unread_bytes();
+            }
+            state = self.state.lock();
         }
     }
 }
@@ -186,5 +205,42 @@ impl Drop for ByteBudget {
 impl std::fmt::Debug for ByteBudget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ByteBudget({:?})", self.shared.state.lock().budget.budget())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Reported(AtomicU32);
+
+    impl Throttled for Reported {
+        fn report_unread_bytes(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Fails if a connection waits until the next period, an hour away, although another connection
+    /// has given back bytes or has ended.
+    #[test]
+    fn bytes_that_become_free_within_a_period_are_reported_at_once() {
+        let budget = ByteBudget::start(4_000, Duration::from_secs(3_600), || 0, None).unwrap();
+        let connections = [0; 2].map(|_| Arc::new(Reported::default()));
+        let [first, second] = connections.each_ref().map(|connection| {
+            let connection: Weak<Reported> = Arc::downgrade(connection);
+            budget.join(connection)
+        });
+        let reports = || connections[1].0.load(Ordering::Relaxed);
+        let granted = Reservation::Granted { bytes: 4_000, period: 0 };
+        assert_eq!(budget.reserve(first, 9_000), granted);
+        assert_eq!(budget.reserve(second, 1), Reservation::Exhausted { next_period: 3_600_000_000_000 });
+        assert!(budget.wait(second));
+        assert_eq!((reports(), budget.counts().waiting), (0, 1));
+        budget.give_back(first, 10, 0);
+        assert_eq!((reports(), budget.counts().waiting), (1, 0));
+        assert_eq!(budget.reserve(second, 9_000), Reservation::Granted { bytes: 10, period: 0 });
     }
 }

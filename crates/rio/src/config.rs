@@ -7,7 +7,11 @@ use corelane_sys::bpf::AttachMode;
 use crate::feature_level::{FeatureLevel, LevelChange};
 use crate::memory::{MemoryBound, StreamBuffers};
 
-/// A function that is called after each change of the feature level.
+/// A function that is called after each change of the feature level, without a lock.
+///
+/// It may start and end ORBs that use the transport. Changes that it causes are reported after it
+/// has returned. It must not wait for another thread that starts or ends such an ORB, because that
+/// thread may wait for the function.
 pub type LevelChangeHandler = Arc<dyn Fn(&LevelChange) + Send + Sync>;
 
 /// The configuration of a [`RioTransport`](crate::RioTransport).
@@ -22,8 +26,8 @@ pub struct RioConfig {
     pub level: FeatureLevel,
     /// Point in the receive path at which frames are sorted. Default: [`AttachMode::Any`].
     pub attach_mode: AttachMode,
-    /// Maximum number of connections of a stream. The transport closes further connections.
-    /// Default: 64.
+    /// Maximum number of connections of a stream. The transport closes further connections of
+    /// clients, and refuses to connect further ones. Default: 64.
     pub max_connections: u32,
     /// Size of the kernel's receive buffer of a stream's connection in bytes. The system limits it
     /// (`net.core.rmem_max`). Default: 131,072.

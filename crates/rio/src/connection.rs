@@ -1,17 +1,19 @@
 //! A connection of a stream.
 
 use std::io::{self, IoSlice};
-use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use corelane_net::{Monotonic, Peer, ReadinessCallback, ShutdownMode, SpinPolicy, SpinWait, Stream, Wait};
+use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::{poll, socket};
 
 use crate::byte_budget::{ByteBudget, Reservation, Throttled};
 use crate::interface_steering::SteeredConnection;
 use crate::transport::{ConnectionSlot, packet_priority};
+use crate::turns::Seat;
 
 /// A connection of a stream.
 pub(crate) struct RioStream(Arc<Connection>);
@@ -21,84 +23,134 @@ struct Connection {
     _steered: Option<SteeredConnection>,
     inner: Box<dyn Stream>,
     slot: ConnectionSlot,
+    /// The place among the connections that share the budget. `None` without a budget.
+    seat: Option<Seat>,
     /// Coarse time-out of receiving in nanoseconds; 0 for none.
     receive_timeout: AtomicU64,
-    /// True while the budget's list contains the connection.
-    is_listed: AtomicBool,
+    /// A set that watches the socket, from the first time that a thread waits for the budget. The set
+    /// becomes readable when a turn begins, although the socket is readable all the time.
+    arrivals: OnceLock<Option<Epoll>>,
+}
+
+/// Result of one attempt to read.
+enum Attempt {
+    Received(usize),
+    NothingUnread,
+    OutOfBudget { next_period: Monotonic },
 }
 
 impl RioStream {
     pub(crate) fn new(inner: Box<dyn Stream>, slot: ConnectionSlot, steered: Option<SteeredConnection>) -> Self {
-        let (receive_timeout, is_listed) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self(Arc::new(Connection { _steered: steered, inner, slot, receive_timeout, is_listed }))
+        Self(Arc::new_cyclic(|connection: &Weak<Connection>| {
+            let seat = slot.stream().budget.as_ref().map(|budget| budget.join(connection.clone()));
+            let (receive_timeout, arrivals) = (AtomicU64::new(0), OnceLock::new());
+            Connection { _steered: steered, inner, slot, seat, receive_timeout, arrivals }
+        }))
+    }
+
+    /// Returns the budget with the connection's place.
+    fn share(&self) -> Option<(&ByteBudget, Seat)> {
+        self.0.slot.stream().budget.as_ref().zip(self.0.seat)
     }
 
     /// Receives at most as many bytes as the budget of the stream permits.
-    fn recv_within(&self, budget: &ByteBudget, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+    fn recv_within(&self, (budget, seat): (&ByteBudget, Seat), buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
         let connection = &*self.0;
         let Some(fd) = connection.inner.readiness() else { return connection.inner.recv(buffer, wait) };
-        let wanted = buffer.len();
         let deadline = match wait {
             Wait::Now => None,
             Wait::Until(deadline) => Some(deadline),
             Wait::Block => connection.coarse_deadline(),
         };
+        let mut is_watched = false;
         loop {
-            let next_period = match budget.reserve(wanted) {
-                Reservation::Granted { bytes, period } => {
-                    let room = buffer.get_mut(..bytes).unwrap_or_default();
-                    let received = connection.inner.recv(room, Wait::Now);
-                    let count = received.as_ref().map_or(0, |count| *count);
-                    budget.give_back(bytes.saturating_sub(count), period);
-                    match received {
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock && wait != Wait::Now => None,
-                        Ok(count) if count == bytes && bytes < wanted => {
-                            // A caller that reads with `Wait::Now` takes a short read for the end of
-                            // the unread bytes, and waits for the next edge.
-                            self.list(budget);
-                            return Ok(count);
-                        }
-                        other => return other,
-                    }
-                }
-                Reservation::Exhausted { next_period } => {
-                    // No further bytes come from a connection that has ended. Its last bytes are read
-                    // without the budget, so that its end is seen.
-                    if poll::check_hang_up(fd)?.both_closed {
-                        return connection.inner.recv(buffer, Wait::Now);
-                    }
-                    if wait == Wait::Now {
-                        self.list(budget);
-                        return Err(io::ErrorKind::WouldBlock.into());
-                    }
-                    Some(Monotonic::from_nanos(next_period))
-                }
-            };
+            let attempt = connection.attempt(fd, budget, seat, buffer)?;
+            if let Attempt::Received(count) = attempt {
+                return Ok(count);
+            }
+            if wait == Wait::Now {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
             if deadline.is_some_and(Monotonic::is_past) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            match next_period {
-                None => {
-                    poll::wait_readable(fd, deadline)?;
-                }
-                Some(due) => {
-                    let until = deadline.map_or(due, |deadline| deadline.min(due));
-                    // Only the end of the connection ends this wait before its time.
-                    poll::wait(fd, false, false, Some(until))?;
-                }
+            let Attempt::OutOfBudget { next_period } = attempt else {
+                poll::wait_readable(fd, deadline)?;
+                continue;
+            };
+            let until = Some(deadline.map_or(next_period, |deadline| deadline.min(next_period)));
+            let Some(arrivals) = connection.arrivals() else {
+                // Only the end of the connection ends this wait before its time.
+                poll::wait(fd, false, false, until)?;
+                continue;
+            };
+            // The thread waits only after an attempt that followed the discarding of reports. So a
+            // turn that begins after the attempt ends the wait.
+            if is_watched {
+                poll::wait_readable(arrivals.as_fd(), until)?;
             }
-        }
-    }
-
-    fn list(&self, budget: &ByteBudget) {
-        if !self.0.is_listed.swap(true, Ordering::AcqRel) {
-            let connection: Weak<Connection> = Arc::downgrade(&self.0);
-            budget.list(connection);
+            discard_reports(arrivals)?;
+            is_watched = true;
         }
     }
 }
 
 impl Connection {
+    /// Reads once, without waiting. A connection that finds no bytes in the budget then waits for its
+    /// turn.
+    fn attempt(&self, fd: BorrowedFd<'_>, budget: &ByteBudget, seat: Seat, buffer: &mut [u8]) -> io::Result<Attempt> {
+        let wanted = buffer.len();
+        match budget.reserve(seat, wanted) {
+            Reservation::Granted { bytes, period } => {
+                let received = self.inner.recv(buffer.get_mut(..bytes).unwrap_or_default(), Wait::Now);
+                let count = received.as_ref().map_or(0, |count| *count);
+                if count < bytes {
+                    budget.give_back(seat, bytes - count, period);
+                } else if bytes < wanted && !budget.wait(seat) {
+                    // A caller that reads with `Wait::Now` takes a short read for the end of the
+                    // unread bytes, and waits for the next edge.
+                    self.report_unread_bytes();
+                }
+                match received {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Attempt::NothingUnread),
+                    received => received.map(Attempt::Received),
+                }
+            }
+            Reservation::Exhausted { next_period } => {
+                // A connection that has ended brings no further bytes, and its end must be seen.
+                if poll::check_hang_up(fd)?.both_closed {
+                    return self.inner.recv(buffer, Wait::Now).map(Attempt::Received);
+                }
+                if !budget.wait(seat) {
+                    self.report_unread_bytes();
+                }
+                Ok(Attempt::OutOfBudget { next_period: Monotonic::from_nanos(next_period) })
+            }
+        }
+    }
+
+    /// Returns true if the connection can read bytes, or its end, now. Otherwise the set of
+    /// [`arrivals`](Self::arrivals) becomes readable when this may have changed. `None` without the
+    /// set.
+    fn can_read(&self, budget: &ByteBudget, seat: Seat) -> io::Result<Option<bool>> {
+        let (Some(fd), Some(arrivals)) = (self.inner.readiness(), self.arrivals()) else { return Ok(None) };
+        discard_reports(arrivals)?;
+        let unread = poll::wait(fd, true, false, Some(Monotonic::from_nanos(0)))?;
+        Ok(Some(unread.hung_up || unread.readable && !budget.wait(seat)))
+    }
+
+    /// Returns the set that becomes readable when a turn begins; `None` if the process has no
+    /// descriptor for it.
+    fn arrivals(&self) -> Option<&Epoll> {
+        let watch = || {
+            let fd = self.inner.readiness()?;
+            let set = Epoll::new().ok()?;
+            set.add(fd, 0, Interest::READABLE | Interest::HANG_UP | Interest::EDGE).ok()?;
+            Some(set)
+        };
+        self.arrivals.get_or_init(watch).as_ref()
+    }
+
     fn coarse_deadline(&self) -> Option<Monotonic> {
         match self.receive_timeout.load(Ordering::Relaxed) {
             0 => None,
@@ -107,12 +159,24 @@ impl Connection {
     }
 }
 
+/// Makes a set of one edge-triggered descriptor readable at the next report only.
+fn discard_reports(set: &Epoll) -> io::Result<()> {
+    set.wait(&mut [EpollEvent::EMPTY; 1], Some(Duration::ZERO)).map(drop)
+}
+
 impl Throttled for Connection {
     fn report_unread_bytes(&self) {
-        self.is_listed.store(false, Ordering::Release);
         if let Some(fd) = self.inner.readiness() {
             // An error means that the connection has ended, which the kernel reports by itself.
             let _ = socket::report_unread_bytes(fd);
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some((budget, seat)) = self.slot.stream().budget.as_ref().zip(self.seat) {
+            budget.leave(seat);
         }
     }
 }
@@ -126,10 +190,10 @@ impl std::fmt::Debug for RioStream {
 impl Stream for RioStream {
     #[inline]
     fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
-        match &self.0.slot.stream().budget {
+        match self.share() {
             None => self.0.inner.recv(buffer, wait),
             Some(_) if buffer.is_empty() => Ok(0),
-            Some(budget) => self.recv_within(budget, buffer, wait),
+            Some(share) => self.recv_within(share, buffer, wait),
         }
     }
 
@@ -147,8 +211,16 @@ impl Stream for RioStream {
         self.0.inner.readiness()
     }
 
+    fn arrivals(&self) -> Option<BorrowedFd<'_>> {
+        let set = self.share().and_then(|_| self.0.arrivals());
+        set.map(AsFd::as_fd).or_else(|| self.0.inner.arrivals())
+    }
+
     fn arm_readiness(&self) -> io::Result<Option<bool>> {
-        self.0.inner.arm_readiness()
+        match self.share() {
+            Some((budget, seat)) => self.0.can_read(budget, seat),
+            None => self.0.inner.arm_readiness(),
+        }
     }
 
     fn reports_every_arrival(&self) -> bool {

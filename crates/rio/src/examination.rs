@@ -1,14 +1,13 @@
 //! An examination of an interface: which features real-time I/O has there, and why not more.
 
 use std::fs;
-use std::io;
 
-use corelane_sys::bpf::{self, AttachMode, XdpLink};
+use corelane_sys::bpf::{self, AttachMode};
 use corelane_sys::thread;
 
 use crate::feature_level::{Capabilities, FeatureLevel, InterfaceState};
-use crate::interface_steering::InterfaceSteering;
-use crate::level_control::{attach_error, capabilities, interface_state};
+use crate::level_control::{capabilities, interface_state};
+use crate::{RioConfig, RioTransport};
 
 /// One feature, or one condition of features.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +23,8 @@ pub struct FeatureFinding {
     pub found: String,
     /// The change that makes the feature available. Empty if none is needed or possible.
     pub remedy: &'static str,
+    /// True if the level is not reached without the feature.
+    pub is_needed: bool,
 }
 
 /// Result of [`examine`].
@@ -36,13 +37,17 @@ pub struct InterfaceExamination {
     pub findings: Vec<FeatureFinding>,
 }
 
-/// Examines which features [`RioTransport`](crate::RioTransport) would have on an interface, for a
+/// Examines which features [`RioTransport`] would have on an interface, for a
 /// process with the privileges of the calling thread.
 ///
-/// For a moment the function attaches a program to the interface, in the kernel's generic path, if
-/// the privileges permit it. Without streams the program passes every frame.
+/// The level is that of a transport, which exists for a moment and attaches a program to the
+/// interface, in the kernel's generic path, if the privileges permit it. Without streams the program
+/// passes every frame.
 #[must_use]
 pub fn examine(interface: &str) -> InterfaceExamination {
+    let transport = RioTransport::new(RioConfig::for_interface(interface).attach_mode(AttachMode::Generic));
+    let (level, limit) = (transport.level(), transport.limit());
+    drop(transport);
     let mut findings = socket_findings();
     findings.push(finding(
         FeatureLevel::KernelPriorities,
@@ -51,9 +56,22 @@ pub fn examine(interface: &str) -> InterfaceExamination {
         "",
     ));
     findings.extend(steering_findings(interface));
-    let steers = findings.iter().all(|one| one.level != FeatureLevel::StreamSteering || one.is_available);
-    let level = if steers { FeatureLevel::StreamSteering } else { FeatureLevel::SocketOptions };
+    // A level that is not reached although all conditions are met failed at the interface.
+    let hook =
+        if level == FeatureLevel::StreamSteering { Ok("the program is accepted".to_owned()) } else { Err(limit) };
+    if hook.is_ok() || findings.iter().all(|one| one.is_available || !one.is_needed) {
+        let remedy = "remove the other program (`ip link set dev IF xdp off`), or leave the interface to it";
+        findings.push(finding(FeatureLevel::StreamSteering, "hook", hook, remedy));
+    }
     InterfaceExamination { level, findings }
+}
+
+/// Returns the reason why the calling thread cannot sort frames by stream on any interface; `None` if
+/// it can.
+#[must_use]
+pub fn steering_refusal() -> Option<String> {
+    let refusal = bpf::unavailable_reason().map(|reason| reason.to_string());
+    capability_finding(capabilities()).err().or(refusal)
 }
 
 fn finding(
@@ -64,7 +82,8 @@ fn finding(
 ) -> FeatureFinding {
     let is_available = state.is_ok();
     let found = state.unwrap_or_else(|reason| reason);
-    FeatureFinding { level, feature, is_available, found, remedy: if is_available { "" } else { remedy } }
+    let is_needed = level != FeatureLevel::KernelPriorities;
+    FeatureFinding { level, feature, is_available, found, remedy: if is_available { "" } else { remedy }, is_needed }
 }
 
 fn socket_findings() -> Vec<FeatureFinding> {
@@ -83,6 +102,12 @@ fn socket_findings() -> Vec<FeatureFinding> {
 
 fn steering_findings(name: &str) -> Vec<FeatureFinding> {
     let of = |feature, state, remedy| finding(FeatureLevel::StreamSteering, feature, state, remedy);
+    // Streams have a kernel thread also where it keeps the ordinary class.
+    let threads = of(
+        "kernel threads",
+        kernel_thread_finding(),
+        "start the program in the PID namespace of the machine (for containers: the host's)",
+    );
     let mut findings = vec![
         of("interface", interface_finding(name), "bring the link up, or name another interface (`ip link`)"),
         of(
@@ -90,25 +115,13 @@ fn steering_findings(name: &str) -> Vec<FeatureFinding> {
             capability_finding(capabilities()),
             "start the program as root, or with AmbientCapabilities=CAP_NET_ADMIN CAP_NET_RAW CAP_BPF CAP_SYS_NICE",
         ),
-        of(
-            "kernel threads",
-            kernel_thread_finding(),
-            "start the program in the PID namespace of the machine (for containers: the host's)",
-        ),
+        FeatureFinding { is_needed: false, ..threads },
     ];
     let program = match bpf::unavailable_reason() {
         None => Ok("the kernel accepts programs for frames".to_owned()),
         Some(reason) => Err(reason.to_string()),
     };
-    let can_load = program.is_ok();
     findings.push(of("programs", program, "give the program CAP_BPF and CAP_NET_ADMIN"));
-    if can_load {
-        findings.push(of(
-            "hook",
-            hook_finding(name),
-            "remove the other program (`ip link set dev IF xdp off`), or leave the interface to it",
-        ));
-    }
     findings
 }
 
@@ -132,15 +145,5 @@ fn kernel_thread_finding() -> Result<String, String> {
         Ok(Some(_)) => Ok("the process sees them, and can give them priorities".to_owned()),
         Ok(None) => Err("the process does not see them, so a stream's thread has the ordinary class".to_owned()),
         Err(error) => Err(format!("/proc is not readable: {error}")),
-    }
-}
-
-/// Attaches the steering program without streams for a moment.
-fn hook_finding(name: &str) -> Result<String, String> {
-    let index = corelane_sys::interface::index(name).map_err(|error: io::Error| error.to_string())?;
-    let program = InterfaceSteering::load().map_err(|error| error.to_string())?;
-    match XdpLink::attach(program.program(), index, AttachMode::Generic) {
-        Ok(_) => Ok("no program of another owner".to_owned()),
-        Err(error) => Err(attach_error(name, &error)),
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use corelane_sys::bpf::{AttachMode, LoadedProgram, XdpLink};
+use corelane_sys::bpf::{AttachMode, XdpLink};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{self, Scheduling};
 use corelane_sys::{interface, process};
@@ -31,6 +31,16 @@ pub(crate) struct InterfaceSteering {
     /// Number of listeners and connections that need the rule of a port.
     ports: Mutex<BTreeMap<u16, u32>>,
     unused_streams: Mutex<Vec<StreamId>>,
+    connections: Mutex<ConnectionOwners>,
+}
+
+/// The connection to which each entry of the table belongs. The addresses of a connection that has
+/// ended can be those of a new one before the old entry is removed.
+#[derive(Debug, Default)]
+struct ConnectionOwners {
+    by_key: BTreeMap<ConnectionKey, u64>,
+    /// Number of the connection that was added last.
+    last: u64,
 }
 
 impl InterfaceSteering {
@@ -42,11 +52,13 @@ impl InterfaceSteering {
             link: Mutex::new("link of the steering program", LockScope::Orb, None),
             ports: Mutex::new("ports in the steering tables", LockScope::Orb, BTreeMap::new()),
             unused_streams: Mutex::new("unused streams", LockScope::Orb, (1..STREAMS).rev().map(StreamId).collect()),
+            connections: Mutex::new("connections in the steering tables", LockScope::Orb, ConnectionOwners::default()),
         })
     }
 
     /// Returns the loaded program.
-    pub(crate) fn program(&self) -> &LoadedProgram {
+    #[cfg(test)]
+    pub(crate) fn program(&self) -> &corelane_sys::bpf::LoadedProgram {
         self.program.program()
     }
 
@@ -159,6 +171,11 @@ impl SteeredStream {
         self.steering.counts(self.id)
     }
 
+    /// Returns the name of the kernel thread; `None` if the kernel does not tell it.
+    pub(crate) fn thread_name(&self) -> Option<String> {
+        self.steering.program.thread_name(self.id, self.core).ok()
+    }
+
     /// Adds a connection of the stream. `None` if its addresses have different IP versions, which
     /// does not happen.
     pub(crate) fn add_connection(
@@ -168,8 +185,13 @@ impl SteeredStream {
     ) -> Result<Option<SteeredConnection>, SteeringError> {
         let Some(key) = ConnectionKey::new(remote, local) else { return Ok(None) };
         let port = self.steering.open_port(local.port())?;
+        let mut owners = self.steering.connections.lock();
         self.steering.program.add_connection(key, self.id)?;
-        Ok(Some(SteeredConnection { key, port }))
+        owners.last += 1;
+        let number = owners.last;
+        owners.by_key.insert(key, number);
+        drop(owners);
+        Ok(Some(SteeredConnection { key, number, port }))
     }
 }
 
@@ -216,14 +238,22 @@ impl Drop for SteeredPort {
 #[derive(Debug)]
 pub(crate) struct SteeredConnection {
     key: ConnectionKey,
+    /// Number that no other connection has.
+    number: u64,
     port: SteeredPort,
 }
 
 impl Drop for SteeredConnection {
     fn drop(&mut self) {
-        if self.port.process == process::id() {
+        if self.port.process != process::id() {
+            return;
+        }
+        let steering = &self.port.steering;
+        let mut owners = steering.connections.lock();
+        if owners.by_key.get(&self.key) == Some(&self.number) {
+            owners.by_key.remove(&self.key);
             // An error leaves an entry for a connection that has ended.
-            let _ = self.port.steering.program.remove_connection(&self.key);
+            let _ = steering.program.remove_connection(&self.key);
         }
     }
 }
@@ -238,8 +268,11 @@ mod tests {
     /// stream.
     #[test]
     fn the_kernel_thread_of_a_stream_has_the_priority_of_the_lane() {
-        if let Some(refusal) = unavailable_reason() {
+        if let Some(refusal) = crate::examination::steering_refusal() {
             return println!("not run: {refusal}");
+        }
+        if thread::find_kernel_thread("kthreadd").unwrap().is_none() {
+            return println!("not run: the process does not see the kernel's threads");
         }
         let steering = Arc::new(InterfaceSteering::load().unwrap());
         let (stream, lack) = steering.open_stream(0, Some(Scheduling::Fifo(3)), 64).unwrap();
@@ -278,5 +311,28 @@ mod tests {
         assert_eq!(steering.ports.lock().get(&6), None);
         drop(stream);
         assert_eq!(steering.open_stream(0, None, 64).unwrap().0.id, StreamId(1));
+    }
+
+    /// Fails if the end of a connection removes the entry of a later connection with the same
+    /// addresses.
+    #[test]
+    fn entry_of_a_later_connection_with_the_same_addresses_stays() {
+        if let Some(refusal) = unavailable_reason() {
+            return println!("not run: {refusal}");
+        }
+        let steering = Arc::new(InterfaceSteering::load().unwrap());
+        let [(first, _), (second, _)] = [0; 2].map(|core| steering.open_stream(core, None, 64).unwrap());
+        let ends = ("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
+        let queued = |stream: &SteeredStream| stream.counts().unwrap().queued;
+        let frame = crate::frame::build::tcp(ends.0, ends.1, 0, 0);
+        let old = first.add_connection(ends.0, ends.1).unwrap().unwrap();
+        let new = second.add_connection(ends.0, ends.1).unwrap().unwrap();
+        drop(old);
+        steering.program().test_run(&frame, 1).unwrap();
+        assert_eq!((queued(&first), queued(&second)), (0, 1));
+        drop(new);
+        steering.program().test_run(&frame, 1).unwrap();
+        assert_eq!((queued(&first), queued(&second)), (0, 1));
+        assert!(steering.connections.lock().by_key.is_empty());
     }
 }

@@ -1,11 +1,12 @@
 //! The feature level of a transport: the steps that a [`FeatureController`] decides on, executed on
 //! this machine.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{LockScope, PiCondvar, PiMutex};
+use corelane_sys::lock::{LockScope, Mutex, PiCondvar, PiMutex};
 use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 use corelane_sys::{bpf, interface};
 
@@ -38,7 +39,14 @@ struct State {
     steering: Option<Arc<InterfaceSteering>>,
     /// The error of the last step that failed.
     failure: Option<String>,
-    is_stopping: bool,
+    /// Number of ORBs that use the transport.
+    orbs: usize,
+    /// Number of the thread `rio/level` that may run. Another number ends it.
+    thread_number: u64,
+    /// Changes that the handler has not got yet.
+    changes: VecDeque<LevelChange>,
+    /// True while a thread calls the handler.
+    is_reporting: bool,
 }
 
 /// The feature level of a transport.
@@ -46,7 +54,10 @@ pub(crate) struct LevelControl {
     config: RioConfig,
     requested: FeatureLevel,
     state: PiMutex<State>,
+    /// Notified when the thread is to end.
     changed: PiCondvar,
+    /// The thread `rio/level`. The lock is never held while the handler runs.
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl LevelControl {
@@ -57,9 +68,18 @@ impl LevelControl {
             other => other.min(FeatureLevel::SocketOptions),
         };
         let controller = FeatureController::new(requested, ControllerTiming::default(), Monotonic::now().as_nanos());
-        let state = State { controller, steering: None, failure: None, is_stopping: false };
+        let state = State {
+            controller,
+            steering: None,
+            failure: None,
+            orbs: 0,
+            thread_number: 0,
+            changes: VecDeque::new(),
+            is_reporting: false,
+        };
         let state = PiMutex::new("feature level", LockScope::Orb, state);
-        let control = Self { config, requested, state, changed: PiCondvar::new() };
+        let thread = Mutex::new("thread of a feature level", LockScope::Orb, None);
+        let control = Self { config, requested, state, changed: PiCondvar::new(), thread };
         control.run_due();
         control
     }
@@ -84,41 +104,58 @@ impl LevelControl {
         self.state.lock().steering.clone()
     }
 
-    /// Raises the level as far as the machine permits, or lowers it to plain TCP. The streams keep
-    /// their connections and their entries in the tables.
-    pub(crate) fn set_active(&self, is_active: bool) {
-        let requested = if is_active { self.requested } else { FeatureLevel::PlainTcp };
-        self.state.lock().controller.set_requested(requested);
+    /// Counts an ORB that uses the transport. The first one raises the level as far as the machine
+    /// permits, and starts the thread that notices changes of the machine. The streams keep their
+    /// connections and their entries in the tables.
+    pub(crate) fn attach_orb(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        state.orbs += 1;
+        if state.orbs > 1 {
+            return;
+        }
+        state.controller.set_requested(self.requested);
+        state.thread_number += 1;
+        let number = state.thread_number;
+        drop(state);
+        self.run_due();
+        if self.config.interface.is_some() && self.config.level == FeatureLevel::StreamSteering {
+            let control = Arc::clone(self);
+            // Without the thread the level stays as it is.
+            let thread = ThreadBuilder::new().name("rio/level").spawn(move || control.run(number)).ok();
+            *self.thread.lock() = thread;
+        }
+    }
+
+    /// Counts an ORB as ended. The last one ends the thread and lowers the level to plain TCP.
+    pub(crate) fn detach_orb(&self) {
+        let mut state = self.state.lock();
+        state.orbs = state.orbs.saturating_sub(1);
+        if state.orbs > 0 {
+            return;
+        }
+        state.controller.set_requested(FeatureLevel::PlainTcp);
+        state.thread_number += 1;
+        drop(state);
+        self.changed.notify_all();
+        let thread = self.thread.lock().take();
+        // The handler of changes may end an ORB in the thread itself, which then ends later.
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            // `join` fails if the thread panicked. The panic has been reported.
+            let _ = thread.join();
+        }
         self.run_due();
     }
 
-    /// Starts the thread that notices changes of the machine, if the transport sorts frames.
-    pub(crate) fn start_thread(self: &Arc<Self>) -> Option<JoinHandle<()>> {
-        if self.config.interface.is_none() || self.config.level != FeatureLevel::StreamSteering {
-            return None;
-        }
-        self.state.lock().is_stopping = false;
-        let control = Arc::clone(self);
-        // Without the thread the level stays as it is.
-        ThreadBuilder::new().name("rio/level").spawn(move || control.run()).ok()
-    }
-
-    /// Makes the thread end.
-    pub(crate) fn stop_thread(&self) {
-        self.state.lock().is_stopping = true;
-        self.changed.notify_all();
-    }
-
-    fn run(&self) {
+    fn run(&self, number: u64) {
         loop {
             self.run_due();
             let mut state = self.state.lock();
             let now = Monotonic::now().as_nanos();
             let due = Monotonic::from_nanos(state.controller.next_action_at(now));
-            while !state.is_stopping && !due.is_past() {
+            while state.thread_number == number && !due.is_past() {
                 state = self.changed.wait_until(state, Some(due)).0;
             }
-            if state.is_stopping {
+            if state.thread_number != number {
                 return;
             }
         }
@@ -130,18 +167,34 @@ impl LevelControl {
             let now = Monotonic::now().as_nanos();
             let Some(action) = self.state.lock().controller.poll(now) else { return };
             let result = self.execute(action);
-            let change = self.state.lock().controller.handle(result, now);
+            let mut state = self.state.lock();
+            let change = state.controller.handle(result, now);
             let change = change.map(|change| LevelChange {
                 from: effective(change.from),
                 to: effective(change.to),
                 limit: change.limit,
             });
-            if let Some(change) = change.filter(|change| change.from != change.to)
-                && let Some(handler) = &self.config.on_level_change
-            {
+            state.changes.extend(change.filter(|change| change.from != change.to));
+            drop(state);
+            self.report_changes();
+        }
+    }
+
+    /// Calls the handler for each change, without a lock. A change that the handler itself causes is
+    /// reported after the handler has returned.
+    fn report_changes(&self) {
+        let mut state = self.state.lock();
+        if std::mem::replace(&mut state.is_reporting, true) {
+            return;
+        }
+        while let Some(change) = state.changes.pop_front() {
+            drop(state);
+            if let Some(handler) = &self.config.on_level_change {
                 handler(&change);
             }
+            state = self.state.lock();
         }
+        state.is_reporting = false;
     }
 
     fn execute(&self, action: FeatureAction) -> ActionResult {
@@ -212,7 +265,7 @@ fn effective(level: FeatureLevel) -> FeatureLevel {
 }
 
 /// Returns the reason for which the program cannot be attached to an interface.
-pub(crate) fn attach_error(name: &str, error: &io::Error) -> String {
+fn attach_error(name: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists => {
             format!("{name} has an XDP program of another owner, which is not replaced")

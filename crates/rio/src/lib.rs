@@ -15,7 +15,9 @@
 //! | [`feature_level`] | the features in use, and their changes while the system runs | yes |
 //! | [`examination`] | the features that an interface has, and why not more | no |
 //! | [`steering`] | a frame's stream and queue: tables, XDP program, kernel maps | except maps |
+//! | [`status`] | the live state of transports, for other processes | no |
 //! | `transport`, `connection` | [`RioTransport`]: TCP whose connections are streams | no |
+//! | `turns` | the bytes of a period, divided among the connections that wait for them | yes |
 //! | `byte_budget` | the bytes that the connections of a stream receive in each period | no |
 //! | `level_control` | the steps of a feature level, done on this machine | no |
 //! | `interface_steering` | the program on an interface, with this process's streams | no |
@@ -46,8 +48,11 @@ pub mod memory;
 mod rate;
 #[cfg(test)]
 mod simulation;
+pub mod status;
 pub mod steering;
 mod transport;
+mod turns;
 
 pub use config::{LevelChangeHandler, RioConfig};
 pub use transport::{RioTransport, StreamStatus};
+pub use turns::BudgetCounts;

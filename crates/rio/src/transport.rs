@@ -8,9 +8,9 @@ use std::sync::{Arc, Weak};
 use corelane_net::{
     ConnectionProperties, Endpoint, IoClass, IoProperties, Listener, Monotonic, Stream, Tcp, Transport,
 };
-use corelane_sys::lock::{LockScope, Mutex};
+use corelane_sys::lock::{LockScope, Mutex, PiMutex};
 use corelane_sys::socket;
-use corelane_sys::thread::{JoinHandle, Scheduling};
+use corelane_sys::thread::Scheduling;
 
 use crate::byte_budget::{ByteBudget, Clock, monotonic};
 use crate::config::RioConfig;
@@ -19,7 +19,9 @@ use crate::feature_level::FeatureLevel;
 use crate::interface_steering::{SteeredPort, SteeredStream};
 use crate::level_control::LevelControl;
 use crate::memory::MemoryBound;
+use crate::status::{StatusServer, StatusText};
 use crate::steering::{StreamCounts, StreamId};
+use crate::turns::BudgetCounts;
 
 /// Priority of the sent packets of a stream in the queues of the interface. It is the highest that
 /// needs no capability.
@@ -59,16 +61,15 @@ pub struct RioTransport {
     levels: Arc<LevelControl>,
     /// Number of streams that were made.
     numbers: AtomicU32,
-    streams: Mutex<Vec<Weak<StreamState>>>,
-    orbs: Mutex<Orbs>,
+    streams: Arc<StreamList>,
+    /// The ORBs that use the transport, and the socket that tells its state.
+    status: Mutex<(usize, Option<StatusServer>)>,
+    /// Held while a client's stream is opened, so that calls of one class at the same moment share
+    /// one stream.
+    client_opening: PiMutex<()>,
 }
 
-/// The ORBs that use the transport.
-#[derive(Default)]
-struct Orbs {
-    count: usize,
-    thread: Option<JoinHandle<()>>,
-}
+type StreamList = Mutex<Vec<Weak<StreamState>>>;
 
 /// A stream with the resources that its connections share.
 pub(crate) struct StreamState {
@@ -83,6 +84,7 @@ pub(crate) struct StreamState {
     /// The reason why the stream has less than the feature level promises.
     lack: Option<String>,
     max_connections: u32,
+    queue_frames: u32,
     max_unsent: u32,
 }
 
@@ -96,13 +98,55 @@ pub struct StreamStatus {
     pub io: IoProperties,
     /// Number of open connections.
     pub connections: u32,
-    /// Number of connections that the transport closed because the stream had its maximum.
+    /// Number of connections that the transport refused because the stream had its maximum.
     pub refused_connections: u32,
     /// Frames by the way in which the steering program handled them. `None` if the program does not
     /// sort the stream's frames.
     pub frames: Option<StreamCounts>,
     /// The reason why the stream has less than the feature level promises.
     pub lack: Option<String>,
+    /// Use of the budget. `None` for a class without a budget.
+    pub budget: Option<BudgetCounts>,
+    /// True for the connections that a listener accepted, false for those of a client.
+    pub is_of_listener: bool,
+    /// Maximum number of connections.
+    pub max_connections: u32,
+    /// Name of the kernel thread that processes the stream's frames. `None` if the program does not
+    /// sort them.
+    pub kernel_thread: Option<String>,
+    /// Maximum number of frames that wait for the kernel thread.
+    pub queue_frames: u32,
+}
+
+impl StreamStatus {
+    /// Adds the state to a report.
+    fn write(&self, text: &mut StatusText) {
+        text.begin_stream();
+        text.add("number", self.number);
+        text.add("side", if self.is_of_listener { "server" } else { "client" });
+        text.add("class", if self.budget.is_some() { "guaranteed" } else { "priority" });
+        self.io.native_priority.iter().for_each(|priority| text.add("native_priority", priority));
+        text.add("connections", self.connections);
+        text.add("max_connections", self.max_connections);
+        text.add("refused_connections", self.refused_connections);
+        if let (IoClass::Guaranteed { bytes, period }, Some(counts)) = (self.io.class, self.budget) {
+            text.add("period_ns", period.as_nanos());
+            text.add("budget_bytes", bytes);
+            text.add("budget_used_bytes", counts.period_bytes);
+            text.add("waiting_connections", counts.waiting);
+            text.add("waits", counts.waits);
+            text.add("received_bytes", counts.received_bytes);
+            text.add("period_thread", format_args!("rio/s{}", self.number));
+        }
+        if let Some(frames) = self.frames {
+            text.add("frames_queued", frames.queued);
+            text.add("frames_missed", frames.missed);
+            text.add("frames_in_context", frames.in_context);
+            text.add("queue_frames", self.queue_frames);
+        }
+        self.kernel_thread.iter().for_each(|name| text.add("kernel_thread", name));
+        self.lack.iter().for_each(|lack| text.add("lack", lack));
+    }
 }
 
 impl RioTransport {
@@ -120,8 +164,9 @@ impl RioTransport {
             config,
             test_clock,
             numbers: AtomicU32::new(0),
-            streams: Mutex::new("streams of a transport", LockScope::Orb, Vec::new()),
-            orbs: Mutex::new("ORBs of a transport", LockScope::Orb, Orbs::default()),
+            streams: Arc::new(Mutex::new("streams of a transport", LockScope::Orb, Vec::new())),
+            status: Mutex::new("status of a transport", LockScope::Orb, (0, None)),
+            client_opening: PiMutex::new("opening of a client's stream", LockScope::Orb, ()),
         }
     }
 
@@ -134,10 +179,7 @@ impl RioTransport {
     /// Returns the reason why the level is not higher.
     #[must_use]
     pub fn limit(&self) -> String {
-        match self.levels.limit() {
-            (_, Some(failure)) => failure,
-            (limit, None) => limit.to_string(),
-        }
+        limit_text(&self.levels)
     }
 
     /// Returns the maximum memory of each stream.
@@ -149,8 +191,7 @@ impl RioTransport {
     /// Returns the state of each stream.
     #[must_use]
     pub fn streams(&self) -> Vec<StreamStatus> {
-        let streams: Vec<Arc<StreamState>> = self.streams.lock().iter().filter_map(Weak::upgrade).collect();
-        streams.iter().map(|stream| stream.status()).collect()
+        statuses(&self.streams)
     }
 
     /// Returns the frame counts of all streams together, including streams that have ended. `None` if
@@ -207,6 +248,7 @@ impl RioTransport {
             refused: AtomicU32::new(0),
             lack,
             max_connections: self.config.max_connections,
+            queue_frames: self.config.thread_queue_frames,
             max_unsent: self.config.max_unsent,
         });
         let mut streams = self.streams.lock();
@@ -218,12 +260,39 @@ impl RioTransport {
     /// Returns the stream of a client's connections with these properties. Opens the stream if it does
     /// not exist.
     fn client_stream(&self, io: &IoProperties) -> io::Result<Arc<StreamState>> {
+        let _opening = self.client_opening.lock();
         let known: Vec<Arc<StreamState>> = self.streams.lock().iter().filter_map(Weak::upgrade).collect();
         match known.into_iter().find(|stream| !stream.is_of_listener && stream.io == *io) {
             Some(stream) => Ok(stream),
             None => self.open_stream(io, false),
         }
     }
+}
+
+fn limit_text(levels: &LevelControl) -> String {
+    match levels.limit() {
+        (_, Some(failure)) => failure,
+        (limit, None) => limit.to_string(),
+    }
+}
+
+fn statuses(streams: &StreamList) -> Vec<StreamStatus> {
+    let streams: Vec<Arc<StreamState>> = streams.lock().iter().filter_map(Weak::upgrade).collect();
+    streams.iter().map(|stream| stream.status()).collect()
+}
+
+/// Returns the state of a transport for other processes.
+fn status_text(interface: Option<&str>, levels: &LevelControl, streams: &StreamList) -> StatusText {
+    let mut text = StatusText::new();
+    interface.iter().for_each(|name| text.add("interface", name));
+    text.add("level", levels.level());
+    text.add("limit", limit_text(levels));
+    if let Some(frames) = levels.steering().and_then(|steering| steering.counts(StreamId::BEST_EFFORT).ok()) {
+        text.add("best_effort_frames_queued", frames.queued);
+        text.add("best_effort_frames_in_receive_context", frames.missed);
+    }
+    statuses(streams).iter().for_each(|stream| stream.write(&mut text));
+    text
 }
 
 fn fixed(config: &RioConfig, properties: &ConnectionProperties) -> ConnectionProperties {
@@ -272,8 +341,9 @@ impl Transport for RioTransport {
             }
             return Ok(stream);
         }
-        let stream = self.client_stream(io)?;
-        stream.adopt(self.tcp.connect_with(endpoint, &self.fixed(properties), deadline)?)
+        // The server does not see a connection that the stream has no place for.
+        let slot = ConnectionSlot::take(&self.client_stream(io)?)?;
+        slot.adopt(self.tcp.connect_with(endpoint, &self.fixed(properties), deadline)?)
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
@@ -310,56 +380,32 @@ impl Transport for RioTransport {
     }
 
     fn attach_orb(&self) {
-        let mut orbs = self.orbs.lock();
-        orbs.count += 1;
-        if orbs.count == 1 {
-            self.levels.set_active(true);
-            orbs.thread = self.levels.start_thread();
-        }
+        self.levels.attach_orb();
         self.tcp.attach_orb();
+        let mut status = self.status.lock();
+        status.0 += 1;
+        if status.0 == 1 {
+            let (levels, streams) = (Arc::clone(&self.levels), Arc::clone(&self.streams));
+            let interface = self.config.interface.clone();
+            // Without the socket, other processes do not see the transport.
+            status.1 = StatusServer::start(move || status_text(interface.as_deref(), &levels, &streams)).ok();
+        }
     }
 
     fn detach_orb(&self) {
+        let mut status = self.status.lock();
+        status.0 = status.0.saturating_sub(1);
+        let ended = if status.0 == 0 { status.1.take() } else { None };
+        drop(status);
+        drop(ended);
         self.tcp.detach_orb();
-        let mut orbs = self.orbs.lock();
-        orbs.count = orbs.count.saturating_sub(1);
-        if orbs.count > 0 {
-            return;
-        }
-        if let Some(thread) = orbs.thread.take() {
-            self.levels.stop_thread();
-            // `join` fails if the thread panicked. The panic has been reported.
-            let _ = thread.join();
-        }
         // References keep the transport of an ORB that has ended. The interface must not stay
         // occupied until the last reference is dropped.
-        self.levels.set_active(false);
+        self.levels.detach_orb();
     }
 }
 
 impl StreamState {
-    /// Makes a new connection a connection of the stream.
-    ///
-    /// # Errors
-    /// If the stream has its maximum number of connections, or the kernel refuses an option.
-    fn adopt(self: &Arc<Self>, inner: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
-        let slot = ConnectionSlot::take(self)?;
-        let mut steered = None;
-        if let Some(fd) = inner.readiness() {
-            socket::set_priority(fd, STREAM_PRIORITY)?;
-            socket::set_max_unsent(fd, self.max_unsent)?;
-            if let Some(stream) = &self.steered {
-                let (remote, local) = (socket::peer_address(fd)?, socket::local_address(fd)?);
-                if let (Some(remote), Some(local)) = (remote.as_inet(), local.as_inet()) {
-                    // If the tables refuse the connection, for example because they are full, its
-                    // frames stay best effort.
-                    steered = stream.add_connection(*remote, *local).unwrap_or(None);
-                }
-            }
-        }
-        Ok(Box::new(RioStream::new(inner, slot, steered)))
-    }
-
     fn status(&self) -> StreamStatus {
         StreamStatus {
             number: self.number,
@@ -368,6 +414,11 @@ impl StreamState {
             refused_connections: self.refused.load(Ordering::Relaxed),
             frames: self.steered.as_ref().and_then(|steered| steered.counts().ok()),
             lack: self.lack.clone(),
+            budget: self.budget.as_ref().map(ByteBudget::counts),
+            is_of_listener: self.is_of_listener,
+            max_connections: self.max_connections,
+            kernel_thread: self.steered.as_ref().and_then(SteeredStream::thread_name),
+            queue_frames: self.queue_frames,
         }
     }
 }
@@ -381,15 +432,38 @@ pub(crate) const fn packet_priority() -> u8 {
 pub(crate) struct ConnectionSlot(Arc<StreamState>);
 
 impl ConnectionSlot {
+    /// # Errors
+    /// `QuotaExceeded` if the stream has its maximum number of connections.
     fn take(stream: &Arc<StreamState>) -> io::Result<Self> {
         let before = stream.connections.fetch_add(1, Ordering::Relaxed);
         let slot = Self(Arc::clone(stream));
         if before >= stream.max_connections {
             stream.refused.fetch_add(1, Ordering::Relaxed);
-            let most = stream.max_connections;
-            return Err(io::Error::other(format!("stream {} has its maximum of {most} connections", stream.number)));
+            let (number, most) = (stream.number, stream.max_connections);
+            let text = format!("stream {number} has its maximum of {most} connections (RioConfig::max_connections)");
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
         }
         Ok(slot)
+    }
+
+    /// Makes a new connection a connection of the stream.
+    ///
+    /// # Errors
+    /// If the kernel refuses an option.
+    fn adopt(self, inner: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
+        let mut steered = None;
+        if let Some(fd) = inner.readiness() {
+            socket::set_priority(fd, STREAM_PRIORITY)?;
+            socket::set_max_unsent(fd, self.0.max_unsent)?;
+            if let Some(stream) = &self.0.steered {
+                let (remote, local) = (socket::peer_address(fd)?, socket::local_address(fd)?);
+                if let (Some(remote), Some(local)) = (remote.as_inet(), local.as_inet()) {
+                    // With full tables, the frames of the connection stay best effort.
+                    steered = stream.add_connection(*remote, *local).unwrap_or(None);
+                }
+            }
+        }
+        Ok(Box::new(RioStream::new(inner, self, steered)))
     }
 
     pub(crate) fn stream(&self) -> &StreamState {
@@ -434,7 +508,8 @@ impl Listener for RioListener {
         match &self.stream {
             // The error concerns this connection only, so the caller accepts the next one.
             Some(stream) => {
-                stream.adopt(inner).map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))
+                let adopted = ConnectionSlot::take(stream).and_then(|slot| slot.adopt(inner));
+                adopted.map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))
             }
             None => {
                 pace(&*inner, self.rate)?;

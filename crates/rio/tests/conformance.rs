@@ -5,10 +5,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use corelane_net::{ConnectionProperties, Endpoint, IoClass, IoProperties, Listener, Monotonic, Stream, Transport};
+use corelane_rio::examination::steering_refusal;
 use corelane_rio::feature_level::FeatureLevel;
 use corelane_rio::{RioConfig, RioTransport};
 use corelane_sys::bpf::AttachMode;
-use corelane_sys::{bpf, process};
+use corelane_sys::process;
 
 #[path = "../../net/tests/conformance/checks.rs"]
 mod checks;
@@ -69,7 +70,8 @@ fn each(_name: &str, check: impl Fn(&dyn Transport, &Endpoint) + Sync) {
     for level in [FeatureLevel::PlainTcp, FeatureLevel::SocketOptions] {
         at_level(RioConfig::default(), level, &check);
     }
-    if let Some(refusal) = bpf::unavailable_reason() {
+    let lacks = |name| format!("the process lacks {name}");
+    if let Some(refusal) = steering_refusal().or_else(|| process::missing_namespace_capability().map(lacks)) {
         return println!("stream steering not run: {refusal}");
     }
     // The thread and its children are in a network namespace of their own.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use corelane::mapping::Operation;
 use corelane::rt::{CorePool, CorePoolConfig, Scheduling, served_by};
 use corelane::{Endpoint, ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind};
-use corelane_sched::allocation::Machine;
+use corelane_sched::allocation::{Discipline, Machine};
 use corelane_services::cores::books::BooksLimits;
 use corelane_services::cores::protocol::tasks::{AdmitError, ReserveError};
 use corelane_services::cores::protocol::{
@@ -241,10 +241,14 @@ impl PoolScene {
     }
 
     fn with_pool(address: &str, config: CorePoolConfig) -> Self {
+        Self::with_machine(address, config, Machine::with_cores(2))
+    }
+
+    fn with_machine(address: &str, config: CorePoolConfig, machine: Machine) -> Self {
         let permitted = corelane_sys::thread::ThreadBuilder::new().scheduling(Scheduling::Fifo(1)).spawn(|| ());
         permitted.expect("SCHED_FIFO is not permitted here").join().unwrap();
         let server = Orb::builder().listen(address).interceptor(ClientIdentityInterceptor).build().unwrap();
-        let config = AdmissionConfig::new(Machine::with_cores(2)).core_pool(config.cores([0, 1]));
+        let config = AdmissionConfig::new(machine).core_pool(config.cores([0, 1]));
         let service = config.serve(&server).unwrap();
         let poa = server.root_poa();
         poa.manager().activate().unwrap();
@@ -299,6 +303,31 @@ fn requests_to_a_task_reference_run_on_the_core_and_at_the_priority_of_the_task(
     assert_eq!(report(&of_slow).unwrap_err().kind(), Kind::Transient);
     let counts = scene.pool.counts();
     assert_eq!((counts.bound, counts.not_bound), (2, 0), "{counts:?}");
+}
+
+#[test]
+fn jobs_run_by_deadline_on_a_machine_that_admits_by_deadline() {
+    for discipline in [Discipline::FixedPriority, Discipline::EarliestDeadlineFirst] {
+        let mut machine = Machine::with_cores(2);
+        machine.discipline = discipline;
+        let scene = PoolScene::with_machine("tcp:127.0.0.1:0", CorePoolConfig::default(), machine);
+        let (_client, tasks, target) = scene.client();
+        let admit = |name, execution, period| {
+            tasks.admit(&TaskSpec { target: Some(target.clone()), core: 1, ..task(name, execution * MS, period * MS) })
+        };
+        let short = admit("short", 45, 100).unwrap();
+        let long = admit("long", 70, 150);
+        let by_short = report(&short.target.unwrap()).unwrap();
+        if discipline == Discipline::FixedPriority {
+            assert!(matches!(long, Err(AdmitError::Rejected(_))), "{long:?}");
+            assert_eq!(by_short.1, 98);
+            continue;
+        }
+        let by_long = report(&long.unwrap().target.unwrap()).unwrap();
+        // No other job runs, so both jobs have the level in the middle.
+        assert_eq!((by_short.0, by_short.1), (1, 49));
+        assert_eq!((by_long.0, by_long.1), (1, 49));
+    }
 }
 
 #[test]

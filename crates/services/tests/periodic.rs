@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use corelane::mapping::Operation;
 use corelane::rt::{CorePoolConfig, OverrunRule, PeriodicTaskBuilder, Scheduling, served_by};
-use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind};
+use corelane::{
+    Event, Interceptor, ObjectRef, Orb, RequestInfo, RequestOutcome, Servant, ServerCall, Skeleton, SystemException,
+    SystemExceptionKind as Kind,
+};
 use corelane_sched::allocation::Machine;
 use corelane_services::cores::protocol::tasks::{AdmitError, ReserveError};
 use corelane_services::cores::protocol::{
@@ -288,9 +291,33 @@ fn stop_ends_a_task_that_waits_for_a_release_far_away() {
 #[test]
 fn panic_of_a_job_ends_the_task() {
     let scene = Scene::new(None);
-    let task = PeriodicTaskBuilder::new(Duration::from_millis(1)).start(&scene.target, |_, _| panic!("a test"));
-    let statistics = task.unwrap().wait();
-    assert_eq!((statistics.started, statistics.completed, statistics.has_panicked), (1, 0, true));
+    let told = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
+    let seen = Arc::clone(&told);
+    let observe = move |event: &Event| {
+        if let Event::ThreadFailed { message } = event {
+            seen.lock().push(message.clone());
+        }
+    };
+    let client = Orb::builder().on_event(observe).build().unwrap();
+    let target = client.string_to_object(&scene.target.to_string()).unwrap().unwrap();
+    let builder = PeriodicTaskBuilder::new(Duration::from_millis(1)).name("sensor");
+    let task = builder.start(&target, |_, _| panic!("a test")).unwrap();
+    while !task.is_finished() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // A program that only looks at the task sees the panic, too.
+    assert!(task.statistics().has_panicked);
+    let statistics = task.wait();
+    assert_eq!((statistics.started, statistics.completed, statistics.failed), (1, 0, 1));
+    assert!(statistics.has_panicked);
+    // A program may drop the task without looking.
+    let once = PeriodicTaskBuilder::new(Duration::from_millis(1)).name("other");
+    let task = once.start(&target, |_, job| if job.number() == 0 { panic!("again") } else { Ok(()) }).unwrap();
+    while !task.is_finished() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(task);
+    assert_eq!(*told.lock(), ["sensor: a job panicked: a test", "other: a job panicked: again"]);
 }
 
 #[test]
@@ -309,7 +336,11 @@ fn options_that_cannot_be_are_refused() {
 /// An admission object that leaves the decision pending, and ends the task at its third renewal.
 #[derive(Default)]
 struct Undecided {
+    /// True while renewals get no reply.
+    is_silent: AtomicBool,
     questions: AtomicU64,
+    /// 1 once a renewal waits.
+    waiting: AtomicU64,
     renewals: AtomicU64,
     withdrawals: AtomicU64,
 }
@@ -332,7 +363,9 @@ impl protocol::Tasks for UndecidedServant {
         if self.0.questions.fetch_add(1, Ordering::SeqCst) < 2 {
             return Err(AdmitError::Pending(Pending { task, token: *token }));
         }
-        Ok(Promise { task, token: *token, target: None, core: 0, response: 0, start: 0, lease: 30 * MS })
+        // A renewal of the longer lease has a time-out of 1 s.
+        let lease = if self.0.is_silent.load(Ordering::SeqCst) { 6_000 * MS } else { 30 * MS };
+        Ok(Promise { task, token: *token, target: None, core: 0, response: 0, start: 0, lease })
     }
 
     fn reserve(&self, _: &[TaskSpec]) -> Result<Reservation, ReserveError> {
@@ -353,6 +386,10 @@ impl protocol::Tasks for UndecidedServant {
 
     fn renew(&self, task: u64, token: &TaskToken, _: u64) -> Result<u64, SystemException> {
         assert_eq!((task, *token), (3, TOKEN));
+        while self.0.is_silent.load(Ordering::SeqCst) {
+            self.0.waiting.fetch_max(1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(1));
+        }
         match self.0.renewals.fetch_add(1, Ordering::SeqCst) {
             0 | 1 => Ok(30 * MS),
             _ => Err(SystemException::new(Kind::ObjectNotExist, 0, corelane::Completion::No)),
@@ -383,6 +420,46 @@ impl protocol::Tasks for UndecidedServant {
     fn recorded_jobs(&self, _: u64, _: u32) -> Result<(u64, protocol::JobRecords), SystemException> {
         Err(unused())
     }
+}
+
+/// Records the renewals of a client that end without a result: the kind of the exception, or `None`
+/// after a time-out.
+struct Renewals(Arc<Mutex<Vec<Option<Kind>>>>);
+
+impl Interceptor for Renewals {
+    fn receive_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>) {
+        if request.operation() == "renew" {
+            match outcome {
+                RequestOutcome::SystemException(exception) => self.0.lock().push(Some(exception.kind())),
+                RequestOutcome::Failed { .. } => self.0.lock().push(None),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn drop_of_a_task_cancels_a_renewal_that_gets_no_reply() {
+    let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    let state = Arc::new(Undecided::default());
+    state.is_silent.store(true, Ordering::SeqCst);
+    let object = protocol::Tasks::servant(UndecidedServant(Arc::clone(&state)));
+    let reference = server.root_poa().activate(&object).unwrap().to_string();
+    server.root_poa().manager().activate().unwrap();
+    let failures = Arc::new(Mutex::new("failures", LockScope::Orb, Vec::new()));
+    let client = Orb::builder().interceptor(Renewals(Arc::clone(&failures))).build().unwrap();
+    let tasks: TasksRef = client.string_to_reference(&reference).unwrap();
+    let target = client.string_to_object(&reference).unwrap().unwrap();
+    let admitted = AdmittedTask::admit(&tasks, &target, &spec("a", MS, 10 * MS)).unwrap();
+    while state.waiting.load(Ordering::SeqCst) == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(admitted);
+    state.is_silent.store(false, Ordering::SeqCst);
+    let failures = failures.lock().clone();
+    // A cancelled call raises TRANSIENT.
+    assert_eq!(failures.last(), Some(&Some(Kind::Transient)), "{failures:?}");
+    assert_eq!(state.withdrawals.load(Ordering::SeqCst), 1);
 }
 
 #[test]

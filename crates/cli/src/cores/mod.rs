@@ -3,7 +3,7 @@
 
 mod analyse;
 mod generate;
-mod output;
+pub(crate) mod output;
 mod picture;
 mod remote;
 mod report;
@@ -13,6 +13,7 @@ mod top;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::path::PathBuf;
 
 use clap::{ArgMatches, Command};
 use corelane_sched::allocation::{Discipline, Machine, Rejection, TaskSet, admit_all};
@@ -31,7 +32,8 @@ usage: corelane cores analyse FILE [--cores N] [--discipline NAME] [--json] [--s
        corelane cores simulate FILE [--cores N] [--discipline NAME] [--global] [--for TIME] [--seed N]
                                [--lose CORE@TIME] [--json] [--svg FILE]
        corelane cores generate --util U [--balance B | --tasks N] [--cores N] [--seed N]
-       corelane cores serve [--listen ADDRESS] [--orb-config FILE] [--cores N] [--discipline NAME]
+       corelane cores serve [--listen ADDRESS] [--orb-config FILE] [--cores N] [--discipline NAME] [--enforce-rates]
+                            [--store FILE] [--task-ports FIRST]
        corelane cores admit FILE [--at REFERENCE] [--target REFERENCE] [--lease TIME] [--json]
        corelane cores withdraw TASK TOKEN [--at REFERENCE]
        corelane cores snapshot [--at REFERENCE] [--json]
@@ -68,6 +70,11 @@ cores of their tasks. Without the permission to do so, its promises are advisory
   --tasks N         one group of N tasks
   --listen ADDRESS  tcp:HOST:PORT, unix:PATH or shm:PATH (tcp:127.0.0.1:2810)
   --orb-config FILE the ORB's options, whose pool is `admission` (docs/configuration.md)
+  --enforce-rates   bound the requests of each task to its period and jitter: one early request waits, further ones are refused
+  --store FILE      keep the promises in this file. After a restart each is held for its lease, and a client that renews it
+                    keeps its task, core and reference
+  --task-ports FIRST
+                    the tasks' addresses have this port and those after it (free ports; with a store, those of before)
   --at REFERENCE    the admission object: IOR:, corbaloc:, corbaname: or @FILE
                     (corbaloc::1.2@127.0.0.1:2810/CorelaneTasks)
   --target REFERENCE
@@ -116,6 +123,9 @@ struct CoresArguments {
     tasks: Option<usize>,
     listen: Option<String>,
     orb_config: Option<String>,
+    enforces_rates: bool,
+    store: Option<PathBuf>,
+    task_ports: Option<u16>,
     at: Option<String>,
     target: Option<String>,
     lease: Option<Nanos>,
@@ -139,7 +149,8 @@ pub(crate) fn command() -> Command {
         option("orb-config", "FILE"),
         option("cores", "N"),
     ]);
-    let serve = serve.arg(option("discipline", "NAME"));
+    let serve = serve.args([option("discipline", "NAME"), flag("enforce-rates")]);
+    let serve = serve.args([option("store", "FILE"), option("task-ports", "FIRST")]);
     let at = || option("at", "REFERENCE");
     let admit = arguments::command("admit", USAGE).arg(file()).args([at(), option("target", "REFERENCE")]);
     let admit = admit.args([option("lease", "TIME"), flag("json")]);
@@ -225,6 +236,9 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
         tasks: number_of("tasks", 1, MAX_GENERATED as u64)?.and_then(|tasks| tasks.try_into().ok()),
         listen: text("listen"),
         orb_config: text("orb-config"),
+        enforces_rates: flag("enforce-rates"),
+        store: parsed.try_get_one::<OsString>("store").ok().flatten().map(PathBuf::from),
+        task_ports: number_of("task-ports", 1, remote::MAX_FIRST_PORT.into())?.and_then(|port| port.try_into().ok()),
         at: text("at"),
         target: text("target"),
         lease: text("lease").map(|text| time("--lease", &text)).transpose()?,
@@ -357,6 +371,8 @@ mod tests {
             "generate --util 1.6 f",
             "serve f",
             "serve --cores 0",
+            "admit f --enforce-rates",
+            "serve --task-ports 65520",
             "admit",
             "admit f --lease 3",
             "withdraw 1",

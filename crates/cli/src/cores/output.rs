@@ -12,13 +12,13 @@ pub(super) fn write_file(name: &str, text: &str) -> Result<(), String> {
 }
 
 /// Formats a time in milliseconds, rounded up to the microsecond.
-pub(super) fn milliseconds(time: Nanos) -> String {
+pub(crate) fn milliseconds(time: Nanos) -> String {
     let micros = time.div_ceil(1_000);
     format!("{}.{:03}", micros / 1_000, micros % 1_000)
 }
 
 /// Writes rows in columns. The first column is aligned to the left and the others to the right.
-pub(super) fn write_table(out: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
+pub(crate) fn write_table(out: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();

@@ -5,15 +5,18 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 
 use corelane::rt::{CorePool, CorePoolConfig};
-use corelane::{ObjectRef, Orb, PoolConfig, SystemException, SystemExceptionKind as Kind};
+use corelane::{Dispatch, ObjectRef, Orb, PoolConfig, SystemException, SystemExceptionKind as Kind, minor};
 use corelane_sched::allocation::{Discipline, Machine};
 use corelane_sched::task::{Criticality, Nanos, TaskId, Utilization};
 use corelane_sched::task_file::NamedTask;
+use corelane_services::cores::books::BooksLimits;
 use corelane_services::cores::protocol::tasks::AdmitError;
 use corelane_services::cores::protocol::{self, Promise, Rejected, TaskSpec, TaskState, TaskTiming, TasksRef};
 use corelane_services::cores::{
-    ADMISSION_OBJECT_KEY, AdmissionConfig, AdmissionService, ClientIdentityInterceptor, admit_task,
+    ADMISSION_OBJECT_KEY, AdmissionConfig, AdmissionService, ClientIdentityInterceptor, RestoredTasks, StoredBooks,
+    admit_task,
 };
+use corelane_services::store::StoreError;
 use corelane_sys::{poll, signal};
 use serde_json::{Value as Json, json};
 
@@ -33,6 +36,13 @@ const DEFAULT_LEASE: Nanos = 3_600_000_000_000;
 /// cores.
 const MAX_BOUND: u32 = 64;
 
+/// Requests of a server with a store that wait for the disk at the same time.
+const MAX_WAITING_SAVES: usize = 12;
+/// Endpoints that each serve one task.
+const TASK_ENDPOINTS: u16 = 16;
+/// The largest port from which all ports of tasks exist.
+pub(super) const MAX_FIRST_PORT: u16 = u16::MAX - TASK_ENDPOINTS;
+
 /// Serves an admission object until the process receives a termination signal.
 pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let termination = signal::termination().map_err(|error| error.to_string())?;
@@ -47,13 +57,27 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
         publish: &[],
         default_listen: DEFAULT_LISTEN,
     };
-    let builder = options.builder(PoolConfig::default().name("admission"))?.interceptor(ClientIdentityInterceptor);
+    let mut orb_pool = PoolConfig::default().name("admission");
+    let mut config = match &arguments.store {
+        Some(path) => {
+            orb_pool = orb_pool.dispatch(Dispatch::LeaderFollowers { threads: MAX_WAITING_SAVES + 4 });
+            let books = StoredBooks::open_file(path, machine, BooksLimits::default()).map_err(explain_store)?;
+            let config = AdmissionConfig::with_books(books).max_waiting_saves(MAX_WAITING_SAVES);
+            config.by_deadline(discipline == Discipline::EarliestDeadlineFirst)
+        }
+        None => AdmissionConfig::new(machine),
+    };
+    let builder = options.builder(orb_pool)?.interceptor(ClientIdentityInterceptor);
     let orb = builder.build().map_err(|error| error.to_string())?;
     // If the machine has fewer cores than `--cores`, the pool borrows threads for tasks of missing cores.
     let own = available.min(usize::try_from(cores).unwrap_or(usize::MAX));
     let pool = CorePoolConfig::default().cores(0..own);
     let threads = pool.threads_per_core.saturating_mul(u32::try_from(own).unwrap_or(u32::MAX));
-    let config = AdmissionConfig::new(machine).core_pool(pool.max_threads(threads.max(MAX_BOUND)));
+    let pool = match arguments.task_ports {
+        Some(first) => at_task_ports(pool, arguments.listen.as_deref().unwrap_or(DEFAULT_LISTEN), first)?,
+        None => pool,
+    };
+    config = config.core_pool(pool.max_threads(threads.max(MAX_BOUND))).enforce_rates(arguments.enforces_rates);
     let service = config.serve(&orb).map_err(|error| error.to_string())?;
     let mut lines = format!("{}\n", service.reference());
     for url in corbaloc_urls(&orb, ADMISSION_OBJECT_KEY) {
@@ -61,7 +85,8 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     }
     // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
-    if let Some(reason) = advisory_reason(&service, discipline) {
+    let _ = io::stderr().write_all(restored_text(arguments, &service).as_bytes());
+    if let Some(reason) = service.core_pool().and_then(CorePool::advisory_reason) {
         let _ = writeln!(io::stderr(), "the promises are advisory: {reason}");
     }
     poll::wait_readable_any([termination.as_fd()], None).map_err(|error| error.to_string())?;
@@ -69,12 +94,41 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     Ok(true)
 }
 
-/// Returns the reason why the server cannot keep its promises by its own means, if there is one.
-fn advisory_reason(service: &AdmissionService, discipline: Discipline) -> Option<String> {
-    if discipline == Discipline::EarliestDeadlineFirst {
-        return Some("tasks run at fixed priorities, not in the order of their deadlines".to_owned());
+fn explain_store(error: StoreError) -> String {
+    match error {
+        StoreError::Damaged { .. } => {
+            format!("{error}, or name a new file: the clients must then ask for admission again")
+        }
+        other => other.to_string(),
     }
-    service.core_pool().and_then(CorePool::advisory_reason)
+}
+
+/// Returns a pool whose addresses have the port `first` and those after it.
+fn at_task_ports(pool: CorePoolConfig, listen: &str, first: u16) -> Result<CorePoolConfig, String> {
+    let host = listen.strip_prefix("tcp:").and_then(|address| address.rsplit_once(':'));
+    let (host, _) = host.ok_or("`--task-ports` needs a TCP address in `--listen`")?;
+    let at = |port| format!("tcp:{host}:{port}");
+    let endpoints = (first + 1..=first + TASK_ENDPOINTS).map(|port| vec![at(port)]).collect();
+    Ok(pool.listen(at(first)).task_endpoints(TASK_ENDPOINTS.into()).task_addresses(endpoints))
+}
+
+/// Says which promises the server has from the store.
+fn restored_text(arguments: &CoresArguments, service: &AdmissionService) -> String {
+    if arguments.store.is_none() {
+        return "the tasks end with this server; to keep them: --store FILE\n".to_owned();
+    }
+    let RestoredTasks { tasks, demoted, moved_references, .. } = service.restored_tasks();
+    let mut text = String::new();
+    if tasks > 0 {
+        text += &format!("{tasks} tasks of an earlier server are held, each for its lease\n");
+    }
+    if demoted > 0 {
+        text += &format!("{demoted} of them have no core, because this machine has no room for them\n");
+    }
+    if moved_references > 0 {
+        text += &format!("{moved_references} of them have new references, because their ports are taken\n");
+    }
+    text
 }
 
 /// Returns the admission object of `--at`, or of the default address.
@@ -91,6 +145,9 @@ pub(super) fn explain(exception: &SystemException) -> String {
         Kind::BadParam => "a field is out of range, or the target is not an object of this server",
         Kind::NoPermission => "the token does not belong to this task",
         Kind::ObjectNotExist => "the task, the target or the admission object does not exist",
+        Kind::NoResources if exception.minor() == minor::NOT_SAVED => {
+            "the server cannot save the promise, because its store is full or fails"
+        }
         Kind::NoResources => "the server does not have this core, or no room for further tasks",
         Kind::BadInvOrder => "the server has no core pool",
         Kind::Transient => "the server cannot be reached, or there are too many decisions or tasks of this client",

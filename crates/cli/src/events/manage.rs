@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use corelane::{Any, Orb};
+use corelane::{Any, Orb, SystemExceptionKind};
 use corelane_services::events::corelane_events::ControlRef;
 use corelane_services::events::corelane_events::control::DestroyChannelError;
 use corelane_services::events::lifecycle::cos_life_cycle::NameValuePair;
@@ -10,7 +10,8 @@ use corelane_services::events::lifecycle::cos_life_cycle::generic_factory::Creat
 use corelane_services::events::lifecycle::cos_naming::NameComponent;
 use corelane_services::events::lifecycle::omni_events::EventChannelFactoryRef;
 
-use super::{CONTROL_KEY, DEFAULT_SERVER, EventsArguments, message};
+use super::channel::{Channel, channel, message};
+use super::options::{CONTROL_KEY, DEFAULT_SERVER, EventsArguments};
 use crate::naming::{self, control};
 use crate::text::{excerpt, printable};
 
@@ -35,10 +36,19 @@ pub(super) fn create(arguments: &EventsArguments, out: &mut dyn Write) -> Result
     Ok(())
 }
 
-/// Destroys a channel over the control socket of its server.
+/// Destroys a channel: over the control socket of its server, or by its own operation `destroy`.
 pub(super) fn destroy(arguments: &EventsArguments) -> Result<(), String> {
     let orb = Orb::new().map_err(message)?;
-    let path = arguments.control.as_deref().ok_or("a control socket is needed")?;
+    let Some(path) = arguments.control.as_deref() else {
+        let destroyed = match channel(&orb, &arguments.channel)? {
+            Channel::Rtec(channel) => channel.destroy(),
+            Channel::Cos(channel) => channel.destroy(),
+        };
+        return destroyed.map_err(|exception| match exception.kind() {
+            SystemExceptionKind::NoPermission => "the server's channels are not destroyed by clients".to_owned(),
+            _ => message(exception),
+        });
+    };
     let control: ControlRef = control::object_at(&orb, path, CONTROL_KEY)?;
     control.destroy_channel(&arguments.channel).map_err(|error| match error {
         DestroyChannelError::NoChannel(_) => format!("the server has no channel `{}`", excerpt(&arguments.channel)),

@@ -1,6 +1,10 @@
 //! The command `corelane events`: event channels, and their events on the terminal.
 
+mod channel;
+mod check;
+mod http;
 mod manage;
+mod options;
 mod push;
 mod serve;
 mod stat;
@@ -9,15 +13,11 @@ mod tail;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{ArgAction, ArgMatches, Command};
-use corelane::{ObjectRef, Orb};
-use corelane_services::events::{
-    EventLane, OverflowPolicy, cos_event_channel_admin as cos_admin, rtec_event_channel_admin as rtec_admin,
-    rtec_event_comm::Event,
-};
+use corelane_services::events::{EventLane, FilterBuilder, OverflowPolicy};
 
+use self::options::EventsArguments;
 use crate::arguments::{self, ArgumentRefusal, flag, option};
 use crate::naming;
 use crate::text::excerpt;
@@ -26,15 +26,18 @@ use crate::{DONE, NOT_DONE};
 /// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--channel NAME]... [--lane N[:PRIORITY]]...
-                             [--overflow POLICY] [--allow-control USER,... --control PATH] [--destroy-by-clients]
-                             [--orb-config FILE]
-       corelane events tail [--type N]... [--source N] [--count N] [--listen ADDRESS] [--json] CHANNEL
+                             [--overflow POLICY] [--filter-builder NAME] [--allow-control USER,... --control PATH]
+                             [--destroy-by-clients] [--http ADDRESS] [--orb-config FILE]
+       corelane events tail [--type N]... [--source N] [--filter EXPRESSION] [--count N] [--listen ADDRESS] [--json]
+                             CHANNEL
        corelane events push [--type N] [--source N] CHANNEL TEXT...
        corelane events list [--at REFERENCE] [--json]
        corelane events stat [--at REFERENCE] [--json] [NAME]
        corelane events top [--at REFERENCE] [--interval SECONDS] [--count N]
        corelane events create [--at REFERENCE] NAME
        corelane events destroy --control PATH NAME
+       corelane events destroy CHANNEL
+       corelane events check [--json] FILE
 
 Event channels of TAO's Real-time Event Service and of CORBA's Event Service. CHANNEL is the name of a channel of a
 server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FILE or -. Both services are understood.
@@ -47,7 +50,9 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
   stat              print the counts of all channels of a server, or of one channel and of each of its consumers
   top               print the channels with their rates again and again
   create            create a channel by the factory of a server
-  destroy           destroy a channel over the control socket of its server
+  destroy           destroy a channel: over the control socket of its server, or by a call of the channel, which many
+                    servers refuse
+  check             check the filters and the schedule of a channel file, without a channel (- is the standard input)
 
   --listen ADDRESS  tcp:HOST:PORT, unix:PATH or shm:PATH (serve: tcp:127.0.0.1:11169; tail: tcp:127.0.0.1:0)
   --publish ADDRESS the address in references, if it differs
@@ -56,16 +61,22 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
                     NAME.rtec TAO's
   --type N          the type of the events; several of `tail`: events of any of them (tail: all; push: 16)
   --source N        the source of the events (tail: all; push: 1)
+  --filter EXPRESSION
+                    the events that a filter accepts, such as `all(type 16, type 17 source 2)`
   --count N         end after N events (top: after N tables)
   --lane N[:PRIORITY]
                     a lane, named by the rt_info N, with a CORBA priority for its threads; the most urgent lane first
   --overflow POLICY the reaction to a full queue: drop-oldest (default), drop-newest, drop-least-urgent, keep-latest
                     or disconnect
+  --filter-builder NAME
+                    the rules of filters: basic (default) or prefix, which has groups inside groups
   --allow-control USER,...
                     let processes of these users, given by number, destroy channels over the control socket
   --control PATH    the control socket
   --destroy-by-clients
                     let each client destroy channels
+  --http ADDRESS    serve a page with the counts, and /metrics for Prometheus: a port of the loopback interface, or
+                    ADDRESS:PORT
   --at REFERENCE    the server's monitor, or its factory (corbaloc::1.2@127.0.0.1:11169/CorelaneEvents, or .../omniEvents)
   --interval SECONDS
                     time from one table to the next (1)
@@ -73,19 +84,12 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
 
 Channels of CORBA's Event Service have neither types nor sources: `tail` prints every event, and `push` needs neither.
 
-Exit status: 0 done, 1 not done, 2 wrong usage.
+Exit status: 0 done, 1 not done, 2 wrong usage. `check`: 1 if a part of a filter can never match, or a deadline is
+missed.
 ";
-
-/// Default address of `serve`.
-const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:11169";
-/// Host and port of a channel that is given by its name.
-const DEFAULT_SERVER: &str = "127.0.0.1:11169";
 
 /// Message for an invalid interval.
 const INTERVAL: &str = "an interval is a number of seconds";
-/// Plain key of the control object.
-const CONTROL_KEY: &str = "CorelaneEventsControl";
-
 /// A subcommand of `corelane events`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventsCommand {
@@ -97,28 +101,7 @@ enum EventsCommand {
     Top,
     Create,
     Destroy,
-}
-
-/// Arguments of all subcommands.
-#[derive(Debug, Default)]
-struct EventsArguments {
-    listen: Vec<String>,
-    publish: Vec<String>,
-    orb_config: Option<String>,
-    channels: Vec<String>,
-    types: Vec<i32>,
-    source: Option<i32>,
-    count: Option<u64>,
-    is_json: bool,
-    lanes: Vec<EventLane>,
-    overflow: OverflowPolicy,
-    allow_control: Vec<u32>,
-    control: Option<PathBuf>,
-    is_destroyed_by_clients: bool,
-    at: Option<String>,
-    interval: Option<Duration>,
-    channel: String,
-    texts: Vec<String>,
+    Check,
 }
 
 /// Returns the command's options and positional words.
@@ -131,12 +114,15 @@ pub(crate) fn command() -> Command {
         repeated("channel", "NAME"),
         repeated("lane", "N[:PRIORITY]"),
         option("overflow", "POLICY"),
+        option("filter-builder", "NAME"),
+        option("http", "ADDRESS"),
         option("allow-control", "USER,..."),
         option("control", "PATH"),
         flag("destroy-by-clients"),
     ]);
     let tail = arguments::command("tail", USAGE).arg(arguments::positional("CHANNEL"));
     let tail = tail.args([repeated("type", "N"), option("source", "N"), option("count", "N")]);
+    let tail = tail.arg(option("filter", "EXPRESSION"));
     let tail = tail.args([repeated("listen", "ADDRESS"), flag("json")]);
     let push = arguments::command("push", USAGE).args([repeated("type", "N"), option("source", "N")]);
     let push = push.args([arguments::positional("CHANNEL"), arguments::positionals("TEXT")]);
@@ -146,7 +132,8 @@ pub(crate) fn command() -> Command {
     let stat = named("stat").arg(flag("json"));
     let top = on_server("top").args([option("interval", "SECONDS"), option("count", "N")]);
     let destroy = arguments::command("destroy", USAGE).args([option("control", "PATH"), arguments::positional("NAME")]);
-    let all = [serve, tail, push, list, stat, top, named("create"), destroy];
+    let check = arguments::command("check", USAGE).args([flag("json"), arguments::positional("FILE")]);
+    let all = [serve, tail, push, list, stat, top, named("create"), destroy, check];
     arguments::with_descriptions(arguments::command("events", USAGE).subcommands(all), USAGE)
 }
 
@@ -157,17 +144,19 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
         Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
     let outcome = match action {
-        EventsCommand::Serve => serve::run(&arguments, out),
-        EventsCommand::Tail => tail::run(&arguments, out),
-        EventsCommand::Push => push::run(&arguments),
-        EventsCommand::List => stat::list(&arguments, out),
-        EventsCommand::Stat => stat::stat(&arguments, out),
-        EventsCommand::Top => stat::top(&arguments, out),
-        EventsCommand::Create => manage::create(&arguments, out),
-        EventsCommand::Destroy => manage::destroy(&arguments),
+        EventsCommand::Serve => serve::run(&arguments, out).map(|()| true),
+        EventsCommand::Tail => tail::run(&arguments, out).map(|()| true),
+        EventsCommand::Push => push::run(&arguments).map(|()| true),
+        EventsCommand::List => stat::list(&arguments, out).map(|()| true),
+        EventsCommand::Stat => stat::stat(&arguments, out).map(|()| true),
+        EventsCommand::Top => stat::top(&arguments, out).map(|()| true),
+        EventsCommand::Create => manage::create(&arguments, out).map(|()| true),
+        EventsCommand::Destroy => manage::destroy(&arguments).map(|()| true),
+        EventsCommand::Check => check::run(&arguments, out),
     };
     match outcome {
-        Ok(()) => DONE,
+        Ok(true) => DONE,
+        Ok(false) => NOT_DONE,
         Err(reason) => {
             // Ignore errors: the reader may have closed the pipe.
             let _ = writeln!(out, "error: {reason}");
@@ -192,6 +181,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         "top" => EventsCommand::Top,
         "create" => EventsCommand::Create,
         "destroy" => EventsCommand::Destroy,
+        "check" => EventsCommand::Check,
         _ => EventsCommand::Push,
     };
     // An option that the subcommand does not have is treated as absent.
@@ -213,16 +203,23 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         channels: texts("channel"),
         types: texts("type").iter().map(|text| number("--type", text)).collect::<Result<_, _>>()?,
         source: texts("source").last().map(|text| number("--source", text)).transpose()?,
+        filter: texts("filter").pop(),
         count: count.transpose()?,
         is_json: is_set("json"),
         lanes: texts("lane").iter().map(|text| lane(text)).collect::<Result<_, _>>()?,
         overflow: texts("overflow").pop().map_or(Ok(OverflowPolicy::default()), |text| overflow(&text))?,
+        filter_builder: texts("filter-builder").pop().map_or(Ok(FilterBuilder::default()), |text| builder(&text))?,
         allow_control: texts("allow-control").pop().map_or(Ok(Vec::new()), |text| naming::users(&text))?,
         control: texts("control").pop().map(PathBuf::from),
         is_destroyed_by_clients: is_set("destroy-by-clients"),
+        http: texts("http").pop().map(|text| http::address(&text)).transpose()?,
         at: texts("at").pop(),
         interval: texts("interval").pop().map(|text| arguments::seconds(&text, 0.01, INTERVAL)).transpose()?,
-        channel: texts("CHANNEL").pop().or_else(|| texts("NAME").pop()).unwrap_or_default(),
+        channel: texts("CHANNEL")
+            .pop()
+            .or_else(|| texts("NAME").pop())
+            .or_else(|| texts("FILE").pop())
+            .unwrap_or_default(),
         texts: texts("TEXT"),
     };
     match action {
@@ -231,7 +228,12 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         {
             Err("no channel is given".to_owned())
         }
-        EventsCommand::Destroy if arguments.control.is_none() => Err("`events destroy` needs --control".to_owned()),
+        EventsCommand::Check if arguments.channel.is_empty() => Err("no file is given".to_owned()),
+        EventsCommand::Tail
+            if arguments.filter.is_some() && !(arguments.types.is_empty() && arguments.source.is_none()) =>
+        {
+            Err("`--filter` takes the place of `--type` and `--source`".to_owned())
+        }
         EventsCommand::Serve if arguments.allow_control.is_empty() != arguments.control.is_none() => {
             Err("`--allow-control` and `--control` need each other".to_owned())
         }
@@ -263,37 +265,10 @@ fn overflow(text: &str) -> Result<OverflowPolicy, String> {
     }
 }
 
-/// A channel of either service.
-enum Channel {
-    Rtec(rtec_admin::EventChannelRef),
-    Cos(cos_admin::EventChannelRef),
-}
-
-/// Returns the channel with this name or reference.
-fn channel(orb: &Orb, word: &str) -> Result<Channel, String> {
-    let is_name = word != "-" && !word.contains([':', '@']);
-    let url = format!("corbaloc::1.2@{DEFAULT_SERVER}/{word}.rtec");
-    let word = if is_name { &url } else { word };
-    let object: ObjectRef = naming::object_of_word(orb, word)?.ok_or("the reference is nil")?;
-    let has = |id: &str| object.is_a(id).map_err(|exception| format!("the channel cannot be used: {exception}"));
-    if has(rtec_admin::EventChannelRef::REPOSITORY_ID)? {
-        return Ok(Channel::Rtec(rtec_admin::EventChannelRef::unchecked_narrow(&object)));
+fn builder(text: &str) -> Result<FilterBuilder, String> {
+    match text {
+        "basic" => Ok(FilterBuilder::Basic),
+        "prefix" => Ok(FilterBuilder::Prefix),
+        _ => Err(format!("`{}` is not a filter builder", excerpt(text))),
     }
-    if has(cos_admin::EventChannelRef::REPOSITORY_ID)? {
-        return Ok(Channel::Cos(cos_admin::EventChannelRef::unchecked_narrow(&object)));
-    }
-    Err("the object is not an event channel".to_owned())
-}
-
-/// Returns an event with this type and source, for a push, a dependency or a publication.
-fn typed(event_type: i32, source: i32) -> Event {
-    let mut event = Event::default();
-    event.header.r#type = event_type;
-    event.header.source = source;
-    event
-}
-
-/// Returns the message for an error of a call.
-fn message(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }

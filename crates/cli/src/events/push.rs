@@ -3,7 +3,8 @@
 use corelane::{Any, Orb};
 use corelane_services::events::rtec_event_channel_admin::{Publication, SupplierQOS};
 
-use super::{Channel, EventsArguments, channel, message, typed};
+use super::channel::{Channel, channel, message, typed};
+use super::options::EventsArguments;
 
 /// Default type and source of the events.
 const DEFAULT_TYPE: i32 = 16;

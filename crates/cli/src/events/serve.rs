@@ -8,7 +8,9 @@ use corelane::{Dispatch, PoolConfig};
 use corelane_services::events::{EventChannel, EventChannelBuilder, EventChannelFactory, EventMonitor};
 use corelane_sys::{poll, signal};
 
-use super::{CONTROL_KEY, DEFAULT_LISTEN, EventsArguments, message};
+use super::channel::message;
+use super::http;
+use super::options::{CONTROL_KEY, DEFAULT_LISTEN, EventsArguments};
 use crate::naming::control;
 use crate::serving::{ServerOptions, corbaloc_urls};
 
@@ -50,6 +52,9 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
         }
         None => None,
     };
+    if let Some(address) = arguments.http {
+        lines += &format!("http://{}/\n", http::serve(address, monitor.clone())?);
+    }
     // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     poll::wait_readable_any([termination.as_fd()], None).map_err(message)?;
@@ -62,5 +67,6 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
 /// Returns the settings of each channel of the server.
 fn channel_builder(arguments: &EventsArguments) -> EventChannelBuilder {
     let builder = EventChannel::builder().max_waiting_pulls(0).lanes(arguments.lanes.iter().cloned());
-    builder.overflow(arguments.overflow).destroyed_by_clients(arguments.is_destroyed_by_clients)
+    let builder = builder.overflow(arguments.overflow).filter_builder(arguments.filter_builder);
+    builder.destroyed_by_clients(arguments.is_destroyed_by_clients)
 }

@@ -12,7 +12,8 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::{poll, signal};
 use serde_json::{Value as Json, json};
 
-use super::{DEFAULT_SERVER, EventsArguments, message};
+use super::channel::message;
+use super::options::{DEFAULT_SERVER, EventsArguments};
 use crate::naming;
 use crate::text::{excerpt, json_line, printable};
 
@@ -24,7 +25,12 @@ const MAX_READ: usize = 100_000;
 fn monitor(orb: &Orb, arguments: &EventsArguments) -> Result<MonitorRef, String> {
     let default = format!("corbaloc::1.2@{DEFAULT_SERVER}/CorelaneEvents");
     let object = naming::object_of_word(orb, arguments.at.as_deref().unwrap_or(&default))?;
-    Ok(MonitorRef::unchecked_narrow(&object.ok_or("the reference is nil")?))
+    let object = object.ok_or("the reference is nil")?;
+    match object.is_a(MonitorRef::REPOSITORY_ID) {
+        Ok(true) => Ok(MonitorRef::unchecked_narrow(&object)),
+        Ok(false) => Err("the server has no monitor, which lists channels".to_owned()),
+        Err(exception) => Err(message(exception)),
+    }
 }
 
 /// Returns all channels, in the order of their names.
@@ -62,7 +68,7 @@ fn no_channel(name: &str) -> String {
 }
 
 /// Returns the reasons and the numbers of drops.
-fn reasons(drops: &Drops) -> [(&'static str, u64); 7] {
+pub(super) fn reasons(drops: &Drops) -> [(&'static str, u64); 7] {
     [
         ("queue_full", drops.queue_full),
         ("replaced", drops.replaced),
@@ -99,7 +105,7 @@ fn deliveries_json(sets: &Deliveries) -> Json {
     })
 }
 
-fn channel_json(channel: &Channel) -> Json {
+pub(super) fn channel_json(channel: &Channel) -> Json {
     json!({
         "channel": channel.name,
         "published": channel.published,
@@ -111,7 +117,7 @@ fn channel_json(channel: &Channel) -> Json {
     })
 }
 
-fn consumer_json(channel: &str, consumer: &Consumer) -> Json {
+pub(super) fn consumer_json(channel: &str, consumer: &Consumer) -> Json {
     let of_type = |it: &corelane_services::events::corelane_events::TypeDrops| json!({ "type": it.event_type, "dropped": drops_json(&it.dropped) });
     let queue = |queue: &corelane_services::events::corelane_events::Queue| json!({ "lane": queue.lane, "sets": queue.sets, "bytes": queue.bytes });
     json!({
@@ -162,9 +168,8 @@ fn print(out: &mut dyn Write, text: &str) -> bool {
 pub(super) fn list(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let orb = Orb::new().map_err(message)?;
     for channel in channels(&monitor(&orb, arguments)?)? {
-        let line =
-            if arguments.is_json { json_line(&json!({ "channel": channel.name })) } else { printable(&channel.name) };
-        print(out, &format!("{line}\n"));
+        let name = || format!("{}\n", printable(&channel.name));
+        print(out, &if arguments.is_json { json_line(&json!({ "channel": channel.name })) } else { name() });
     }
     Ok(())
 }
@@ -175,7 +180,7 @@ pub(super) fn stat(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(
     let monitor = monitor(&orb, arguments)?;
     if arguments.channel.is_empty() {
         for channel in channels(&monitor)? {
-            let text = if arguments.is_json { line(&channel_json(&channel)) } else { channel_lines(&channel) };
+            let text = if arguments.is_json { json_line(&channel_json(&channel)) } else { channel_lines(&channel) };
             print(out, &text);
         }
         return Ok(());
@@ -185,15 +190,14 @@ pub(super) fn stat(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(
         ChannelNamedError::NoChannel(_) => no_channel(name),
         ChannelNamedError::System(exception) => message(exception),
     })?;
-    print(out, &if arguments.is_json { line(&channel_json(&channel)) } else { channel_lines(&channel) });
+    print(out, &if arguments.is_json { json_line(&channel_json(&channel)) } else { channel_lines(&channel) });
     for consumer in consumers(&monitor, name)? {
-        print(out, &if arguments.is_json { line(&consumer_json(name, &consumer)) } else { consumer_lines(&consumer) });
+        print(
+            out,
+            &if arguments.is_json { json_line(&consumer_json(name, &consumer)) } else { consumer_lines(&consumer) },
+        );
     }
     Ok(())
-}
-
-fn line(json: &Json) -> String {
-    format!("{}\n", json_line(json))
 }
 
 /// Prints the channels with their rates until the process receives a termination signal.

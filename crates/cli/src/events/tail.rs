@@ -6,16 +6,17 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use corelane::{Any, Dispatch, Orb, PoolConfig, SystemException};
-use corelane_services::events::Designator;
 use corelane_services::events::cos_event_comm::{self as cos, push_consumer::PushError};
 use corelane_services::events::rtec_event_channel_admin::{ConsumerQOS, Dependency};
 use corelane_services::events::rtec_event_comm::{Event, PushConsumer, PushConsumerRef};
+use corelane_services::events::{Designator, EventFilter, EventHeader, EventNames, FilterLimits};
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::lock::{Condvar, LockScope, Mutex};
 use corelane_sys::{poll, signal};
 use serde_json::{Value as Json, json};
 
-use super::{Channel, EventsArguments, channel, message, typed};
+use super::channel::{Channel, channel, message, typed};
+use super::options::EventsArguments;
 use crate::json::{any_to_json, hexadecimal};
 use crate::text::{json_line, printable};
 
@@ -146,14 +147,14 @@ fn connect(orb: &Orb, arguments: &EventsArguments, printed: &Arc<Printed>) -> Re
             let object = poa.activate(&<Consumer as PushConsumer>::servant(consumer)).map_err(message)?;
             let admin = channel.for_consumers().map_err(message)?.ok_or("the channel has no consumers")?;
             let proxy = admin.obtain_push_supplier().map_err(message)?.ok_or("the channel has no proxy")?;
-            let qos = ConsumerQOS { dependencies: dependencies(arguments), is_gateway: false };
+            let qos = ConsumerQOS { dependencies: dependencies(arguments)?, is_gateway: false };
             let consumer = PushConsumerRef::unchecked_narrow(&object);
             proxy.connect_push_consumer(Some(&consumer), &qos).map_err(message)?;
             // An error means that the channel has ended.
             Ok(Box::new(move || drop(proxy.disconnect_push_supplier())))
         }
         Channel::Cos(channel) => {
-            if !arguments.types.is_empty() || arguments.source.is_some() {
+            if !arguments.types.is_empty() || arguments.source.is_some() || arguments.filter.is_some() {
                 return Err("the events of this channel have neither types nor sources".to_owned());
             }
             let object = poa.activate(&<Consumer as cos::PushConsumer>::servant(consumer)).map_err(message)?;
@@ -166,13 +167,24 @@ fn connect(orb: &Orb, arguments: &EventsArguments, printed: &Arc<Printed>) -> Re
     }
 }
 
-/// Returns a disjunction of the wanted types.
-fn dependencies(arguments: &EventsArguments) -> Vec<Dependency> {
+/// Returns the wanted filter, or a disjunction of the wanted types.
+fn dependencies(arguments: &EventsArguments) -> Result<Vec<Dependency>, String> {
+    let dependency = |event| Dependency { event, rt_info: 0 };
+    if let Some(expression) = &arguments.filter {
+        let filter = EventFilter::parse(expression, &EventNames::new(), &FilterLimits::default());
+        let set = filter.map_err(|error| format!("`--filter`: {error}"))?.dependencies();
+        let event = |header: &EventHeader| {
+            let mut event = typed(header.event_type.0, header.source.0);
+            event.header.creation_time = header.creation_time;
+            event
+        };
+        return Ok(set.headers().iter().map(event).map(dependency).collect());
+    }
     let types = if arguments.types.is_empty() { &[0][..] } else { &arguments.types };
     let source = arguments.source.unwrap_or(0);
     let head = typed(Designator::Disjunction.event_type().0, i32::try_from(types.len()).unwrap_or(i32::MAX));
     let events = types.iter().map(|event_type| typed(*event_type, source));
-    std::iter::once(head).chain(events).map(|event| Dependency { event, rt_info: 0 }).collect()
+    Ok(std::iter::once(head).chain(events).map(dependency).collect())
 }
 
 fn as_json(line: &Line) -> Json {

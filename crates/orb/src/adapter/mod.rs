@@ -46,6 +46,11 @@ impl RequestHandler for ObjectAdapter {
         request::effective_priority(self, connection, message)
     }
 
+    #[cfg(feature = "replies-first")]
+    fn operation_hash(&self, header: &Header, octets: &[u8]) -> Option<u64> {
+        request::operation_hash(self, header, octets)
+    }
+
     fn has_priorities(&self) -> bool {
         self.server().rt().is_in_use()
     }

@@ -24,6 +24,7 @@ pub(super) fn encode_non_result(outcome: DispatchOutcome, call: &mut ServerCall<
     }
 }
 
+/// Returns true if a part of the reply waits until the peer reads.
 #[inline(always)]
 pub(super) fn send(
     adapter: &ObjectAdapter,
@@ -31,10 +32,10 @@ pub(super) fn send(
     reply: &mut Encoder<'_>,
     request_id: u32,
     wait: Wait,
-) {
+) -> bool {
     if giop::finish_message(reply).is_err() {
         connection.close();
-        return;
+        return false;
     }
     let sent = match reply.contiguous() {
         Some(whole) if adapter.config().fragment_size.is_none() => connection.send(whole, wait),
@@ -44,8 +45,12 @@ pub(super) fn send(
     match sent {
         // The ORB has queued CloseConnection or MessageError on the connection, after which the
         // peer expects no reply.
-        SendResult::Complete | SendResult::Queued | SendResult::Failed(SendError::Closing) => {}
-        SendResult::Failed(loss) => close_after_send_error(adapter, connection, loss),
+        SendResult::Complete | SendResult::Failed(SendError::Closing) => false,
+        SendResult::Queued => true,
+        SendResult::Failed(loss) => {
+            close_after_send_error(adapter, connection, loss);
+            false
+        }
     }
 }
 

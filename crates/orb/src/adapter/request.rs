@@ -1,6 +1,8 @@
 //! The handling of a message from a client.
 
 use std::any::Any;
+#[cfg(feature = "replies-first")]
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +32,8 @@ use crate::servant::ServerCall;
 use crate::server::connection::Connection;
 use crate::server::final_messages::message_error;
 use crate::server::lane::LaneTask;
+#[cfg(feature = "replies-first")]
+use crate::server::large_replies::MIN_LARGE_REPLY;
 use crate::server::memory_budget::RunningRequest;
 use crate::server::message::{Message, RequestMemory};
 use crate::server::parked_request::{ParkedRequest, ResumeOn};
@@ -177,10 +181,44 @@ fn handle_request(
         if !matches!(outcome, DispatchOutcome::Done) {
             encode_non_result(outcome, &mut call);
         }
-        send(adapter, connection, call.reply(), request.request_id, wait);
+        let _is_queued = send(adapter, connection, call.reply(), request.request_id, wait);
+        #[cfg(feature = "replies-first")]
+        if _is_queued {
+            remember_large_reply(connection, key, request.operation, call.reply().len());
+        }
     }
     memory.reply = call.reply().take_buffer();
     Ok(())
+}
+
+/// Remembers the operation of a reply of which the transport did not accept all bytes.
+#[cfg(feature = "replies-first")]
+#[cold]
+fn remember_large_reply(connection: &Connection, key: Option<&[u8]>, operation: &[u8], bytes: usize) {
+    if let Some(key) = key
+        && bytes >= MIN_LARGE_REPLY
+    {
+        connection.memory_use().memory_budget().large_replies().add(hash_operation(key, operation));
+    }
+}
+
+#[cfg(feature = "replies-first")]
+fn hash_operation(key: &[u8], operation: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (key, operation).hash(&mut hasher);
+    // 0 is an empty place of the table.
+    hasher.finish() | 1
+}
+
+/// Returns a number that identifies the object and the operation of a request. `None` if the message
+/// is no request with a reply.
+#[cfg(feature = "replies-first")]
+#[cold]
+pub(super) fn operation_hash(adapter: &ObjectAdapter, header: &Header, octets: &[u8]) -> Option<u64> {
+    let limits = &adapter.config().limits;
+    let request = (header.kind == MessageKind::Request).then(|| Request::parse(octets, header, limits).ok())??;
+    let key = object_key(&request.target, limits)?;
+    (request.response_expected == ResponseExpected::Target).then(|| hash_operation(key, request.operation))
 }
 
 #[cold]

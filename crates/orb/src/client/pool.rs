@@ -471,10 +471,14 @@ impl HangupHandler for ConnectionPool {
 }
 
 /// Returns true if the error is the server's, and not due to a short attempt or to this process. `begun` and `due` are
-/// the start and the deadline of the attempt.
+/// the start and the deadline of the attempt. `QuotaExceeded` is the transport's own refusal.
 fn is_server_failure(error: &io::Error, begun: Monotonic, due: Option<Monotonic>) -> bool {
     let had_time = || due.is_none_or(|due| due.since(begun) >= BRIEF_ATTEMPT / 2);
-    !process::is_out_of_descriptors(error) && (error.kind() != io::ErrorKind::TimedOut || had_time())
+    match error.kind() {
+        io::ErrorKind::TimedOut => had_time(),
+        io::ErrorKind::QuotaExceeded => false,
+        _ => !process::is_out_of_descriptors(error),
+    }
 }
 
 #[cfg(test)]
@@ -524,6 +528,14 @@ mod tests {
 
     const fn second(second: u64) -> Monotonic {
         Monotonic::from_nanos(second * 1_000_000_000)
+    }
+
+    /// The refusal of the transport says nothing about the server, whose address the next call must try.
+    #[test]
+    fn refusal_of_the_transport_is_no_failure_of_the_server() {
+        let counts = |kind: io::ErrorKind| is_server_failure(&kind.into(), second(1), None);
+        assert!(counts(io::ErrorKind::ConnectionRefused) && counts(io::ErrorKind::TimedOut));
+        assert!(!counts(io::ErrorKind::QuotaExceeded));
     }
 
     /// If `final_message` skipped this reply, it would return CloseConnection, and the client would send the request

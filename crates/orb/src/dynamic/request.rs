@@ -226,13 +226,14 @@ impl DynamicRequest {
             let exception = reply.read(|d| AnyValue::decode_exception_members(type_code, d))?;
             return Err(RequestError::User(Any::from_wire(exception, client)));
         }
-        let types = std::iter::once(&self.result).chain(&self.outputs);
-        let values = reply.read(|d| {
-            let each = types.map(|type_code| AnyValue::decode_value(type_code.clone(), d));
-            each.collect::<Result<Vec<_>, _>>()
+        let (result, outputs) = reply.read(|d| {
+            let mut read = |type_code: &TypeCode| {
+                AnyValue::decode_value(type_code.clone(), d).map(|value| Any::from_wire(value, client.clone()))
+            };
+            let result = read(&self.result)?;
+            Ok((result, self.outputs.iter().map(read).collect::<Result<_, _>>()?))
         })?;
-        let mut values = values.into_iter().map(|value| Any::from_wire(value, client.clone()));
-        Ok(DynamicResponse { result: values.next().unwrap_or_default(), outputs: values.collect() })
+        Ok(DynamicResponse { result, outputs })
     }
 }
 

@@ -180,8 +180,8 @@ impl OrbBuilder {
 
     /// Sets the maximum memory in bytes that servants may keep of requests by
     /// [`keep_octets`](crate::keep_octets); 256 MiB by default. The requests of one connection may
-    /// keep half of it. Kept octets count until they are dropped: octets without a copy with the
-    /// memory of their whole message, copies with their size.
+    /// keep half of it. Kept octets count until they are dropped or are part of a reply: octets
+    /// without a copy with the memory of their whole message, copies with their size.
     ///
     /// Beyond the maximum `keep_octets` fails with IMP_LIMIT 0x434c4e83. Requests of which nothing
     /// is kept do not count.

@@ -11,7 +11,9 @@ pub struct TaskBinding {
     pub task: u64,
     /// The number of the core, as the kernel counts cores.
     pub core: usize,
-    /// The native priority, 1 to 99. A thread in the ordinary class
+    /// The native priority, 1 to 99. The thread of a task with a
+    /// [deadline](field@TaskRules::deadline) waits at this priority, 98 or 99, for its next job, and
+    /// the job then takes the level of its deadline. A thread in the ordinary class
     /// ([`SchedulingClass::Fair`](super::SchedulingClass::Fair)) ignores it.
     pub priority: u8,
     /// The bounds that the task's requests must keep.
@@ -52,6 +54,13 @@ pub struct TaskRules {
     pub min_distance: Option<Duration>,
     /// The time by which a request may arrive early. Default: 0.
     pub jitter: Duration,
+    /// The time from the arrival of a request to its deadline; `None` for a task whose jobs run at the
+    /// task's priority. The running jobs of a core that have deadlines get native priorities of 2 to 97
+    /// in the order of their deadlines (EDF), a job that began earlier before one with the same
+    /// deadline. A job arrives when its thread has read the request, or when the request need not wait
+    /// for the [rate](field@Self::min_distance) any more. Each job costs two more locks and at least
+    /// two more system calls.
+    pub deadline: Option<Duration>,
 }
 
 impl TaskRules {
@@ -59,6 +68,13 @@ impl TaskRules {
     #[must_use]
     pub fn budget(mut self, time: Duration, overrun: JobOverrunAction) -> Self {
         (self.budget, self.overrun) = (Some(time), overrun);
+        self
+    }
+
+    /// Sets [`deadline`](field@Self::deadline).
+    #[must_use]
+    pub fn deadline(mut self, time: Duration) -> Self {
+        self.deadline = Some(time);
         self
     }
 

@@ -22,7 +22,7 @@ use crate::exception::SystemException;
 use crate::server::config::{Dispatch, PoolConfig};
 use crate::server::lane_role::LaneRole;
 use crate::server::strategy::Lane;
-use crate::server::strategy::core_pool::{CorePoolSettings, CorePoolThreads};
+use crate::server::strategy::core_pool::{CorePoolSettings, CorePoolThreads, MOST_DEADLINE_PRIORITY};
 use crate::thread_context::ThreadpoolId;
 
 /// A core pool: threads on each core that serve the connections of tasks, and threads that serve all
@@ -62,8 +62,8 @@ impl CorePool {
     /// Has no effect after the end of the pool.
     ///
     /// # Errors
-    /// BAD_PARAM for a priority that is not 1 to 99, and for the number of a core that the kernel
-    /// cannot have. The tasks then stay as they are.
+    /// BAD_PARAM for a priority that is not 1 to 99, for a priority below 98 of a task with a deadline,
+    /// and for the number of a core that the kernel cannot have. The tasks then stay as they are.
     pub fn set_tasks(&self, tasks: &[TaskBinding]) -> Result<(), SystemException> {
         self.set_tasks_and_demoted(tasks, &[])
     }
@@ -78,6 +78,12 @@ impl CorePool {
         for task in tasks {
             if !Scheduling::FIXED_PRIORITIES.contains(&task.priority) {
                 return Err(bad_param(format!("task {}: a native priority must be 1 to 99", task.task)));
+            }
+            if task.rules.deadline.is_some() && task.priority <= MOST_DEADLINE_PRIORITY {
+                return Err(bad_param(format!(
+                    "task {}: a task with a deadline needs the priority 98 or 99",
+                    task.task
+                )));
             }
             if task.core >= CpuSet::CAPACITY {
                 let why = format!("task {}: the number of a core must be below {}", task.task, CpuSet::CAPACITY);

@@ -100,6 +100,12 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         false
     }
 
+    /// Returns true if requests may wait while unread replies fill the lane's memory.
+    #[cfg(feature = "replies-first")]
+    fn may_defer_requests(&self) -> bool {
+        true
+    }
+
     fn default_nested_wait(&self) -> NestedWait {
         NestedWait::Block
     }

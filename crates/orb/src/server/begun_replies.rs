@@ -9,11 +9,15 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
+#[cfg(feature = "replies-first")]
 use std::time::Duration;
 
-use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
+#[cfg(feature = "replies-first")]
+use corelane_sys::epoll::EpollEvent;
+use corelane_sys::epoll::{Epoll, Interest};
 
 /// Maximum number of connections whose replies a thread continues before it takes new work.
+#[cfg(feature = "replies-first")]
 const MAX_EVENTS: usize = 16;
 
 /// The connections of a lane whose peers must read before the rest of a reply can be sent.
@@ -38,7 +42,8 @@ impl BegunReplies {
     /// Begins or ends to report room to write on `readiness`, the descriptor of a connection.
     pub(super) fn watch(&self, readiness: BorrowedFd<'_>, token: u64, begins: bool) {
         let Some(epoll) = self.epoll() else { return };
-        let interest = Interest::WRITABLE | Interest::EDGE;
+        // Shared memory reports room by the same event as input.
+        let interest = Interest::READABLE | Interest::WRITABLE | Interest::EDGE;
         // The lane's own instance reports the room as well, so a failure costs only the order.
         let _ = match begins {
             true => epoll.add(readiness, token, interest).or_else(|_| epoll.modify(readiness, token, interest)),
@@ -47,8 +52,7 @@ impl BegunReplies {
     }
 
     /// Sends begun replies for which there is room now: `flush` gets the token of each connection.
-    #[cold]
-    #[inline(never)]
+    #[cfg(feature = "replies-first")]
     pub(super) fn send(&self, flush: &mut dyn FnMut(u64)) {
         let Some(epoll) = self.epoll.get() else { return };
         let mut events = [EpollEvent::EMPTY; MAX_EVENTS];

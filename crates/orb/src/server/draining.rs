@@ -265,6 +265,8 @@ impl<S: Architecture<S>> Lane<S> {
     /// Sends the send queue of a congested connection. When the queue is empty, queues the deferred requests.
     #[cold]
     fn flush_draining(&self, connection: &Arc<Connection>) {
+        #[cfg(feature = "replies-first")]
+        connection.end_memory_wait();
         if connection.is_congested() {
             match connection.flush() {
                 Ok(true) => {

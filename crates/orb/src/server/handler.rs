@@ -40,6 +40,11 @@ pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
     /// the pool. May lock tables of the object adapter, but does not wait for servants.
     fn effective_priority(&self, connection: &Connection, message: &Message) -> Option<i16>;
 
+    /// Returns a number that identifies the object and the operation of a request. `None` if the
+    /// message is no request with a reply. Does not block.
+    #[cfg(feature = "replies-first")]
+    fn operation_hash(&self, header: &Header, octets: &[u8]) -> Option<u64>;
+
     /// True once the ORB has had a thread pool or a POA with priorities.
     fn has_priorities(&self) -> bool;
 

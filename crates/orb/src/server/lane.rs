@@ -31,6 +31,8 @@ use super::handler::RequestHandler;
 use super::idle_eviction::IdleTracker;
 use super::lane_role::LaneRole;
 use super::memory_budget::MemoryBudget;
+#[cfg(feature = "replies-first")]
+use super::memory_wait_list::MemoryWaits;
 use super::message::Message;
 use super::parked_request::ResumeOn;
 pub(crate) use super::ready_list::LaneTask;
@@ -79,6 +81,8 @@ pub(crate) struct Lane<S> {
     pub(super) draining: DrainingConnections,
     pub(super) memory_budget: Arc<MemoryBudget>,
     pub(super) begun: BegunReplies,
+    #[cfg(feature = "replies-first")]
+    pub(super) memory_waits: MemoryWaits,
     pub(super) closing_time: Duration,
     /// True after accepting has stopped because of an error, until a connection ends or the next maintenance.
     pub(super) accept_starved: AtomicBool,
@@ -86,7 +90,7 @@ pub(crate) struct Lane<S> {
     /// Number of retired connections that threads use.
     pub(super) retiring: AtomicUsize,
     pub(super) closing: AtomicBool,
-    may_spin: bool,
+    pub(super) may_spin: bool,
     stop: AtomicBool,
     lowest: OnceLock<Weak<Lane<S>>>,
     pub(super) delegation: Delegation<S>,
@@ -150,6 +154,8 @@ impl<S: Architecture<S>> Lane<S> {
                 draining: DrainingConnections::new(),
                 memory_budget,
                 begun: BegunReplies::default(),
+                #[cfg(feature = "replies-first")]
+                memory_waits: MemoryWaits::new(),
                 closing_time,
                 accept_starved: AtomicBool::new(false),
                 idle_tracker: IdleTracker::new(clock::now()),
@@ -235,12 +241,11 @@ impl<S: Architecture<S>> Lane<S> {
         timeout: Option<Duration>,
     ) -> io::Result<()> {
         let mut timeout = timeout;
-        let is_anything_ready = self.ready.has_any_or_begun();
-        if cfg!(feature = "replies-first") && is_anything_ready && self.ready.has_begun() {
-            let mut flush = |token| self.flush(handler.context(), handle_of(token));
-            self.begun.send(&mut flush);
-        }
-        if is_anything_ready && self.has_ready() {
+        if self.ready.has_any_or_begun() {
+            #[cfg(feature = "replies-first")]
+            if self.ready.has_begun() {
+                return self.step_beside_begun(handler, worker, timeout);
+            }
             // Tasks and events take turns: connections on the ready list with endless input must not delay the events
             // of other connections.
             if !worker.ran_listed_task
@@ -262,6 +267,25 @@ impl<S: Architecture<S>> Lane<S> {
             self.handle_event(handler, worker, event);
         }
         Ok(())
+    }
+
+    /// Sends begun replies for which there is room. Threads call this function before they take new work.
+    #[inline]
+    pub(super) fn send_begun_first(&self, _context: &OrbContext) {
+        #[cfg(feature = "replies-first")]
+        if self.ready.has_begun() {
+            self.send_begun(_context);
+        }
+    }
+
+    /// Handles an event. A request may wait instead, while unread replies fill the lane's memory.
+    #[inline]
+    pub(super) fn handle_or_defer<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, event: EpollEvent) {
+        #[cfg(feature = "replies-first")]
+        if self.lacks_memory() {
+            return self.handle_deferring(handler, worker, event);
+        }
+        self.handle_event(handler, worker, event);
     }
 
     pub(super) fn step_until_arrival<H: RequestHandler>(
@@ -327,7 +351,11 @@ impl<S: Architecture<S>> Lane<S> {
                 self.flush(handler.context(), connection.handle);
                 self.read(handler, worker, connection.handle, ReadCause::Readiness);
             }
-            LaneTask::ShedMemory => self.shed_memory(handler.context()),
+            LaneTask::ShedMemory => {
+                self.shed_memory(handler.context());
+                #[cfg(feature = "replies-first")]
+                self.resume_deferred(handler.context());
+            }
             LaneTask::Dispatch(waiting, message) | LaneTask::DispatchBuffered { waiting, message, .. } => {
                 // The request may have arrived at another lane, which runs it on this thread.
                 if let Some(lane) = Self::of(&waiting) {
@@ -351,6 +379,13 @@ impl<S: Architecture<S>> Lane<S> {
         waiting: WaitingRequest,
         message: Message,
     ) {
+        #[cfg(feature = "replies-first")]
+        let (waiting, message) = if self.ready.has_begun() {
+            let Some(request) = self.defer_waiting(handler, waiting, message) else { return };
+            request
+        } else {
+            (waiting, message)
+        };
         let Some(started) = self.begin_waiting_request(waiting, message) else { return };
         let StartedRequest { guard, connection, message, waited } = started;
         let goes_on = worker.dispatch(handler, &connection, message, Wait::Now, waited);
@@ -681,6 +716,10 @@ impl<S: Architecture<S>> Lane<S> {
             } else if connection.write_stalled_for(now) > self.config.connection_limits.write_timeout {
                 OrbEvent::WriteTimedOut { peer: peer() }
             } else {
+                #[cfg(feature = "replies-first")]
+                if self.is_stalled(&connection, now) {
+                    connection.memory_use().exempt_unread();
+                }
                 continue;
             };
             let found = Arc::clone(&connection);
@@ -689,6 +728,8 @@ impl<S: Architecture<S>> Lane<S> {
             found.close();
             self.close_now(context, &found);
         }
+        #[cfg(feature = "replies-first")]
+        self.maintain_memory_waits(context, now);
     }
 
     #[cold]
@@ -714,10 +755,17 @@ impl<S: Architecture<S>> Lane<S> {
     #[cold]
     fn shed_memory(&self, context: &OrbContext) {
         self.memory_budget.begin_shedding();
+        #[cfg(feature = "replies-first")]
+        let now = clock::now();
         while self.memory_budget.is_exceeded() {
             let served = self.connections.iter().map(|connection| Arc::clone(&connection));
-            let largest =
-                served.chain(self.draining.snapshot()).max_by_key(|connection| connection.memory_use().held_bytes());
+            let rank = |connection: &Arc<Connection>| {
+                let held = connection.memory_use().held_bytes();
+                #[cfg(feature = "replies-first")]
+                let held = (held > 0 && self.is_stalled(connection, now), held);
+                held
+            };
+            let largest = served.chain(self.draining.snapshot()).max_by_key(rank);
             let Some(connection) = largest.filter(|connection| connection.memory_use().held_bytes() > 0) else {
                 return;
             };
@@ -758,6 +806,11 @@ impl<S: Architecture<S>> ConnectionLane for Lane<S> {
     #[cold]
     fn count_begun(&self, begins: bool) {
         self.ready.count_begun(begins);
+        #[cfg(feature = "replies-first")]
+        if !begins && !self.ready.has_begun() && !self.memory_waits.is_empty() {
+            // The thread that handles this task lets waiting requests run.
+            self.push(LaneTask::ShedMemory);
+        }
     }
 }
 

@@ -7,12 +7,17 @@
 //! The running requests of one connection may use at most half of the second budget. A request that finds no room moves
 //! to a reserve of equal size, which one request of the lane may use at a time. So one of several large requests
 //! succeeds.
+//!
+//! A third budget, of half the size, counts unread replies, of each connection at most a quarter of this budget. While
+//! it is exceeded, requests with large replies wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use corelane_wire::cdr::{MemoryAccount, MemoryRefusal};
 
+#[cfg(feature = "replies-first")]
+use super::large_replies::LargeReplies;
 use crate::memory::ByteBudget;
 
 #[derive(Debug)]
@@ -23,6 +28,10 @@ pub(crate) struct MemoryBudget {
     /// The budget for one running request that found no room in `running`.
     reserve: ByteBudget,
     shedding_requested: AtomicBool,
+    #[cfg(feature = "replies-first")]
+    unread: ByteBudget,
+    #[cfg(feature = "replies-first")]
+    large_replies: LargeReplies,
 }
 
 /// The drop ends the counting of the connection and its memory.
@@ -35,6 +44,9 @@ pub(crate) struct MemoryUse {
     output: AtomicUsize,
     /// Number of bytes that the connection's running requests hold in [`MemoryBudget::running`].
     running: AtomicUsize,
+    /// Number of bytes that count in [`MemoryBudget::unread`].
+    #[cfg(feature = "replies-first")]
+    unread: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -53,7 +65,21 @@ impl MemoryBudget {
             running: ByteBudget::new(max_bytes),
             reserve: ByteBudget::new(max_bytes),
             shedding_requested: asked,
+            #[cfg(feature = "replies-first")]
+            unread: ByteBudget::new(max_bytes / 2),
+            #[cfg(feature = "replies-first")]
+            large_replies: LargeReplies::new(),
         })
+    }
+
+    #[cfg(feature = "replies-first")]
+    pub(crate) fn unread(&self) -> &ByteBudget {
+        &self.unread
+    }
+
+    #[cfg(feature = "replies-first")]
+    pub(crate) fn large_replies(&self) -> &LargeReplies {
+        &self.large_replies
     }
 
     pub(crate) fn connections(&self) -> usize {
@@ -147,6 +173,8 @@ impl MemoryUse {
             input: AtomicUsize::new(0),
             output: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
+            #[cfg(feature = "replies-first")]
+            unread: AtomicUsize::new(0),
         }
     }
 
@@ -155,18 +183,32 @@ impl MemoryUse {
     }
 
     pub(crate) fn set_input(&self, bytes: usize) {
-        self.set(&self.input, bytes);
+        self.set(&self.memory_budget.total, &self.input, bytes);
     }
 
     pub(crate) fn set_output(&self, bytes: usize) {
-        self.set(&self.output, bytes);
+        self.set(&self.memory_budget.total, &self.output, bytes);
+        #[cfg(feature = "replies-first")]
+        self.set_unread(bytes);
+    }
+
+    /// Requests no longer wait because of the connection's unread replies, until its peer reads.
+    #[cfg(feature = "replies-first")]
+    pub(crate) fn exempt_unread(&self) {
+        self.set_unread(0);
+    }
+
+    #[cfg(feature = "replies-first")]
+    fn set_unread(&self, bytes: usize) {
+        let budget = &self.memory_budget.unread;
+        self.set(budget, &self.unread, bytes.min(budget.limit() / 4));
     }
 
     /// After [`write_off`](Self::write_off), the value stays 0.
-    fn set(&self, part: &AtomicUsize, bytes: usize) -> usize {
+    fn set(&self, budget: &ByteBudget, part: &AtomicUsize, bytes: usize) -> usize {
         let swap = |bytes| {
             let before = part.swap(bytes, Ordering::SeqCst);
-            self.memory_budget.total.change(before, bytes);
+            budget.change(before, bytes);
             before
         };
         let before = swap(bytes);
@@ -190,7 +232,12 @@ impl MemoryUse {
     /// Returns the number of bytes that counted. Returns `None` if it was 0, or if another call has written the memory
     /// off.
     pub(crate) fn write_off(&self) -> Option<usize> {
-        let take = || self.set(&self.input, 0) + self.set(&self.output, 0);
+        let total = &self.memory_budget.total;
+        let take = || {
+            #[cfg(feature = "replies-first")]
+            self.set_unread(0);
+            self.set(total, &self.input, 0) + self.set(total, &self.output, 0)
+        };
         let bytes = take();
         if bytes == 0 || self.is_written_off.swap(true, Ordering::SeqCst) {
             return None;
@@ -237,6 +284,26 @@ mod tests {
         assert_eq!(memory_budget.connections(), 1);
         drop(second);
         assert_eq!((memory_budget.total.held(), memory_budget.connections()), (0, 1));
+    }
+
+    #[cfg(feature = "replies-first")]
+    #[test]
+    fn unread_replies_of_one_connection_count_up_to_an_eighth_and_not_after_a_stall() {
+        let memory_budget = MemoryBudget::new(80);
+        let connections = [(); 5].map(|()| MemoryUse::new(Arc::clone(&memory_budget)));
+        connections[0].set_output(70);
+        assert_eq!((memory_budget.unread().held(), memory_budget.is_exceeded()), (10, false));
+        connections[1..].iter().for_each(|connection| connection.set_output(10));
+        assert!(memory_budget.unread().held() == 50 && memory_budget.unread().is_exceeded());
+        connections[0].exempt_unread();
+        assert!(!memory_budget.unread().is_exceeded() && connections[0].held_bytes() == 70);
+        connections[0].set_output(69);
+        assert!(memory_budget.unread().is_exceeded());
+        assert_eq!(connections[0].write_off(), Some(69));
+        connections[0].set_output(50);
+        assert_eq!(memory_budget.unread().held(), 40);
+        drop(connections);
+        assert_eq!((memory_budget.unread().held(), memory_budget.total.held()), (0, 0));
     }
 
     #[test]

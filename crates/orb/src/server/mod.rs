@@ -17,7 +17,13 @@ pub(crate) mod lane;
 mod lane_loop;
 pub(crate) mod lane_role;
 mod lane_tasks;
+#[cfg(feature = "replies-first")]
+pub(crate) mod large_replies;
 pub(crate) mod memory_budget;
+#[cfg(feature = "replies-first")]
+mod memory_wait_list;
+#[cfg(feature = "replies-first")]
+mod memory_waits;
 pub(crate) mod message;
 pub(crate) mod nested_wait;
 pub(crate) mod parked_request;

@@ -107,6 +107,8 @@ impl ReadyList {
     }
 
     /// Returns true if a connection of the lane waits for room to write the rest of a reply.
+    #[cfg(feature = "replies-first")]
+    #[inline]
     pub(super) fn has_begun(&self) -> bool {
         self.count.load(Ordering::Acquire) >= BEGUN
     }

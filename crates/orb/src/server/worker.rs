@@ -331,7 +331,16 @@ impl Worker {
         wants_reply(&self.in_place_header, &self.buffer.unread()[..self.in_place_header.total_len()])
     }
 
-    #[cfg(feature = "core-pool")]
+    /// Returns true if the thread keeps the read lock of the connection whose message it has read.
+    #[cfg(feature = "replies-first")]
+    pub(super) fn keeps_read_lock(&self) -> bool {
+        #[cfg(feature = "core-pool")]
+        return self.claimed_task.is_some();
+        #[cfg(not(feature = "core-pool"))]
+        false
+    }
+
+    #[cfg(any(feature = "core-pool", feature = "replies-first"))]
     #[inline]
     pub(super) fn in_place(&self) -> (&Header, &[u8]) {
         (&self.in_place_header, &self.buffer.unread()[..self.in_place_header.total_len()])

@@ -60,7 +60,10 @@ fn connections_of_a_stream_receive_exactly_the_budget() {
     let budget = usize::try_from(BYTES).unwrap();
     for period in 0..10 {
         let (first, second) = (drain(&*servers[period % 2]), drain(&*servers[(period + 1) % 2]));
-        assert_eq!((first, second), (budget, 0), "period {period}");
+        // In the first period no connection waits. Later the connection that is read first gets no
+        // more than its share.
+        let expected = if period == 0 { (budget, 0) } else { (budget / 2, budget / 2) };
+        assert_eq!((first, second), expected, "period {period}");
         // A late start of a period does not move the next one.
         let late: Nanos = if period == 4 { 9_999_999 } else { 0 };
         NOW.store(1_000 + (u64::try_from(period).unwrap() + 1) * 10_000_000 + late, Ordering::Relaxed);
@@ -135,6 +138,120 @@ fn the_end_of_a_connection_is_seen_without_budget() {
         server.shutdown(corelane_net::ShutdownMode::Both);
         assert!(reader.join().unwrap().is_ok());
     });
+}
+
+/// Fails if a thread that waits with poll(2) for a connection without budget, and for a cancellation,
+/// does not sleep, or does not learn of its turn.
+#[test]
+fn a_connection_without_budget_is_not_readable_until_its_turn() {
+    static NOW: AtomicU64 = AtomicU64::new(1_000);
+    let transport = RioTransport::with_clock(RioConfig::default(), Some(|| NOW.load(Ordering::Relaxed)));
+    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let client = transport.connect(listener.local_endpoint(), None).unwrap();
+    let server = accept(&*listener);
+    let is_readable = |fd| poll::wait_readable(fd, Some(Monotonic::from_nanos(0))).unwrap();
+    assert_eq!(server.arm_readiness().unwrap(), Some(false));
+    assert!(fill(&*client) > 50_000);
+    assert!(poll::wait_readable(server.arrivals().unwrap(), None).unwrap());
+    assert_eq!(server.arm_readiness().unwrap(), Some(true));
+    drain(&*server);
+    assert_eq!(server.arm_readiness().unwrap(), Some(false));
+    assert_eq!((is_readable(server.arrivals().unwrap()), is_readable(server.readiness().unwrap())), (false, true));
+    // The first call in the next period begins the turn.
+    NOW.fetch_add(10_000_000, Ordering::Relaxed);
+    assert_eq!(transport.streams()[0].budget.unwrap().waiting, 0);
+    assert!(is_readable(server.arrivals().unwrap()));
+    assert_eq!(server.arm_readiness().unwrap(), Some(true));
+    drain(&*server);
+    drop(client);
+    server.shutdown(corelane_net::ShutdownMode::Both);
+    assert!(poll::wait_readable(server.arrivals().unwrap(), None).unwrap());
+    assert_eq!(server.arm_readiness().unwrap(), Some(true));
+}
+
+/// Calls of a client that begin at the same moment must share one stream, and with it one budget.
+#[test]
+fn first_calls_at_the_same_moment_open_one_stream() {
+    const THREADS: usize = 8;
+    let server = Tcp::new().listen(&local()).unwrap();
+    for _ in 0..20 {
+        let transport = transport();
+        let barrier = std::sync::Barrier::new(THREADS);
+        let connect = || {
+            barrier.wait();
+            let properties = ConnectionProperties::default();
+            transport.connect_with_io(server.local_endpoint(), &properties, &GUARANTEED, None).unwrap()
+        };
+        std::thread::scope(|scope| {
+            let threads = [0; THREADS].map(|_| scope.spawn(connect));
+            let connections = threads.map(|thread| thread.join().unwrap());
+            let streams = transport.streams();
+            assert_eq!((streams.len(), streams[0].connections), (1, 8), "{streams:?}");
+            drop(connections);
+        });
+    }
+}
+
+/// Fails if the server sees a connection that the client's stream has no place for, or if the error
+/// looks like one of the server.
+#[test]
+fn a_client_at_its_maximum_of_connections_refuses_before_it_connects() {
+    let transport = RioTransport::new(RioConfig::default().max_connections(1));
+    let server = Tcp::new().listen(&local()).unwrap();
+    let connect =
+        || transport.connect_with_io(server.local_endpoint(), &ConnectionProperties::default(), &GUARANTEED, None);
+    let first = connect().unwrap();
+    accept(&*server);
+    let refusal = connect().unwrap_err();
+    assert_eq!(refusal.kind(), io::ErrorKind::QuotaExceeded);
+    assert_eq!(refusal.to_string(), "stream 1 has its maximum of 1 connections (RioConfig::max_connections)");
+    assert_eq!(server.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    let status = transport.streams();
+    assert_eq!((status[0].connections, status[0].refused_connections), (1, 1));
+    drop(first);
+    connect().unwrap();
+}
+
+/// Fails if the handler of level changes is called under a lock of the transport, or inside its own
+/// call.
+#[test]
+fn the_handler_of_level_changes_may_start_and_end_orbs() {
+    use std::sync::OnceLock;
+    use std::sync::atomic::AtomicBool;
+
+    static TRANSPORT: OnceLock<RioTransport> = OnceLock::new();
+    static IS_RUNNING: AtomicBool = AtomicBool::new(false);
+    static CHANGES: Mutex<Vec<FeatureLevel>> = Mutex::new("changes", LockScope::Orb, Vec::new());
+    let config = RioConfig::default().on_level_change(|change| {
+        assert!(!IS_RUNNING.swap(true, Ordering::Relaxed), "the handler is called inside its own call");
+        CHANGES.lock().push(change.to);
+        if let Some(transport) = TRANSPORT.get()
+            && CHANGES.lock().len() < 4
+        {
+            match change.to {
+                FeatureLevel::PlainTcp => transport.attach_orb(),
+                _ => transport.detach_orb(),
+            }
+            assert_eq!(transport.level() == FeatureLevel::PlainTcp, change.to != FeatureLevel::PlainTcp);
+        }
+        IS_RUNNING.store(false, Ordering::Relaxed);
+    });
+    TRANSPORT.set(RioTransport::new(config)).unwrap();
+    let run = std::thread::spawn(|| {
+        TRANSPORT.get().unwrap().attach_orb();
+        TRANSPORT.get().unwrap().detach_orb();
+    });
+    // A thread that waits for itself does not end.
+    let deadline = Monotonic::now() + Duration::from_secs(60);
+    while !run.is_finished() {
+        assert!(!deadline.is_past(), "the handler does not return");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    run.join().unwrap();
+    assert_eq!(
+        *CHANGES.lock(),
+        [FeatureLevel::SocketOptions, FeatureLevel::PlainTcp, FeatureLevel::SocketOptions, FeatureLevel::PlainTcp]
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 pub mod rt_app;
 pub mod toml;
+pub mod toml_table;
 
 use std::fmt;
 

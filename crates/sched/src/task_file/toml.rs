@@ -23,13 +23,13 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
+use super::toml_table::{TomlTable, document};
 use super::{MAX_CORES, MAX_TASKS, MachineDescription, NamedTask, TaskFile, TaskFileError};
 use crate::allocation::Discipline;
-use crate::quantity::{format_time, parse_fraction, parse_time};
-use crate::task::{Criticality, Nanos, Task, TaskId, Timing, Utilization};
+use crate::quantity::{format_time, parse_fraction};
+use crate::task::{Criticality, Task, TaskId, Timing, Utilization};
 
 const DISCIPLINES: [(&str, Discipline); 3] = [
     ("fixed-priority", Discipline::FixedPriority),
@@ -68,31 +68,15 @@ pub fn discipline_name(discipline: Discipline) -> &'static str {
 /// assert_eq!(error.to_string(), "line 3: task.execution: expected a string, found integer");
 /// ```
 pub fn read(text: &str) -> Result<TaskFile, TaskFileError> {
-    if let Some(error) = super::size_error(text) {
-        return Err(error);
-    }
-    let document = DeTable::parse(text).map_err(|error| {
-        let line = error.span().map(|span| line_of(text, span.start));
-        TaskFileError::new(line, "", error.message())
-    })?;
-    let mut root = TomlTable { text, path: "", line: 1, table: document.get_ref(), known: BTreeSet::new() };
+    let document = document(text)?;
+    let mut root = TomlTable::root(text, &document);
     let mut file = TaskFile::default();
-    if let Some(value) = root.value("machine") {
-        file.machine = read_machine(TomlTable::of(text, "machine", value)?)?;
+    if let Some(table) = root.table("machine")? {
+        file.machine = read_machine(table)?;
     }
-    if let Some(value) = root.value("task") {
-        let tasks = match value.get_ref() {
-            DeValue::Array(tasks) => tasks,
-            other => return Err(root.wrong("task", value, &format!("expected [[task]], found {}", other.type_str()))),
-        };
-        if tasks.len() > MAX_TASKS {
-            return Err(root.wrong("task", value, &format!("more than {MAX_TASKS} tasks")));
-        }
-        let mut names = BTreeSet::new();
-        for (id, value) in (0..).zip(tasks.iter()) {
-            let named = read_task(TomlTable::of(text, "task", value)?, TaskId(id), &mut names)?;
-            file.tasks.push(named);
-        }
+    let mut names = BTreeSet::new();
+    for (id, table) in (0..).zip(root.tables("task", MAX_TASKS)?) {
+        file.tasks.push(read_task(table, TaskId(id), &mut names)?);
     }
     root.refuse_unknown()?;
     Ok(file)
@@ -222,96 +206,6 @@ fn read_task(mut table: TomlTable<'_>, id: TaskId, names: &mut BTreeSet<String>)
         return Err(table.wrong_field("name", "another task has this name"));
     }
     Ok(NamedTask { name, task: Task { criticality, pinned, ..task } })
-}
-
-struct TomlTable<'d> {
-    text: &'d str,
-    path: &'static str,
-    line: usize,
-    table: &'d DeTable<'d>,
-    known: BTreeSet<&'static str>,
-}
-
-impl<'d> TomlTable<'d> {
-    fn of(text: &'d str, path: &'static str, value: &'d Spanned<DeValue<'d>>) -> Result<Self, TaskFileError> {
-        let line = line_of(text, value.span().start);
-        match value.get_ref() {
-            DeValue::Table(table) => Ok(Self { text, path, line, table, known: BTreeSet::new() }),
-            other => Err(TaskFileError::new(Some(line), path, format!("expected a table, found {}", other.type_str()))),
-        }
-    }
-
-    fn value(&mut self, name: &'static str) -> Option<&'d Spanned<DeValue<'d>>> {
-        self.known.insert(name);
-        self.table.get(name)
-    }
-
-    fn field(&self, name: &str) -> String {
-        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
-    }
-
-    fn wrong(&self, name: &str, value: &Spanned<DeValue<'_>>, reason: &str) -> TaskFileError {
-        TaskFileError::new(Some(line_of(self.text, value.span().start)), self.field(name), reason)
-    }
-
-    fn wrong_field(&self, name: &str, reason: &str) -> TaskFileError {
-        match self.table.get(name) {
-            Some(value) => self.wrong(name, value, reason),
-            None => TaskFileError::new(Some(self.line), self.field(name), reason),
-        }
-    }
-
-    fn missing(&self, name: &str) -> TaskFileError {
-        TaskFileError::new(Some(self.line), self.field(name), "the field is missing")
-    }
-
-    fn string(&mut self, name: &'static str) -> Result<Option<&'d str>, TaskFileError> {
-        let Some(value) = self.value(name) else { return Ok(None) };
-        match value.get_ref() {
-            DeValue::String(string) => Ok(Some(string)),
-            other => Err(self.wrong(name, value, &format!("expected a string, found {}", other.type_str()))),
-        }
-    }
-
-    fn time(&mut self, name: &'static str) -> Result<Option<Nanos>, TaskFileError> {
-        let Some(string) = self.string(name)? else { return Ok(None) };
-        parse_time(string).map(Some).map_err(|error| self.wrong_field(name, &error.to_string()))
-    }
-
-    fn choice<T: Copy>(&mut self, name: &'static str, choices: &[(&str, T)]) -> Result<Option<T>, TaskFileError> {
-        let Some(string) = self.string(name)? else { return Ok(None) };
-        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        let found = choices.iter().find(|(name, _)| *name == string).map(|(_, choice)| *choice);
-        found.map(Some).ok_or_else(|| self.wrong_field(name, &format!("expected one of: {}", names.join(", "))))
-    }
-
-    fn number(&mut self, name: &'static str, least: u32, most: u32) -> Result<Option<u32>, TaskFileError> {
-        let Some(value) = self.value(name) else { return Ok(None) };
-        let DeValue::Integer(integer) = value.get_ref() else {
-            let reason = format!("expected an integer, found {}", value.get_ref().type_str());
-            return Err(self.wrong(name, value, &reason));
-        };
-        let number = u32::from_str_radix(integer.as_str(), integer.radix()).ok();
-        let number = number.filter(|number| (least..=most).contains(number));
-        number.map(Some).ok_or_else(|| self.wrong(name, value, &format!("expected {least} to {most}")))
-    }
-
-    fn refuse_unknown(&self) -> Result<(), TaskFileError> {
-        match self.table.keys().find(|key| !self.known.contains(key.get_ref().as_ref())) {
-            Some(key) => {
-                let line = line_of(self.text, key.span().start);
-                let shown: String = key.get_ref().chars().filter(|letter| !letter.is_control()).take(40).collect();
-                let names: Vec<&str> = self.known.iter().copied().collect();
-                let reason = format!("there is no such field; there are {}", names.join(", "));
-                Err(TaskFileError::new(Some(line), self.field(&shown), reason))
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-fn line_of(text: &str, offset: usize) -> usize {
-    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }
 
 #[cfg(test)]

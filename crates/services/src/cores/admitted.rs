@@ -1,12 +1,12 @@
 //! The client's side of admission: a task that stays admitted while the program holds it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use std::{fmt, io};
 
 use corelane::rt::{PeriodicJob, PeriodicTask, PeriodicTaskBuilder, PeriodicTaskStatistics};
-use corelane::{Completion, Reference, SystemException, SystemExceptionKind as Kind};
+use corelane::{Canceller, Completion, Reference, SystemException, SystemExceptionKind as Kind};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::event_count::EventCount;
 use corelane_sys::thread::{JoinHandle, Scheduling, ThreadBuilder};
@@ -21,7 +21,8 @@ const MAX_QUESTIONS: u32 = 1_000;
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(1);
 /// Shortest pause between two renewals of a lease.
 const MIN_RENEWAL_PERIOD: Duration = Duration::from_millis(1);
-/// Longest time-out of a renewal. Dropping a task may wait this long for a renewal that runs.
+/// Longest time-out of a renewal. The drop of a task cancels a running renewal, but may wait this
+/// long while the renewal connects to the server.
 const MAX_RENEWAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Shortest time-out of a renewal.
 const MIN_RENEWAL_TIMEOUT: Duration = Duration::from_millis(100);
@@ -50,8 +51,10 @@ pub fn admit_task(tasks: &TasksRef, spec: &TaskSpec) -> Result<Promise, AdmitErr
 
 /// A task of this program that a server has admitted, with the reference that leads to its object.
 ///
-/// A thread of the ordinary class renews the lease. Dropping the handle withdraws the task. If the
-/// server cannot be reached then, the task ends with its lease.
+/// A thread of the ordinary class renews the lease. Dropping the handle cancels a running renewal
+/// and withdraws the task. If the server cannot be reached then, the task ends with its lease. The
+/// drop waits for the server's reply, for at most 1 s, and before that at most 1 s for a renewal
+/// that connects to the server.
 pub struct AdmittedTask<R> {
     promise: Promise,
     reference: R,
@@ -74,6 +77,9 @@ impl<R> fmt::Debug for AdmittedTask<R> {
 /// The lease of a task, which a thread renews.
 struct Lease {
     tasks: TasksRef,
+    /// As `tasks`, for renewals, which `canceller` ends.
+    renewals: TasksRef,
+    canceller: Canceller,
     task: u64,
     token: [u8; 16],
     /// Length of the lease that the program asked for, in nanoseconds; 0 for the server's default.
@@ -99,7 +105,7 @@ impl Lease {
             begun = Monotonic::now();
             // A call that gets no reply must leave time for a further one within the lease.
             let timeout = (period / 2).clamp(MIN_RENEWAL_TIMEOUT, MAX_RENEWAL_TIMEOUT);
-            match self.tasks.with_timeout(timeout).renew(self.task, &self.token, self.requested) {
+            match self.renewals.with_timeout(timeout).renew(self.task, &self.token, self.requested) {
                 Ok(renewed) => length = Duration::from_nanos(renewed),
                 Err(exception) if matches!(exception.kind(), Kind::ObjectNotExist | Kind::NoPermission) => {
                     self.has_lapsed.store(true, Ordering::Release);
@@ -117,14 +123,19 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
     /// ([`admit_task`]). `target` replaces the target in `spec`.
     ///
     /// # Errors
-    /// The errors of [`admit_task`]. NO_RESOURCES if the process has no thread for the renewal of
-    /// the lease; the task is then withdrawn.
+    /// The errors of [`admit_task`]. NO_RESOURCES if the process has no descriptor or thread for the
+    /// renewal of the lease. If it has no thread, the task is then withdrawn.
     pub fn admit(tasks: &TasksRef, target: &R, spec: &TaskSpec) -> Result<Self, AdmitError> {
+        let no_resources =
+            |error: io::Error| SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string());
         let spec = TaskSpec { target: Some(target.as_object().clone()), ..spec.clone() };
+        let canceller = Canceller::new().map_err(no_resources)?;
         let promise = admit_task(tasks, &spec)?;
         let starts_at = Monotonic::now() + Duration::from_nanos(promise.start);
         let lease = Arc::new(Lease {
             tasks: tasks.clone(),
+            renewals: tasks.with_canceller(&canceller),
+            canceller,
             task: promise.task,
             token: promise.token,
             requested: spec.lease,
@@ -142,9 +153,7 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
         let mut admitted = AdmittedTask { promise, reference, timing, name, starts_at, lease, renewing: None };
         // A renewal in a real-time class could delay the jobs.
         let thread = ThreadBuilder::new().name("cores/lease").stack_size(256 * 1024).scheduling(Scheduling::Other);
-        let thread = thread
-            .spawn(move || keeper.keep(length))
-            .map_err(|error| SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string()))?;
+        let thread = thread.spawn(move || keeper.keep(length)).map_err(no_resources)?;
         admitted.renewing = Some(thread);
         Ok(admitted)
     }
@@ -208,6 +217,7 @@ impl<R> AdmittedTask<R> {
         let Some(renewing) = self.renewing.take() else { return false };
         self.lease.must_stop.store(true, Ordering::Release);
         self.lease.stop.notify_all();
+        self.lease.canceller.cancel();
         // An error means that the thread panicked. The panic hook has reported the panic.
         let _ = renewing.join();
         true

@@ -282,6 +282,11 @@ fn a_changed_timing_can_be_changed_again(make: &MakeBooks) {
     // A timing that has not begun leaves no share.
     assert_eq!(used(210 * MS, 30), 500_000_000);
     assert_eq!(books.snapshot(300 * MS).cores[0].used.0, 300_000_000);
+    // Even a change to the same timing begins after the last job.
+    promised(books.change_timing(task, OWN, Timing::new(30 * MS, 100 * MS), 400 * MS));
+    promised(books.change_timing(task, OWN, Timing::new(20 * MS, 100 * MS), 401 * MS));
+    assert_eq!(books.snapshot(401 * MS).cores[0].used.0, 500_000_000);
+    assert_eq!(books.snapshot(510 * MS).cores[0].used.0, 200_000_000);
 }
 
 /// Runs all checks on an implementation.

@@ -17,14 +17,22 @@ use super::task_id::Secrets;
 /// that lowers overrunning operations.
 const HIGHEST_PRIORITY: u32 = 98;
 
+/// The rules by which the core pool runs the jobs of tasks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DispatchRules {
+    pub(super) enforces_rates: bool,
+    /// True if the jobs of a core run in the order of their deadlines.
+    pub(super) by_deadline: bool,
+}
+
 /// The task references and the core pool of a server.
 pub(super) struct TaskDispatch {
     secrets: Secrets,
     /// The POA of task references.
     poa: Poa,
     pool: Option<CorePool>,
-    enforces_rates: bool,
-    /// The bindings and the demoted tasks that the pool got last.
+    rules: DispatchRules,
+    /// The bindings that the pool has, and its demoted tasks.
     bindings: Vec<TaskBinding>,
     demoted: Vec<u64>,
     /// The tasks whose targets serve the requests to their task references.
@@ -32,9 +40,9 @@ pub(super) struct TaskDispatch {
 }
 
 impl TaskDispatch {
-    pub(super) fn new(secrets: Secrets, poa: Poa, pool: Option<CorePool>, enforces_rates: bool) -> Self {
+    pub(super) fn new(secrets: Secrets, poa: Poa, pool: Option<CorePool>, rules: DispatchRules) -> Self {
         let (bindings, demoted, served) = (Vec::new(), Vec::new(), BTreeSet::new());
-        TaskDispatch { secrets, poa, pool, enforces_rates, bindings, demoted, served }
+        TaskDispatch { secrets, poa, pool, rules, bindings, demoted, served }
     }
 
     pub(super) fn pool(&self) -> Option<&CorePool> {
@@ -64,10 +72,14 @@ impl TaskDispatch {
         let Some(pool) = &self.pool else { return };
         let binding = |record: &TaskRecord| {
             let core = usize::try_from(record.core?.core).ok()?;
-            let priority = HIGHEST_PRIORITY.saturating_sub(record.level).max(1);
+            let level = if self.rules.by_deadline { 0 } else { record.level };
+            let priority = HIGHEST_PRIORITY.saturating_sub(level).max(1);
             let timing = record.task.timing;
             let mut rules = TaskRules::default().budget(Duration::from_nanos(timing.execution), record.overrun);
-            if self.enforces_rates {
+            if self.rules.by_deadline {
+                rules = rules.deadline(Duration::from_nanos(timing.deadline));
+            }
+            if self.rules.enforces_rates {
                 rules = rules.rate(Duration::from_nanos(timing.period), Duration::from_nanos(timing.jitter));
             }
             Some(TaskBinding::new(record.task.id.0, core, u8::try_from(priority).ok()?).rules(rules))

@@ -54,12 +54,12 @@ use corelane::poa::{
 };
 use corelane::rt::{CorePool, CorePoolConfig, RtPolicies};
 use corelane::{Completion, Orb, SystemException, SystemExceptionKind as Kind};
-use corelane_sched::allocation::Machine;
+use corelane_sched::allocation::{Discipline, Machine};
 use corelane_sched::task::TaskId;
 
 use self::admission::SharedBooks;
 use self::books::{Books, BooksLimits};
-use self::dispatch::{TaskDispatch, TaskKeys};
+use self::dispatch::{DispatchRules, TaskDispatch, TaskKeys};
 use self::restart::ServerData;
 use self::servants::{TaskLocator, TasksServant};
 use self::task_id::{Secrets, TagKey};
@@ -88,7 +88,7 @@ const OBJECT_POA: &str = "CorelaneAdmission";
 pub struct AdmissionConfig {
     books: Box<dyn Books>,
     core_pool: Option<CorePoolConfig>,
-    enforces_rates: bool,
+    rules: DispatchRules,
     max_waiting_saves: usize,
 }
 
@@ -103,20 +103,33 @@ impl AdmissionConfig {
     /// are in memory.
     #[must_use]
     pub fn new(machine: Machine) -> Self {
-        Self::with_books(MemoryBooks::new(machine, BooksLimits::default()))
+        let by_deadline = machine.discipline == Discipline::EarliestDeadlineFirst;
+        Self::with_books(MemoryBooks::new(machine, BooksLimits::default())).by_deadline(by_deadline)
     }
 
     /// Creates the settings of an admission object with the caller's books, for example with other
     /// limits.
     #[must_use]
     pub fn with_books(books: impl Books + 'static) -> Self {
-        AdmissionConfig { books: Box::new(books), core_pool: None, enforces_rates: false, max_waiting_saves: 2 }
+        let rules = DispatchRules { enforces_rates: false, by_deadline: false };
+        AdmissionConfig { books: Box::new(books), core_pool: None, rules, max_waiting_saves: 2 }
+    }
+
+    /// Runs the jobs of each core in the order of their deadlines
+    /// ([`TaskRules::deadline`](field@corelane::rt::TaskRules::deadline)), instead of at the priorities
+    /// of their tasks. Needs a [core pool](Self::core_pool). Default: true for a machine whose
+    /// discipline is [`Discipline::EarliestDeadlineFirst`], and false for the caller's own
+    /// [books](Self::with_books), which must decide by the same discipline.
+    #[must_use]
+    pub fn by_deadline(mut self, is_by_deadline: bool) -> Self {
+        self.rules.by_deadline = is_by_deadline;
+        self
     }
 
     /// Runs the requests of tasks on their cores, by a core pool with these settings. Each task
     /// reference then has an address of its own ([`CorePoolConfig::task_endpoints`]), or the
     /// addresses of the pool if all endpoints are taken. The machine's cores must be cores of this
-    /// computer, and its discipline one of fixed priorities.
+    /// computer.
     #[must_use]
     pub fn core_pool(mut self, config: CorePoolConfig) -> Self {
         self.core_pool = Some(config);
@@ -128,7 +141,7 @@ impl AdmissionConfig {
     /// [core pool](Self::core_pool). By default requests above the rate run as they arrive.
     #[must_use]
     pub fn enforce_rates(mut self, enforces: bool) -> Self {
-        self.enforces_rates = enforces;
+        self.rules.enforces_rates = enforces;
         self
     }
 
@@ -168,7 +181,7 @@ impl AdmissionConfig {
             request_processing: RequestProcessing::ServantManager,
             ..PoaPolicies::default()
         };
-        let enforces_rates = self.enforces_rates;
+        let rules = self.rules;
         let keys = Arc::new(TaskKeys::new(secrets.clone()));
         let pool = match &self.core_pool {
             Some(config) => Some(restart::create_pool(orb, config, kept.as_ref(), &keys)?),
@@ -178,11 +191,15 @@ impl AdmissionConfig {
         let has_moved = kept.is_some_and(|kept| kept.pool != data.pool);
         self.books.set_server_data(&data.encode());
         let admission = SharedBooks::new(self.books, secrets, self.max_waiting_saves).map_err(no_resources);
+        let admission = admission.and_then(|admission| {
+            admission.save().map_err(|error| restart::persist_store(&error.to_string()))?;
+            Ok(admission)
+        });
         let real_time = RtPolicies { threadpool: pool.as_ref().map(CorePool::id), ..RtPolicies::default() };
-        let tasks = root.create_rt_poa(TASK_POA, None, task_policies, &real_time);
-        let served = tasks.map_err(SystemException::from).and_then(|tasks| {
-            let admission = Arc::new(admission?);
-            let dispatch = TaskDispatch::new(admission.secrets.clone(), tasks.clone(), pool.clone(), enforces_rates);
+        let served = admission.and_then(|admission| {
+            let admission = Arc::new(admission);
+            let tasks = root.create_rt_poa(TASK_POA, None, task_policies, &real_time)?;
+            let dispatch = TaskDispatch::new(admission.secrets.clone(), tasks.clone(), pool.clone(), rules);
             let served = serve_in(orb, &root, &tasks, admission, &keys, dispatch, has_moved);
             if served.is_err() {
                 // Destroying a POA fails only after the ORB's shutdown.
@@ -223,10 +240,10 @@ fn serve_in(
         let servant =
             TasksServant { admission: Arc::clone(&admission), poa: tasks.clone(), own: references, pool: pool.clone() };
         poa.activate_object_with_id(&id, &protocol::Tasks::servant(servant))?;
-        orb.bind_key(ADMISSION_OBJECT_KEY, &own)?;
         let restored = admission.restore(orb, pool.as_ref(), has_moved)?;
+        orb.bind_key(ADMISSION_OBJECT_KEY, &own)?;
+        // A restored target may be this key.
         admission.set_dispatch(dispatch);
-        admission.save().map_err(|error| restart::persist_store(&error.to_string()))?;
         tasks.manager().activate()?;
         poa.manager().activate()?;
         Ok(AdmissionService { object: protocol::TasksRef::from_object(own), pool, restored })

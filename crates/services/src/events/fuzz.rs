@@ -2,7 +2,8 @@
 //! code violates a property.
 
 use super::{
-    EventFilter, EventHeader, EventSource, EventType, FilterBuilder, FilterLimits, SubscriptionLimits, Subscriptions,
+    EventFilter, EventHeader, EventNames, EventSource, EventType, FilterBuilder, FilterLimits, SubscriptionLimits,
+    Subscriptions,
 };
 
 /// Maximum number of events that are pushed for one input.
@@ -11,9 +12,9 @@ const MAX_EVENTS: usize = 64;
 /// Reads settings in one byte and a set of dependencies of four bytes each, and builds a filter.
 /// Then pushes an event for each dependency and lets time pass.
 ///
-/// A filter that is built, written as dependencies and built again must equal the first filter. The
-/// index must find each consumer whose filter accepts an event, and groups must hold no more than a
-/// filter has nodes.
+/// A filter that is built, written as dependencies or as an expression, and read again must equal the
+/// first filter. The index must find each consumer whose filter accepts an event, and groups must
+/// hold no more than a filter has nodes.
 ///
 /// # Panics
 /// If a property is violated.
@@ -34,6 +35,8 @@ pub fn event_filters(input: &[u8]) {
     let is_deepest = FilterLimits::DEEPEST <= headers.len();
     let again = EventFilter::build(FilterBuilder::Prefix, filter.dependencies().headers(), &wider);
     assert!(is_deepest || again.as_ref() == Ok(&filter));
+    let read = EventFilter::parse(&filter.expression(&EventNames::new()), &EventNames::new(), &wider);
+    assert!(is_deepest || read.as_ref() == Ok(&filter));
 
     let mut subscriptions = Subscriptions::new(SubscriptionLimits::default());
     let Ok(consumer) = subscriptions.add(filter.clone(), 0) else { return };

@@ -41,6 +41,7 @@ mod channel;
 mod correlation;
 mod counts;
 mod designator;
+mod expression;
 mod factory;
 mod filter;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -55,6 +56,7 @@ mod lifetimes;
 mod monitor;
 mod peer;
 mod queue;
+mod reach;
 mod router;
 mod servants;
 #[cfg(test)]
@@ -66,6 +68,7 @@ mod timers;
 pub use self::channel::{EventChannel, EventChannelBuilder};
 pub use self::counts::{ChannelStatistics, ConsumerStatistics, DeliveryCounts, DropCounts, QueueStatistics};
 pub use self::designator::{DependencySet, Designator, TimeoutKind};
+pub use self::expression::{EventNames, FilterExpressionError};
 pub use self::factory::{EventChannelFactory, FACTORY_KEY};
 pub use self::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};
 pub use self::header::{EventHeader, EventHeaderError, EventSource, EventType};
@@ -77,5 +80,6 @@ pub use self::idl::{
 pub use self::lanes::EventLane;
 pub use self::monitor::{EventMonitor, MONITOR_KEY};
 pub use self::queue::{OverflowPolicy, QueueLimits};
+pub use self::reach::{DeadPart, FilterReach, PublishedEvent, SetArrival, SetTrigger};
 pub use self::router::ChannelLimits;
 pub use self::subscriptions::{ConsumerId, Expiry, Occurrence, SubscriptionError, SubscriptionLimits, Subscriptions};

@@ -193,6 +193,14 @@ pub fn enter_new_network_namespace() -> std::io::Result<()> {
     Ok(())
 }
 
+/// Returns the capability that [`enter_new_network_namespace`] needs and the calling thread lacks.
+#[cfg(any(test, feature = "testing"))]
+#[must_use]
+pub fn missing_namespace_capability() -> Option<&'static str> {
+    // include/uapi/linux/capability.h.
+    (!crate::bpf::has_capability(21)).then_some("CAP_SYS_ADMIN")
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;

@@ -205,6 +205,19 @@ impl<'m> Decoder<'m> {
         Ok((first, self.read_raw(octets)?))
     }
 
+    /// Skips `len` elements of this layout. Returns false if the elements may lie in several
+    /// fragments, where alignment restarts; nothing is then skipped.
+    pub(crate) fn skip_bulk(&mut self, layout: BulkLayout, len: usize) -> Result<bool, CdrError> {
+        if self.may_be_split() {
+            return Ok(false);
+        }
+        let Some(rest) = len.checked_sub(1) else { return Ok(true) };
+        let octets =
+            rest.checked_mul(layout.stride()).and_then(|rest| rest.checked_add(layout.sizes[self.position() % 8]));
+        self.skip(octets.ok_or(CdrError::Truncated)?)?;
+        Ok(true)
+    }
+
     /// Reads `len` elements into a vector; `len` comes from [`read_len`](Decoder::read_len).
     ///
     /// # Errors

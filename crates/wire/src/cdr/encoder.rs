@@ -370,6 +370,8 @@ impl<'a> Encoder<'a> {
     pub fn write_octets_owned(&mut self, octets: Octets) -> Result<(), CdrError> {
         self.write_len(octets.len())?;
         if octets.len() >= BORROW_THRESHOLD {
+            #[cfg(feature = "charged-octets")]
+            let octets = octets.without_charge();
             self.push_segment(SegmentBytes::Owned(octets));
         } else {
             self.buffer.extend_from_slice(&octets);

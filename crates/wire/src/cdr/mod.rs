@@ -43,6 +43,8 @@ pub use decoder::Decoder;
 pub use encoder::{Encoder, TruncationPoint};
 pub use error::CdrError;
 pub use meter::{MemoryAccount, MemoryMeter, MemoryRefusal};
+#[cfg(feature = "charged-octets")]
+pub use octets::ChargedOctets;
 pub use octets::Octets;
 pub use primitive::Primitive;
 pub use scratch::Scratch;

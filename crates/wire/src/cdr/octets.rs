@@ -18,9 +18,36 @@ enum Repr {
     Own(Vec<u8>),
     Vector(Arc<Vec<u8>>, Range<usize>),
     Buffer(Arc<dyn AsRef<[u8]> + Send + Sync>, Range<usize>),
+    #[cfg(feature = "charged-octets")]
+    Charged(Arc<dyn ChargedOctets>, Range<usize>),
+}
+
+/// An owner of octets whose memory counts in a budget while the owner exists.
+#[cfg(feature = "charged-octets")]
+pub trait ChargedOctets: AsRef<[u8]> + Send + Sync {
+    /// Returns another owner of the memory, which does not count in the budget.
+    fn without_charge(&self) -> Arc<dyn AsRef<[u8]> + Send + Sync>;
 }
 
 impl Octets {
+    /// Shares all bytes of an owner whose memory counts in a budget. Octets that an encoder gets to
+    /// send do not count there any more: the connection that sends them has a bound of its own.
+    #[cfg(feature = "charged-octets")]
+    #[must_use]
+    pub fn charged(owner: Arc<dyn ChargedOctets>) -> Octets {
+        let len = (*owner).as_ref().len();
+        Octets(Repr::Charged(owner, 0..len))
+    }
+
+    /// Exchanges an owner that counts in a budget for one that does not.
+    #[cfg(feature = "charged-octets")]
+    pub(crate) fn without_charge(self) -> Octets {
+        match self.0 {
+            Repr::Charged(owner, range) => Octets(Repr::Buffer(owner.without_charge(), range)),
+            _ => self,
+        }
+    }
+
     /// Creates an empty sequence.
     #[must_use]
     pub const fn new() -> Octets {
@@ -47,6 +74,8 @@ impl Octets {
             Repr::Own(vector) => vector,
             Repr::Vector(vector, range) => vector.get(range.clone()).unwrap_or_default(),
             Repr::Buffer(buffer, range) => (**buffer).as_ref().get(range.clone()).unwrap_or_default(),
+            #[cfg(feature = "charged-octets")]
+            Repr::Charged(owner, range) => (**owner).as_ref().get(range.clone()).unwrap_or_default(),
         }
     }
 
@@ -62,6 +91,10 @@ impl Octets {
             }
             Repr::Buffer(buffer, whole) => {
                 Octets(Repr::Buffer(Arc::clone(buffer), whole.start + range.start..whole.start + range.end))
+            }
+            #[cfg(feature = "charged-octets")]
+            Repr::Charged(owner, whole) => {
+                Octets(Repr::Charged(Arc::clone(owner), whole.start + range.start..whole.start + range.end))
             }
         })
     }
@@ -85,6 +118,11 @@ impl Octets {
             Repr::Vector(vector, _) => (vector.as_ptr().addr(), vector.capacity()),
             Repr::Buffer(buffer, _) => {
                 let octets = (**buffer).as_ref();
+                (octets.as_ptr().addr(), octets.len())
+            }
+            #[cfg(feature = "charged-octets")]
+            Repr::Charged(owner, _) => {
+                let octets = (**owner).as_ref();
                 (octets.as_ptr().addr(), octets.len())
             }
         }

@@ -1,7 +1,7 @@
 //! `any`: a value with its type.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::transfer::{ComparedTypeCode, Findings, normalize};
 use super::{Value, transfer};
@@ -41,6 +41,9 @@ pub struct AnyValue {
 /// Lengths are unlimited, because they were checked against the connection's limits on arrival.
 static STORED_LIMITS: Limits = Limits { max_string_length: u32::MAX, max_sequence_length: u32::MAX, ..Limits::DEFAULT };
 
+/// The size in bytes up to which a value is written without a second allocation.
+const SMALL_VALUE: usize = 64;
+
 impl AnyValue {
     /// Creates an `any` of type null, without a value.
     #[must_use]
@@ -77,13 +80,14 @@ impl AnyValue {
         form: CdrForm,
         write: &mut dyn FnMut(&mut Encoder<'_>) -> Result<(), CdrError>,
     ) -> Result<AnyValue, CdrError> {
-        let mut e = Encoder::new();
+        let mut e = Encoder::with_buffer(Vec::with_capacity(SMALL_VALUE));
         e.set_endian(form.endian);
         e.set_version(form.version);
         e.set_code_sets(form.code_sets);
         write(&mut e)?;
-        let octets = Octets::from(e.contiguous().map_or_else(|| e.to_vec(), <[u8]>::to_vec));
-        Ok(AnyValue::of(type_code.clone(), octets, form, e.has_values()))
+        let values = e.has_values();
+        let octets = Octets::from(if e.contiguous().is_some() { e.into_buffer() } else { e.to_vec() });
+        Ok(AnyValue::of(type_code.clone(), octets, form, values))
     }
 
     /// Creates an `any` from the output of `write`, in this machine's byte order and GIOP 1.2. If
@@ -203,13 +207,13 @@ impl AnyValue {
     pub fn decode_value(type_code: TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
         let view = type_code.view();
         let (from, keep) = (d.clone(), no_owner());
-        // The octets are kept unchanged unless alignment restarts in fragments, values refer to
+        // The octets are copied as they are unless alignment restarts in fragments, values refer to
         // other values, or the octets span chunks.
-        if d.is_fragmented() || transfer(view, d, None, &keep)?.values || d.bytes().len() != from.bytes().len() {
+        if d.is_fragmented() || transfer(view, d, None, keep)?.values || d.bytes().len() != from.bytes().len() {
             let mut met = Findings::default();
             let written = AnyValue::rewrite(&type_code, &from, |e| {
                 *d = from.clone();
-                met = transfer(view, d, Some(e), &keep)?;
+                met = transfer(view, d, Some(e), keep)?;
                 Ok(())
             });
             let written = written?;
@@ -242,7 +246,7 @@ impl AnyValue {
             *d = from.clone();
             e.write_latin1_str(view.id())?;
             view.members().try_for_each(|member| {
-                truncated |= transfer(member.ty, d, Some(e), &no_owner())?.truncated;
+                truncated |= transfer(member.ty, d, Some(e), no_owner())?.truncated;
                 Ok(())
             })
         });
@@ -302,7 +306,7 @@ impl AnyValue {
     fn in_form(&self, form: CdrForm) -> Option<NormalForm> {
         let mut types = Vec::new();
         let write = &mut |e: &mut Encoder<'_>| {
-            types = self.read(|d| normalize(self.type_code.view(), d, e, &no_owner()))?;
+            types = self.read(|d| normalize(self.type_code.view(), d, e, no_owner()))?;
             Ok(())
         };
         let written = AnyValue::write_as(&self.type_code, form, write).ok()?;
@@ -323,8 +327,9 @@ impl NormalForm {
 }
 
 /// Returns a dummy owner, for an encoder that does not outlive the bytes that it copies from.
-fn no_owner() -> Arc<dyn Any + Send + Sync> {
-    Arc::new(())
+fn no_owner() -> &'static Arc<dyn Any + Send + Sync> {
+    static NO_OWNER: OnceLock<Arc<dyn Any + Send + Sync>> = OnceLock::new();
+    NO_OWNER.get_or_init(|| Arc::new(()))
 }
 
 struct CdrForm {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{ArmTable, read_count};
-use crate::cdr::{Cdr, CdrError, Decoder, Encoder, ValueHead, ValueStart};
+use crate::cdr::{BulkLayout, Cdr, CdrError, Decoder, Encoder, ValueHead, ValueStart};
 use crate::typecode::{ABSTRACT, Kind, TypeCode, View, read_label, write_label};
 
 /// Reads a value of a type, and writes it if `out` is given.
@@ -264,6 +264,15 @@ impl Transcoder<'_, '_> {
             self.charge(len);
             return numbers(len, size, d, out);
         }
+        let mut parts = 0;
+        if out.is_none()
+            && len > 1
+            && let Some(layout) = fixed_layout(element, &mut parts)
+            && d.skip_bulk(layout, len)?
+        {
+            self.charge(len.saturating_mul(parts));
+            return Ok(());
+        }
         for _ in 0..len {
             self.value(element, d, out.as_deref_mut())?;
         }
@@ -454,6 +463,27 @@ fn number_size(kind: Kind) -> Option<usize> {
     }
 }
 
+/// Maximum number of parts of a structure whose sequences are skipped as a whole.
+const MAX_BULK_PARTS: usize = 64;
+
+/// Returns the layout of a structure or an array that consists only of numbers. `parts` counts its
+/// parts, and is 0 at the start.
+fn fixed_layout(view: View<'_>, parts: &mut usize) -> Option<BulkLayout> {
+    *parts += 1;
+    let view = view.unaliased();
+    match view.kind() {
+        // A type that contains itself has more parts than the maximum.
+        _ if *parts > MAX_BULK_PARTS => None,
+        Kind::Struct if view.member_count() > 0 => view
+            .members()
+            .try_fold(BulkLayout::EMPTY, |before, member| Some(before.then(fixed_layout(member.ty, parts)?))),
+        Kind::Array if (1..=MAX_BULK_PARTS).contains(&(view.length() as usize)) => {
+            Some(fixed_layout(view.content()?, parts)?.times(view.length() as usize))
+        }
+        kind => number_size(kind).map(BulkLayout::number),
+    }
+}
+
 fn numbers(len: usize, size: usize, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
     if len == 0 {
         return Ok(());
@@ -569,5 +599,60 @@ fn reference(d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> Result<(), C
     match out {
         Some(e) => ior.encode(e),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AnyValue, Value};
+    use super::*;
+    use crate::cdr::Endian;
+
+    fn structure<const N: usize>(name: &str, members: [TypeCode; N]) -> TypeCode {
+        let names: Vec<String> = (0..N).map(|number| format!("m{number}")).collect();
+        let members = names.iter().map(String::as_str).zip(members);
+        TypeCode::structure(&format!("IDL:{name}:1.0"), name, members).unwrap()
+    }
+
+    /// Sequences of structures of numbers are skipped as a whole. The end is where the traversal of
+    /// all elements ends, which [`Value::decode`] makes.
+    #[test]
+    fn skipped_sequences_of_structures_end_where_their_elements_end() {
+        let inner =
+            structure("Inner", [TypeCode::BOOLEAN, TypeCode::DOUBLE, TypeCode::array(TypeCode::OCTET, 3).unwrap()]);
+        let alias = TypeCode::alias("IDL:Alias:1.0", "Alias", inner.clone()).unwrap();
+        let outer = structure("Outer", [TypeCode::SHORT, TypeCode::array(alias, 2).unwrap(), TypeCode::OCTET]);
+        let text = structure("Text", [TypeCode::OCTET, TypeCode::STRING]);
+        let number = Value::Struct(vec![Value::Boolean(true), Value::Double(0.5), Value::Octets(vec![1, 2, 3].into())]);
+        let both = Value::List(vec![number.clone(), number.clone()]);
+        let large = Value::Struct(vec![Value::Short(-2), both, Value::Octet(9)]);
+        let word = Value::Struct(vec![Value::Octet(1), Value::String("one".into())]);
+        for (element, value) in [(inner, number), (outer, large), (text, word)] {
+            let sequence = TypeCode::sequence(element, 0).unwrap();
+            for (len, start) in (0..4).flat_map(|len| (0..8u8).map(move |start| (len, start))) {
+                let mut e = Encoder::new();
+                (0..start).for_each(|octet| e.write_u8(octet));
+                Value::List(vec![value.clone(); len]).encode(&sequence, &mut e).unwrap();
+                let octets = e.into_buffer();
+                let decoder = |end: usize| Decoder::new(&octets[..end], Endian::NATIVE).at_position(start.into());
+                let mut d = decoder(octets.len());
+                let any = AnyValue::decode_value(sequence.clone(), &mut d).unwrap();
+                assert_eq!(d.remaining(), 0, "{len} elements at {start}");
+                assert_eq!(any.value().unwrap(), Value::List(vec![value.clone(); len]));
+                for end in usize::from(start)..octets.len() {
+                    assert!(AnyValue::decode_value(sequence.clone(), &mut decoder(end)).is_err());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_structures_of_numbers_are_skipped_as_a_whole() {
+        let layout = |ty: &TypeCode| fixed_layout(ty.view(), &mut 0).is_some();
+        let numbers = structure("Numbers", [TypeCode::OCTET, TypeCode::LONG]);
+        assert!(layout(&numbers) && layout(&TypeCode::array(numbers.clone(), 30).unwrap()));
+        assert!(!layout(&TypeCode::array(numbers.clone(), 65).unwrap()));
+        assert!(!layout(&structure("Empty", [])) && !layout(&structure("Text", [TypeCode::LONG, TypeCode::STRING])));
+        assert!(!layout(&structure("Wide", [(); MAX_BULK_PARTS].map(|()| TypeCode::LONG))));
     }
 }

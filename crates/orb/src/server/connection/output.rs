@@ -29,7 +29,14 @@ pub(super) enum OutputLock {
 impl OutputLock {
     pub(super) fn new(mixed: bool) -> Self {
         let (queue, progress_at) = (SendQueue::default(), Monotonic::from_nanos(0));
-        let writing = WriteState { queue, progress_at, deferred: Vec::new(), closing: None };
+        let writing = WriteState {
+            queue,
+            progress_at,
+            deferred: Vec::new(),
+            closing: None,
+            #[cfg(feature = "replies-first")]
+            waits_for_memory: false,
+        };
         let (name, scope) = ("connection output", LockScope::Connection);
         if mixed {
             OutputLock::Inheriting(PiMutex::new(name, scope, writing))
@@ -65,6 +72,18 @@ pub(super) struct WriteState {
     pub(super) deferred: Vec<UnsentRequest>,
     /// `None` until the last message is queued or output is drained to the peer.
     pub(super) closing: Option<GracefulClose>,
+    /// True while `deferred` has a request that waits for memory of the lane.
+    #[cfg(feature = "replies-first")]
+    pub(super) waits_for_memory: bool,
+}
+
+impl WriteState {
+    pub(super) fn waits_for_memory(&self) -> bool {
+        #[cfg(feature = "replies-first")]
+        return self.waits_for_memory;
+        #[cfg(not(feature = "replies-first"))]
+        false
+    }
 }
 
 #[derive(Debug)]
@@ -213,7 +232,7 @@ impl Connection {
             }
         }
         // A reading thread may have stopped because of the flag, and epoll does not report the input again.
-        if announced && self.state.clear(Flag::Congested) {
+        if announced && !writing.waits_for_memory() && self.state.clear(Flag::Congested) {
             self.watch_writability(false);
             self.list_for_reading();
         }
@@ -237,6 +256,13 @@ impl Connection {
         SendResult::Queued
     }
 
+    /// Ends the wait of requests for memory of the lane. The next [`flush`](Self::flush) lets them run.
+    #[cfg(feature = "replies-first")]
+    #[cold]
+    pub(crate) fn end_memory_wait(&self) {
+        self.output.with(|writing| writing.waits_for_memory = false);
+    }
+
     /// Returns true if the queue is empty and the connection may be read. Does nothing after the graceful close has
     /// begun: [`advance_drain`](Self::advance_drain) then sends the queue.
     #[cold]
@@ -251,7 +277,8 @@ impl Connection {
                 writing.progress_at = clock::now();
                 self.memory_use.set_output(writing.queue.held_bytes());
             }
-            let flushed = flushed.map(|is_empty| is_empty && self.state.clear(Flag::Congested));
+            let flushed =
+                flushed.map(|is_empty| is_empty && !writing.waits_for_memory() && self.state.clear(Flag::Congested));
             // Watching stops under the output lock, because the next holder of the lock may start it.
             if matches!(flushed, Ok(true)) {
                 self.watch_writability(false);

@@ -8,6 +8,8 @@ use corelane_sys::clock::Monotonic;
 
 use super::Connection;
 use super::output::UnsentRequest;
+#[cfg(feature = "replies-first")]
+use super::state::Flag;
 use crate::clock;
 use crate::server::admission;
 use crate::server::message::Message;
@@ -72,7 +74,8 @@ impl WaitingRequest {
     fn defer_locked(self, message: Message) -> Option<(WaitingRequest, Message)> {
         let connection = &self.connection;
         let given_back = connection.output.with(|writing| {
-            if writing.queue.is_empty() || writing.closing.is_some() || connection.is_closed() {
+            let may_run = writing.queue.is_empty() && !writing.waits_for_memory();
+            if may_run || writing.closing.is_some() || connection.is_closed() {
                 return Some(message);
             }
             connection.waiting_requests.fetch_add(1, Ordering::SeqCst);
@@ -80,6 +83,30 @@ impl WaitingRequest {
             None
         });
         given_back.map(|message| (self, message))
+    }
+
+    /// Defers the request until [`Connection::end_memory_wait`]. Until then the connection counts as congested, so that the
+    /// lane reads nothing from it. Returns the request if the connection closes.
+    #[cfg(feature = "replies-first")]
+    #[cold]
+    pub(in crate::server) fn defer_for_memory(self, message: Message) -> Option<(WaitingRequest, Message)> {
+        let connection = &self.connection;
+        let given_back = connection.output.with(|writing| {
+            if writing.closing.is_some() || connection.is_closed() {
+                return Some(message);
+            }
+            writing.waits_for_memory = true;
+            connection.state.set(Flag::Congested);
+            connection.waiting_requests.fetch_add(1, Ordering::SeqCst);
+            writing.deferred.push(UnsentRequest { message, read_at: self.read_at });
+            None
+        });
+        given_back.map(|message| (self, message))
+    }
+
+    #[cfg(feature = "replies-first")]
+    pub(in crate::server) fn waited(&self) -> Duration {
+        clock::now().since(self.read_at)
     }
 
     /// Returns the connection, and the time since the request was read.

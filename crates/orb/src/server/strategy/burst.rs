@@ -167,6 +167,7 @@ impl BurstMode {
             return Ok(());
         }
         while self.roles.is_burst_for(token) && !lane.is_stopping() {
+            lane.send_begun_first(handler.context());
             if let Some(work) = lane.next_task() {
                 lane.run_task(handler, worker, work);
             }
@@ -175,7 +176,7 @@ impl BurstMode {
             let event = lane.next_event(timeout);
             self.is_runner_idle.store(false, Ordering::Release);
             if let Some(event) = event? {
-                lane.handle_event(handler, worker, event);
+                lane.handle_or_defer(handler, worker, event);
             }
         }
         worker.burst_role.reset();
@@ -185,7 +186,17 @@ impl BurstMode {
 
 #[cfg(test)]
 mod tests {
+    use corelane_net::{Endpoint, Stream, Tcp, Transport, Wait};
+    use corelane_sys::lock::{LockScope, Mutex};
+    use corelane_wire::Octets;
+
     use super::*;
+    use crate::Orb;
+    use crate::server::config::{Dispatch, PoolConfig};
+    use crate::server::connection::SendResult;
+    use crate::server::lane::LaneTask;
+    use crate::server::parked_request::ParkedRequest;
+    use crate::server::strategy;
 
     fn statistics_after(ticks: &[(u32, u32, bool)]) -> BurstStatistics {
         let mut statistics = BurstStatistics::default();
@@ -219,5 +230,71 @@ mod tests {
         );
         assert!(!statistics_after(&[(0, 0, true); MAX_IDLE_TICKS as usize]).is_worthwhile());
         assert!(!statistics_after(&[(800, 200, false)]).is_worthwhile());
+    }
+
+    /// While a reply waits for its peer, tasks and messages of other connections arrive at the runner. The peer reads
+    /// in each task, and before the next one the runner sends more of the reply.
+    #[cfg(feature = "replies-first")]
+    #[test]
+    fn runner_sends_begun_replies_before_it_takes_new_work() {
+        const REPLY: usize = 12 << 20;
+        const TASKS: usize = 40;
+        const CANCEL_REQUEST: &[u8] = b"GIOP\x01\x02\x01\x02\x04\x00\x00\x00\x00\x00\x00\x00";
+        let orb = Orb::new().unwrap();
+        let handler = orb.core().adapter();
+        let config = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 2 });
+        let lane = strategy::Lane::new(config, Vec::new(), Duration::ZERO, None, None).unwrap();
+        let listener = Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap();
+        let connect = || {
+            let peer = Tcp::new().connect(listener.local_endpoint(), None).unwrap();
+            let accepted = std::iter::repeat_with(|| listener.accept()).find_map(Result::ok).unwrap();
+            lane.adopt(handler, accepted);
+            peer
+        };
+        let reader = connect();
+        let connection = lane.connections.iter().next().map(|connection| Arc::clone(&connection)).unwrap();
+        let others: Vec<_> = (0..TASKS).map(|_| connect()).collect();
+        let mut worker = Worker::new();
+        while lane.has_ready() {
+            lane.step(handler, &mut worker, Some(Duration::ZERO)).unwrap();
+        }
+        let reply = Octets::from(vec![7; REPLY]);
+        let sent = connection.send_slices(&[&reply], &|part| Octets::copy_from(part), Wait::Now);
+        assert!(sent == SendResult::Queued && lane.ready.has_begun());
+        for other in &others {
+            other.send(CANCEL_REQUEST, Wait::Block).unwrap();
+        }
+        let burst_mode = Arc::new(BurstMode::new());
+        let reads = Arc::new(Mutex::new("reads of a test", LockScope::Orb, vec![0; 1]));
+        let reader: Arc<dyn Stream> = Arc::from(reader);
+        for number in 1..=TASKS {
+            let (reads, reader, burst_mode) = (Arc::clone(&reads), Arc::clone(&reader), Arc::clone(&burst_mode));
+            let read = move |_| {
+                let mut octets = vec![0; 256 << 10];
+                let mut received = reads.lock()[number - 1];
+                // The kernel may deliver octets and acknowledgements a little later.
+                for _ in 0..2 {
+                    received += std::iter::from_fn(|| reader.recv(&mut octets, Wait::Now).ok()).sum::<usize>();
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                reads.lock().push(received);
+                if number == TASKS {
+                    burst_mode.end();
+                }
+            };
+            lane.push(LaneTask::RunCollocated(ParkedRequest { bytes: 0, resume: Box::new(read) }));
+        }
+        worker.burst_role.runs_for = 7;
+        assert!(burst_mode.roles.request(7));
+        std::thread::scope(|scope| {
+            scope.spawn(|| burst_mode.roles.sleep_or_supervise(TICK, || true));
+            while reads.lock().len() <= TASKS {
+                worker.burst_role.runs_for = 7;
+                burst_mode.join(&lane, handler, &mut worker).unwrap();
+            }
+        });
+        let reads = reads.lock().clone();
+        assert!(reads[1] < REPLY, "the whole reply fits into the sockets");
+        assert_eq!(reads[TASKS], REPLY, "the reply waited for {TASKS} messages: {reads:?}");
     }
 }

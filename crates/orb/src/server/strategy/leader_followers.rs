@@ -38,7 +38,7 @@ impl<S: Architecture<S>> Architecture<S> for LeaderFollowers {
     fn place_message<H: RequestHandler>(
         &self,
         lane: &Lane<S>,
-        _: &Arc<H>,
+        handler: &Arc<H>,
         worker: &mut Worker,
         connection: &Arc<Connection>,
         _: &mut Option<Message>,
@@ -55,7 +55,9 @@ impl<S: Architecture<S>> Architecture<S> for LeaderFollowers {
         let keeps_connection = self.burst_mode.as_ref().is_some_and(|burst_mode| {
             burst_mode.keeps_connection(&mut worker.burst_role, connection, lane.has_ready())
         });
-        if !keeps_connection {
+        if keeps_connection {
+            lane.send_begun_first(handler.context());
+        } else {
             lane.list_rest(connection);
         }
         MessagePlacement::Here { reads_on: keeps_connection }

@@ -164,6 +164,11 @@ impl Architecture<Strategy> for Strategy {
         delegate!(self.may_spin())
     }
 
+    #[cfg(feature = "replies-first")]
+    fn may_defer_requests(&self) -> bool {
+        delegate!(self.may_defer_requests())
+    }
+
     fn default_nested_wait(&self) -> NestedWait {
         delegate!(self.default_nested_wait())
     }

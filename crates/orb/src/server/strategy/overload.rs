@@ -257,6 +257,7 @@ impl<S: HasOverloadThread> Lane<S> {
             self.step(handler, worker, Some(Duration::ZERO))?;
             return Ok(true);
         }
+        self.send_begun_first(handler.context());
         overload.notify_idle(overload.idle_threads.mark_idle(&lendable.slot));
         let mut until = dynamic.then(|| Monotonic::now() + role.idle_thread_timeout);
         if self.has_ready() || self.is_stopping() {
@@ -283,7 +284,7 @@ impl<S: HasOverloadThread> Lane<S> {
         let event = waited?;
         let event = if is_lender { self.next_event(Some(Duration::ZERO))? } else { event };
         match event {
-            Some(event) => self.handle_event(handler, worker, event),
+            Some(event) => self.handle_or_defer(handler, worker, event),
             None if self.has_ready() => {}
             None => return Ok(!dynamic || until.is_none_or(|until| !until.is_past())),
         }
@@ -349,6 +350,7 @@ impl<S: HasOverloadThread> Lane<S> {
         overload: &OverloadThread<S>,
         role: &LaneRole,
     ) -> io::Result<()> {
+        self.send_begun_first(handler.context());
         let now = self.lane_load(overload);
         if self.ready.has_request() {
             match role.overload_rules.decide(now, 0) {
@@ -381,7 +383,7 @@ impl<S: HasOverloadThread> Lane<S> {
             && !overload.idle_threads.has_idle()
             && let Some(event) = self.next_event(Some(Duration::ZERO))?
         {
-            self.handle_event(handler, worker, event);
+            self.handle_or_defer(handler, worker, event);
         }
         Ok(())
     }

@@ -177,9 +177,14 @@ impl MemoryBooks {
             // A task that has not started yet still waits for other tasks' shares.
             starts_at = starts_at.max(if has_started { until } else { entry.starts_at });
         }
-        let share = self.add_share(old, core);
-        let (home, began_at) = (entry.home, entry.starts_at);
-        self.revocable.insert(task, RevocableChange { share, timing: old, core, home, starts_at: began_at, until });
+        if old != timing {
+            let share = self.add_share(old, core);
+            let (home, began_at) = (entry.home, entry.starts_at);
+            self.revocable.insert(task, RevocableChange { share, timing: old, core, home, starts_at: began_at, until });
+        } else if has_started {
+            // There is nothing to take back.
+            self.leave_share(old, core);
+        }
         let Some(entry) = self.entries.get_mut(&task) else { return Err(BooksRefusal::NotFound) };
         entry.request.timing = timing;
         (entry.core, entry.starts_at) = (Some(plan.core), starts_at);

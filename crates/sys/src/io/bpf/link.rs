@@ -108,6 +108,7 @@ impl XdpLink {
 mod tests {
     use super::super::{Assembler, Register, XdpAction, load, unavailable_reason};
     use super::*;
+    use crate::process;
 
     fn verdict(action: i32) -> LoadedProgram {
         let mut asm = Assembler::new();
@@ -120,12 +121,11 @@ mod tests {
         if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
+        if let Some(name) = process::missing_namespace_capability() {
+            return println!("not run: the process lacks {name}");
+        }
         let thread = std::thread::spawn(|| {
-            // SAFETY: the call takes no pointers. It changes the network namespace of this thread
-            // only, which ends with the test.
-            if unsafe { libc::unshare(libc::CLONE_NEWNET) } == -1 {
-                return println!("not run: no network namespace: {}", io::Error::last_os_error());
-            }
+            process::enter_new_network_namespace().unwrap();
             let (pass, other) = (verdict(XdpAction::PASS), verdict(XdpAction::DROP));
             let link = XdpLink::attach(&pass, 1, AttachMode::Any).unwrap();
             assert_eq!(link.interface().unwrap(), Some(1));

@@ -1,15 +1,14 @@
 //! Measurements of the jobs of tasks: sums for each task, and on request a record of each job.
 //!
 //! A job is a request of a task. The sums are always on. They cost two readings of the clock and a
-//! lock for each job. The records go to a ring of fixed size, which is allocated when records are first asked for;
-//! a new record replaces the oldest one.
+//! few atomic additions. The records go to a ring of fixed size, which is allocated when records are
+//! first asked for; a new record replaces the oldest one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use corelane_sched::distribution::TimeDistribution;
 use corelane_sys::clock::{self, Monotonic};
 use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_sys::{thread, usage};
@@ -29,12 +28,16 @@ pub(super) struct JobLog {
     ring: PiMutex<JobRing>,
 }
 
-/// The times of the jobs of one task.
+/// The sums of one task. Each thread that serves the task adds to them, with relaxed ordering: a
+/// reader may see a job in some sums only. A histogram as in the statistics of periodic tasks would
+/// need a lock for each job.
 #[derive(Debug)]
 pub(super) struct TaskMeter {
     task: u64,
-    /// The threads that serve the task add to the times.
-    times: PiMutex<TimeDistribution>,
+    jobs: AtomicU64,
+    sum: AtomicU64,
+    shortest: AtomicU64,
+    longest: AtomicU64,
 }
 
 /// The meters of all tasks of the pool.
@@ -146,7 +149,7 @@ impl JobLog {
     #[inline]
     pub(super) fn end(&self, meter: &TaskMeter, start: JobStart) {
         let ended_at = clock::now();
-        meter.times.lock().add(u64::try_from((ended_at - start.at).as_nanos()).unwrap_or(u64::MAX));
+        meter.add(u64::try_from((ended_at - start.at).as_nanos()).unwrap_or(u64::MAX));
         if let Some((core, used)) = start.recorded {
             self.record(meter.task, start.at, ended_at, core, used);
         }
@@ -172,19 +175,24 @@ fn start_of_record() -> (usize, Duration) {
 
 impl TaskMeter {
     fn new(task: u64) -> Self {
-        TaskMeter { task, times: PiMutex::new("times of jobs", LockScope::Connection, TimeDistribution::default()) }
+        let [jobs, sum, longest] = [const { AtomicU64::new(0) }; 3];
+        TaskMeter { task, jobs, sum, shortest: AtomicU64::new(u64::MAX), longest }
+    }
+
+    #[inline]
+    fn add(&self, nanos: u64) {
+        self.jobs.fetch_add(1, Ordering::Relaxed);
+        self.sum.fetch_add(nanos, Ordering::Relaxed);
+        self.shortest.fetch_min(nanos, Ordering::Relaxed);
+        self.longest.fetch_max(nanos, Ordering::Relaxed);
     }
 
     fn measurement(&self) -> TaskMeasurement {
-        let times = self.times.lock();
-        let duration = |time: Option<u64>| Duration::from_nanos(time.unwrap_or(0));
-        TaskMeasurement {
-            task: self.task,
-            jobs: times.count(),
-            shortest: duration(times.min()),
-            mean: duration(times.mean()),
-            longest: duration(times.max()),
-        }
+        let jobs = self.jobs.load(Ordering::Relaxed);
+        let nanos = |sum: &AtomicU64| Duration::from_nanos(sum.load(Ordering::Relaxed));
+        let mean = Duration::from_nanos(self.sum.load(Ordering::Relaxed).checked_div(jobs).unwrap_or(0));
+        let shortest = if jobs == 0 { Duration::ZERO } else { nanos(&self.shortest) };
+        TaskMeasurement { task: self.task, jobs, shortest, mean, longest: nanos(&self.longest) }
     }
 }
 
@@ -284,8 +292,8 @@ mod tests {
     fn meters_of_tasks_that_stay_keep_their_sums() {
         let mut meters = TaskMeters::default();
         meters.set_tasks([1, 2].into_iter());
-        meters.get(2).unwrap().times.lock().add(10);
-        meters.get(2).unwrap().times.lock().add(30);
+        meters.get(2).unwrap().add(10);
+        meters.get(2).unwrap().add(30);
         meters.set_tasks([2, 3].into_iter());
         assert!(meters.get(1).is_none());
         let nanos = Duration::from_nanos;

@@ -18,10 +18,14 @@
 //! that runs it ([`SharedPool::wait_for_turn`]). Meanwhile the lane's threads read its connection and
 //! refuse further requests, so a flood of them takes no time from tasks.
 //!
+//! The threads of tasks with deadlines wait at the priority of their tasks. A job takes the level that
+//! its deadline has among the running jobs of its core ([`DeadlineOrder`]), until it ends.
+//!
 //! Invariant: the read lock of a connection belongs to one thread at any time, so each message is
 //! read once, and in the order of its arrival.
 
 mod bound;
+mod deadline_order;
 mod job_log;
 mod rate;
 mod roster;
@@ -45,6 +49,7 @@ use corelane_wire::Limits;
 use corelane_wire::giop::MessageKind;
 
 use self::bound::{BoundConnection, serve};
+use self::deadline_order::DeadlineOrder;
 use self::job_log::{JobLog, TaskMeter, TaskMeters};
 use self::rate::{RateAdmission, RateWait, TaskRate};
 use self::roster::{BindDecision, Duty, Roster, ThreadNumber};
@@ -73,6 +78,10 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Native priority of sleeping threads: the lowest fixed priority.
 const RESTING_PRIORITY: u8 = 1;
+
+/// Native priority of the job with the earliest deadline. The threads of tasks with deadlines wait
+/// above it.
+pub(crate) const MOST_DEADLINE_PRIORITY: u8 = 97;
 
 /// The settings of a core pool's threads.
 #[derive(Clone, Debug)]
@@ -118,6 +127,10 @@ struct PoolState {
     lost_cores: BTreeSet<usize>,
     /// The rates of the tasks that have one, by task.
     rates: BTreeMap<u64, Arc<TaskRate>>,
+    /// The running jobs that have deadlines.
+    order: DeadlineOrder,
+    /// Memory for the threads whose levels have changed.
+    changed_levels: Vec<ThreadNumber>,
     /// The reason why promises are advisory, once the kernel has refused a core or a priority.
     refusal: Option<String>,
     is_refusal_reported: bool,
@@ -159,6 +172,8 @@ struct Assignment {
 
 /// The task whose messages a thread serves.
 struct ServedTask {
+    /// The thread that serves the task.
+    number: ThreadNumber,
     binding: TaskBinding,
     rate: Option<Arc<TaskRate>>,
     meter: Option<Arc<TaskMeter>>,
@@ -194,6 +209,8 @@ impl CorePoolThreads {
             seats: Vec::new(),
             lost_cores: BTreeSet::new(),
             rates: BTreeMap::new(),
+            order: DeadlineOrder::new(MOST_DEADLINE_PRIORITY),
+            changed_levels: Vec::new(),
             handles: Vec::new(),
             refusal: (settings.class == SchedulingClass::Fair)
                 .then(|| "the ORB's threads are in the ordinary class".to_owned()),
@@ -211,6 +228,17 @@ impl CorePoolThreads {
         let pool = &*self.0;
         let mut state = pool.state.lock();
         state.meters.set_tasks(tasks.iter().map(|binding| binding.task).chain(demoted.iter().copied()));
+        for number in state.roster.set_tasks(tasks) {
+            if let Duty::Serve(binding) = state.roster.duty(number) {
+                pool.change_order(&mut state, |order, changed| order.move_to(binding.core, number, changed));
+            }
+            pool.place(&mut state, number);
+            if let Some(seat) = state.seats.get(number) {
+                seat.mailbox.changes.fetch_add(1, Ordering::Release);
+                seat.mailbox.wake.notify();
+            }
+        }
+        // A thread whose wait for a rate ends must find its new duty, so the rates change last.
         let mut before = std::mem::take(&mut state.rates);
         for TaskBinding { task, rules, .. } in tasks {
             let Some(distance) = rules.min_distance else { continue };
@@ -220,13 +248,6 @@ impl CorePoolThreads {
         }
         for rate in before.values() {
             rate.change(None);
-        }
-        for number in state.roster.set_tasks(tasks) {
-            pool.place(&mut state, number);
-            if let Some(seat) = state.seats.get(number) {
-                seat.mailbox.changes.fetch_add(1, Ordering::Release);
-                seat.mailbox.wake.notify();
-            }
         }
     }
 
@@ -295,7 +316,10 @@ impl SharedPool {
     /// changes of a thread.
     fn place(&self, state: &mut PoolState, number: ThreadNumber) {
         let (core, scheduling) = match state.roster.duty(number) {
-            Duty::Serve(binding) => (binding.core, self.scheduling(binding.priority)),
+            Duty::Serve(binding) => {
+                let level = state.order.level_of(number);
+                (binding.core, self.scheduling(level.unwrap_or(binding.priority)))
+            }
             Duty::Sleep => (state.roster.home(number), self.scheduling(RESTING_PRIORITY)),
             // The thread keeps its core for the job that it may be running.
             Duty::GiveUp => return,
@@ -324,6 +348,60 @@ impl SharedPool {
         if state.refusal.is_none() {
             state.refusal = refused;
         }
+    }
+
+    /// Changes the order of the running jobs with deadlines, and gives the changed jobs their levels.
+    fn change_order<R>(
+        &self,
+        state: &mut PoolState,
+        change: impl FnOnce(&mut DeadlineOrder, &mut Vec<ThreadNumber>) -> R,
+    ) -> R {
+        let mut changed = std::mem::take(&mut state.changed_levels);
+        let result = change(&mut state.order, &mut changed);
+        for number in changed.drain(..) {
+            self.place(state, number);
+        }
+        state.changed_levels = changed;
+        result
+    }
+
+    /// Runs a job of the calling thread at the level that its deadline has among the running jobs of
+    /// the core.
+    #[cold]
+    fn run_by_deadline<R>(
+        &self,
+        context: &OrbContext,
+        (number, core, deadline): (ThreadNumber, usize, Duration),
+        run: impl FnOnce() -> R,
+    ) -> R {
+        let deadline_at = self.started_at.elapsed().saturating_add(deadline);
+        let deadline_at = u64::try_from(deadline_at.as_nanos()).unwrap_or(u64::MAX);
+        self.reorder(context, number, Some((core, deadline_at)));
+        let result = run();
+        self.reorder(context, number, None);
+        result
+    }
+
+    /// Orders the job that the calling thread begins, by core and deadline, or ends. Records the
+    /// thread's scheduling in its context.
+    fn reorder(&self, context: &OrbContext, number: ThreadNumber, begins: Option<(usize, u64)>) {
+        let mut state = self.state.lock();
+        match begins {
+            Some((core, deadline)) => {
+                // The task may have moved since the thread read its duty.
+                let duty = state.roster.duty(number);
+                let core = if let Duty::Serve(binding) = duty { binding.core } else { core };
+                self.change_order(&mut state, |order, changed| order.begin(core, deadline, number, changed));
+            }
+            None => {
+                self.change_order(&mut state, |order, changed| order.end(number, changed));
+                // The thread waits for its next job at the priority of the task.
+                self.place(&mut state, number);
+            }
+        }
+        let native = state.seats.get(number).map(|seat| seat.scheduling);
+        drop(state);
+        thread_context::enter_lane(thread_context::current_lane(context.stamp()), native);
     }
 
     fn report_refusal(&self, context: &OrbContext, pool: &str) {
@@ -548,11 +626,16 @@ impl SharedPool {
             }
             result
         };
-        match task.map(|task| task.binding) {
+        let run = || match task.map(|task| task.binding) {
             Some(TaskBinding { task, rules: TaskRules { budget: Some(budget), overrun, .. }, .. }) => {
                 self.run_with_budget(context, (task, budget, overrun), run)
             }
             _ => run(),
+        };
+        let by_deadline = task.and_then(|task| Some((task.number, task.binding.core, task.binding.rules.deadline?)));
+        match by_deadline {
+            Some(job) => self.run_by_deadline(context, job, run),
+            None => run(),
         }
     }
 
@@ -636,7 +719,7 @@ impl SharedPool {
                 // has restored the earlier priority. A refusal has been recorded before.
                 let _ = native.map(|native| thread::set_scheduling(None, native));
                 let rate = state.rates.get(&binding.task).cloned();
-                Some(ServedTask { binding, rate, meter: state.meters.get(binding.task) })
+                Some(ServedTask { number, binding, rate, meter: state.meters.get(binding.task) })
             }
             Duty::GiveUp | Duty::Sleep => {
                 thread_context::enter_lane(identity, native);
@@ -733,6 +816,12 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
             Some(mailbox) => mailbox.assign(Assignment { waiting, message, key: None, wait: None }),
             None => lane.push(LaneTask::Dispatch(waiting, message)),
         }
+    }
+
+    /// A task's requests have a rate, and a budget for their replies.
+    #[cfg(feature = "replies-first")]
+    fn may_defer_requests(&self) -> bool {
+        false
     }
 
     fn stop(&self) -> Vec<JoinHandle<()>> {

@@ -1,0 +1,44 @@
+//! The channels that the commands use, of either service.
+
+use corelane::{ObjectRef, Orb};
+use corelane_services::events::{
+    cos_event_channel_admin as cos_admin, rtec_event_channel_admin as rtec_admin, rtec_event_comm::Event,
+};
+
+use super::options::DEFAULT_SERVER;
+use crate::naming;
+
+/// A channel of either service.
+pub(super) enum Channel {
+    Rtec(rtec_admin::EventChannelRef),
+    Cos(cos_admin::EventChannelRef),
+}
+
+/// Returns the channel with this name or reference.
+pub(super) fn channel(orb: &Orb, word: &str) -> Result<Channel, String> {
+    let is_name = word != "-" && !word.contains([':', '@']);
+    let url = format!("corbaloc::1.2@{DEFAULT_SERVER}/{word}.rtec");
+    let word = if is_name { &url } else { word };
+    let object: ObjectRef = naming::object_of_word(orb, word)?.ok_or("the reference is nil")?;
+    let has = |id: &str| object.is_a(id).map_err(|exception| format!("the channel cannot be used: {exception}"));
+    if has(rtec_admin::EventChannelRef::REPOSITORY_ID)? {
+        return Ok(Channel::Rtec(rtec_admin::EventChannelRef::unchecked_narrow(&object)));
+    }
+    if has(cos_admin::EventChannelRef::REPOSITORY_ID)? {
+        return Ok(Channel::Cos(cos_admin::EventChannelRef::unchecked_narrow(&object)));
+    }
+    Err("the object is not an event channel".to_owned())
+}
+
+/// Returns an event, or a dependency or publication, with this type and source.
+pub(super) fn typed(event_type: i32, source: i32) -> Event {
+    let mut event = Event::default();
+    event.header.r#type = event_type;
+    event.header.source = source;
+    event
+}
+
+/// Returns the message for an error of a call.
+pub(super) fn message(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

@@ -1,0 +1,276 @@
+//! The command `corelane events check`: the filters and the schedule of a channel, without a channel.
+
+mod file;
+mod schedule;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use corelane_sched::quantity::format_time;
+use corelane_sched::task::Utilization;
+use corelane_sched::task_file::MAX_BYTES;
+use corelane_services::events::{EventHeader, EventSource, FilterReach, PublishedEvent, TimeoutKind};
+use serde_json::{Value as Json, json};
+
+use self::file::{ChannelFile, FilePublication, FileSubscription};
+use self::schedule::{Job, JobTrigger};
+use super::options::EventsArguments;
+use crate::cores::output::{milliseconds, write_table};
+use crate::text::{excerpt, json_line, printable};
+
+/// Maximum number of sources that stand for the publications without a source.
+const MAX_SOURCES: usize = 1_000;
+
+/// A subscription with what it gets.
+struct CheckedSubscription<'f> {
+    subscription: &'f FileSubscription,
+    reach: FilterReach,
+    /// The numbers of the publications whose events the filter accepts.
+    accepted: BTreeSet<usize>,
+}
+
+impl CheckedSubscription<'_> {
+    fn is_right(&self) -> bool {
+        self.subscription.refusal.is_none() && self.reach.dead.is_empty() && !self.reach.sets.is_empty()
+    }
+}
+
+/// The result of a check.
+struct CheckedChannel<'f> {
+    file: &'f ChannelFile,
+    subscriptions: Vec<CheckedSubscription<'f>>,
+    jobs: Vec<Job>,
+    cores: BTreeMap<u32, Utilization>,
+}
+
+impl CheckedChannel<'_> {
+    /// Returns true if each subscription is right and no job misses its deadline.
+    fn is_right(&self) -> bool {
+        self.subscriptions.iter().all(CheckedSubscription::is_right) && !self.jobs.iter().any(Job::misses)
+    }
+
+    fn is_taken(&self, publication: usize) -> bool {
+        self.subscriptions.iter().any(|subscription| subscription.accepted.contains(&publication))
+    }
+}
+
+/// Checks a channel file. Returns true if each subscription can match and no deadline is missed.
+pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<bool, String> {
+    let path = &arguments.channel;
+    let unreadable = |error: io::Error| format!("`{}` cannot be read: {error}", excerpt(path));
+    let mut text = String::new();
+    // A longer text is refused by the reader of the file.
+    let max = MAX_BYTES as u64 + 1;
+    let read = if path == "-" {
+        io::stdin().lock().take(max).read_to_string(&mut text)
+    } else {
+        File::open(path).map_err(unreadable)?.take(max).read_to_string(&mut text)
+    };
+    read.map_err(unreadable)?;
+    let file = file::read(&text).map_err(|error| printable(&format!("{}: {error}", excerpt(path))))?;
+    let checked = check(&file);
+    // Ignore errors: the reader may have closed the pipe.
+    let _ = if arguments.is_json {
+        out.write_all(json_line(&as_json(&checked)).as_bytes())
+    } else {
+        write_text(out, &checked)
+    };
+    Ok(checked.is_right())
+}
+
+fn check(file: &ChannelFile) -> CheckedChannel<'_> {
+    let (published, publications) = published_events(file);
+    let mut jobs = Vec::new();
+    let mut subscriptions = Vec::new();
+    for (number, subscription) in file.subscriptions.iter().enumerate() {
+        let reach = subscription.filter.reach(&published, &file.names);
+        let accepted = publications.iter().zip(&reach.accepted).filter(|(_, is_accepted)| **is_accepted);
+        let accepted = accepted.map(|(publication, _)| *publication).collect();
+        if subscription.refusal.is_none() {
+            jobs.extend(schedule::jobs(file, number, subscription, &reach.sets, &publications));
+        }
+        subscriptions.push(CheckedSubscription { subscription, reach, accepted });
+    }
+    let cores = schedule::analyse(file, &mut jobs);
+    CheckedChannel { file, subscriptions, jobs, cores }
+}
+
+/// Returns the events of all publications, and the number of the publication of each. A publication
+/// without a source stands for each source that the file names, and for one that it does not name.
+fn published_events(file: &ChannelFile) -> (Vec<PublishedEvent>, Vec<usize>) {
+    let headers = file.subscriptions.iter().map(|subscription| subscription.filter.dependencies());
+    let of_filters = headers.flat_map(|set| set.headers().iter().map(|header| header.source).collect::<Vec<_>>());
+    let named: BTreeSet<EventSource> = file.sources.iter().copied().chain(of_filters).collect();
+    let other = (1..=i32::MAX).rev().map(EventSource).find(|source| !named.contains(source));
+    let named = named.into_iter().filter(|source| *source != EventSource::ANY).take(MAX_SOURCES);
+    let every: Vec<EventSource> = named.chain(other).collect();
+    let (mut published, mut publications) = (Vec::new(), Vec::new());
+    for (number, publication) in file.publications.iter().enumerate() {
+        let sources = publication.source.as_ref().map_or(every.as_slice(), std::slice::from_ref);
+        for source in sources {
+            let header = EventHeader::new(publication.event_type, *source);
+            published.push(PublishedEvent { header, period: publication.period });
+            publications.push(number);
+        }
+    }
+    (published, publications)
+}
+
+fn publication_text(file: &ChannelFile, publication: &FilePublication) -> String {
+    let mut text = file.names.type_text(publication.event_type);
+    if let Some(source) = publication.source {
+        text = format!("{text} source {}", file.names.source_text(source));
+    }
+    if !publication.supplier.is_empty() {
+        text = format!("{text} of {}", printable(&publication.supplier));
+    }
+    text
+}
+
+fn trigger_text(file: &ChannelFile, trigger: JobTrigger) -> String {
+    match trigger {
+        JobTrigger::Publication(number) => {
+            file.publications.get(number).map_or_else(String::new, |publication| publication_text(file, publication))
+        }
+        JobTrigger::Timeout(TimeoutKind::Once, delay) => format!("timeout {}", format_time(delay)),
+        JobTrigger::Timeout(TimeoutKind::Interval, delay) => format!("interval {}", format_time(delay)),
+        JobTrigger::Timeout(TimeoutKind::Deadline, delay) => format!("deadline {}", format_time(delay)),
+    }
+}
+
+/// Returns the `rt_info` of the job's lane, or of its most and least urgent lane.
+fn lane_text(file: &ChannelFile, job: &Job) -> String {
+    let rt_info = |lane: usize| file.lanes.get(lane).map_or_else(|| "-".to_owned(), |lane| lane.rt_info.to_string());
+    let (most, least) = job.lanes;
+    if most == least { rt_info(most) } else { format!("{} to {}", rt_info(most), rt_info(least)) }
+}
+
+fn write_text(out: &mut dyn Write, checked: &CheckedChannel<'_>) -> io::Result<()> {
+    let file = checked.file;
+    for checked in &checked.subscriptions {
+        let CheckedSubscription { subscription, reach, accepted } = checked;
+        writeln!(out, "{}: {}", printable(&subscription.name), subscription.filter.expression(&file.names))?;
+        for publication in accepted.iter().filter_map(|number| file.publications.get(*number)) {
+            writeln!(out, "  gets {}", publication_text(file, publication))?;
+        }
+        if let Some(refusal) = &subscription.refusal {
+            writeln!(out, "  refused by the channel: {refusal}")?;
+        }
+        for part in &reach.dead {
+            let why = if part.is_shadowed { "an earlier part gets its events" } else { "no publication fulfils it" };
+            writeln!(out, "  never matches: `{}`: {why}", part.expression)?;
+        }
+        if reach.sets.is_empty() {
+            writeln!(out, "  never gets an event")?;
+        }
+    }
+    for (_, publication) in file.publications.iter().enumerate().filter(|(number, _)| !checked.is_taken(*number)) {
+        writeln!(out, "no subscription gets {}", publication_text(file, publication))?;
+    }
+    write_schedule(out, checked)?;
+    let never = checked.subscriptions.iter().filter(|subscription| !subscription.is_right()).count();
+    let misses = checked.jobs.iter().filter(|job| job.misses()).count();
+    writeln!(out, "{} of {} subscriptions have parts that never match", never, checked.subscriptions.len())?;
+    let analysed = checked.jobs.iter().filter(|job| job.timing.is_ok()).count();
+    writeln!(out, "{misses} of {analysed} analysed jobs miss their deadlines")
+}
+
+fn write_schedule(out: &mut dyn Write, checked: &CheckedChannel<'_>) -> io::Result<()> {
+    if checked.jobs.is_empty() {
+        return Ok(());
+    }
+    let file = checked.file;
+    let header =
+        ["subscription", "event", "core", "lane", "wcet ms", "period ms", "deadline ms", "response ms", "verdict"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for job in &checked.jobs {
+        let Some(subscription) = file.subscriptions.get(job.subscription) else { continue };
+        let absent = || "-".to_owned();
+        let of_timing = |time: fn(&corelane_sched::task::Timing) -> u64| {
+            job.timing.as_ref().map_or_else(|_| absent(), |timing| milliseconds(time(timing)))
+        };
+        rows.push(vec![
+            printable(&subscription.name),
+            trigger_text(file, job.trigger),
+            subscription.core.to_string(),
+            lane_text(file, job),
+            of_timing(|timing| timing.execution),
+            of_timing(|timing| timing.period),
+            of_timing(|timing| timing.deadline),
+            job.response.map_or_else(absent, milliseconds),
+            match job.timing {
+                Err(reason) => reason.reason(),
+                Ok(_) if job.misses() => "misses",
+                Ok(_) => "fits",
+            }
+            .to_owned(),
+        ]);
+    }
+    writeln!(out)?;
+    write_table(out, &rows)?;
+    writeln!(out)?;
+    for (core, utilization) in &checked.cores {
+        writeln!(out, "core {core}: utilization {utilization}")?;
+    }
+    Ok(())
+}
+
+fn as_json(checked: &CheckedChannel<'_>) -> Json {
+    let file = checked.file;
+    let publication = |(number, publication): (usize, &FilePublication)| {
+        let taken = checked.subscriptions.iter().filter(|subscription| subscription.accepted.contains(&number));
+        let octets_per_second = publication
+            .size
+            .zip(publication.period)
+            .map(|(size, period)| u128::from(size) * 1_000_000_000 / u128::from(period.max(1)));
+        json!({
+            "supplier": publication.supplier,
+            "type": publication.event_type.0,
+            "source": publication.source.map(|source| source.0),
+            "period_ns": publication.period,
+            "size": publication.size,
+            "octets_per_second": octets_per_second.and_then(|octets| u64::try_from(octets).ok()),
+            "subscriptions": taken.map(|taken| taken.subscription.name.as_str()).collect::<Vec<_>>(),
+        })
+    };
+    let subscription = |(number, checked_subscription): (usize, &CheckedSubscription<'_>)| {
+        let CheckedSubscription { subscription, reach, accepted } = checked_subscription;
+        let jobs = checked.jobs.iter().filter(|job| job.subscription == number);
+        let dead = reach.dead.iter().map(|part| json!({ "part": part.expression, "is_shadowed": part.is_shadowed }));
+        json!({
+            "name": subscription.name,
+            "filter": subscription.filter.expression(&file.names),
+            "core": subscription.core,
+            "publications": accepted,
+            "refusal": subscription.refusal,
+            "never": dead.collect::<Vec<_>>(),
+            "can_match": !reach.sets.is_empty(),
+            "jobs": jobs.map(|job| job_as_json(file, job)).collect::<Vec<_>>(),
+        })
+    };
+    let core =
+        |(core, utilization): (&u32, &Utilization)| json!({ "core": core, "utilization": utilization.to_string() });
+    json!({
+        "schema": 1,
+        "publications": file.publications.iter().enumerate().map(publication).collect::<Vec<_>>(),
+        "subscriptions": checked.subscriptions.iter().enumerate().map(subscription).collect::<Vec<_>>(),
+        "cores": checked.cores.iter().map(core).collect::<Vec<_>>(),
+        "is_right": checked.is_right(),
+    })
+}
+
+fn job_as_json(file: &ChannelFile, job: &Job) -> Json {
+    let timing = job.timing.as_ref().ok();
+    json!({
+        "event": trigger_text(file, job.trigger),
+        "lane": lane_text(file, job),
+        "execution_ns": timing.map(|timing| timing.execution),
+        "period_ns": timing.map(|timing| timing.period),
+        "jitter_ns": timing.map(|timing| timing.jitter),
+        "deadline_ns": timing.map(|timing| timing.deadline),
+        "response_ns": job.response,
+        "not_analysed": job.timing.as_ref().err().map(|reason| reason.reason()),
+        "misses": job.misses(),
+    })
+}

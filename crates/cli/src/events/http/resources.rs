@@ -1,0 +1,160 @@
+//! The resources of the page: HTML, its script and style, the counts as JSON, and Prometheus' text.
+
+use std::fmt::Write as _;
+
+use corelane_services::events::EventMonitor;
+use corelane_services::events::corelane_events::{Channel, Consumer, Monitor as _};
+use serde_json::{Value as Json, json};
+
+use crate::events::stat::{channel_json, consumer_json, reasons};
+use crate::text::json_line;
+
+/// Maximum number of consumers whose counts an answer has, over all channels. The counts of
+/// channels have all consumers.
+const MAX_CONSUMERS: usize = 4_096;
+/// Maximum number of channels in an answer.
+const MAX_CHANNELS: usize = 4_096;
+
+/// A resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resource {
+    Page,
+    Script,
+    Style,
+    Counts,
+    Metrics,
+}
+
+impl Resource {
+    /// Returns the resource with this path.
+    pub(super) fn at(path: &str) -> Option<Self> {
+        Some(match path {
+            "/" => Self::Page,
+            "/page.js" => Self::Script,
+            "/page.css" => Self::Style,
+            "/counts.json" => Self::Counts,
+            "/metrics" => Self::Metrics,
+            _ => return None,
+        })
+    }
+
+    pub(super) const fn content_type(self) -> &'static str {
+        match self {
+            Self::Page => "text/html; charset=utf-8",
+            Self::Script => "text/javascript; charset=utf-8",
+            Self::Style => "text/css; charset=utf-8",
+            Self::Counts => "application/json",
+            Self::Metrics => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+
+    pub(super) fn body(self, monitor: &EventMonitor) -> String {
+        match self {
+            Self::Page => include_str!("page.html").to_owned(),
+            Self::Script => include_str!("page.js").to_owned(),
+            Self::Style => include_str!("page.css").to_owned(),
+            Self::Counts => json_line(&counts(&read(monitor))),
+            Self::Metrics => metrics(&read(monitor)),
+        }
+    }
+}
+
+/// The counts of a channel and of its consumers.
+type ChannelCounts = (Channel, Vec<Consumer>);
+
+fn read(monitor: &EventMonitor) -> Vec<ChannelCounts> {
+    let mut all: Vec<ChannelCounts> = Vec::new();
+    let mut left = MAX_CONSUMERS;
+    loop {
+        let after = all.last().map_or("", |(channel, _)| channel.name.as_str());
+        // The monitor of this process raises no exception.
+        let next = monitor.channels_after(after).unwrap_or_default();
+        if next.is_empty() || all.len() >= MAX_CHANNELS {
+            return all;
+        }
+        for channel in next {
+            let consumers = consumers(monitor, &channel.name, left);
+            left -= consumers.len();
+            all.push((channel, consumers));
+        }
+    }
+}
+
+fn consumers(monitor: &EventMonitor, name: &str, max: usize) -> Vec<Consumer> {
+    let mut all: Vec<Consumer> = Vec::new();
+    while all.len() < max {
+        let after = all.last().map_or(0, |consumer| consumer.proxy);
+        // The channel may have been destroyed.
+        let next = monitor.consumers_after(name, after).unwrap_or_default();
+        if next.is_empty() {
+            break;
+        }
+        all.extend(next);
+    }
+    all.truncate(max);
+    all
+}
+
+fn counts(channels: &[ChannelCounts]) -> Json {
+    let channel = |(channel, consumers): &ChannelCounts| {
+        let mut shown = channel_json(channel);
+        shown["shown_consumers"] = consumers.iter().map(|consumer| consumer_json(&channel.name, consumer)).collect();
+        shown
+    };
+    json!({ "schema": 1, "channels": channels.iter().map(channel).collect::<Vec<_>>() })
+}
+
+/// A metric of Prometheus, with a number for each channel.
+type ChannelMetric = (&'static str, &'static str, &'static str, fn(&Channel) -> u64);
+
+const CHANNEL_METRICS: [ChannelMetric; 9] = [
+    ("published_total", "counter", "Events that the channel has routed.", |it| it.published),
+    ("refused_total", "counter", "Events that the channel has refused.", |it| it.refused),
+    ("unpublished_total", "counter", "Events that their supplier does not publish.", |it| it.unpublished),
+    ("suppliers", "gauge", "Connected suppliers.", |it| it.suppliers.into()),
+    ("consumers", "gauge", "Connected consumers.", |it| it.consumers.into()),
+    ("routed_total", "counter", "Sets that filters have passed.", |it| it.sets.routed),
+    ("delivered_total", "counter", "Sets that consumers have got.", |it| it.sets.delivered),
+    ("queued", "gauge", "Sets that wait in queues.", |it| it.sets.queued),
+    ("in_flight", "gauge", "Sets whose call is running.", |it| it.sets.in_flight),
+];
+
+fn metrics(channels: &[ChannelCounts]) -> String {
+    let mut text = String::new();
+    // A string takes every text.
+    let _ = write_metrics(&mut text, channels);
+    text
+}
+
+fn write_metrics(text: &mut String, channels: &[ChannelCounts]) -> std::fmt::Result {
+    for (name, kind, help, value) in CHANNEL_METRICS {
+        head(text, name, kind, help)?;
+        for (channel, _) in channels {
+            writeln!(text, "corelane_events_{name}{{channel=\"{}\"}} {}", label(&channel.name), value(channel))?;
+        }
+    }
+    head(text, "dropped_total", "counter", "Sets that consumers have not got.")?;
+    for (channel, _) in channels {
+        for (reason, count) in reasons(&channel.sets.dropped) {
+            let channel = label(&channel.name);
+            writeln!(text, "corelane_events_dropped_total{{channel=\"{channel}\",reason=\"{reason}\"}} {count}")?;
+        }
+    }
+    head(text, "queue_sets", "gauge", "Sets in a queue of a consumer.")?;
+    for (channel, consumers) in channels {
+        for (consumer, queue) in consumers.iter().flat_map(|it| it.queues.iter().map(move |queue| (it.proxy, queue))) {
+            let labels =
+                format!("channel=\"{}\",consumer=\"{consumer}\",lane=\"{}\"", label(&channel.name), queue.lane);
+            writeln!(text, "corelane_events_queue_sets{{{labels}}} {}", queue.sets)?;
+        }
+    }
+    Ok(())
+}
+
+fn head(text: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Result {
+    writeln!(text, "# HELP corelane_events_{name} {help}\n# TYPE corelane_events_{name} {kind}")
+}
+
+fn label(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

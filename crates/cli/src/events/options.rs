@@ -1,0 +1,40 @@
+//! The arguments of all subcommands, as `parse` returns them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use corelane_services::events::{EventLane, FilterBuilder, OverflowPolicy};
+
+/// Default address of `serve`.
+pub(super) const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:11169";
+/// Host and port of a channel that is given by its name.
+pub(super) const DEFAULT_SERVER: &str = "127.0.0.1:11169";
+
+/// Plain key of the control object.
+pub(super) const CONTROL_KEY: &str = "CorelaneEventsControl";
+
+/// Arguments of all subcommands.
+#[derive(Debug, Default)]
+pub(super) struct EventsArguments {
+    pub(super) listen: Vec<String>,
+    pub(super) publish: Vec<String>,
+    pub(super) orb_config: Option<String>,
+    pub(super) channels: Vec<String>,
+    pub(super) types: Vec<i32>,
+    pub(super) source: Option<i32>,
+    pub(super) filter: Option<String>,
+    pub(super) count: Option<u64>,
+    pub(super) is_json: bool,
+    pub(super) lanes: Vec<EventLane>,
+    pub(super) overflow: OverflowPolicy,
+    pub(super) filter_builder: FilterBuilder,
+    pub(super) allow_control: Vec<u32>,
+    pub(super) control: Option<PathBuf>,
+    pub(super) is_destroyed_by_clients: bool,
+    pub(super) http: Option<SocketAddr>,
+    pub(super) at: Option<String>,
+    pub(super) interval: Option<Duration>,
+    pub(super) channel: String,
+    pub(super) texts: Vec<String>,
+}

@@ -1,0 +1,185 @@
+//! The command `corelane rio`, which shows the live state of real-time I/O on an interface.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+
+use clap::Command;
+use corelane_rio::examination::{examine, steering_refusal};
+use corelane_rio::feature_level::FeatureLevel;
+use corelane_rio::status::{StatusFields, TransportReport, read_reports, value_of};
+use serde_json::{Value as Json, json};
+
+use crate::arguments::{self, flag, positional};
+use crate::text::{excerpt, json_text, printable};
+use crate::{DONE, NOT_DONE};
+
+pub(crate) const USAGE: &str = "\
+usage: corelane rio status IF [--json]
+       corelane rio clean IF [--json]
+
+Shows the live state of real-time I/O on the network interface IF: the processes that use it, their streams, threads, queues,
+dropped and missed frames, and budgets. Programs of other users are seen by root only.
+
+  status            show the state
+  clean             remove what a killed process has left on IF, and say what was removed
+
+  --json            print one JSON object
+
+Exit status: 0 done, 1 not done, 2 wrong usage.
+";
+
+pub(crate) fn command() -> Command {
+    let of = |name| arguments::command(name, USAGE).args([flag("json"), positional("IF")]);
+    let command = arguments::command("rio", USAGE).subcommands([of("status"), of("clean")]);
+    arguments::with_descriptions(command, USAGE)
+}
+
+pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
+    let (verb, parsed) = match arguments::parse_subcommand("rio", command(), words) {
+        Ok(found) => found,
+        Err(refusal) => return arguments::print_refusal(refusal.subcommand_reason(), USAGE, out),
+    };
+    let Some(name) = arguments::text(&parsed, "IF") else {
+        return arguments::print_refusal(Some("no interface is given".to_owned()), USAGE, out);
+    };
+    let is_json = parsed.get_flag("json");
+    let result = if corelane_sys::interface::index(&name).is_err() {
+        Err(format!("there is no interface {}", excerpt(&name)))
+    } else {
+        read_reports().map_err(|error| format!("the transports of this machine cannot be read: {error}"))
+    };
+    let (status, text) = match result {
+        Ok(reports) if verb == "clean" => (DONE, clean(&name, &users(reports, &name), is_json)),
+        Ok(reports) => (DONE, show(&name, &users(reports, &name), is_json)),
+        Err(error) if is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
+        Err(error) => (NOT_DONE, format!("error: {error}\n")),
+    };
+    // The reader may have closed the pipe.
+    let _ = out.write_all(text.as_bytes());
+    status
+}
+
+/// Returns the transports on the interface, and those that sort no frames: their connections can use
+/// every interface.
+fn users(mut reports: Vec<TransportReport>, name: &str) -> Vec<TransportReport> {
+    reports.retain(|report| report.field("interface").is_none_or(|found| found == name));
+    reports
+}
+
+fn show(name: &str, reports: &[TransportReport], is_json: bool) -> String {
+    if is_json {
+        let transports: Vec<Json> = reports.iter().map(to_json).collect();
+        return json_text(&json!({ "schema": 1, "interface": name, "transports": transports }));
+    }
+    if reports.is_empty() {
+        return format!("No process that this user may see uses real-time I/O on {name}.\n");
+    }
+    reports.iter().map(to_text).collect()
+}
+
+fn to_json(report: &TransportReport) -> Json {
+    let mut shown = fields_to_json(&report.transport);
+    shown["process"] = report.process.into();
+    shown["program"] = program(report.process).into();
+    shown["streams"] = report.streams.iter().map(fields_to_json).collect();
+    shown
+}
+
+fn fields_to_json(fields: &StatusFields) -> Json {
+    let value = |text: &str| text.parse::<u64>().map_or_else(|_| text.into(), Json::from);
+    let is_name = |name: &str| name == "interface";
+    let fields = fields
+        .iter()
+        .map(|(name, text)| (name.clone(), if is_name(name) { text.as_str().into() } else { value(text) }));
+    Json::Object(fields.collect())
+}
+
+fn program(process: u32) -> String {
+    fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default().trim_end().to_owned()
+}
+
+fn to_text(report: &TransportReport) -> String {
+    let field = |name| printable(report.field(name).unwrap_or("?"));
+    let place = report.field("interface").map_or_else(|| "any interface".to_owned(), printable);
+    let program = printable(&program(report.process));
+    let mut text = format!("process {} ({program}): {} on {place}\n", report.process, field("level"));
+    text += &format!("  not higher, because {}\n", field("limit"));
+    if report.field("best_effort_frames_queued").is_some() {
+        text += &format!(
+            "  best effort: {} frames in the receive context, {} queued\n",
+            field("best_effort_frames_in_receive_context"),
+            field("best_effort_frames_queued")
+        );
+    }
+    if report.streams.is_empty() {
+        text += "  no streams\n";
+    }
+    report.streams.iter().for_each(|stream| text += &stream_to_text(stream));
+    text
+}
+
+fn stream_to_text(stream: &StatusFields) -> String {
+    let has = |name| value_of(stream, name).is_some();
+    let field = |name| printable(value_of(stream, name).unwrap_or("?"));
+    let priority =
+        if has("native_priority") { format!(", priority {}", field("native_priority")) } else { String::new() };
+    let mut text = format!(
+        "  stream {} ({}): {}{priority}, {} of {} connections, {} refused\n",
+        field("number"),
+        field("side"),
+        field("class"),
+        field("connections"),
+        field("max_connections"),
+        field("refused_connections"),
+    );
+    if has("budget_bytes") {
+        text += &format!(
+            "    budget   {} of {} bytes used in this period of {} ns, {} received in all\n",
+            field("budget_used_bytes"),
+            field("budget_bytes"),
+            field("period_ns"),
+            field("received_bytes"),
+        );
+        text +=
+            &format!("    waiting  {} connections, {} times in all\n", field("waiting_connections"), field("waits"));
+        text += &format!("    thread   {}\n", field("period_thread"));
+    }
+    if has("frames_queued") {
+        text += &format!(
+            "    frames   {} queued, {} missed, {} in the receive context\n",
+            field("frames_queued"),
+            field("frames_missed"),
+            field("frames_in_context"),
+        );
+        text += &format!("    queue    {} frames, thread {}\n", field("queue_frames"), field("kernel_thread"));
+    }
+    if has("lack") {
+        text += &format!("    lacks    {}\n", field("lack"));
+    }
+    text
+}
+
+/// The kernel ends programs, tables and threads with the process, so there is nothing to remove. The
+/// command looks whether this is so.
+fn clean(name: &str, reports: &[TransportReport], is_json: bool) -> String {
+    let on_interface = |report: &&TransportReport| report.field("interface").is_some();
+    let users: Vec<u32> = reports.iter().filter(on_interface).map(|report| report.process).collect();
+    let found = match (users.as_slice(), steering_refusal()) {
+        ([process, ..], _) => format!("process {process} uses {name}, and its program stays"),
+        ([], Some(refusal)) => format!("{name} was not examined: {refusal}"),
+        ([], None) => {
+            let examination = examine(name);
+            let hook = examination.findings.iter().find(|one| one.feature == "hook").map(|one| one.found.clone());
+            match hook {
+                Some(reason) if examination.level != FeatureLevel::StreamSteering => reason,
+                Some(_) => format!("{name} has no program"),
+                None => format!("{name} accepts no program, because its link is down"),
+            }
+        }
+    };
+    if is_json {
+        return json_text(&json!({ "schema": 1, "interface": name, "removed": [], "found": found }));
+    }
+    format!("Nothing is left to remove. The kernel removes all of real-time I/O with its process.\nFound: {found}.\n")
+}

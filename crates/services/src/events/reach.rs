@@ -1,0 +1,388 @@
+//! The sets that a filter can deliver if suppliers publish only certain events, and their rates.
+//!
+//! The module decides from the filter alone, without a channel. It follows the rules of
+//! [`correlation`](super::correlation): an event goes to the first child of a group that accepts it.
+
+use corelane_sched::task::Nanos;
+
+use super::designator::TimeoutKind;
+use super::expression::EventNames;
+use super::filter::{EventFilter, FilterInput, NodeKind};
+use super::header::EventHeader;
+
+/// An event that a supplier publishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublishedEvent {
+    /// The event's type and source.
+    pub header: EventHeader,
+    /// The shortest time between two events, in nanoseconds, if it is declared.
+    pub period: Option<Nanos>,
+}
+
+/// The part of a set whose arrival completes the set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTrigger {
+    /// The published event with this number.
+    Event(usize),
+    /// A timeout with this delay or period in nanoseconds.
+    Timeout(TimeoutKind, Nanos),
+}
+
+/// A kind of set that a filter delivers. Any number of sets that arrive within a time `t` is at most
+/// the number of jobs of a periodic task with this period and jitter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetArrival {
+    /// The part that bounds the rate. In a conjunction, it is of the child with the lowest rate.
+    pub trigger: SetTrigger,
+    /// The period of the trigger in nanoseconds; `None` without a bound, and for a timeout that
+    /// expires once.
+    pub period: Option<Nanos>,
+    /// The time by which a set may be late in its period: a conjunction may hold an event for its
+    /// next set.
+    pub jitter: Nanos,
+    /// The published events that the set may contain. An event is there as often as the set may
+    /// contain it.
+    pub events: Vec<usize>,
+    /// Groups of published events: the set contains at least one event of each group.
+    pub groups: Vec<Vec<usize>>,
+}
+
+/// A part of a filter that no published event can fulfil.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadPart {
+    /// The part as an expression.
+    pub expression: String,
+    /// An event would fulfil the part, but goes to an earlier part of the group.
+    pub is_shadowed: bool,
+}
+
+/// The sets that a filter can deliver.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilterReach {
+    /// For each published event: the filter accepts it.
+    pub accepted: Vec<bool>,
+    /// The sets that can arise; none if the consumer never gets an event.
+    pub sets: Vec<SetArrival>,
+    /// The parts that are never fulfilled, except those of a disjunction whose events an earlier
+    /// part gets.
+    pub dead: Vec<DeadPart>,
+}
+
+impl EventFilter {
+    /// Returns what the filter delivers if suppliers publish these events and no others.
+    ///
+    /// ```
+    /// use corelane_services::events::*;
+    ///
+    /// let names = EventNames::new();
+    /// let filter = EventFilter::parse("all(type 16, type 17) or type 18", &names, &FilterLimits::default())?;
+    /// let published = [16, 17].map(|event_type| PublishedEvent {
+    ///     header: EventHeader::new(EventType(event_type), EventSource(1)),
+    ///     period: Some(1_000_000 * u64::from(event_type.unsigned_abs())),
+    /// });
+    /// let reach = filter.reach(&published, &names);
+    /// assert_eq!(reach.accepted, [true, true]);
+    /// assert_eq!(reach.sets[0].period, Some(17_000_000));
+    /// assert_eq!(reach.dead[0].expression, "type 18");
+    /// # Ok::<(), FilterExpressionError>(())
+    /// ```
+    #[must_use]
+    pub fn reach(&self, published: &[PublishedEvent], names: &EventNames) -> FilterReach {
+        let timeouts = self.nodes().iter().enumerate().filter_map(|(at, node)| match node.kind {
+            NodeKind::Timeout { kind, delay } => Some(Offer::Timeout(at, kind, delay)),
+            _ => None,
+        });
+        let offers: Vec<Offer> = (0..published.len()).map(Offer::Event).chain(timeouts).collect();
+        let mut search = Search { filter: self, published, names, offers: &offers, dead: Vec::new() };
+        let sets = search.sets(0, &offers, false);
+        let accepted = published.iter().map(|event| self.accepts(&event.header)).collect();
+        FilterReach { accepted, sets, dead: search.dead }
+    }
+}
+
+/// An input of a filter.
+#[derive(Clone, Copy)]
+enum Offer {
+    /// The published event with this number.
+    Event(usize),
+    /// The timeout of this node, with its kind and its delay or period.
+    Timeout(usize, TimeoutKind, Nanos),
+}
+
+struct Search<'f> {
+    filter: &'f EventFilter,
+    published: &'f [PublishedEvent],
+    names: &'f EventNames,
+    /// All events and timeouts.
+    offers: &'f [Offer],
+    dead: Vec<DeadPart>,
+}
+
+impl Search<'_> {
+    /// Returns the sets that the subtree passes of these offers. `is_needed` is true inside a
+    /// conjunction, which needs each child.
+    fn sets(&mut self, at: usize, offers: &[Offer], is_needed: bool) -> Vec<SetArrival> {
+        let kind = self.filter.nodes()[at].kind;
+        match kind {
+            NodeKind::Disjunction => {
+                let children: Vec<Vec<SetArrival>> = self.children(at, offers, is_needed);
+                if children.is_empty() {
+                    self.note_dead(at, is_needed);
+                }
+                children.concat()
+            }
+            NodeKind::Conjunction { .. } => {
+                let children = self.children(at, offers, true);
+                if children.iter().any(Vec::is_empty) { Vec::new() } else { joined(&children) }
+            }
+            NodeKind::Bitmask { .. } => {
+                let masked =
+                    offers.iter().copied().filter(|offer| kind.matches(self.input(*offer))).collect::<Vec<_>>();
+                let before = self.dead.len();
+                let sets = self.sets(at + 1, &masked, is_needed);
+                if sets.is_empty() {
+                    self.dead.truncate(before);
+                    self.note_dead(at, is_needed);
+                }
+                sets
+            }
+            _ => {
+                let taken: Vec<Offer> = offers.iter().copied().filter(|offer| self.takes(at, *offer)).collect();
+                if taken.is_empty() {
+                    self.note_dead(at, is_needed);
+                }
+                taken.into_iter().map(|offer| self.set_of(offer)).collect()
+            }
+        }
+    }
+
+    /// Offers the inputs to the children of a group, each to the first that takes it.
+    fn children(&mut self, at: usize, offers: &[Offer], is_needed: bool) -> Vec<Vec<SetArrival>> {
+        let mut left = offers.to_vec();
+        let children: Vec<usize> = self.filter.children(at).collect();
+        let mut sets = Vec::with_capacity(children.len());
+        for child in children {
+            let (taken, others) = left.into_iter().partition(|offer| self.takes(child, *offer));
+            left = others;
+            let taken: Vec<Offer> = taken;
+            sets.push(self.sets(child, &taken, is_needed));
+        }
+        sets
+    }
+
+    /// Returns true if the subtree accepts the input. A timeout is offered only to its own subtree.
+    fn takes(&self, at: usize, offer: Offer) -> bool {
+        let is_offered = match offer {
+            Offer::Event(_) => true,
+            Offer::Timeout(node, ..) => (at..self.filter.nodes()[at].end).contains(&node),
+        };
+        is_offered && self.filter.accepts_at(at, self.input(offer))
+    }
+
+    fn input(&self, offer: Offer) -> FilterInput<'_> {
+        match offer {
+            Offer::Event(number) => FilterInput::Event(&self.published[number].header),
+            Offer::Timeout(node, ..) => FilterInput::Timeout(node),
+        }
+    }
+
+    fn note_dead(&mut self, at: usize, is_needed: bool) {
+        let is_shadowed = self.offers.iter().any(|offer| self.takes(at, *offer));
+        if !is_shadowed || is_needed {
+            self.dead.push(DeadPart { expression: self.filter.expression_at(at, self.names), is_shadowed });
+        }
+    }
+
+    fn set_of(&self, offer: Offer) -> SetArrival {
+        match offer {
+            Offer::Event(number) => {
+                let period = self.published[number].period;
+                let (events, groups) = (vec![number], vec![vec![number]]);
+                SetArrival { trigger: SetTrigger::Event(number), period, jitter: 0, events, groups }
+            }
+            Offer::Timeout(_, kind, delay) => {
+                let period = kind.is_periodic().then_some(delay);
+                let trigger = SetTrigger::Timeout(kind, delay);
+                SetArrival { trigger, period, jitter: 0, events: Vec::new(), groups: Vec::new() }
+            }
+        }
+    }
+}
+
+/// Returns the sets of a conjunction of these children. Each set contains one contribution of each
+/// child since the set before. So at most one set more arrives than contributions of any child.
+fn joined(children: &[Vec<SetArrival>]) -> Vec<SetArrival> {
+    let mut all = Vec::new();
+    for child in children {
+        let mut events: Vec<usize> = child.iter().flat_map(|set| set.events.iter().copied()).collect();
+        // A nested conjunction may contain an event twice; its own sets say how often.
+        events.sort_unstable();
+        let most = |event: usize| child.iter().map(|set| set.events.iter().filter(|it| **it == event).count()).max();
+        let mut distinct = events.clone();
+        distinct.dedup();
+        all.extend(distinct.into_iter().flat_map(|event| std::iter::repeat_n(event, most(event).unwrap_or(0))));
+    }
+    let groups: Vec<Vec<usize>> = children.iter().flat_map(|child| groups_of(child)).collect();
+    let slowest = children.iter().min_by_key(|child| rate(child));
+    let mut sets = slowest.cloned().unwrap_or_default();
+    let held = sets.iter().enumerate().max_by_key(|(_, set)| set.period).map(|(at, _)| at);
+    for (at, set) in sets.iter_mut().enumerate() {
+        set.events.clone_from(&all);
+        set.groups.clone_from(&groups);
+        if held == Some(at) {
+            set.jitter = set.jitter.saturating_add(set.period.unwrap_or(0));
+        }
+    }
+    sets
+}
+
+/// Returns the groups of which any of these sets has an event.
+fn groups_of(sets: &[SetArrival]) -> Vec<Vec<usize>> {
+    match sets {
+        [one] => one.groups.clone(),
+        // A timeout among them has no event.
+        sets if sets.iter().any(|set| set.groups.is_empty()) => Vec::new(),
+        sets => {
+            let mut events: Vec<usize> = sets.iter().flat_map(|set| set.groups.concat()).collect();
+            events.sort_unstable();
+            events.dedup();
+            vec![events]
+        }
+    }
+}
+
+/// Returns the number of sets in 10^18 ns; the maximum if there is no bound.
+fn rate(sets: &[SetArrival]) -> u128 {
+    let of_set = |set: &SetArrival| match set.trigger {
+        SetTrigger::Timeout(TimeoutKind::Once, _) => Some(0),
+        _ => set.period.map(|period| 1_000_000_000_000_000_000 / u128::from(period.max(1))),
+    };
+    sets.iter().try_fold(0_u128, |sum, set| sum.checked_add(of_set(set)?)).unwrap_or(u128::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::events::filter::FilterLimits;
+    use crate::events::header::{EventSource, EventType};
+    use crate::events::subscriptions::{Occurrence, SubscriptionLimits, Subscriptions};
+
+    const MS: Nanos = 1_000_000;
+
+    fn published(events: &[(i32, i32, Nanos)]) -> Vec<PublishedEvent> {
+        let event = |(event_type, source, period): &(i32, i32, Nanos)| PublishedEvent {
+            header: EventHeader::new(EventType(*event_type), EventSource(*source)),
+            period: Some(*period),
+        };
+        events.iter().map(event).collect()
+    }
+
+    fn reach(expression: &str, events: &[(i32, i32, Nanos)]) -> FilterReach {
+        let filter = EventFilter::parse(expression, &EventNames::new(), &FilterLimits::default()).unwrap();
+        filter.reach(&published(events), &EventNames::new())
+    }
+
+    fn dead(reach: &FilterReach) -> Vec<(&str, bool)> {
+        reach.dead.iter().map(|part| (part.expression.as_str(), part.is_shadowed)).collect()
+    }
+
+    #[test]
+    fn parts_without_an_event_are_named() {
+        let events = [(16, 1, 50 * MS), (17, 2, 100 * MS)];
+        let case = |expression: &str| {
+            let reach = reach(expression, &events);
+            (!reach.sets.is_empty(), reach.dead.iter().map(|part| part.expression.clone()).collect::<Vec<_>>())
+        };
+        let none: Vec<String> = Vec::new();
+        assert_eq!(case("type 16"), (true, none.clone()));
+        assert_eq!(case("type 18"), (false, vec!["type 18".to_owned()]));
+        assert_eq!(case("type 16 source 2"), (false, vec!["type 16 source 2".to_owned()]));
+        assert_eq!(case("type 16 or type 18"), (true, vec!["type 18".to_owned()]));
+        assert_eq!(case("type 16 and type 17"), (false, vec!["type 16 and type 17".to_owned()]));
+        assert_eq!(case("all(type 16, type 17)"), (true, none.clone()));
+        assert_eq!(case("all(type 16, type 18, type 19)"), (false, vec!["type 18".to_owned(), "type 19".to_owned()]));
+        assert_eq!(case("all(type 16, interval 5ms)"), (true, none.clone()));
+        assert_eq!(case("not type 16"), (true, none.clone()));
+        assert_eq!(case("not any"), (false, vec!["not any".to_owned()]));
+        assert_eq!(case("bits(1, 1) any"), (false, vec!["bits(0x1, 0x1) any".to_owned()]));
+        assert_eq!(case("bits(1, 2) any"), (true, none.clone()));
+        assert_eq!(case("or()"), (false, vec!["or()".to_owned()]));
+        // The first part gets every event of the second. A conjunction then never completes.
+        assert_eq!(case("type 16 or type 16 source 1"), (true, none));
+        let shadowed = reach("all(type 16, type 16 source 1)", &events);
+        assert_eq!((shadowed.sets.len(), dead(&shadowed)), (0, vec![("type 16 source 1", true)]));
+    }
+
+    #[test]
+    fn conjunction_arrives_at_the_rate_of_its_slowest_child() {
+        let events = [(16, 1, 50 * MS), (17, 2, 100 * MS), (17, 3, 40 * MS)];
+        let sets = reach("all(type 16, type 17)", &events).sets;
+        let expected = SetArrival {
+            trigger: SetTrigger::Event(0),
+            period: Some(50 * MS),
+            jitter: 50 * MS,
+            events: vec![0, 1, 2],
+            groups: vec![vec![0], vec![1, 2]],
+        };
+        assert_eq!(sets, [expected]);
+        let sets = reach("all(type 16, interval 200ms) or type 17 source 3", &events).sets;
+        let triggers: Vec<_> = sets.iter().map(|set| (set.trigger, set.period, set.events.clone())).collect();
+        let timeout = SetTrigger::Timeout(TimeoutKind::Interval, 200 * MS);
+        assert_eq!(triggers, [(timeout, Some(200 * MS), vec![0]), (SetTrigger::Event(2), Some(40 * MS), vec![2])]);
+    }
+
+    /// An expression over the types 16 to 18 and the sources 1 and 2.
+    fn expressions() -> impl Strategy<Value = String> {
+        let leaf = prop_oneof![
+            (16..19, 0..3).prop_map(|(event_type, source)| format!("type {event_type} source {source}")),
+            (1..3).prop_map(|source| format!("source {source}")),
+            Just("any".to_owned()),
+        ];
+        leaf.prop_recursive(3, 12, 3, |inner| {
+            let group = (prop::sample::select(vec!["all", "or", "and"]), prop::collection::vec(inner.clone(), 1..4));
+            prop_oneof![
+                4 => group.prop_map(|(word, parts)| format!("{word}({})", parts.join(", "))),
+                1 => inner.prop_map(|part| format!("not ({part})")),
+            ]
+        })
+    }
+
+    proptest! {
+        /// A consumer gets only sets that the reach of its filter names.
+        #[test]
+        fn consumer_gets_only_sets_within_the_reach_of_its_filter(
+            expression in expressions(),
+            events in prop::collection::hash_set((16..19, 1..3_i32), 1..4),
+            order in prop::collection::vec(any::<prop::sample::Index>(), 60),
+        ) {
+            let events: Vec<(i32, i32, Nanos)> = events.into_iter().map(|(a, b)| (a, b, MS)).collect();
+            let filter = EventFilter::parse(&expression, &EventNames::new(), &FilterLimits::default()).unwrap();
+            let reach = filter.reach(&published(&events), &EventNames::new());
+            let mut subscriptions = Subscriptions::new(SubscriptionLimits::default());
+            subscriptions.add(filter, 0).unwrap();
+            let mut sets: Vec<Vec<usize>> = Vec::new();
+            for index in order {
+                let number = index.index(events.len());
+                let header = published(&events)[number].header;
+                let event = |occurrence: &Occurrence<usize>| match occurrence {
+                    Occurrence::Event(event) => *event,
+                    Occurrence::Timeout(_) => panic!("there are no timeouts"),
+                };
+                let take = |_, set: &[Occurrence<usize>]| sets.push(set.iter().map(event).collect());
+                subscriptions.push(&header, number, 0, take).unwrap();
+            }
+            prop_assert!(!reach.sets.is_empty() || sets.is_empty(), "{} {:?}", expression, events);
+            for set in &sets {
+                let fits = |arrival: &SetArrival| {
+                    let mut left = arrival.events.clone();
+                    let mut take = |event: &usize| left.iter().position(|it| it == event).map(|at| left.swap_remove(at));
+                    set.iter().all(|event| take(event).is_some())
+                        && arrival.groups.iter().all(|group| group.iter().any(|event| set.contains(event)))
+                };
+                prop_assert!(reach.sets.iter().any(fits), "{} {:?} {:?}", expression, set, reach);
+            }
+        }
+    }
+}
