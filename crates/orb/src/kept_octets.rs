@@ -237,7 +237,8 @@ impl LentMessage {
 }
 
 impl RunningMessage {
-    /// Keeps the octets at `range`.
+    /// Keeps the octets at `range`. Fewer than [`BORROW_THRESHOLD`] octets are copied. Larger parts
+    /// share the message's memory.
     fn keep(&mut self, range: Range<usize>) -> Result<Octets, KeepRefusal> {
         let octets = self.message.memory.octets().get(range.clone()).unwrap_or_default();
         let Some(account) = &self.message.account else { return Ok(Octets::copy_from(octets)) };

@@ -28,7 +28,7 @@ pub(crate) fn monotonic() -> Nanos {
     Monotonic::now().as_nanos()
 }
 
-/// A connection that can have to wait for bytes of the budget.
+/// A connection that may have to wait for bytes of the budget.
 pub(crate) trait Throttled: Send + Sync {
     /// Makes the kernel report the unread bytes, because the connection's turn has begun.
     fn report_unread_bytes(&self);
@@ -44,7 +44,8 @@ pub(crate) enum Reservation {
         /// Number of the period to which the bytes belong.
         period: u64,
     },
-    /// The connection gets no bytes now, but perhaps at this time or later.
+    /// The connection gets no bytes now. It can get bytes in the next period, or earlier if another
+    /// connection gives bytes back.
     Exhausted {
         /// Start of the next period.
         next_period: Nanos,
@@ -59,7 +60,7 @@ struct State {
 struct Shared {
     clock: Clock,
     state: PiMutex<State>,
-    /// Notified when the first connection waits, and when the thread is to end.
+    /// Notified when the first connection waits, and when the thread must end.
     changed: PiCondvar,
 }
 
@@ -125,7 +126,8 @@ impl ByteBudget {
         reservation
     }
 
-    /// Gives back reserved bytes that have not arrived. They are lost if their period has passed.
+    /// Gives back reserved bytes that have not arrived, with the rest of the connection's turn. They
+    /// are lost if their period has passed.
     pub(crate) fn give_back(&self, seat: Seat, bytes: usize, period: u64) {
         let mut state = self.shared.state.lock();
         state.budget.give_back(seat, bytes, period, (self.shared.clock)());
@@ -174,9 +176,9 @@ impl Shared {
         }
     }
 
-    /// Makes the kernel report the unread bytes of the connections whose turns have begun. The lock
-    /// is released first, because the last pointer to a connection may end here, and with it the
-    /// connection.
+    /// Makes the kernel report the unread bytes of the connections whose turns have begun. Releases the
+    /// lock before each report, because this function may drop the last pointer to a connection, and
+    /// so end the connection.
     fn report<'a>(&'a self, mut state: PiMutexGuard<'a, State>) {
         while let Some(connection) = state.budget.next_report() {
             drop(state);

@@ -54,7 +54,7 @@ pub(crate) struct LevelControl {
     config: RioConfig,
     requested: FeatureLevel,
     state: PiMutex<State>,
-    /// Notified when the thread is to end.
+    /// Notified when the thread must end.
     changed: PiCondvar,
     /// The thread `rio/level`. The lock is never held while the handler runs.
     thread: Mutex<Option<JoinHandle<()>>>,

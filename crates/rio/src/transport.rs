@@ -62,7 +62,7 @@ pub struct RioTransport {
     /// Number of streams that were made.
     numbers: AtomicU32,
     streams: Arc<StreamList>,
-    /// The ORBs that use the transport, and the socket that tells its state.
+    /// Number of ORBs that use the transport, and the socket that reports its state.
     status: Mutex<(usize, Option<StatusServer>)>,
     /// Held while a client's stream is opened, so that calls of one class at the same moment share
     /// one stream.
@@ -341,7 +341,7 @@ impl Transport for RioTransport {
             }
             return Ok(stream);
         }
-        // The server does not see a connection that the stream has no place for.
+        // The place is taken first, so that the server sees no connection without a place.
         let slot = ConnectionSlot::take(&self.client_stream(io)?)?;
         slot.adopt(self.tcp.connect_with(endpoint, &self.fixed(properties), deadline)?)
     }
@@ -458,7 +458,8 @@ impl ConnectionSlot {
             if let Some(stream) = &self.0.steered {
                 let (remote, local) = (socket::peer_address(fd)?, socket::local_address(fd)?);
                 if let (Some(remote), Some(local)) = (remote.as_inet(), local.as_inet()) {
-                    // With full tables, the frames of the connection stay best effort.
+                    // If the tables refuse the connection, for example because they are full, its
+                    // frames stay best effort.
                     steered = stream.add_connection(*remote, *local).unwrap_or(None);
                 }
             }

@@ -56,8 +56,8 @@ pub struct TaskRules {
     pub jitter: Duration,
     /// The time from the arrival of a request to its deadline; `None` for a task whose jobs run at the
     /// task's priority. The running jobs of a core that have deadlines get native priorities of 2 to 97
-    /// in the order of their deadlines (EDF), a job that began earlier before one with the same
-    /// deadline. A job arrives when its thread has read the request, or when the request need not wait
+    /// in the order of their deadlines (EDF). Of two jobs with one deadline, the job that began earlier
+    /// comes first. A job arrives when its thread has read the request, or when the request need not wait
     /// for the [rate](field@Self::min_distance) any more. Each job costs two more locks and at least
     /// two more system calls.
     pub deadline: Option<Duration>,

@@ -77,7 +77,7 @@ impl<R> fmt::Debug for AdmittedTask<R> {
 /// The lease of a task, which a thread renews.
 struct Lease {
     tasks: TasksRef,
-    /// As `tasks`, for renewals, which `canceller` ends.
+    /// The object of `tasks`, for renewals. `canceller` cancels these calls.
     renewals: TasksRef,
     canceller: Canceller,
     task: u64,

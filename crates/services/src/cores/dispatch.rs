@@ -32,7 +32,7 @@ pub(super) struct TaskDispatch {
     poa: Poa,
     pool: Option<CorePool>,
     rules: DispatchRules,
-    /// The bindings that the pool has, and its demoted tasks.
+    /// The bindings and the demoted tasks that the pool got last.
     bindings: Vec<TaskBinding>,
     demoted: Vec<u64>,
     /// The tasks whose targets serve the requests to their task references.

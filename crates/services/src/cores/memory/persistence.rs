@@ -182,7 +182,7 @@ impl MemoryBooks {
             let (home, began_at) = (entry.home, entry.starts_at);
             self.revocable.insert(task, RevocableChange { share, timing: old, core, home, starts_at: began_at, until });
         } else if has_started {
-            // There is nothing to take back.
+            // The timing is the same, so there is no change to take back.
             self.leave_share(old, core);
         }
         let Some(entry) = self.entries.get_mut(&task) else { return Err(BooksRefusal::NotFound) };

@@ -28,7 +28,7 @@ pub(super) struct JobLog {
     ring: PiMutex<JobRing>,
 }
 
-/// The sums of one task. Each thread that serves the task adds to them, with relaxed ordering: a
+/// The sums of the times of one task's jobs, in nanoseconds. Each thread that serves the task adds to them, with relaxed ordering: a
 /// reader may see a job in some sums only. A histogram as in the statistics of periodic tasks would
 /// need a lock for each job.
 #[derive(Debug)]
