@@ -217,7 +217,7 @@ pub struct CorePoolCounts {
     pub borrowed: u64,
     /// Connections and handed-over requests for which a thread was started.
     pub spawned: u64,
-    /// Changes of the core or priority of a bound connection.
+    /// Changes of a task's core or priority while a thread served the task.
     pub moved: u64,
     /// Connections that returned to the threads without a task, because their task ended.
     pub unbound_by_task_end: u64,

@@ -84,7 +84,7 @@ impl DropCounts {
     }
 }
 
-/// The fates of the sets for a consumer.
+/// The numbers of the sets for a consumer, by what became of them.
 ///
 /// `routed` is always `delivered + queued + in_flight + dropped.total()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,7 +152,7 @@ pub struct QueueStatistics {
 pub struct ConsumerStatistics {
     /// The number of the consumer's proxy, in the order in which proxies were made.
     pub proxy: u64,
-    /// The fates of the consumer's sets.
+    /// The numbers of the consumer's sets.
     pub counts: DeliveryCounts,
     /// The drops by the type of the set's first event. At most 64 types are counted separately;
     /// the drops of other types are under [`EventType::ANY`].

@@ -145,7 +145,7 @@ impl Subject {
         Ok(Subject { tid, shared, handle: Some(handle) })
     }
 
-    /// Waits until the thread runs on its core.
+    /// Waits until the thread runs on its core, for at most [`PATIENCE`].
     fn await_running(&self) -> Result<(), Failure> {
         let before = self.shared.turns.load(Ordering::Relaxed);
         let deadline = clock::now() + PATIENCE;

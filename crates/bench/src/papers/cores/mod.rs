@@ -47,7 +47,7 @@ pub(super) fn core_pair(options: &BenchOptions) -> Option<(usize, usize)> {
     Some((cores.next()?, cores.next()?))
 }
 
-/// Returns the label of a number that belongs to no call.
+/// Returns a label without a transport and without a position on an axis.
 fn label(bench: &'static str, peer: &'static str, op: &str, config: String) -> FigureLabel {
     FigureLabel { bench, peer, transport: "none", op: op.to_owned(), config, axis_point: None }
 }
