@@ -190,7 +190,7 @@ struct RawClient {
     version: Version,
     code_sets: CodeSets,
     next_id: u32,
-    /// `None` if requests are not fragmented.
+    /// Maximum size in octets of the body of each fragment, a multiple of 8; `None` if requests are not fragmented.
     fragment: Option<usize>,
 }
 

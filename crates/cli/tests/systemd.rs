@@ -1,4 +1,5 @@
-//! Runs the units of docs/systemd as systemd would.
+//! Runs the unit docs/systemd/corelane-naming.service as systemd would, and verifies it with
+//! `systemd-analyze`.
 
 use std::collections::BTreeMap;
 use std::fs;

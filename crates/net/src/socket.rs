@@ -216,8 +216,9 @@ impl SocketStream {
             NextWait::Sleep => self.recv_sleeping(buffer, deadline),
             NextWait::Try(_) => {
                 let received = self.recv_sleeping(buffer, deadline);
-                // The core is checked after an arrival, because the last packet then came from the
-                // peer and not from another sender.
+                // The core is checked after an arrival, because the last packet then carries the
+                // peer's bytes. Earlier it may be an acknowledgement of this thread's own bytes,
+                // processed on this core.
                 if received.is_ok() {
                     if self.is_peer_elsewhere() { self.spin.encourage() } else { self.spin.record(false) }
                 }

@@ -126,7 +126,7 @@ fn to_net_endpoint(found: ProfileEndpoint) -> Option<Endpoint> {
     })
 }
 
-/// Returns this machine's host name; empty if the machine has none.
+/// Returns this machine's host name as the kernel reports it; empty if /proc cannot be read.
 fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
 }

@@ -1,10 +1,10 @@
-//! Octets of requests that servants keep without a copy, and their budget.
+//! Octets of requests that servants keep, without a copy where possible, and their budget.
 //!
 //! While a request of at least 16 KiB runs, a [`Lender`] shares the message's memory with the
 //! running thread. A servant that keeps octets of the message becomes a further owner of this
 //! memory. When the request has run, the lender takes the memory back if it is the only owner, and
 //! otherwise leaves it to the kept octets. So a request whose octets are not kept allocates
-//! nothing, and smaller requests do not use this module.
+//! nothing. Octets of smaller requests are copied.
 //!
 //! Kept octets count in the ORB's [`KeptBudget`] until they are dropped, or until they are part of a
 //! reply: an encoder gets their memory without the charge ([`ChargedOctets`]), and a reply that the
@@ -237,7 +237,8 @@ impl LentMessage {
 }
 
 impl RunningMessage {
-    /// Keeps the octets at `range`.
+    /// Keeps the octets at `range`. Fewer than [`BORROW_THRESHOLD`] octets are copied. Larger parts
+    /// share the message's memory.
     fn keep(&mut self, range: Range<usize>) -> Result<Octets, KeepRefusal> {
         let octets = self.message.memory.octets().get(range.clone()).unwrap_or_default();
         let Some(account) = &self.message.account else { return Ok(Octets::copy_from(octets)) };
@@ -273,7 +274,7 @@ pub(crate) fn keep_lent(octets: &[u8]) -> Option<Result<Octets, KeepRefusal>> {
 pub(crate) struct Lender(Arc<LentMessage>);
 
 impl Lender {
-    /// Calls `run` with the octets of `memory`, which the calling thread may keep meanwhile
+    /// Calls `run` with the octets of `memory`, which the calling thread may keep during the call
     /// ([`keep_lent`]). Returns the result of `run`, and the memory if nothing of it is kept.
     #[cold]
     pub(crate) fn lend<R>(
@@ -337,7 +338,6 @@ mod tests {
         MessageMemory::Buffer(buffer)
     }
 
-    /// Keeps octets, which the calling thread lends.
     fn keep(octets: &[u8]) -> Result<Octets, KeepRefusal> {
         keep_lent(octets).expect("octets of a lent message")
     }

@@ -171,7 +171,8 @@ pub enum ViolatedBound {
 /// Refusal of a stream. It changes no state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRefusal {
-    /// The first violated bound, in the order of [`ViolatedBound`].
+    /// The first violated bound. [`ViolatedBound::Duplicate`] is checked first, and then the others in
+    /// the order of [`ViolatedBound`].
     pub bound: ViolatedBound,
     /// The largest number of packets in each period with which the stream would be admitted, if
     /// nothing else changes. For [`StreamLoad::Capped`] it is the number of packets in each second.

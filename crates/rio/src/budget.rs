@@ -14,7 +14,7 @@ use crate::rate::PacketRate;
 /// Packets and bytes that a stream may process in each period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Length of a period.
+    /// Length of a period in nanoseconds.
     pub period: Nanos,
     /// Number of packets in each period; `None` if packets are unbounded.
     pub packets: Option<u32>,
@@ -200,8 +200,7 @@ impl BudgetState {
         self.origin.saturating_add((self.period + 1).saturating_mul(self.budget.period))
     }
 
-    /// Returns the number of periods in which the thread made no call, because it was late by more
-    /// than a period.
+    /// Returns the number of whole periods that passed between two calls of the state's methods.
     #[must_use]
     pub fn skipped_periods(&self) -> u64 {
         self.skipped_periods

@@ -1,8 +1,9 @@
 //! The budget of a stream in received bytes, which all connections of the stream share.
 //!
 //! A connection reserves bytes before it reads, and gives back the bytes that it did not read. So
-//! the connections together never read more than the budget in a period. Bytes above the budget
-//! stay in the kernel's receive buffers, and TCP makes the peers wait.
+//! the connections together never read more than the budget in a period. Only the last bytes of a
+//! connection that has ended are read without the budget. Bytes above the budget stay in the
+//! kernel's receive buffers, and TCP makes the peers wait.
 //!
 //! Connections that find the budget used up get turns ([`SharedBudget`]). When the turn of a
 //! connection begins, the kernel reports its unread bytes. The thread of the stream does so at the
@@ -27,7 +28,7 @@ pub(crate) fn monotonic() -> Nanos {
     Monotonic::now().as_nanos()
 }
 
-/// A connection that can have to wait for bytes of the budget.
+/// A connection that may have to wait for bytes of the budget.
 pub(crate) trait Throttled: Send + Sync {
     /// Makes the kernel report the unread bytes, because the connection's turn has begun.
     fn report_unread_bytes(&self);
@@ -43,7 +44,8 @@ pub(crate) enum Reservation {
         /// Number of the period to which the bytes belong.
         period: u64,
     },
-    /// The connection gets no bytes now, but perhaps at this time or later.
+    /// The connection gets no bytes now. It can get bytes in the next period, or earlier if another
+    /// connection gives bytes back.
     Exhausted {
         /// Start of the next period.
         next_period: Nanos,
@@ -58,7 +60,7 @@ struct State {
 struct Shared {
     clock: Clock,
     state: PiMutex<State>,
-    /// Notified when the first connection waits, and when the thread is to end.
+    /// Notified when the first connection waits, and when the thread must end.
     changed: PiCondvar,
 }
 
@@ -124,7 +126,8 @@ impl ByteBudget {
         reservation
     }
 
-    /// Gives back reserved bytes that have not arrived. They are lost if their period has passed.
+    /// Gives back reserved bytes that have not arrived, with the rest of the connection's turn. They
+    /// are lost if their period has passed.
     pub(crate) fn give_back(&self, seat: Seat, bytes: usize, period: u64) {
         let mut state = self.shared.state.lock();
         state.budget.give_back(seat, bytes, period, (self.shared.clock)());
@@ -173,9 +176,9 @@ impl Shared {
         }
     }
 
-    /// Makes the kernel report the unread bytes of the connections whose turns have begun. The lock
-    /// is released first, because the last pointer to a connection may end here, and with it the
-    /// connection.
+    /// Makes the kernel report the unread bytes of the connections whose turns have begun. Releases the
+    /// lock before each report, because this function may drop the last pointer to a connection, and
+    /// so end the connection.
     fn report<'a>(&'a self, mut state: PiMutexGuard<'a, State>) {
         while let Some(connection) = state.budget.next_report() {
             drop(state);

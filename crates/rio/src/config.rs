@@ -35,8 +35,8 @@ pub struct RioConfig {
     /// Size of the kernel's send buffer of a stream's connection in bytes. The system limits it
     /// (`net.core.wmem_max`). Default: 131,072.
     pub send_buffer: u32,
-    /// Number of unsent bytes of a stream's connection from which on the kernel takes no more bytes
-    /// (`TCP_NOTSENT_LOWAT`). Default: 16,384.
+    /// Maximum number of unsent bytes of a stream's connection. The kernel takes further bytes while
+    /// there are fewer (`TCP_NOTSENT_LOWAT`). Default: 16,384.
     pub max_unsent: u32,
     /// Maximum rate in bytes per second at which the kernel sends on each connection that belongs to
     /// no stream (`SO_MAX_PACING_RATE`). `None` means no limit. Default: `None`.

@@ -117,7 +117,8 @@ impl Connection {
                 }
             }
             Reservation::Exhausted { next_period } => {
-                // A connection that has ended brings no further bytes, and its end must be seen.
+                // No further bytes come from a connection that has ended. Its last bytes are read
+                // without the budget, so that its end is seen.
                 if poll::check_hang_up(fd)?.both_closed {
                     return self.inner.recv(buffer, Wait::Now).map(Attempt::Received);
                 }

@@ -102,7 +102,7 @@ fn socket_findings() -> Vec<FeatureFinding> {
 
 fn steering_findings(name: &str) -> Vec<FeatureFinding> {
     let of = |feature, state, remedy| finding(FeatureLevel::StreamSteering, feature, state, remedy);
-    // Streams have a kernel thread also where it keeps the ordinary class.
+    // The level is reached even if the kernel threads of streams keep the ordinary class.
     let threads = of(
         "kernel threads",
         kernel_thread_finding(),

@@ -345,7 +345,7 @@ impl FeatureController {
         if self.is_program_lost { level.min(FeatureLevel::KernelPriorities) } else { level }
     }
 
-    /// Returns true if the step is in place.
+    /// Returns true if the step is in place and was not skipped.
     #[must_use]
     pub fn is_in_place(&self, step: FeatureStep) -> bool {
         let place = FeatureStep::ALL.iter().position(|other| *other == step).unwrap_or(usize::MAX);
@@ -395,8 +395,8 @@ impl FeatureController {
         Some(action)
     }
 
-    /// Returns the next time at which [`poll`](Self::poll) has an action even if no result arrives
-    /// before.
+    /// Returns the time of the next probe or retry. Unless a result or a request arrives earlier,
+    /// [`poll`](Self::poll) has no action before this time.
     #[must_use]
     pub fn next_action_at(&self, now: Nanos) -> Nanos {
         let retry_at = self.failure.map(|failure| failure.retry_at).filter(|retry_at| *retry_at > now);

@@ -99,7 +99,7 @@ impl InterfaceSteering {
     }
 
     /// Adds a stream whose frames a kernel thread processes on `core`, with the scheduling of the
-    /// lane. The second value tells why the kernel thread has another scheduling.
+    /// lane. The second value is the reason why the kernel thread has another scheduling, if it has.
     pub(crate) fn open_stream(
         self: &Arc<Self>,
         core: u32,

@@ -35,8 +35,7 @@ pub(crate) fn interface_state(name: &str) -> InterfaceState {
 
 struct State {
     controller: FeatureController,
-    /// The program, from the first time that it was loaded. The tables stay while the level
-    /// changes.
+    /// The program, which stays loaded while the level changes; `None` until it is first loaded.
     steering: Option<Arc<InterfaceSteering>>,
     /// The error of the last step that failed.
     failure: Option<String>,
@@ -55,7 +54,7 @@ pub(crate) struct LevelControl {
     config: RioConfig,
     requested: FeatureLevel,
     state: PiMutex<State>,
-    /// Notified when the thread is to end.
+    /// Notified when the thread must end.
     changed: PiCondvar,
     /// The thread `rio/level`. The lock is never held while the handler runs.
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -91,7 +90,8 @@ impl LevelControl {
         effective(self.state.lock().controller.level())
     }
 
-    /// Returns the reason why the level is not higher.
+    /// Returns the reason why the level is not higher. If the reason is a failed step, also returns the
+    /// error of the step.
     pub(crate) fn limit(&self) -> (LevelLimit, Option<String>) {
         let state = self.state.lock();
         let (_, limit) = state.controller.target(Monotonic::now().as_nanos());
@@ -252,13 +252,14 @@ impl LevelControl {
         ProbeResult {
             capabilities: capabilities(),
             interface: self.config.interface.as_deref().map_or(InterfaceState::Absent, interface_state),
-            // An occupied hook shows when the program is attached.
+            // Only an attempt to attach the program shows that another program has the hook.
             hook: if is_ours { XdpHookState::Ours } else { XdpHookState::Free },
         }
     }
 }
 
-/// Returns the level whose features a level really has.
+/// Returns the level whose features are in use at a level. The features of
+/// [`FeatureLevel::KernelPriorities`] do not exist yet.
 fn effective(level: FeatureLevel) -> FeatureLevel {
     if level == FeatureLevel::KernelPriorities { FeatureLevel::SocketOptions } else { level }
 }

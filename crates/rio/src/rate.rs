@@ -6,7 +6,7 @@ use corelane_sched::task::Nanos;
 
 /// A maximum packet rate with a burst (the generic cell rate algorithm of ITU-T I.371).
 ///
-/// In any time span `t` the cap grants at most `burst + t / interval` packets, rounded up. The XDP
+/// In any time span `t` the cap grants at most `burst + t / interval` packets, rounded down. The XDP
 /// program contains an implementation of this algorithm as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRate {
@@ -42,8 +42,8 @@ impl PacketRate {
         self.burst
     }
 
-    /// Returns true if a packet is granted. `state` is the time at which the next packet is due,
-    /// and must start at 0.
+    /// Returns true if a packet that arrives at `now` is granted. `state` is the time at which the
+    /// next packet is due. It starts at 0, and a granted packet moves it.
     pub fn grant(&self, state: &mut Nanos, now: Nanos) -> bool {
         let due_at = (*state).max(now);
         if due_at - now > self.tolerance {

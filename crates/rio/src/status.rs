@@ -60,7 +60,7 @@ impl TransportReport {
     }
 }
 
-/// Returns the value of a field.
+/// Returns the value of the first field with this name; `None` if there is none.
 #[must_use]
 pub fn value_of<'f>(fields: &'f StatusFields, name: &str) -> Option<&'f str> {
     fields.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
@@ -159,7 +159,7 @@ impl StatusServer {
             while let Ok((has_connection, false)) = poll::wait_readable_either(listener.as_fd(), stopped.as_fd(), None)
             {
                 if has_connection {
-                    // The error concerns one connection.
+                    // An error concerns only this connection, so the thread goes on.
                     let _ = listener.accept().and_then(|(connection, _)| answer(connection, &text));
                 }
             }

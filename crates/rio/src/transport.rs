@@ -27,12 +27,12 @@ use crate::turns::BudgetCounts;
 /// needs no capability.
 const STREAM_PRIORITY: u8 = 6;
 
-/// TCP with real-time I/O. It serves the addresses of [`Tcp`] and takes its place in the list of an
+/// TCP with real-time I/O. It serves the addresses of [`Tcp`], which it replaces in the list of an
 /// ORB's transports.
 ///
 /// A lane with the class [`IoClass::Priority`] or [`IoClass::Guaranteed`] is a stream for each of its
-/// addresses, and so are a client's connections with equal class and priority. Connections of the
-/// class [`IoClass::BestEffort`] are those of [`Tcp`].
+/// addresses. A client's connections with equal class, priority and cores are one stream. Connections
+/// of the class [`IoClass::BestEffort`] belong to no stream.
 ///
 /// The transport uses the highest [`FeatureLevel`] that the machine permits. A level needs no
 /// change of the program, and the sockets are the same at each level. When the last ORB that uses
@@ -62,7 +62,7 @@ pub struct RioTransport {
     /// Number of streams that were made.
     numbers: AtomicU32,
     streams: Arc<StreamList>,
-    /// The ORBs that use the transport, and the socket that tells its state.
+    /// Number of ORBs that use the transport, and the socket that reports its state.
     status: Mutex<(usize, Option<StatusServer>)>,
     /// Held while a client's stream is opened, so that calls of one class at the same moment share
     /// one stream.
@@ -201,19 +201,19 @@ impl RioTransport {
         self.levels.steering()?.total_counts().ok()
     }
 
-    /// Returns the counts of the frames that belong to no stream. The count `missed` is that of the
-    /// frames that the receive context processes. `None` if the steering program was never loaded.
+    /// Returns the counts of the frames that belong to no stream. `missed` counts the frames that the
+    /// receive context processes. `None` if the steering program was never loaded.
     #[must_use]
     pub fn best_effort_frames(&self) -> Option<StreamCounts> {
         self.levels.steering()?.counts(StreamId::BEST_EFFORT).ok()
     }
 
-    /// Returns the properties of a stream's sockets: buffers have fixed sizes.
+    /// Returns the properties of a stream's sockets. Buffers without a size get the configured size.
     fn fixed(&self, properties: &ConnectionProperties) -> ConnectionProperties {
         fixed(&self.config, properties)
     }
 
-    /// Returns true if connections with these properties are those of [`Tcp`].
+    /// Returns true if connections with these properties belong to no stream.
     fn is_plain(&self, io: &IoProperties) -> bool {
         io.class == IoClass::BestEffort || self.level() == FeatureLevel::PlainTcp
     }
@@ -257,7 +257,8 @@ impl RioTransport {
         Ok(stream)
     }
 
-    /// Returns the stream of a client's connections with these properties.
+    /// Returns the stream of a client's connections with these properties. Opens the stream if it does
+    /// not exist.
     fn client_stream(&self, io: &IoProperties) -> io::Result<Arc<StreamState>> {
         let _opening = self.client_opening.lock();
         let known: Vec<Arc<StreamState>> = self.streams.lock().iter().filter_map(Weak::upgrade).collect();
@@ -340,7 +341,7 @@ impl Transport for RioTransport {
             }
             return Ok(stream);
         }
-        // The server does not see a connection that the stream has no place for.
+        // The place is taken first, so that the server sees no connection without a place.
         let slot = ConnectionSlot::take(&self.client_stream(io)?)?;
         slot.adopt(self.tcp.connect_with(endpoint, &self.fixed(properties), deadline)?)
     }
@@ -457,7 +458,8 @@ impl ConnectionSlot {
             if let Some(stream) = &self.0.steered {
                 let (remote, local) = (socket::peer_address(fd)?, socket::local_address(fd)?);
                 if let (Some(remote), Some(local)) = (remote.as_inet(), local.as_inet()) {
-                    // With full tables, the frames of the connection stay best effort.
+                    // If the tables refuse the connection, for example because they are full, its
+                    // frames stay best effort.
                     steered = stream.add_connection(*remote, *local).unwrap_or(None);
                 }
             }

@@ -66,7 +66,8 @@ struct Place<C> {
     /// Bytes left of the turn in the period `turn_period`.
     turn: usize,
     turn_period: u64,
-    /// Bytes received in turns since the connection was at the end of the list.
+    /// Bytes received in turns since the connection last went to the end of the list, or gave back the
+    /// rest of a turn.
     served: usize,
 }
 
@@ -115,7 +116,7 @@ impl<C: Clone> SharedBudget<C> {
         Seat(index)
     }
 
-    /// Removes a connection. The rest of its turn goes to the others.
+    /// Removes a connection. The rest of its turn goes to the waiting connections.
     pub(crate) fn leave(&mut self, seat: Seat, now: Nanos) {
         self.begin_period(now);
         self.remove_from_list(seat.0);

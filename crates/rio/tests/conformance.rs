@@ -50,7 +50,7 @@ impl Transport for InClass {
 const CLASSES: [IoClass; 4] = [
     IoClass::BestEffort,
     IoClass::Priority,
-    // The budget is larger, and in the other case much smaller, than a message.
+    // One budget is larger than a message, and the other one much smaller.
     IoClass::Guaranteed { bytes: 400_000, period: Duration::from_millis(1) },
     IoClass::Guaranteed { bytes: 3_000, period: Duration::from_micros(100) },
 ];

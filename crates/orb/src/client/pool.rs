@@ -118,7 +118,8 @@ impl ConnectionPool {
         self.band
     }
 
-    /// If the caller's last connection is under maintenance, waits until the maintenance ends, at most until `due`.
+    /// Checks out a connection that no call uses; `None` if there is none. If the thread's last slot is under
+    /// maintenance, waits for it, but not in a real-time band, at most [`MAX_MAINTENANCE_WAIT`] and not past `due`.
     pub(crate) fn take_idle(
         &self,
         min_connection_id: u64,
@@ -128,14 +129,14 @@ impl ConnectionPool {
         self.find_slot(PoolSlot::try_checkout_owned, accepts_request(min_connection_id, awaits), Some(due))
     }
 
-    /// If the caller's last connection is under maintenance, waits until the maintenance ends, at most until `due`.
+    /// Like [`take_idle`](Self::take_idle) for a connection with any id. The checkout borrows the pool.
     #[inline]
     pub(crate) fn borrow_idle(&self, awaits: bool, due: CallDeadline) -> Option<Checkout<'_>> {
         self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, awaits), Some(due))
     }
 
-    /// Closes the unusable connections that the search finds. If `due` is set and the caller's last slot is under
-    /// maintenance, waits for this slot, at most until `due`.
+    /// Checks out the first slot that `wanted` accepts, beginning with the thread's last slot. Closes the unusable
+    /// connections that it finds. If `due` is set and the last slot is under maintenance, waits for this slot.
     #[inline]
     fn find_slot<'p, 'k>(
         &'p self,
@@ -165,7 +166,9 @@ impl ConnectionPool {
         None
     }
 
-    /// On another connection, the caller's request could overtake the oneways that it sent on this connection.
+    /// Waits for a slot under maintenance, because on another connection the caller's request could overtake the oneways
+    /// that it sent on this connection. Waits at most [`MAX_MAINTENANCE_WAIT`] and not past `due`. Does not wait in a
+    /// real-time band, or while a call uses the slot.
     #[cold]
     fn wait_for_maintenance<'p, S>(
         &self,

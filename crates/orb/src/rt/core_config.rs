@@ -39,7 +39,7 @@ impl TaskBinding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct TaskRules {
-    /// The processor time that each job may use, from the reading of its request until the reply is
+    /// The processor time that each job may use, from the dispatch of its request until the reply is
     /// sent. `None` for no bound. Time during which the job waits or is preempted does not count.
     pub budget: Option<Duration>,
     /// The action on a job that has used its budget. Default: [`JobOverrunAction::Report`].
@@ -47,17 +47,17 @@ pub struct TaskRules {
     /// The shortest time between two requests of the task; `None` for no bound. One request that
     /// arrives earlier waits until this time has passed. While it waits, clients of further two-way
     /// calls get TRANSIENT ([`minor::TASK_RATE`](crate::minor::TASK_RATE)), and further oneways are
-    /// dropped. So is an early request for which the pool has no free thread. The pool counts refused
-    /// requests and reports [`Event::TaskRateExceeded`](crate::Event::TaskRateExceeded).
+    /// dropped. An early request for which the pool has no free thread is refused in the same way. The
+    /// pool counts refused requests and reports [`Event::TaskRateExceeded`](crate::Event::TaskRateExceeded).
     ///
-    /// A change of this time moves the wait of a request at once, and the end of the task ends it.
+    /// A change of this time changes the end of a wait at once. The end of the task ends the wait.
     pub min_distance: Option<Duration>,
     /// The time by which a request may arrive early. Default: 0.
     pub jitter: Duration,
     /// The time from the arrival of a request to its deadline; `None` for a task whose jobs run at the
     /// task's priority. The running jobs of a core that have deadlines get native priorities of 2 to 97
-    /// in the order of their deadlines (EDF), a job that began earlier before one with the same
-    /// deadline. A job arrives when its thread has read the request, or when the request need not wait
+    /// in the order of their deadlines (EDF). Of two jobs with one deadline, the job that began earlier
+    /// comes first. A job arrives when its thread has read the request, or when the request need not wait
     /// for the [rate](field@Self::min_distance) any more. Each job costs two more locks and at least
     /// two more system calls.
     pub deadline: Option<Duration>,
@@ -105,8 +105,8 @@ pub enum JobOverrunAction {
 
 /// Tells a core pool which object keys name a task.
 ///
-/// A thread of the pool calls the method for each message that it reads from a connection without a
-/// task, so the method must neither block nor allocate.
+/// The pool's threads call the method for requests that they have read, so it must neither block nor
+/// allocate.
 pub trait TaskBinder: Send + Sync + 'static {
     /// Returns the number of the task that an object key names; `None` for all other keys. The answer for a key must
     /// never change. The task need not exist any more.
@@ -125,7 +125,7 @@ pub struct CorePoolConfig {
     pub cores: Vec<usize>,
     /// Number of threads for each core that are created with the pool. Default: 4.
     pub threads_per_core: u32,
-    /// Maximum number of threads for tasks, and so of connections that tasks have at the same time.
+    /// Maximum number of threads for tasks, and so of connections that are bound at the same time.
     /// If no thread sleeps, the pool starts further threads up to this number, which then stay.
     /// Default: 64.
     pub max_threads: u32,
@@ -142,8 +142,8 @@ pub struct CorePoolConfig {
     /// listens beside every address of the pool: at a free TCP port of the same host, or at the
     /// path with a suffix. Default: 16.
     pub task_endpoints: u32,
-    /// Addresses of the first endpoints of tasks, in the form of [`listen`](field@Self::listen): of
-    /// each endpoint one beside every address of the pool. An address at which the pool cannot
+    /// Addresses of the first endpoints of tasks, in the form of [`listen`](field@Self::listen): for
+    /// each endpoint, one for each address of the pool, in the pool's order. An address at which the pool cannot
     /// listen is replaced by a free one. A server that restarts names its earlier addresses, so that
     /// its task references stay valid. Default: empty.
     pub task_addresses: Vec<Vec<String>>,
@@ -212,11 +212,12 @@ impl CorePoolConfig {
 pub struct CorePoolCounts {
     /// Connections that were bound to a thread.
     pub bound: u64,
-    /// Connections and handed-over requests that a sleeping thread of another core served.
+    /// Connections and handed-over requests for which a sleeping thread of another core was woken,
+    /// because no thread of the task's core slept.
     pub borrowed: u64,
     /// Connections and handed-over requests for which a thread was started.
     pub spawned: u64,
-    /// Changes of the core or priority of a bound connection.
+    /// Changes of a task's core or priority while a thread served the task.
     pub moved: u64,
     /// Connections that returned to the threads without a task, because their task ended.
     pub unbound_by_task_end: u64,
@@ -224,9 +225,10 @@ pub struct CorePoolCounts {
     /// thread for them
     /// ([`Event::TaskNotBound`](crate::Event::TaskNotBound)).
     pub not_bound: u64,
-    /// Requests that another thread of their task's core ran than the thread of their connection:
-    /// requests of a second task on the connection of a task, and callbacks that arrived while the
-    /// connection's thread waited in a nested call.
+    /// Requests of tasks that were handed over to a thread that does not read their connection:
+    /// requests of a second task on the connection of a task, callbacks that arrived while the
+    /// connection's thread waited in a nested call, and requests that could not run when they were
+    /// read.
     pub handed_over: u64,
     /// Requests without a task that the thread of a task's connection read. Threads without a task
     /// ran them. LocateRequests are not counted.

@@ -25,11 +25,11 @@ use crate::server::strategy::Lane;
 use crate::server::strategy::core_pool::{CorePoolSettings, CorePoolThreads, MOST_DEADLINE_PRIORITY};
 use crate::thread_context::ThreadpoolId;
 
-/// A core pool: threads on each core that serve the connections of tasks, beside threads that serve
-/// all other requests in the ordinary class.
+/// A core pool: threads on each core that serve the connections of tasks, and threads that serve all
+/// other requests in the ordinary class.
 ///
 /// POAs use the pool by its [`id`](Self::id), as a pool without lanes. A request belongs to a task if
-/// the pool's [`TaskBinder`] says so of its object key. With the first such request on a connection,
+/// the pool's [`TaskBinder`] returns a task for its object key. With the first such request on a connection,
 /// LocateRequests included, a sleeping thread of the task's core becomes the only reader of the
 /// connection. It serves the requests of this object key at the task's core and priority, whatever
 /// priority the requests carry and to whichever POA the object belongs. Requests of another task on
@@ -69,8 +69,8 @@ impl CorePool {
     }
 
     /// Replaces the tasks as [`set_tasks`](Self::set_tasks) does. The pool keeps the measurements of
-    /// the `demoted` tasks, which have no core at present. Their requests run as those without a task:
-    /// they are best effort, and no jobs.
+    /// the `demoted` tasks, which have no core at present. Their requests run as requests without a
+    /// task: they are best effort, and no jobs.
     ///
     /// # Errors
     /// The errors of [`set_tasks`](Self::set_tasks).
@@ -179,7 +179,7 @@ impl CorePool {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.measurements())).unwrap_or_default()
     }
 
-    /// Records each job that begins within `span` from now. Requests of several callers add up: the
+    /// Records each job that begins within `span` from now. After several calls of this method, the
     /// latest end counts.
     ///
     /// The pool keeps the last [`max_recorded_jobs`](CorePoolConfig::max_recorded_jobs) records,

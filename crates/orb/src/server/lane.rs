@@ -814,7 +814,7 @@ impl<S: Architecture<S>> ConnectionLane for Lane<S> {
     }
 }
 
-/// A thread has reported new input, so the caller must read again.
+/// Notes that the input is not drained, because new input was reported. The caller must read again.
 fn clear_drained(mut turn: PendingLockGuard<'_, ReadState>) -> PendingLockGuard<'_, ReadState> {
     turn.with(|reading| reading.is_drained = false);
     turn

@@ -93,8 +93,8 @@ impl<'r> Interpreter<'r> {
         Err(fault("does not end"))
     }
 
-    /// Executes one instruction. Returns the distance of the jump in
-    /// instructions; 0 if the instruction does not jump.
+    /// Executes one instruction. Returns the distance of its jump in instructions, counted from the
+    /// next one; 0 without a jump, and 1 for the load of a map, which has the size of two.
     fn step(&mut self, place: usize, instruction: Instruction) -> Result<i16, ProgramFault> {
         let Instruction { opcode: code, destination, offset, .. } = instruction;
         match code & opcode::CLASS_MASK {

@@ -152,8 +152,9 @@ pub struct StreamCounts {
     /// Frames put into a ring or into the queue of a kernel thread, including frames that a full
     /// queue then dropped.
     pub queued: u64,
-    /// Frames that went to best effort, because the stream had no ring or thread for their receive
-    /// queue.
+    /// Frames that found no ring or thread, because the stream's delivery is off, or because the
+    /// stream has none for their receive queue. They went to best effort, and frames of best effort
+    /// itself to the receive context.
     pub missed: u64,
 }
 

@@ -12,7 +12,7 @@ use crate::frame::{ConnectionKey, ParsedFrame, parse};
 pub enum Classification {
     /// The kernel handles the frame in the receive context.
     Pass,
-    /// No stream owns the frame.
+    /// The frame belongs to no stream.
     BestEffort,
     /// The port belongs to a client of this stream.
     Port(StreamId),

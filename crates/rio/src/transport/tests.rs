@@ -46,8 +46,8 @@ fn drain(stream: &dyn Stream) -> usize {
     received
 }
 
-/// Fails if connections of a stream receive more, or while they have bytes less, than the budget in
-/// any period.
+/// Fails if, in any period, the connections of a stream receive more than the budget, or less although
+/// they have unread bytes.
 #[test]
 fn connections_of_a_stream_receive_exactly_the_budget() {
     static NOW: AtomicU64 = AtomicU64::new(1_000);

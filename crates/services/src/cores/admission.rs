@@ -26,13 +26,13 @@ use super::saving::SaveOutcome;
 use super::task_id::Secrets;
 use crate::store::StoreError;
 
-/// The longest time after which the thread that makes decisions notices the loss of a core.
+/// Time between two checks for lost cores by the thread that makes decisions.
 const CORE_CHECK_INTERVAL: Nanos = 100_000_000;
 
 /// Delay after the end of a lease or reservation until the thread that makes decisions acts on it.
 const EXPIRY_DELAY: Nanos = 1_000_000;
 
-/// Pause after a failed save, unless a request waits for another one.
+/// Pause between a failed save and the next one, unless a request waits for a save.
 const SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The state that the lock of the service protects.
@@ -87,7 +87,7 @@ impl SaveQueue {
 }
 
 impl AdmissionState {
-    /// Forgets the targets of tasks that have ended. Returns true if tasks have ended.
+    /// Forgets the targets and endpoints of tasks that have ended. Returns true if tasks have ended.
     fn forget_ended(&mut self, now: Nanos) -> bool {
         let ended = self.books.take_ended_tasks(now);
         for task in &ended {
@@ -111,7 +111,8 @@ impl AdmissionState {
         self.attach(task);
     }
 
-    /// Attaches to a task in the books what a restarted server needs for the task's reference.
+    /// Attaches the target and the reference's address to a task in the books, for a restarted
+    /// server. Does nothing without a store or a target.
     pub(super) fn attach(&mut self, task: TaskId) {
         if !self.books.has_store() {
             return;
@@ -143,7 +144,7 @@ impl SharedAdmission {
         u64::try_from(self.started_at.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
     }
 
-    /// Makes pending decisions and ends expired promises until the service ends.
+    /// Makes pending decisions, ends expired promises and watches the cores until the service ends.
     fn decide_pending(&self) {
         let mut watch = None;
         let mut state = self.state.lock();
@@ -198,7 +199,8 @@ impl SharedAdmission {
         }
     }
 
-    /// Saves the books until the service ends. The changes of the last requests are saved, too.
+    /// Saves the books until the service ends. Then it saves the remaining changes, unless a save has
+    /// just failed.
     fn save_changes(&self) {
         let mut state = self.state.lock();
         let mut retry_at: Option<Monotonic> = None;
@@ -231,7 +233,7 @@ impl SharedAdmission {
                 continue;
             }
             if may_save && state.saves.has_waiting() {
-                // The changes of these requests have been undone by others.
+                // Later requests have undone the changes of these requests, so no step is needed.
                 state.saves.complete(u64::MAX, &Ok(()));
                 self.saved.notify_all();
             }
@@ -337,7 +339,8 @@ impl SharedBooks {
         self.with_lock(self.shared.state.lock(), work).1
     }
 
-    /// Calls `work` as [`with`](Self::with) does, for changes of the books.
+    /// Calls `work` as [`with`](Self::with) does. Then the task references and the core pool follow
+    /// the books, and the threads that decide and save are notified.
     pub(super) fn change<R>(&self, work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> R) -> R {
         let result = self.with(|state, token, now| {
             let result = work(state, token, now);
@@ -382,8 +385,9 @@ impl SharedBooks {
         SavedResult { result, saved }
     }
 
-    /// Renews a lease by `renew`, which returns its length. A lease that is longer than all leases of
-    /// the task before is saved first. If that fails, the task has the longest lease before.
+    /// Renews a lease by `renew`, which returns its length, and returns the length on which the client
+    /// can rely. If the lease is longer than the saved lease, waits until the store has it. If that
+    /// fails, returns the length of the saved lease.
     pub(super) fn renew<E>(
         &self,
         task: TaskId,
@@ -415,7 +419,7 @@ impl SharedBooks {
         Ok(self.shared.now().saturating_sub(began_at))
     }
 
-    /// Waits until the store has all present changes.
+    /// Waits until the store has all present changes, or a save fails.
     fn wait_for_step(&self, mut state: MutexGuard<'_, AdmissionState>) -> Result<(), Arc<StoreError>> {
         let saves = &mut state.saves;
         let (number, step) = (saves.last_waiting + 1, saves.begun + 1);
@@ -432,13 +436,13 @@ impl SharedBooks {
         }
     }
 
-    /// Saves everything that the books have.
+    /// Waits until the store has all changes of the books. Does nothing for books without a store.
     pub(super) fn save(&self) -> Result<(), Arc<StoreError>> {
         if self.saving.is_some() { self.wait_for_step(self.shared.state.lock()) } else { Ok(()) }
     }
 
     /// Restores the targets and endpoints of the tasks that the books have from an earlier process.
-    /// `has_moved` says that references without an endpoint have other addresses than before.
+    /// `has_moved` is true if references without an endpoint have other addresses than before.
     pub(super) fn restore(
         &self,
         orb: &Orb,

@@ -27,11 +27,12 @@ const MAX_RENEWAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Shortest time-out of a renewal.
 const MIN_RENEWAL_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Requests the admission of a task, and waits for a pending decision for at most 10 s.
+/// Requests the admission of a task. While the decision is pending, asks for it again every 10 ms, up
+/// to 1,000 times.
 ///
 /// # Errors
-/// The errors of `admit`, except Pending. TIMEOUT if the server has not decided by the end of the
-/// wait; the request is then withdrawn.
+/// The errors of `admit`, except Pending. TIMEOUT if the decision is still pending after the last
+/// question; the request is then withdrawn.
 pub fn admit_task(tasks: &TasksRef, spec: &TaskSpec) -> Result<Promise, AdmitError> {
     let mut outcome = tasks.admit(spec);
     let mut questions = 0;
@@ -76,7 +77,7 @@ impl<R> fmt::Debug for AdmittedTask<R> {
 /// The lease of a task, which a thread renews.
 struct Lease {
     tasks: TasksRef,
-    /// As `tasks`, for renewals, which `canceller` ends.
+    /// The object of `tasks`, for renewals. `canceller` cancels these calls.
     renewals: TasksRef,
     canceller: Canceller,
     task: u64,
@@ -91,7 +92,8 @@ struct Lease {
 }
 
 impl Lease {
-    /// Renews the lease three times in its length, until the program drops the task.
+    /// Renews the lease after each third of its length, until the program ends the task or a renewal
+    /// shows that the server has ended it.
     fn keep(&self, mut length: Duration) {
         let must_stop = || self.must_stop.load(Ordering::Acquire).then_some(());
         let mut begun = Monotonic::now();
@@ -258,8 +260,8 @@ impl<R: Reference + Send + 'static> AdmittedPeriodicTask<R> {
         &self.admitted
     }
 
-    /// Stops the task ([`PeriodicTask::stop`]), withdraws it, and returns the statistics. The
-    /// withdrawal is that of a drop, so its failure is not reported.
+    /// Stops the task ([`PeriodicTask::stop`]), withdraws it, and returns the statistics. A failure
+    /// of the withdrawal is not reported.
     pub fn stop(self) -> PeriodicTaskStatistics {
         self.task.stop()
     }

@@ -39,8 +39,8 @@ pub const MAX_OPERATION_NAME: usize = 256;
 /// The largest number of stages of a chain on one server.
 pub const MAX_STAGES: usize = 32;
 
-/// A secret that proves that a client may change a task. The caller of [`Books::admit`] draws it at
-/// random.
+/// A secret that proves that a client may change a task. The caller of [`Books::admit`] or
+/// [`Books::reserve_chain`] draws it at random.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Token(pub [u8; 16]);
 
@@ -51,7 +51,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The name of a client, to which the quotas apply, such as `address 192.0.2.1` or `user 1000`.
+/// The name of a client, such as `address 192.0.2.1` or `user 1000`. The quotas apply to each name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientName(pub Arc<str>);
 
@@ -64,16 +64,17 @@ pub struct ChainId(pub u64);
 pub struct TaskRequest {
     /// The name that reports show: 1 to [`MAX_TASK_NAME`] bytes without control characters.
     pub name: String,
-    /// The operation that the task's requests call; empty for all operations.
+    /// The operation that the task's requests call: at most [`MAX_OPERATION_NAME`] bytes without
+    /// control characters; empty for all operations.
     pub operation: String,
-    /// The period, deadline and execution time of the task's jobs, in nanoseconds.
+    /// The times of the task's jobs, such as period, deadline and execution time, in nanoseconds.
     pub timing: Timing,
     /// The importance of the task.
     pub criticality: Criticality,
     /// The only core that may run the task; `None` if every core may run it.
     pub pinned: Option<CoreId>,
-    /// The time for which the promise holds unless the client renews it. 0 means
-    /// [`BooksLimits::default_lease`].
+    /// The time for which the promise holds unless the client renews it, at most
+    /// [`BooksLimits::max_lease`]. 0 means [`BooksLimits::default_lease`].
     pub lease: Nanos,
     /// The action on a job that has used the execution time of `timing`.
     pub overrun: JobOverrunAction,
@@ -82,12 +83,12 @@ pub struct TaskRequest {
 /// The bounds of the books.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BooksLimits {
-    /// Maximum number of tasks of all clients. Tasks that are ending count, and so does each share
-    /// of a core that a task has left.
+    /// Maximum number of tasks of all clients, including pending and ending tasks, retained
+    /// rejections, and the shares of cores for last jobs of tasks that moved or changed their timing.
     pub max_tasks: usize,
-    /// Maximum number of tasks of one client.
+    /// Maximum number of tasks of one client, including pending and ending tasks.
     pub max_tasks_per_client: usize,
-    /// Maximum sum of the utilizations of one client's tasks.
+    /// Maximum sum of the utilizations of one client's tasks, including pending and ending tasks.
     pub max_utilization_per_client: Utilization,
     /// Maximum number of decisions in any second. Each admission, each change and each stage of a
     /// chain is a decision.
@@ -136,9 +137,10 @@ pub struct Promise {
     pub response: Option<Nanos>,
     /// The earliest arrival of the first job. Jobs of tasks that left the core may run until then.
     pub starts_at: Nanos,
-    /// The end of the lease or of the reservation.
+    /// The end of the lease, or of the reservation of a stage.
     pub ends_at: Nanos,
-    /// The moves of earlier tasks to another core, which make room for this task.
+    /// The moves of earlier tasks to other cores that make room for this task. Empty for stages of
+    /// chains, and in the results of [`Books::outcome`].
     pub moves: Vec<Move>,
 }
 
@@ -178,18 +180,18 @@ pub enum BooksRefusal {
     UtilizationQuotaExceeded(Utilization),
     /// The request exceeds this maximum number of tasks of all clients.
     Full(usize),
-    /// The task is pinned to a core that the machine does not have: this core, and the machine's
-    /// cores.
+    /// The task is pinned to a core that the machine does not have or that is lost: this core, and
+    /// the usable cores.
     NoSuchCore(CoreId, Vec<CoreId>),
     /// The task or chain has ended, or never existed.
     NotFound,
-    /// The token belongs to another task.
+    /// The token is not the token of the task or chain.
     WrongToken,
     /// The task has lost its core, and no other core has room for it.
     CoreLost,
     /// The task is not admitted yet: its decision is pending, or its chain is not committed.
     NotAdmittedYet,
-    /// The store does not have an earlier change of the task yet.
+    /// The store does not have an earlier change of the task's timing yet.
     NotSavedYet,
 }
 
@@ -224,8 +226,8 @@ pub enum TaskState {
     Reserved(Nanos),
     /// The task is promised until this time.
     Promised(Nanos),
-    /// The task has lost its core, and no other core has room for it. Its requests are best effort.
-    /// It is promised again when a core has room, until this time.
+    /// The task has lost its core, and no other core has room for it. Its requests are best effort
+    /// until a core has room. The lease ends at this time.
     Demoted(Nanos),
     /// The task ends. Its last job may run until this time.
     Ending(Nanos),
@@ -250,10 +252,10 @@ pub struct TaskRecord {
     pub state: TaskState,
     /// The task's core; `None` while the decision is pending, and while the task is demoted.
     pub core: Option<CoreId>,
-    /// The task's priority level on the core; 0 is the most urgent.
+    /// The task's priority level on the core; 0 is the most urgent. 0 for a task without a core.
     pub level: u32,
-    /// The task's worst-case response time; `None` if the analysis of the scheduling discipline
-    /// computes none.
+    /// The task's worst-case response time. `None` for a task without a core, and if the analysis of
+    /// the scheduling discipline computes none.
     pub response: Option<Nanos>,
     /// The earliest arrival of the task's first job.
     pub starts_at: Nanos,
@@ -274,9 +276,9 @@ pub struct CoreUse {
 /// The numbers of decisions and ends since the books were created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecisionCounts {
-    /// Tasks that were promised.
+    /// Tasks that were promised or reserved, and changed timings.
     pub promised: u64,
-    /// Tasks that did not fit.
+    /// Tasks, chains and changes of timings that did not fit.
     pub rejected: u64,
     /// Requests refused because they exceeded the maximum rate of decisions.
     pub over_rate: u64,
@@ -306,7 +308,7 @@ pub struct CoreChange {
     pub lost: Vec<CoreId>,
     /// The cores that are usable now and were lost before.
     pub returned: Vec<CoreId>,
-    /// The tasks that moved from a lost core to another one.
+    /// The tasks that moved from a lost core to another core.
     pub moved: Vec<TaskId>,
     /// The tasks that lost their core, and for which no other core has room.
     pub demoted: Vec<TaskId>,
@@ -367,8 +369,8 @@ pub trait Books: Send {
     /// Returns the decision about a task that was pending, or the present promise of a task.
     ///
     /// # Errors
-    /// [`BooksRefusal::NotFound`] if the task has ended, and [`BooksRefusal::WrongToken`] for the
-    /// token of another task.
+    /// [`BooksRefusal::NotFound`] if the task has ended, [`BooksRefusal::WrongToken`] for the token
+    /// of another task, and [`BooksRefusal::CoreLost`] while the task is demoted.
     fn outcome(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
 
     /// Reserves room for all stages of a chain, or for none. The reservation lapses unless
@@ -418,15 +420,15 @@ pub trait Books: Send {
     /// [`BooksRefusal::NotAdmittedYet`].
     fn renew(&mut self, task: TaskId, token: Token, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal>;
 
-    /// Ends a task, or cancels its pending decision. The task's share is free after the deadline of
-    /// its last job.
+    /// Ends a task, cancels its pending decision, or drops its retained rejection. The share of a
+    /// promised task is free after the deadline of its last job.
     ///
     /// # Errors
     /// [`BooksRefusal::NotFound`], [`BooksRefusal::WrongToken`], and
     /// [`BooksRefusal::NotAdmittedYet`] for a stage of a chain without a commit.
     fn withdraw(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<(), BooksRefusal>;
 
-    /// Returns the name of a task about which [`outcome`](Self::outcome) reports a decision.
+    /// Returns the name of a task; `None` if the books have neither the task nor its rejection.
     fn task_name(&self, task: TaskId) -> Option<&str>;
 
     /// Returns all tasks, cores and counts.
@@ -435,14 +437,15 @@ pub trait Books: Send {
     /// Returns the pending decision that has waited longest.
     fn next_pending_decision(&mut self, now: Nanos) -> Option<PendingDecision>;
 
-    /// Applies the result of a search. If the books have changed since the search began, the
-    /// decision stays pending for another search, up to a maximum number of searches.
+    /// Applies the result of a search. If the search found a plan, and the books have changed since
+    /// it began, the decision stays pending for another search. After the last permitted search, a
+    /// bounded search decides at once.
     fn apply_decision(&mut self, decided: CompletedDecision, now: Nanos);
 
     /// Sets the cores of the machine that cannot run tasks at present. Tasks of a lost core move,
-    /// the most critical first, to cores that have room for them beside the tasks there. The other
-    /// tasks are demoted. When the core returns, its tasks return to it. A caller repeats the call
-    /// now and then, so that demoted tasks get cores on which room has become free.
+    /// the most critical first, to cores that have room for them although no other task moves. Tasks
+    /// for which no core has room are demoted. When the core returns, its tasks return to it. A caller
+    /// repeats the call at intervals, so that demoted tasks get cores on which room has become free.
     ///
     /// A job that runs at the time of the loss may miss its deadline.
     fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange;
@@ -463,7 +466,7 @@ pub trait Books: Send {
     /// the books.
     fn attachments(&self) -> Vec<(TaskId, Arc<[u8]>)>;
 
-    /// Sets the octets that the server keeps with the books for itself.
+    /// Sets octets that the server needs after a restart. The books store them without reading them.
     fn set_server_data(&mut self, data: &[u8]);
 
     /// Returns the octets of [`set_server_data`](Self::set_server_data); empty if there are none.

@@ -269,7 +269,8 @@ fn attached_octets_end_with_the_task(make: &MakeBooks) {
     assert_eq!((books.server_data(), books.attachments()), (&b"server"[..], vec![]));
 }
 
-/// Checks that a change of a timing can be changed again, and each share is free in time.
+/// Checks that a changed timing can be changed again, and that the share of each earlier timing is free
+/// after the deadline of its last job.
 fn a_changed_timing_can_be_changed_again(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(1), BooksLimits::default());
     let task = promised(books.admit(&request(50 * MS, 100 * MS), &client(), OWN, 0)).task;

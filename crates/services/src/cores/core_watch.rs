@@ -1,7 +1,7 @@
 //! The cores that the kernel lets this process use.
 //!
 //! A core can be taken from a process while it runs: a cpuset loses it, or it goes offline. The
-//! kernel then moves the threads that are pinned to it to other cores, and reports nothing. It
+//! kernel then moves the threads that are pinned to it to other cores, and reports nothing. The loss
 //! shows in the affinity mask of a thread that may run on all cores.
 
 use corelane_sched::task::CoreId;

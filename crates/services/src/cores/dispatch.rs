@@ -32,7 +32,7 @@ pub(super) struct TaskDispatch {
     poa: Poa,
     pool: Option<CorePool>,
     rules: DispatchRules,
-    /// The bindings that the pool has, and its demoted tasks.
+    /// The bindings and the demoted tasks that the pool got last.
     bindings: Vec<TaskBinding>,
     demoted: Vec<u64>,
     /// The tasks whose targets serve the requests to their task references.
@@ -49,7 +49,7 @@ impl TaskDispatch {
         self.pool.as_ref()
     }
 
-    /// Follows the books: binds new promises, moves changed ones, and ends the others.
+    /// Updates the targets of task references and the bindings of the pool to a snapshot of the books.
     pub(super) fn update(&mut self, snapshot: &Snapshot, targets: &HashMap<TaskId, ObjectRef>) {
         // A demoted task has no core, so it has no binding.
         let is_live = |state| matches!(state, TaskState::Promised(_) | TaskState::Demoted(_));
@@ -111,7 +111,8 @@ impl TaskKeys {
         TaskKeys { secrets, prefix: OnceLock::new() }
     }
 
-    /// Learns the form of the keys from the POA of task references. Called once.
+    /// Stores the part of the object keys before the object id. `reference` is any reference of the
+    /// POA of task references, and `id` its object id. Called once.
     pub(super) fn learn(&self, reference: &ObjectRef, id: &[u8]) {
         let key = reference.ior().known_profiles().next().map(|profile| profile.object_key.to_vec());
         if let Some(prefix) = key.as_deref().and_then(|key| key.strip_suffix(id)) {

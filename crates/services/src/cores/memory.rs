@@ -83,13 +83,13 @@ impl Entry {
 #[derive(Debug)]
 pub struct MemoryBooks {
     limits: BooksLimits,
-    /// All cores of the machine. The other machines below have those that are not lost.
+    /// All cores of the machine. `machine` and `inline` have only the cores that are not lost.
     all_cores: Vec<Core>,
     /// The machine with the bounds of a search on another thread.
     machine: Machine,
     /// The machine with the bounds of a decision that a request waits for.
     inline: Machine,
-    /// All tasks that have a share of a core, and the entries of `left_shares`.
+    /// All tasks that have a share of a core, and the shares of `left_shares` and `revocable`.
     set: TaskSet,
     /// Increases with each change of `set`.
     revision: u64,
@@ -101,7 +101,7 @@ pub struct MemoryBooks {
     /// Shares for the last jobs of tasks that moved or changed their timing, by the time at which
     /// each share is free. Each share has a separate task id.
     left_shares: BTreeSet<(Nanos, TaskId)>,
-    /// Changes of timings that are taken back unless they are kept.
+    /// Changes of timings that can be taken back, because the store does not have them yet.
     revocable: BTreeMap<TaskId, RevocableChange>,
     /// Tasks whose decisions are pending, in the order of their requests.
     pending: VecDeque<TaskId>,
@@ -182,8 +182,8 @@ impl MemoryBooks {
         }
     }
 
-    /// Ends a promise at time `at`. The task keeps its share until the deadline of a job that
-    /// arrived just before `at`.
+    /// Ends a promise at time `at`. A task that has started keeps its share until the deadline of a
+    /// job that arrived just before `at`. Any other task is removed.
     fn end_promise(&mut self, task: TaskId, at: Nanos) {
         self.keep_change(task);
         let Some(entry) = self.entries.get(&task) else { return };
@@ -273,8 +273,8 @@ impl MemoryBooks {
         Ok(())
     }
 
-    /// Checks that the client may have `count` more tasks with a total utilization of `further`.
-    /// The utilization of task `replaced` does not count.
+    /// Checks that the books have room for `count` more tasks, and that the client's quotas permit
+    /// them with a total utilization of `further`. The utilization of task `replaced` does not count.
     fn check_quota(
         &mut self,
         client: &ClientName,
@@ -305,7 +305,7 @@ impl MemoryBooks {
         Err(refusal)
     }
 
-    /// Returns the number of tasks and of shares that tasks have left.
+    /// Returns the number that [`BooksLimits::max_tasks`] bounds.
     fn count_with_shares(&self) -> usize {
         self.entries.len() + self.left_shares.len() + self.revocable.len()
     }
@@ -360,7 +360,7 @@ impl MemoryBooks {
         starts_at
     }
 
-    /// Returns the present promises of tasks.
+    /// Returns the present promises of tasks. Tasks without a core are left out.
     fn promises(&self, tasks: &[TaskId]) -> Vec<Promise> {
         let placed = task_placements(&self.set, &self.machine);
         let promise = |task: &TaskId| {

@@ -156,8 +156,7 @@ impl AdmissionConfig {
     }
 
     /// Serves the admission object in an ORB until the ORB ends. Binds the plain key
-    /// `CorelaneTasks` to the object. [`StoredBooks`] hold the promises that they have for their
-    /// leases, which begin now.
+    /// `CorelaneTasks` to the object. The leases of the promises in [`StoredBooks`] begin now.
     ///
     /// # Errors
     /// BAD_PARAM if the key is already bound, NO_RESOURCES if the system refuses a thread,

@@ -1,7 +1,7 @@
 //! Records of the admission object in a store, format 1.
 //!
 //! ```text
-//! 01 "number"   -> u64: a number above those of all tasks
+//! 01 "number"   -> u64: a number above the numbers of all tasks
 //! 01 "server"   -> octets that the server keeps for itself
 //! 02 | u64 task -> token, 16 octets | u64 lease | core | home | timing, 6 u64
 //!                  | criticality, 1 octet | pinned core | action on an overrun, 1 octet

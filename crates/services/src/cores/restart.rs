@@ -32,7 +32,7 @@ pub struct RestoredTasks {
     pub moved_references: usize,
 }
 
-/// What a server keeps for itself.
+/// The data of a server in its books.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServerData {
     pub(super) tags: TagKey,
@@ -54,7 +54,7 @@ pub(super) enum ReferenceAddress {
     Endpoint(Vec<String>),
 }
 
-/// What a server keeps of a task with a target.
+/// The data of a task with a target in the books.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TaskAttachment {
     /// The stringified reference of the target.
@@ -76,7 +76,7 @@ impl From<BadRecord> for SystemException {
     }
 }
 
-/// Returns what an earlier process has kept in the books.
+/// Returns the server data of an earlier process; `None` if the books have none.
 pub(super) fn server_data(books: &dyn Books) -> Result<Option<ServerData>, BadRecord> {
     match books.server_data() {
         [] => Ok(None),
@@ -84,14 +84,15 @@ pub(super) fn server_data(books: &dyn Books) -> Result<Option<ServerData>, BadRe
     }
 }
 
-/// Returns true if an address lies beside another one: at the same host, or at its path with a
-/// suffix.
+/// Returns true if `address` has the host of the TCP address `of`. For any other `of`, returns true
+/// if `address` is `of` or `of` with a suffix.
 fn is_beside(address: &str, of: &str) -> bool {
     let host = |text: &str| text.rsplit_once(':').map(|(host, _)| host.to_owned());
     if of.starts_with("tcp:") { host(address) == host(of) } else { address.starts_with(of) }
 }
 
-/// Creates a core pool at the addresses of the earlier process, as far as they are free.
+/// Creates a core pool at the addresses of the earlier process. If the pool cannot listen there, or if
+/// the configuration names other hosts or paths, the pool listens at the configured addresses.
 pub(super) fn create_pool(
     orb: &Orb,
     config: &CorePoolConfig,

@@ -18,7 +18,7 @@ pub(super) struct SavedBooks {
     pub(super) revision: Revision,
     pub(super) promises: BTreeMap<TaskId, SavedPromise>,
     pub(super) server_data: Vec<u8>,
-    /// A number above those of all tasks.
+    /// A number above the numbers of all tasks.
     pub(super) number: u64,
 }
 
@@ -110,7 +110,7 @@ impl fmt::Debug for PendingSave {
 
 impl PendingSave {
     /// Reads or writes the store, and waits for the disk. The caller holds no lock on the books
-    /// meanwhile. The caller passes the result to [`Books::apply_save`](super::books::Books::apply_save).
+    /// during the call, and passes the result to [`Books::apply_save`](super::books::Books::apply_save).
     #[must_use]
     pub fn save(self) -> CompletedSave {
         CompletedSave(match self.step {

@@ -22,7 +22,7 @@ use super::monitoring;
 const TARGET_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of records of jobs in a reply.
 const MAX_BATCH: u32 = 1_000;
-/// The longest span for which a client can have jobs recorded.
+/// The longest span for which a client can have jobs recorded: 1 h.
 const MAX_RECORDING: Nanos = 3_600_000_000_000;
 
 pub(super) struct TasksServant {
@@ -126,7 +126,7 @@ fn rejected(name: &str, rejection: &Rejection) -> idl::Rejected {
 }
 
 impl TasksServant {
-    /// Checks that a target is an object of this server, and exists.
+    /// Checks that a target is an object of this server that exists, and not a task reference.
     fn check_target(&self, target: Option<&ObjectRef>) -> Result<(), SystemException> {
         let Some(target) = target else { return Ok(()) };
         let of_server = |object: &ObjectRef| {
@@ -231,7 +231,7 @@ fn promised_tasks<E>(promises: &Result<Vec<idl::Promise>, E>) -> Vec<TaskId> {
     promises.as_deref().unwrap_or_default().iter().map(|promise| TaskId(promise.task)).collect()
 }
 
-/// Returns promises that the store has. Their times count from now.
+/// Returns the promises if the store has them. Subtracts the wait for the store from their times.
 fn acknowledged<E: From<SystemException>>(
     made: SavedResult<Result<Vec<idl::Promise>, E>>,
 ) -> Result<Vec<idl::Promise>, E> {

@@ -1,6 +1,6 @@
 //! [`Books`] with a store, which outlive the process.
 //!
-//! Decisions are those of [`MemoryBooks`]. Before a step of saving, the promises in memory are
+//! [`MemoryBooks`] make the decisions. Before a step of saving, the promises in memory are
 //! compared with those that the store has, so that a commit brings the store from the books of one
 //! instant to the books of a later instant.
 
@@ -47,8 +47,9 @@ impl std::fmt::Debug for StoredBooks {
 impl StoredBooks {
     /// Opens the books in a store. Leases begin at the time 0.
     ///
-    /// A task whose core the machine does not have moves to another core, or is demoted. So are all
-    /// tasks of a core that does not meet their deadlines, for example with another discipline.
+    /// A task whose core the machine does not have moves to another core, or is demoted. If a core
+    /// cannot meet the deadlines of its tasks, for example with another discipline, the most critical
+    /// tasks that fit keep the core, and the others move or are demoted.
     ///
     /// # Errors
     /// Errors of reading, and [`StoreError::Damaged`] for malformed records.

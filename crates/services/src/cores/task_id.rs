@@ -50,7 +50,7 @@ impl TagKey {
 #[derive(Clone, Debug)]
 pub(super) struct Secrets {
     tags: TagKey,
-    /// New in each run of the server: the books keep the tokens of their tasks.
+    /// New in each run of the server. Earlier tokens stay valid, because the books keep the tokens.
     tokens: [RandomState; 2],
 }
 

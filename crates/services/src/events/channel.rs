@@ -1,5 +1,5 @@
-//! An event channel in operation: the router behind a lock, the threads that send, one for each lane
-//! of a consumer, and the thread that delivers timeouts.
+//! An event channel in operation: the router behind a lock, a thread that sends for each queue of a
+//! consumer, and the thread that delivers timeouts.
 //!
 //! The lock is never held during a call, an activation or a deactivation.
 
@@ -71,9 +71,9 @@ pub(super) struct ChannelConfig {
     pub(super) lanes: LaneTable,
     /// Sets the priority of the lanes' threads.
     pub(super) current: Option<RtCurrent>,
-    /// A client may destroy the channel.
+    /// True if clients may destroy the channel.
     pub(super) is_destroyed_by_clients: bool,
-    /// A peer that disconnects itself is called back.
+    /// True if a peer that disconnects itself is called back.
     pub(super) has_disconnect_callbacks: bool,
     /// The deadline of each call to a peer, and the reaction to peers that do not answer.
     pub(super) misses: MissPolicy,
@@ -94,7 +94,7 @@ struct ChannelState {
     waiting_pulls: usize,
     /// Events without content that senders have left, for later pushes.
     spare_events: Vec<Arc<StoredEvent>>,
-    /// The plain keys of the channel are bound, and are unbound when the channel ends.
+    /// True if the plain keys of the channel are bound. They are unbound when the channel ends.
     has_keys: bool,
     has_ended: bool,
 }
@@ -109,8 +109,8 @@ pub(super) struct SharedChannel {
     timeout_added: PiCondvar,
     /// Notified when a callback is due, or the channel ends.
     callback_due: PiCondvar,
-    /// A consumer has a queue, or had one. The sizes of events are then computed before the lock is
-    /// taken.
+    /// True if a consumer has, or had, a queue. The sizes of events are then computed before the lock
+    /// is taken.
     has_queues: AtomicBool,
     pub(super) config: ChannelConfig,
     pub(super) poa: Poa,
@@ -387,7 +387,8 @@ impl SharedChannel {
         result
     }
 
-    /// Returns the consumers that routing has disconnected, with the objects of their proxies.
+    /// Removes the objects of the consumers that routing has disconnected. Returns these consumers with
+    /// the objects.
     fn remove_disconnected(
         &self,
         state: &mut PiMutexGuard<'_, ChannelState>,
@@ -449,8 +450,9 @@ impl SharedChannel {
         self.deactivate(object);
     }
 
-    /// Returns the next event for a consumer that pulls, and waits for it at most until `deadline`.
-    /// Returns `Some(None)` if there is none; `None` if the consumer is not connected any more.
+    /// Returns the next set for a consumer that pulls, and waits for it at most until `deadline`;
+    /// without a deadline it does not wait. Returns `Ok(None)` if no set came, or at once if the
+    /// maximum number of threads wait already.
     pub(super) fn pull(
         &self,
         proxy: ProxyId,
@@ -490,7 +492,7 @@ impl SharedChannel {
         self.state.lock().router.consumers_after(ProxyId(proxy), max, Self::now())
     }
 
-    /// Notes that the plain keys are bound. A channel that has ended meanwhile unbinds them.
+    /// Notes that the plain keys are bound. If the channel has already ended, unbinds them.
     fn has_bound_keys(&self) {
         let mut state = self.state.lock();
         state.has_keys = true;
@@ -558,7 +560,7 @@ impl SharedChannel {
 
     fn deactivate(&self, object: Option<ObjectId>) {
         if let Some(object) = object {
-            // An error means that the POA was destroyed, which ends the object too.
+            // An error means that the POA was destroyed, and the object with it.
             let _ = self.poa.deactivate_object(&object);
         }
     }
@@ -653,7 +655,7 @@ pub(super) enum PullRefusal {
     NotConnected,
 }
 
-/// A push to direct consumers, inside others of the same thread.
+/// A push to direct consumers, perhaps during another push of the same thread.
 struct NestedPush;
 
 impl NestedPush {

@@ -35,7 +35,8 @@ pub struct DropCounts {
     pub failed: u64,
     /// The set was queued when the consumer was disconnected.
     pub disconnected: u64,
-    /// A consumer pushed in its own push, more deeply than the channel permits.
+    /// Consumers that are called by the supplier's thread pushed events themselves, nested more deeply
+    /// than the channel permits.
     pub nested: u64,
 }
 
@@ -83,15 +84,15 @@ impl DropCounts {
     }
 }
 
-/// The fates of the sets for a consumer.
+/// The numbers of the sets for a consumer, by what became of them.
 ///
 /// `routed` is always `delivered + queued + in_flight + dropped.total()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryCounts {
     /// Sets that the consumer's filter has passed, and gap events.
     pub routed: u64,
-    /// Sets whose call has succeeded. A call of an Rtec consumer is oneway, and succeeds when the
-    /// transport has the event.
+    /// Sets whose call has succeeded, or that the consumer has pulled. A call of an Rtec consumer in
+    /// another process is oneway, and succeeds when the transport has the event.
     pub delivered: u64,
     /// Sets that wait in the consumer's queues.
     pub queued: u64,
@@ -103,7 +104,7 @@ pub struct DeliveryCounts {
 }
 
 impl DeliveryCounts {
-    /// Returns true if the counts say of each routed set what became of it.
+    /// Returns true if `routed` is the sum of the other counts.
     #[must_use]
     pub const fn is_balanced(&self) -> bool {
         self.routed == self.delivered + self.queued + self.in_flight + self.dropped.total()
@@ -142,7 +143,7 @@ pub struct QueueStatistics {
     pub lane: usize,
     /// The number of sets in the queue.
     pub sets: usize,
-    /// The number of their bytes.
+    /// The number of bytes of these sets.
     pub bytes: usize,
 }
 
@@ -151,7 +152,7 @@ pub struct QueueStatistics {
 pub struct ConsumerStatistics {
     /// The number of the consumer's proxy, in the order in which proxies were made.
     pub proxy: u64,
-    /// The fates of the consumer's sets.
+    /// The numbers of the consumer's sets.
     pub counts: DeliveryCounts,
     /// The drops by the type of the set's first event. At most 64 types are counted separately;
     /// the drops of other types are under [`EventType::ANY`].
@@ -159,11 +160,11 @@ pub struct ConsumerStatistics {
     /// The queues of the consumer, of the most urgent lane first. A consumer that the supplier's
     /// thread calls has none.
     pub queues: Vec<QueueStatistics>,
-    /// The consumer does not answer, and the channel sends it nothing for some time.
+    /// True while the channel sends the consumer nothing, because it did not answer.
     pub is_suspended: bool,
 }
 
-/// The counts of a channel without those of each consumer.
+/// The counts of a channel, without a list of its consumers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ChannelSummary {
     pub(super) published: u64,

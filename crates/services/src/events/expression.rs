@@ -1,7 +1,7 @@
 //! Filters as text: `all(inertial, position)`, `type 16 source 3 or not source 7`.
 //!
-//! An expression and a filter of the `prefix` builder say the same: an expression that is written
-//! from a filter is read as this filter.
+//! Each filter of the `prefix` builder has an expression. If an expression was written from a filter,
+//! reading it gives this filter.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -36,12 +36,12 @@ impl EventNames {
         Self { types: BTreeMap::new(), sources: BTreeMap::new() }
     }
 
-    /// Adds the name of a type. A name that is no [`EventNames::is_name`] cannot be used.
+    /// Adds the name of a type. Expressions can use it if [`EventNames::is_name`] is true.
     pub fn add_type(&mut self, name: &str, event_type: EventType) {
         self.types.insert(name.to_owned(), event_type);
     }
 
-    /// Adds the name of a source. A name that is no [`EventNames::is_name`] cannot be used.
+    /// Adds the name of a source. Expressions can use it if [`EventNames::is_name`] is true.
     pub fn add_source(&mut self, name: &str, source: EventSource) {
         self.sources.insert(name.to_owned(), source);
     }
@@ -119,10 +119,10 @@ impl EventFilter {
     /// | `NAME`, `type T`, `source S`, `type T source S` | events of a type, of a source, of both; 0 matches everything |
     /// | `any` | every event |
     /// | `type & MASK = VALUE`, `source & MASK = VALUE`, or both | events whose masked type and source have these values |
-    /// | `E or F` | what one of the filters accepts; an event goes to the first |
+    /// | `E or F` | events that one of the filters accepts; each event goes to the first such filter |
     /// | `E and F` | events that all filters accept |
     /// | `not E` | events that the filter rejects |
-    /// | `bits(TYPES, SOURCES) E` | of the filter's events, those whose type and source each share a bit with their mask |
+    /// | `bits(TYPES, SOURCES) E` | events that the filter accepts, if type and source each share a bit with their mask |
     /// | `all(E, F)` | one set with an event for each filter, when all have arrived |
     /// | `timeout TIME`, `interval TIME`, `deadline TIME` | the timeout, such as `interval 50ms` |
     ///

@@ -29,9 +29,10 @@ const MAX_CHANNELS: usize = 64;
 ///
 /// Each new channel is a channel of CORBA's Event Service. The factory understands the criteria of
 /// omniEvents: `InsName` is the channel's name and plain key, `MaxQueueLength` the maximum number
-/// of events in a queue, `MaxNumProxies` the maximum number of consumers, `PullRetryPeriod_ms` the
-/// time between two questions to a supplier. `CyclePeriod_ns` has no effect, because a channel
-/// passes events on at once. `FilterId` cannot be met. Other criteria are ignored.
+/// of events in a queue, `MaxNumProxies` the maximum number of consumers, `PullRetryPeriod_ms` (or
+/// `PullRetryPeriod` in seconds) the time between two questions to a supplier. `CyclePeriod_ns` has
+/// no effect, because a channel passes events on at once. `FilterId` cannot be met. Other criteria
+/// are ignored.
 ///
 /// ```
 /// use std::sync::Arc;

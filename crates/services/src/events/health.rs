@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use corelane_sched::task::Nanos;
 
-/// The reaction to a consumer that does not answer.
+/// The reaction to a consumer that does not answer, or to a supplier from which the channel pulls. It
+/// does not apply to a consumer that the supplier's thread calls.
 ///
 /// A *miss* is a call that ends with TIMEOUT, TRANSIENT, COMM_FAILURE or NO_RESPONSE. After a miss
 /// the channel asks the consumer if it exists before it sends the next event. After `max_misses`
@@ -12,7 +13,7 @@ use corelane_sched::task::Nanos;
 /// `max_suspensions` pauses in a row it disconnects the consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissPolicy {
-    /// The deadline of each call to a consumer.
+    /// The deadline of each call to a consumer, a supplier or an observer.
     pub send_timeout: Duration,
     /// Number of misses in a row until the consumer is suspended. 0 counts as 1.
     pub max_misses: u32,
@@ -41,7 +42,7 @@ pub(super) enum NextCall {
     Event,
     /// The question if the consumer exists.
     Question,
-    /// None until this time.
+    /// No call before this time.
     WaitUntil(Nanos),
 }
 
@@ -66,12 +67,12 @@ impl ConsumerHealth {
         now < self.suspended_until
     }
 
-    /// The consumer has answered.
+    /// Forgets all misses, because the consumer has answered.
     pub(super) fn answered(&mut self) {
         *self = Self::default();
     }
 
-    /// Counts a miss. Returns true if the consumer is to be disconnected.
+    /// Counts a miss. Returns true if the caller must disconnect the consumer.
     pub(super) fn missed(&mut self, policy: &MissPolicy, now: Nanos) -> bool {
         self.misses = self.misses.saturating_add(1);
         if self.suspensions == 0 && self.misses < policy.max_misses {

@@ -15,11 +15,11 @@ pub enum OverflowPolicy {
     DropOldest,
     /// The new set is dropped.
     DropNewest,
-    /// The least urgent set is dropped, among several the oldest: a queued set, or the new set if
-    /// it is less urgent than each queued set. If the new set needs the bytes of several sets, it is
-    /// dropped instead of them if the more urgent sets leave no room for it, and each set is kept
-    /// that has room beside it. The urgency of a set is the lane of its most urgent event, also if
-    /// the consumer gets its sets in another lane. A channel without lanes drops the oldest.
+    /// The least urgent set is dropped, the oldest of several: a queued set, or the new set if it is
+    /// less urgent than each queued set. A large new set can displace several sets. Displaced sets
+    /// that have room beside it stay. If more urgent sets leave no room for the new set, it is
+    /// dropped and displaces nothing. The urgency of a set is the lane of its most urgent event, even
+    /// if the consumer gets its sets in another lane. A channel without lanes drops the oldest set.
     DropLeastUrgent,
     /// The queue holds one set of each type and source: a newer set takes the place of the older
     /// one, even if the queue has room. If there are too many types and sources, the oldest sets

@@ -28,11 +28,11 @@ pub enum SetTrigger {
     Timeout(TimeoutKind, Nanos),
 }
 
-/// A kind of set that a filter delivers. Any number of sets that arrive within a time `t` is at most
-/// the number of jobs of a periodic task with this period and jitter.
+/// A kind of set that a filter delivers. Within any time, at most as many sets arrive as jobs of a
+/// periodic task with this period and jitter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetArrival {
-    /// The part that bounds the rate. In a conjunction, it is of the child with the lowest rate.
+    /// The part that bounds the rate. In a conjunction, it belongs to the child with the lowest rate.
     pub trigger: SetTrigger,
     /// The period of the trigger in nanoseconds; `None` without a bound, and for a timeout that
     /// expires once.
@@ -52,24 +52,24 @@ pub struct SetArrival {
 pub struct DeadPart {
     /// The part as an expression.
     pub expression: String,
-    /// An event would fulfil the part, but goes to an earlier part of the group.
+    /// True if an event would fulfil the part, but goes to an earlier part of the group.
     pub is_shadowed: bool,
 }
 
 /// The sets that a filter can deliver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilterReach {
-    /// For each published event: the filter accepts it.
+    /// For each published event: true if the filter accepts it.
     pub accepted: Vec<bool>,
     /// The sets that can arise; none if the consumer never gets an event.
     pub sets: Vec<SetArrival>,
-    /// The parts that are never fulfilled, except those of a disjunction whose events an earlier
-    /// part gets.
+    /// The parts that are never fulfilled, except parts of a disjunction whose events an earlier part
+    /// gets.
     pub dead: Vec<DeadPart>,
 }
 
 impl EventFilter {
-    /// Returns what the filter delivers if suppliers publish these events and no others.
+    /// Returns the sets that the filter delivers if suppliers publish these events and no others.
     ///
     /// ```
     /// use corelane_services::events::*;
@@ -119,7 +119,7 @@ struct Search<'f> {
 }
 
 impl Search<'_> {
-    /// Returns the sets that the subtree passes of these offers. `is_needed` is true inside a
+    /// Returns the sets that the subtree makes from these offers. `is_needed` is true inside a
     /// conjunction, which needs each child.
     fn sets(&mut self, at: usize, offers: &[Offer], is_needed: bool) -> Vec<SetArrival> {
         let kind = self.filter.nodes()[at].kind;

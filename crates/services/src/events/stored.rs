@@ -17,10 +17,10 @@ use super::queue::LatestKey;
 use super::router::{DeliverySet, RoutedEvent};
 use super::subscriptions::{Expiry, Occurrence};
 
-/// Size of the parts of an event other than its payload and value.
+/// Number of bytes that an event counts in a queue, beyond its payload and its value.
 const HEADER_BYTES: usize = 64;
-/// Payloads from this size on are not copied by the ORB. They are not encoded in advance, which
-/// would copy them.
+/// Size in bytes from which on the ORB does not copy payloads. Such payloads are not encoded in
+/// advance, which would copy them.
 const MIN_SHARED_BYTES: usize = 16 << 10;
 
 /// The type and source of the events of CORBA's Event Service, which have neither.

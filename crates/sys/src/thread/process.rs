@@ -81,7 +81,8 @@ pub fn try_print_error(line: &str) -> bool {
     try_write(std::io::stderr().as_fd(), &octets)
 }
 
-/// Writes all of `octets`, at most `PIPE_BUF` bytes, if this does not block.
+/// Writes `octets` if this does not block. The caller passes at most `PIPE_BUF` bytes, so that a
+/// pipe takes them in one piece. Returns false if nothing was written.
 fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
     // A pipe that polls as writable has room for `PIPE_BUF` bytes. A terminal that polls as
     // writable is not stopped.

@@ -385,8 +385,8 @@ pub fn set_timer_slack(slack: Duration) -> io::Result<()> {
 pub fn scheduling(thread: Option<Tid>) -> io::Result<Scheduling> {
     let tid = thread.map_or(0, Tid::as_raw);
     let mut found = SchedAttr::EMPTY;
-    // SAFETY: `found` is writable, of the given size, and outlives the call. Any bytes that the
-    // kernel writes into integers are a value.
+    // SAFETY: `found` is writable, of the given size, and outlives the call. All its fields are
+    // integers, so any bytes that the kernel writes are valid.
     syscall::once(|| unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut found, SchedAttr::EMPTY.size, 0) })?;
     let priority = found.priority as u8;
     Ok(match found.policy as libc::c_int {

@@ -135,7 +135,7 @@ fn machine(cores: u32, discipline: Discipline) -> Machine {
     Machine { discipline, ..super::whole_cores(Machine::with_cores(cores)) }
 }
 
-/// Accepts each task with which all accepted tasks pass a test of global scheduling.
+/// Returns the tasks that pass a test of global scheduling together with all tasks accepted before.
 fn one_by_one(tasks: &[Task], passes: impl Fn(&[Timing]) -> bool) -> Vec<Task> {
     let (mut accepted, mut timings) = (Vec::new(), Vec::new());
     for task in tasks {
@@ -149,7 +149,7 @@ fn one_by_one(tasks: &[Task], passes: impl Fn(&[Timing]) -> bool) -> Vec<Task> {
     accepted
 }
 
-/// Numbers and utilizations of the accepted and the offered tasks of a cell.
+/// The tasks of a cell: `[number, sum of the utilizations]` of the accepted and of the offered tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Acceptance {
     accepted: [u64; 2],

@@ -130,7 +130,8 @@ fn balanced(text: &str) -> u64 {
     let version: u32 = text.lines().find_map(|line| line.strip_prefix("version ")?.trim().parse().ok()).unwrap_or(0);
     let numbers = if version >= 17 { 11 } else { 8 };
     let domains = text.lines().filter(|line| line.starts_with("domain"));
-    // The name and the mask of the domain come first; version 17 has the kind of the domain, too.
+    // The name and the mask of the domain come first, in version 17 with the kind of the domain between
+    // them.
     let skipped = if version >= 17 { 3 } else { 2 };
     let of_domain = |line: &str| -> u64 {
         let words: Vec<u64> = line.split_whitespace().skip(skipped).filter_map(|word| word.parse().ok()).collect();

@@ -63,7 +63,8 @@ struct Exchange {
     second: Vec<u64>,
 }
 
-/// A sample of the offset: the round trip, and twice the offset of the answering thread's clock.
+/// A sample of the offset: the round trip, and twice the offset of the answering thread's clock, in
+/// nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sample {
     round_trip: u64,

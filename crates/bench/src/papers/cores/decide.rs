@@ -41,7 +41,7 @@ const SEEDS: u64 = 2_000;
 /// Number of tasks from which a turn has fewer decisions.
 const MANY_TASKS: usize = 1_000;
 
-/// Maximum number of decisions in a turn with [`MANY_TASKS`].
+/// Maximum number of decisions in a turn with at least [`MANY_TASKS`].
 const FEW_DECISIONS: usize = 1_000;
 
 /// A task to decide about, and the tasks that were admitted before.

@@ -39,7 +39,7 @@ const OTHER_PRIORITY: u8 = 20;
 /// Native priority of the task's client.
 const CLIENT_PRIORITY: u8 = 60;
 
-/// Pause before each call of the task, so that the core goes to the others.
+/// Pause before each call of the task, so that the disturbing tasks get the core.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// Time that a job of the overrunning task computes, and the pause after it. The pause leaves a part

@@ -25,10 +25,11 @@ pub(super) struct PeriodicClient {
     /// Rounds of computing of each job.
     pub(super) rounds: u32,
     pub(super) period: Duration,
-    /// Core and class of the client's thread.
+    /// Core of the client's thread; `None` if it may run on every core.
     pub(super) core: Option<usize>,
     pub(super) scheduling: Scheduling,
-    /// CORBA priority of the client's thread, with the ORB that maps it. It replaces `scheduling`.
+    /// CORBA priority that the client's thread sets, with the ORB that maps it; `None` if the thread
+    /// keeps `scheduling`.
     pub(super) priority: Option<(RtOrb, i16)>,
 }
 

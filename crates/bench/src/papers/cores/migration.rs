@@ -116,7 +116,7 @@ struct Shared {
     stop: AtomicBool,
     /// The kernel's id of the moved thread, which the thread sets when it starts.
     tid: OnceLock<Tid>,
-    /// Number of turns of the running thread.
+    /// Number of loop turns of the running thread.
     turns: AtomicU64,
     sleep: Semaphore,
 }
@@ -145,7 +145,7 @@ impl Subject {
         Ok(Subject { tid, shared, handle: Some(handle) })
     }
 
-    /// Waits until the thread runs on its core.
+    /// Waits until the thread runs on its core, for at most [`PATIENCE`].
     fn await_running(&self) -> Result<(), Failure> {
         let before = self.shared.turns.load(Ordering::Relaxed);
         let deadline = clock::now() + PATIENCE;

@@ -217,7 +217,7 @@ fn workload(utilization: u64, balance: u64) -> Workload {
     Workload::two_groups(Utilization(utilization * percent), Utilization(balance * percent))
 }
 
-/// Formats a number of hundredths, for example 160 as `1.6`.
+/// Formats a number of hundredths with one decimal, rounded down, for example 160 as `1.6`.
 fn parts(hundredths: u64) -> String {
     format!("{}.{}", hundredths / 100, hundredths % 100 / 10)
 }
@@ -250,7 +250,7 @@ fn cell_values(mode: Mode, utilization: u64, balance: u64, cell: &Cell) -> Vec<S
     values
 }
 
-/// Returns the rounds of computing in a millisecond while the other core computes too.
+/// Returns the fewest rounds of computing in a millisecond that a core reached while both computed.
 fn calibrated(cores: [usize; 2]) -> Result<f64, Failure> {
     let deadline = clock::now() + 10 * CALIBRATION;
     let mut threads = Vec::new();

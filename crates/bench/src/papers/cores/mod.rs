@@ -22,7 +22,8 @@ use crate::harness::{AxisPoint, FigureLabel};
 use crate::options::BenchOptions;
 use crate::placement::CoreChoice;
 
-/// Name of the subjects that are not an ORB: other allocators, and tests of the literature.
+/// Peer name of reference measurements without an ORB: other algorithms of task allocation, published
+/// schedulability tests, simulations, and the admission test without its stored analysis.
 const BASELINE: &str = "baseline";
 
 /// Reason for a missing measurement that needs two cores.
@@ -46,7 +47,7 @@ pub(super) fn core_pair(options: &BenchOptions) -> Option<(usize, usize)> {
     Some((cores.next()?, cores.next()?))
 }
 
-/// Returns the label of a number that belongs to no call.
+/// Returns a label without a transport and without a position on an axis.
 fn label(bench: &'static str, peer: &'static str, op: &str, config: String) -> FigureLabel {
     FigureLabel { bench, peer, transport: "none", op: op.to_owned(), config, axis_point: None }
 }

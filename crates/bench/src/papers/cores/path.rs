@@ -139,7 +139,8 @@ fn second_task(orb: &Orb, references: &[String], server: &RunningProgram) -> Res
     octets(orb, &references[1], server)
 }
 
-/// Checks that the pools have bound, handed over and borrowed threads as the variants say.
+/// Checks by the counts of the pools that connections were bound, requests handed over, and threads
+/// borrowed as the variants say.
 fn served_as_meant(bound: &mut RunningProgram, lending: &mut RunningProgram) -> Result<(), Failure> {
     for (server, borrows) in [(bound, false), (lending, true)] {
         let text = server.ask("counts", PATIENCE)?;
@@ -181,7 +182,8 @@ fn judged(figures: &[Figure]) -> Vec<SingleValue> {
     values
 }
 
-/// Measures changes that move bound threads, which sleep between two requests, to another core.
+/// Measures changes of the pool's tasks that move bound threads to another core. The threads wait for
+/// requests during the changes.
 fn moves(
     one: usize,
     other: usize,

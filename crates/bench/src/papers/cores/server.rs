@@ -160,7 +160,7 @@ fn answer(pool: &CorePool, bindings: &mut Vec<TaskBinding>, line: &str) -> Resul
                 let began = clock::now();
                 pool.set_tasks(bindings)?;
                 times.push(began.elapsed().as_nanos().to_string());
-                // The moved threads reach their sleep again.
+                // In this time the moved threads begin to sleep again.
                 std::thread::sleep(std::time::Duration::from_micros(500));
             }
             Ok(times.join(" "))

@@ -189,7 +189,7 @@ fn shortfall(alone: f64, beside: f64) -> Result<f64, String> {
     Ok((100.0 * (1.0 - beside / rest)).max(0.0))
 }
 
-/// Bytes in a millisecond.
+/// Returns the mean number of bytes in a millisecond of the range.
 fn rate(bytes: &[u64], range: &Range<usize>) -> f64 {
     let sum: u64 = bytes.iter().take(range.end).skip(range.start).sum();
     sum as f64 / range.len().max(1) as f64
@@ -260,7 +260,7 @@ mod tests {
     fn windows_begin_between_the_bytes_of_two_periods() {
         let bytes = arriving(100, 1000);
         assert_eq!(windows(&bytes, &(504..1000)), [1000; 4]);
-        // The bytes of one period arrive late, and those of another one early.
+        // The bytes of one period arrive late, and the bytes of another period early.
         let mut moved = bytes.clone();
         moved[623..630].rotate_right(2);
         moved[720..725].rotate_left(1);

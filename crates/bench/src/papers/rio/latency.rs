@@ -57,7 +57,7 @@ impl Condition {
     }
 }
 
-/// Times of a variant's calls, and the bulk load meanwhile.
+/// Times of a variant's calls in nanoseconds, and the bulk load during the calls.
 #[derive(Default)]
 struct Observed {
     nanoseconds: Vec<u64>,
@@ -179,7 +179,7 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Measures those of the `wanted` variants that can be measured. The first is the baseline.
+    /// Measures the `wanted` variants that the testbed has. The first of them is the baseline.
     pub(super) fn measure(
         testbed: &RioTestbed,
         wanted: &[ReceiveVariant],
@@ -254,7 +254,8 @@ fn goals_of(variant: ReceiveVariant, condition: Condition) -> Option<LatencyGoal
     }
 }
 
-/// Returns mean, upper bounds and jitter of a variant relative to the baseline, with their goals.
+/// Returns mean, percentiles and standard deviation of a variant relative to the baseline, with their
+/// goals.
 fn judged(variant: ReceiveVariant, condition: Condition, figure: &Figure, baseline: &Figure) -> Vec<SingleValue> {
     let (own, base, goals) = (&figure.summary, &baseline.summary, goals_of(variant, condition));
     let has_p999 = figure.calls.min(baseline.calls) >= MIN_P999_CALLS;

@@ -14,7 +14,7 @@ pub(super) struct ByteMeter(Arc<Counts>);
 
 #[derive(Debug)]
 struct Counts {
-    /// Start in nanoseconds of the monotonic clock; 0 while the meter stands still.
+    /// Start in nanoseconds of the monotonic clock; 0 while only `total` is counted.
     start: AtomicU64,
     total: AtomicU64,
     milliseconds: Vec<AtomicU64>,

@@ -17,8 +17,8 @@ use crate::value::SingleValue;
 /// that the difference of two readings has an error of up to 10 ms: a twentieth.
 const MIN_JUDGED: Duration = Duration::from_millis(200);
 
-/// Time in which a core was idle, or taken away by the hypervisor. The rest is the time of all
-/// threads and of the receive context.
+/// Seconds in which a core was idle, or taken away by the hypervisor. In the rest of the time it ran
+/// threads and the receive context.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct IdleTime(f64);
 
@@ -46,11 +46,10 @@ impl IdleTime {
     }
 }
 
-/// Work of the receiver's core, and what was done in it.
+/// Processor time of the receiver's core, and the calls or megabytes that it processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Work {
     pub(super) time: Duration,
-    /// Calls, or megabytes.
     pub(super) amount: f64,
     /// Number of turns, each with two readings of the idle time.
     pub(super) turns: u32,
@@ -103,7 +102,7 @@ pub(super) fn processor_time(
     Ok(())
 }
 
-/// Returns the processor times, and those of real-time I/O relative to the baseline.
+/// Returns the processor times, and the ratios of the times with real-time I/O to the baseline.
 fn judged(unit: &str, work: &[(ReceiveVariant, Work)]) -> Vec<SingleValue> {
     let Some(&(_, baseline)) = work.first() else { return Vec::new() };
     let value = |variant: ReceiveVariant, quantity: String, value, unit, bound| SingleValue {

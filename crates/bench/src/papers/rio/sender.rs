@@ -119,7 +119,8 @@ impl Sender {
         Ok(object)
     }
 
-    /// Starts a thread that sends until it is told to end, at most `rate` bytes per second unless this is 0.
+    /// Starts a thread that sends until [`quiet`](Self::quiet) ends it, for at most [`MAX_SENDING`]. It sends at most
+    /// `rate` bytes per second, or as much as it can if `rate` is 0.
     fn send(&mut self, port: u16, scheduling: Scheduling, rate: u32) -> Result<(), Failure> {
         let mut stream = connect(port, NOTICE)?;
         if rate > 0 {

@@ -53,7 +53,7 @@ pub(super) fn joined(numbers: &[u64]) -> String {
     text
 }
 
-/// Returns the label of a number that belongs to no call.
+/// Returns a label of this benchmark without a position on an axis.
 pub(super) fn label(peer: &'static str, op: &str, config: &str) -> FigureLabel {
     let (op, config) = (op.to_owned(), config.to_owned());
     FigureLabel { bench: BENCH, peer, transport: "tcp", op, config, axis_point: None }

@@ -39,7 +39,7 @@ pub(super) fn sorting(options: &BenchOptions, report: &mut Report<'_>, progress:
     if let Some(reason) = bpf::unavailable_reason() {
         return report.add_missing(BENCH, "Corelane, sorting", &format!("not permitted: {reason}"));
     }
-    // Without the descriptors the program cannot be loaded, and the error says so.
+    // If the limit is not raised, the maps cannot be created, which `load` reports.
     let _ = process::raise_descriptor_limit(DESCRIPTORS);
     let repeat = u32::try_from(options.run_length.count.saturating_mul(100)).unwrap_or(u32::MAX).clamp(160, 1_000_000);
     let (streams, connections) = match is_trial(options) {

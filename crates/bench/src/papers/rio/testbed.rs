@@ -208,8 +208,8 @@ impl RioTestbed {
         frames(&mut self.processes.lock().receiver, variant.word())
     }
 
-    /// Starts best effort, and then one stream after the other, `step` apart. After the time `hold`
-    /// with all of them they end.
+    /// Starts best effort, and then one stream after another at intervals of `step`. Ends all of them
+    /// after they have run together for the time `hold`. Returns the bytes that arrived.
     pub(super) fn guarantees(
         &self,
         variant: ReceiveVariant,
@@ -397,7 +397,7 @@ fn call_beside_bulk(
     Ok((times(&answer)?, bulk))
 }
 
-/// Parses times in nanoseconds.
+/// Parses the numbers of an answer.
 fn times(answer: &str) -> Result<Vec<u64>, Failure> {
     answer.split_whitespace().map(|word| word.parse().map_err(failed)).collect()
 }

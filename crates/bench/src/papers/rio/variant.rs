@@ -17,7 +17,8 @@ pub(super) enum ReceiveVariant {
     SocketOptions,
     /// Real-time I/O at the level "stream steering": a kernel thread of the stream's priority.
     Steered,
-    /// The same level, with kernel threads of the ordinary class, as in the paper's table.
+    /// Real-time I/O at the level "stream steering": a kernel thread of the ordinary class, as in the
+    /// paper's table.
     SteeredOrdinary,
 }
 
@@ -52,7 +53,7 @@ impl ReceiveVariant {
         }
     }
 
-    /// The kernel's variants are bare sockets.
+    /// Name of the peer in reports: "floor" for the bare sockets of the kernel's variants.
     pub(super) fn peer(self) -> &'static str {
         if self.uses_rio() { "Corelane" } else { "floor" }
     }
@@ -81,7 +82,7 @@ impl ReceiveVariant {
         (self != Kernel).then_some(PRIORITY)
     }
 
-    /// Scheduling of these threads.
+    /// Scheduling of the threads that send and answer.
     pub(super) fn scheduling(self) -> Scheduling {
         self.priority().map_or(Scheduling::Other, Scheduling::Fifo)
     }

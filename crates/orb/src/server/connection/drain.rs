@@ -231,7 +231,8 @@ impl Connection {
         }
     }
 
-    /// Called to evict a connection whose descriptor a new connection needs.
+    /// Closes an idle connection. If nothing is queued, first sends as much of `last_message` as the transport accepts
+    /// without waiting.
     #[cold]
     pub(crate) fn close_with_message(&self, last_message: &[u8]) {
         self.output.with(|writing| {

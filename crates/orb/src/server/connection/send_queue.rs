@@ -56,8 +56,8 @@ impl SendQueue {
         self.unsent_bytes == 0
     }
 
-    /// A copied piece counts in full until all of it has been sent. A memory block of shared pieces counts once and in
-    /// full.
+    /// Returns the memory in bytes that the queue holds. A chunk of copied bytes counts with its capacity until its last
+    /// byte has been sent. A memory block that several chunks share counts once, with its whole size.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
     }

@@ -35,8 +35,8 @@ impl MemoryBooks {
         change
     }
 
-    /// Takes the tasks of lost cores, and the shares of ended and moved tasks there, out of the
-    /// set. Returns the tasks.
+    /// Removes the tasks of lost cores, and the shares of ended and moved tasks there, from the set.
+    /// Returns the promised and reserved tasks among them.
     fn leave_lost_cores(&mut self, lost: &[CoreId]) -> Vec<TaskId> {
         let gone: Vec<TaskId> =
             self.set.iter().filter(|(_, core)| lost.contains(core)).map(|(task, _)| task.id).collect();
@@ -77,8 +77,8 @@ impl MemoryBooks {
             else {
                 continue;
             };
-            // On its home a task meets its deadlines beside the tasks that were there with it. The
-            // test fails only if its timing has changed meanwhile.
+            // The task fitted on its home core beside the tasks that return with it. The test fails
+            // only if timings or tasks have changed since then.
             if !self.place_beside(&Task { pinned: Some(home), ..task }, task) {
                 continue;
             }
@@ -114,8 +114,8 @@ impl MemoryBooks {
         }
     }
 
-    /// Places a task beside the other tasks of a core, as `asked` permits, and adds it to the set
-    /// as `task`. Returns false if no core has room.
+    /// Places `task` on a core that has room for it beside the other tasks there. `asked` is the
+    /// same task, perhaps pinned to a core. Returns false if no permitted core has room.
     pub(super) fn place_beside(&mut self, asked: &Task, task: Task) -> bool {
         let machine = Machine { max_allocation_step: AllocationStep::Direct, ..self.inline.clone() };
         let mut set = self.set.clone();

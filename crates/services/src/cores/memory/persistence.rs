@@ -12,8 +12,8 @@ use crate::cores::books::{BooksRefusal, CoreChange, TaskAdmission, Token};
 use crate::cores::records::SavedPromise;
 use crate::cores::saving::SavedBooks;
 
-/// The timing of a task before a change. It keeps its share of the core, so that the task can get it
-/// back.
+/// The state of a task before a change of its timing. The old timing keeps its share of the core, so
+/// that the change can be taken back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RevocableChange {
     share: TaskId,
@@ -37,12 +37,13 @@ impl Entry {
         SavedPromise { request, client, token, core: self.core, home: self.home, attachment }
     }
 
-    /// Returns true if the store has what the client was told.
+    /// Returns true if the saved promise has the entry's timing and attachment, which the client was
+    /// told.
     fn is_saved_as(&self, saved: &SavedPromise) -> bool {
         self.request.timing == saved.request.timing && self.attachment == saved.attachment
     }
 
-    /// Returns true if the entry differs from the saved promise in nothing that can change.
+    /// Returns true if all fields of the saved promise that can change are those of the entry.
     fn equals(&self, saved: &SavedPromise) -> bool {
         let of_saved = (saved.request.lease, saved.core, saved.home);
         self.is_saved_as(saved) && (self.lease, self.core, self.home) == of_saved
@@ -54,7 +55,8 @@ impl MemoryBooks {
         self.last_number
     }
 
-    /// Returns true if the store has what the client of the task was told, or if there is no promise in both.
+    /// Returns true if the saved promise has the timing and attachment of the task's promise, or if neither promise
+    /// exists.
     pub(in crate::cores) fn is_saved_as(&self, task: TaskId, saved: Option<&SavedPromise>) -> bool {
         let entry = self.entries.get(&task).filter(|entry| entry.is_promised());
         match (entry, saved) {
@@ -63,7 +65,7 @@ impl MemoryBooks {
         }
     }
 
-    /// Returns the promises that differ from those that are saved; `None` for tasks that have ended.
+    /// Returns the promises that differ from the saved promises, and `None` for each saved task that has ended.
     pub(in crate::cores) fn changed_promises(
         &self,
         saved: &BTreeMap<TaskId, SavedPromise>,
@@ -77,7 +79,8 @@ impl MemoryBooks {
         changed.chain(saved.keys().filter(has_ended).map(|task| (*task, None))).collect()
     }
 
-    /// Enters saved promises into new books. Their leases begin now.
+    /// Enters saved promises into new books. Their leases begin now. If a core is absent or
+    /// overloaded, the tasks that do not fit on it move to other cores or are demoted.
     pub(in crate::cores) fn restore(&mut self, saved: &SavedBooks) {
         self.last_number = saved.number;
         self.server_data.clone_from(&saved.server_data);
@@ -127,7 +130,7 @@ impl MemoryBooks {
         overloaded
     }
 
-    /// Changes the timing of a task. The task keeps its old share, too, until the change is
+    /// Changes the timing of a task. The old timing keeps its share of the core until the change is
     /// [kept](Self::keep_change) or taken back.
     pub(in crate::cores) fn change_timing_revocably(
         &mut self,
@@ -179,7 +182,7 @@ impl MemoryBooks {
             let (home, began_at) = (entry.home, entry.starts_at);
             self.revocable.insert(task, RevocableChange { share, timing: old, core, home, starts_at: began_at, until });
         } else if has_started {
-            // There is nothing to take back.
+            // The timing is the same, so there is no change to take back.
             self.leave_share(old, core);
         }
         let Some(entry) = self.entries.get_mut(&task) else { return Err(BooksRefusal::NotFound) };

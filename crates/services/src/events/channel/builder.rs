@@ -58,8 +58,8 @@ impl Default for EventChannelBuilder {
 
 impl EventChannelBuilder {
     /// Sets the name: 1 to 64 letters, digits and the characters `-_.`. The plain key `NAME`
-    /// reaches the channel of CORBA's Event Service, `NAME.rtec` that of TAO's Real-time Event
-    /// Service. Default: `EventChannel`.
+    /// reaches the channel by CORBA's Event Service, and `NAME.rtec` by TAO's Real-time Event Service.
+    /// Default: `EventChannel`.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
@@ -144,7 +144,7 @@ impl EventChannelBuilder {
     }
 
     /// Permits connected consumers to connect again: the new consumer and its dependencies replace
-    /// the old ones, and what was queued is dropped. Default: such a call raises AlreadyConnected.
+    /// the old ones, and queued sets are dropped. Default: such a call raises AlreadyConnected.
     #[must_use]
     pub fn consumer_reconnect(mut self, is_permitted: bool) -> Self {
         self.router.is_consumer_reconnected = is_permitted;
@@ -159,7 +159,8 @@ impl EventChannelBuilder {
     }
 
     /// Calls the disconnect operation also of a peer that itself disconnects from its proxy.
-    /// Default: only of the peers that are connected when the channel is destroyed.
+    /// Default: only of peers that the channel disconnects because a queue is full
+    /// ([`OverflowPolicy::Disconnect`]) or because it is destroyed.
     #[must_use]
     pub fn disconnect_callbacks(mut self, has_callbacks: bool) -> Self {
         self.config.has_disconnect_callbacks = has_callbacks;

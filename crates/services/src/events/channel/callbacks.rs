@@ -19,7 +19,7 @@ use crate::events::router::CallResult;
 
 /// Maximum number of observers.
 const MAX_OBSERVERS: usize = 64;
-/// Number of updates in a row that an observer may miss. It is then removed.
+/// Number of missed updates in a row after which an observer is removed.
 const MAX_MISSED_UPDATES: u32 = 3;
 
 /// The calls that are due.
@@ -29,7 +29,7 @@ pub(super) struct Callbacks {
     pub(super) peers: VecDeque<Arc<Peer>>,
     observers: BTreeMap<u32, Observed>,
     last_observer: u32,
-    /// Consumers or suppliers have changed since the last update of the observers.
+    /// True if consumers or suppliers have changed since the last update of the observers.
     has_changed: bool,
 }
 
@@ -40,8 +40,8 @@ struct Observed {
 }
 
 impl SharedChannel {
-    /// Adds an observer, and tells it the present subscriptions and publications. Returns `None` if
-    /// there are too many observers.
+    /// Adds an observer. The thread `events/admin` then tells all observers the present subscriptions
+    /// and publications. Returns `None` if there are too many observers.
     pub(in crate::events) fn add_observer(&self, observer: ObserverRef) -> Option<u32> {
         let mut state = self.state.lock();
         let callbacks = &mut state.callbacks;
@@ -60,7 +60,7 @@ impl SharedChannel {
         self.state.lock().callbacks.observers.remove(&handle).is_some()
     }
 
-    /// Lets the observers be told the present subscriptions and publications.
+    /// Makes the thread `events/admin` tell the observers the present subscriptions and publications.
     pub(super) fn tell_observers(&self, state: &mut ChannelState) {
         if !state.callbacks.observers.is_empty() {
             state.callbacks.has_changed = true;
@@ -96,7 +96,8 @@ impl SharedChannel {
         }
     }
 
-    /// Takes note of an observer's answer. An observer that is gone is removed.
+    /// Records an observer's answer. Removes an observer that is gone, or that has missed
+    /// [`MAX_MISSED_UPDATES`] updates in a row.
     fn note_update(&self, handle: u32, told: Result<(), SystemException>) {
         let result = told.map_or_else(|exception| classify(&exception), |()| CallResult::Done);
         let mut state = self.state.lock();

@@ -68,11 +68,10 @@ pub(in crate::events) struct Publication {
 #[derive(Debug)]
 pub(in crate::events) struct SupplierConnection<P> {
     pub(in crate::events) peer: P,
-    /// The events that the supplier may push; every event, in the least urgent lane, if there are
-    /// none.
+    /// The events that the supplier may push; every event if the list is empty.
     pub(in crate::events) publications: Box<[Publication]>,
     pub(in crate::events) is_gateway: bool,
-    /// The channel pulls the events of the supplier.
+    /// True if the channel pulls the events of the supplier.
     pub(in crate::events) is_pulled: bool,
 }
 
@@ -85,7 +84,7 @@ pub(super) struct SenderQueue<E, P> {
     pub(super) health: ConsumerHealth,
     /// The set whose call is running.
     pub(super) in_flight: Option<InFlight>,
-    /// The sender waits for a set.
+    /// True while the sender waits for a set.
     pub(super) is_sender_idle: bool,
     pub(super) has_sender_ended: bool,
 }
@@ -107,9 +106,9 @@ pub(super) struct Connection<E, P> {
     pub(super) is_gateway: bool,
     /// The types and sources that observers are told.
     pub(super) wanted: Box<[EventHeader]>,
-    /// The consumer has suspended its connection.
+    /// True while the consumer has suspended its connection.
     pub(super) is_suspended: bool,
-    /// The consumer asks for gap events.
+    /// True if the consumer asks for gap events.
     pub(super) wants_gaps: bool,
     pub(super) counts: DeliveryCounts,
     pub(super) drops_by_type: DropsByType,

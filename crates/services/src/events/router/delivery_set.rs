@@ -9,7 +9,7 @@ use crate::events::subscriptions::Occurrence;
 
 /// An event with its payload, as a router keeps it.
 pub(in crate::events) trait RoutedEvent: Clone {
-    /// Returns the size of the event in a queue.
+    /// Returns the number of bytes that the event counts in a queue.
     fn bytes(&self) -> usize;
     /// Returns the event's type and source.
     fn key(&self) -> LatestKey;
@@ -22,7 +22,7 @@ pub(in crate::events) trait RoutedEvent: Clone {
     fn gap(untold: &DropCounts, total: &DropCounts, now: Nanos) -> Self;
 }
 
-/// Size of a timeout in a queue.
+/// Number of bytes that a timeout counts in a queue.
 const TIMEOUT_BYTES: usize = 64;
 
 /// The content of one push to a consumer.

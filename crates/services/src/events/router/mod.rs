@@ -52,9 +52,9 @@ pub struct ChannelLimits {
     pub max_consumers: usize,
     /// Maximum number of proxies of suppliers, connected or not.
     pub max_suppliers: usize,
-    /// Maximum number of threads that send. A consumer in another process has one. In a channel with
-    /// lanes, a consumer in the channel's process has one too, and a consumer that names no
-    /// `rt_info` has one for each lane.
+    /// Maximum number of threads that send. In a channel without lanes, each consumer in another
+    /// process has one. In a channel with lanes, each consumer has one, or one for each lane if it
+    /// names no `rt_info`. Consumers that pull have none.
     pub max_senders: usize,
     /// Maximum number of suppliers from which the channel pulls. Each has a thread.
     pub max_pulled_suppliers: usize,

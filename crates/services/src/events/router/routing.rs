@@ -130,9 +130,9 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
     }
 }
 
-/// Returns the lane of an event of a supplier: that of the most urgent publication that names the
-/// event, or that of the event's type, or the least urgent lane. Returns `None` if the supplier does
-/// not publish the event. 0 matches everything on both sides.
+/// Returns the lane of an event of a supplier: the most urgent lane of the publications that match the
+/// event, or else the lane of the event's type, or else the least urgent lane. Returns `None` if the
+/// supplier does not publish the event. 0 matches everything on both sides.
 fn lane<P>(supplier: &SupplierConnection<P>, event: &EventHeader, config: &RouterConfig) -> Option<usize> {
     let matches = |published: i32, found: i32| published == 0 || found == 0 || published == found;
     let mut matching = supplier.publications.iter().filter(|publication| {
@@ -148,7 +148,8 @@ fn lane<P>(supplier: &SupplierConnection<P>, event: &EventHeader, config: &Route
     Some(named.or_else(of_type).unwrap_or(config.lanes.saturating_sub(1)))
 }
 
-/// Hands a set to its consumer.
+/// Queues a set for its consumer, or adds it to the direct deliveries, and counts it. A set for a
+/// suspended connection is dropped.
 fn route<E: RoutedEvent, P: Clone>(
     connections: &mut HashMap<ConsumerId, Connection<E, P>>,
     config: &RouterConfig,

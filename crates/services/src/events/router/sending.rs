@@ -88,7 +88,7 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         }
     }
 
-    /// Takes note of the result of a sender's step. Returns the consumer's proxy, which is removed,
+    /// Records the result of a sender's step. Returns the consumer's proxy, which is removed,
     /// if the consumer is gone or has missed too many calls, and the peers to wake.
     pub(in crate::events) fn called(
         &mut self,

@@ -70,7 +70,7 @@ impl Random {
     }
 }
 
-/// A consumer as the simulation knows it. Each of its peers in the router is its number.
+/// A consumer as the simulation knows it. In the router, the peer of each of its queues is its number.
 struct SimulatedConsumer {
     proxy: ProxyId,
     id: ConsumerId,
@@ -80,10 +80,10 @@ struct SimulatedConsumer {
     last: HashMap<i32, u64>,
     /// The lane of each queue.
     lanes: Vec<usize>,
-    /// For each sender that is sending: the drops of which the set tells.
+    /// By queue: the drops of which the set tells that is being sent; `None` if none is.
     sending: Vec<Option<u64>>,
     wants_gaps: bool,
-    /// The drops of which gap events have told that the consumer has got.
+    /// Number of drops told by the gap events that the consumer has got.
     told: u64,
     /// The total in the last gap event.
     told_total: u64,
@@ -253,8 +253,8 @@ impl Simulation {
         assert_eq!(refused, Err(PushRefusal::NoProxy));
     }
 
-    /// The consumer is called with a set, from the queue of this number if it has queues. Returns
-    /// the number of drops of which the set tells.
+    /// Checks a set that the consumer gets, from its queue with the number `queue` if it has queues.
+    /// Returns the number of drops of which the set tells.
     fn take(&mut self, at: usize, queue: Option<usize>, set: &DeliverySet<TestEvent>) -> u64 {
         let [Occurrence::Event(event)] = set.as_slice() else { panic!("{set:?}") };
         let consumer = &mut self.consumers[at];

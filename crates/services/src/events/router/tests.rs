@@ -25,7 +25,7 @@ enum Got {
 }
 
 impl GapScene {
-    /// `max_sets` is the length of the consumer's queue.
+    /// Creates a router whose consumer's queue has room for `max_sets` sets.
     fn new(transfer: Transfer, max_sets: usize) -> Self {
         let queue = QueueLimits { max_sets, ..QueueLimits::default() };
         let mut router = Router::new(RouterConfig { queue, ..RouterConfig::default() });
@@ -50,7 +50,8 @@ impl GapScene {
         routed.direct
     }
 
-    /// Returns what the sender sends next, with this result; `None` if the sender sends nothing.
+    /// Runs the sender's next call, which ends with `result`. Returns the sent event or gap event;
+    /// `None` if there is nothing to send.
     fn send(&mut self, result: CallResult) -> Option<Got> {
         let step = self.router.next_step(self.consumer, 0);
         let got = match step {

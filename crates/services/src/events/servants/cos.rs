@@ -101,7 +101,7 @@ fn connect_consumer(
     channel.connect_consumer(proxy, peer, is_pulled, filter, (false, &[]))
 }
 
-/// The proxy to which a consumer connects that is pushed to.
+/// The proxy for a consumer to which the channel pushes.
 struct PushConsumerProxy {
     channel: Arc<SharedChannel>,
     proxy: ProxyId,
@@ -141,7 +141,7 @@ impl ProxyPushSupplier for PushConsumerProxy {
     }
 }
 
-/// The proxy to which a consumer connects that pulls.
+/// The proxy for a consumer that pulls.
 struct PullConsumerProxy {
     channel: Arc<SharedChannel>,
     proxy: ProxyId,
@@ -193,7 +193,7 @@ impl ProxyPullSupplier for PullConsumerProxy {
     }
 }
 
-/// The proxy to which a supplier connects that pushes.
+/// The proxy for a supplier that pushes.
 struct PushSupplierProxy {
     channel: Arc<SharedChannel>,
     proxy: ProxyId,
@@ -229,7 +229,7 @@ impl ProxyPushConsumer for PushSupplierProxy {
     }
 }
 
-/// The proxy to which a supplier connects from which the channel pulls.
+/// The proxy for a supplier from which the channel pulls.
 struct PullSupplierProxy {
     channel: Arc<SharedChannel>,
     proxy: ProxyId,

@@ -240,8 +240,8 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         if goes_on { Step::GoesOn } else { Step::Failed }
     }
 
-    /// Returns a message as a waiting one. The message is in `message`, or else in the buffer of
-    /// `worker`.
+    /// Registers a waiting request for a message, and returns both. The message is in `message`, or
+    /// else in the buffer of `worker`.
     #[cold]
     fn detached(&self, worker: &mut Worker, message: Option<Message>) -> (WaitingRequest, Message) {
         let message = message.unwrap_or_else(|| worker.detach());
@@ -333,8 +333,8 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
     /// Takes the connection back from the lane's threads after a nested call or a wait. Returns false
     /// if one of them reads it now, or if it is retired.
     fn reclaim(&self) -> bool {
-        // A draining connection needs its events. With the guard it cannot begin to drain
-        // meanwhile.
+        // A draining connection needs its events. The connection cannot begin to drain before the
+        // guard is dropped.
         let Some(_served) = self.lane.guard_connection(&self.connection) else { return false };
         let Some(turn) = self.connection.read_state.try_enter() else { return false };
         turn.keep();
@@ -345,7 +345,8 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
     /// Gives the connection back to the lane's threads.
     fn give_back(&self) {
         self.connection.read_state.release();
-        // With the guard the connection cannot begin to drain meanwhile, which needs other events.
+        // A draining connection needs other events. The connection cannot begin to drain before the
+        // guard is dropped.
         if let Some(_served) = self.lane.guard_connection(&self.connection) {
             self.lane.watch_connection(self.handler.context(), &self.connection);
         }

@@ -5,12 +5,12 @@
 //! between them, all jobs of the core get new levels with equal distances.
 //!
 //! Invariant: of two jobs of a core, the job with the earlier deadline has the higher level, and of
-//! two jobs with one deadline the job that began earlier. If a core has more jobs than levels, those
+//! two jobs with one deadline the job that began earlier. If a core has more jobs than levels, the jobs
 //! with the latest deadlines share the lowest level.
 
 use super::roster::ThreadNumber;
 
-/// The lowest level of a job. The level below it is that of sleeping threads.
+/// The lowest level of a job. Sleeping threads have the level below it.
 const LEAST_LEVEL: u8 = 2;
 
 /// A running job.
@@ -32,7 +32,7 @@ pub(super) struct DeadlineOrder {
 }
 
 impl DeadlineOrder {
-    /// Creates the order of no jobs. Their levels will be [`LEAST_LEVEL`] to `most_level`.
+    /// Creates an order without jobs. Jobs get the levels [`LEAST_LEVEL`] to `most_level`.
     pub(super) fn new(most_level: u8) -> Self {
         DeadlineOrder { jobs: Vec::new(), most_level: most_level.max(LEAST_LEVEL) }
     }
@@ -43,7 +43,7 @@ impl DeadlineOrder {
         self.end(thread, changed);
         let at = self.jobs.partition_point(|job| (job.core, job.deadline) <= (core, deadline));
         let of_core = |job: &&OrderedJob| job.core == core;
-        // The neighbours' levels, or those outside of the range.
+        // The levels of the neighbours, or the levels next to the permitted range.
         let above = at.checked_sub(1).and_then(|before| self.jobs.get(before)).filter(of_core);
         let below = self.jobs.get(at).filter(of_core);
         let high = above.map_or(self.most_level + 1, |job| job.level);

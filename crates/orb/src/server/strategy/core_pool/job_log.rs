@@ -19,7 +19,7 @@ use crate::rt::core_config::{CoreJob, JobBatch, TaskMeasurement};
 /// threads of tasks.
 const RECORDS_PER_LOCK: usize = 64;
 
-/// The measurements of a core pool.
+/// The latest recorded jobs of a core pool, and the time until which jobs are recorded.
 pub(super) struct JobLog {
     /// End of the recording, in nanoseconds of the monotonic clock; 0 before the first request.
     /// Written with the lock of the ring held. A thread that sees an old value records or leaves out
@@ -28,7 +28,7 @@ pub(super) struct JobLog {
     ring: PiMutex<JobRing>,
 }
 
-/// The sums of one task. Each thread that serves the task adds to them, with relaxed ordering: a
+/// The sums of the times of one task's jobs, in nanoseconds. Each thread that serves the task adds to them, with relaxed ordering: a
 /// reader may see a job in some sums only. A histogram as in the statistics of periodic tasks would
 /// need a lock for each job.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl JobLog {
             std::mem::swap(&mut ring.records, &mut memory);
         }
         self.record_until.fetch_max(until.as_nanos(), Ordering::Relaxed);
-        // Memory that another caller's replaced is freed without the lock.
+        // If another caller was first, this caller's memory is freed without the lock.
         drop(ring);
     }
 
@@ -197,7 +197,7 @@ impl TaskMeter {
 }
 
 impl TaskMeters {
-    /// Keeps the meters of these tasks, and creates those that are missing.
+    /// Keeps the meters of these tasks, creates missing ones, and drops the meters of all other tasks.
     pub(super) fn set_tasks(&mut self, tasks: impl Iterator<Item = u64>) {
         let mut kept = BTreeMap::new();
         for task in tasks {

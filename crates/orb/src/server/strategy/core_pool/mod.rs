@@ -9,8 +9,8 @@
 //! threads read the connection, because a callback may arrive on it. A request of a task on a
 //! connection that has another thread is handed over to a thread of its task's core.
 //!
-//! A request of a task is a *job*: it has the rate, the budget and the measurement of its task. All
-//! other messages have none. A LocateRequest only binds a connection that has no thread; threads
+//! A request of a task is a *job*: the rate, the budget and the measurement of its task apply to it,
+//! and to no other message. A LocateRequest only binds a connection that has no thread; threads
 //! without a task answer all further ones.
 //!
 //! [`Roster`] decides which thread serves which connection, and [`TaskRate`] which requests of a
@@ -86,7 +86,7 @@ pub(crate) const MOST_DEADLINE_PRIORITY: u8 = 97;
 /// The settings of a core pool's threads.
 #[derive(Clone, Debug)]
 pub(crate) struct CorePoolSettings {
-    /// The cores, each with its threads at the start.
+    /// The cores that have sleeping threads from the start.
     pub(crate) cores: Vec<usize>,
     pub(crate) threads_per_core: usize,
     pub(crate) max_threads: usize,
@@ -187,7 +187,8 @@ enum TaskThread {
     Message(Arc<Mailbox>),
     /// A thread without a task runs the message, because the pool has no free thread.
     Exhausted,
-    /// A thread without a task runs the message.
+    /// A thread without a task runs the message, because the task is not in the pool's set, or because
+    /// the message is no job and is not the first one of its connection.
     None,
 }
 
@@ -506,7 +507,8 @@ impl SharedPool {
         context.events().report(&Event::TaskNotBound { peer, task });
     }
 
-    /// Returns a sleeping thread for a request of a task that could not run when it was read.
+    /// Returns the mailbox of a sleeping thread for a request of a task that could not run when it was
+    /// read. `None` if no thread sleeps, which is counted, or if the task is not in the set.
     fn wake_sleeper(&self, connection: &Arc<Connection>, task: u64) -> Option<Arc<Mailbox>> {
         let mut state = self.state.lock();
         match state.roster.lend(task) {
@@ -588,7 +590,8 @@ impl SharedPool {
         handler.context().events().report(&Event::TaskRateExceeded { peer, task, is_oneway });
     }
 
-    /// Refuses a request on the calling thread of the lane, which has kept the connection's read lock.
+    /// Refuses a request on the calling thread of the lane, and releases the connection's read lock, which
+    /// this thread holds.
     #[cold]
     fn refuse_here<S: Architecture<S>, H: RequestHandler>(
         &self,
@@ -685,7 +688,7 @@ impl SharedPool {
         self.place(&mut state, number);
     }
 
-    /// Ends the binding of a thread, which takes its own core again.
+    /// Ends the binding of a thread, and moves the thread back to its home core.
     fn finish(&self, number: ThreadNumber) {
         let mut state = self.state.lock();
         state.roster.finish(number);
@@ -695,8 +698,8 @@ impl SharedPool {
         self.place(&mut state, number);
     }
 
-    /// Records the core and the priority of the calling thread's task in the thread's context.
-    /// Returns `None` if the thread must give its connection up.
+    /// Returns the task that the calling thread serves, and records its priority in the thread's
+    /// context. Returns `None` if the thread must give its connection up.
     fn take_duty<S: Architecture<S>>(
         &self,
         lane: &Lane<S>,
@@ -790,7 +793,8 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         if matches!(thread, TaskThread::Exhausted) && is_job {
             self.0.report_not_bound(handler.context(), connection, task);
         }
-        // Threads that found the lock kept have left no flag, so the connection is listed.
+        // Threads that found the read lock kept have left no flag for new input, so the connection is
+        // listed, and is read again.
         connection.read_state.release();
         lane.list_connection(connection, ReadCause::Readiness);
         if let TaskThread::Message(mailbox) = thread {
@@ -802,8 +806,8 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         MessagePlacement::Here { reads_on: false }
     }
 
-    /// A request that was read on a thread of its task, and could not run then, runs on such a
-    /// thread, too.
+    /// Runs a message that could not run when it was read. A sleeping thread runs a request of a task;
+    /// the lane's threads run other messages, and requests for which no thread sleeps.
     fn requeue(&self, lane: &Lane<S>, waiting: WaitingRequest, message: Message) {
         let (header, octets) = message.parts();
         let key = object_key(header, octets, &self.0.settings.limits);
@@ -834,7 +838,7 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
     }
 }
 
-/// Stops watching a connection, which one thread reads from now on.
+/// Removes a connection from the lane's epoll, because one thread reads it from now on.
 fn unwatch<S>(lane: &Lane<S>, connection: &Connection) {
     if let Some(readiness) = connection.stream.readiness() {
         // An error means that the descriptor is not watched.
@@ -842,7 +846,8 @@ fn unwatch<S>(lane: &Lane<S>, connection: &Connection) {
     }
 }
 
-/// Runs a thread of the pool: sleeps until it is assigned a connection, and serves it.
+/// Runs a thread of the pool, which sleeps until it is assigned a connection or a single message, and
+/// serves it.
 fn run_thread<S: Architecture<S>, H: RequestHandler>(
     pool: &Arc<SharedPool>,
     lane: &Arc<Lane<S>>,

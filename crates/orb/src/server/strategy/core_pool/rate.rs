@@ -1,9 +1,9 @@
 //! The rate of a task's requests: one request above the rate waits, and further ones are refused.
 //! Time is an argument.
 //!
-//! A request may arrive `distance` after the request before it, and up to the task's jitter
-//! earlier. An early request waits for its turn: its arrival time, less the jitter. While it waits,
-//! other early requests are refused.
+//! A request is due `distance` after the request before it, and may run up to the task's jitter
+//! earlier. An earlier request waits until then, which is its turn. While it waits, all further
+//! requests that arrive early are refused.
 //!
 //! [`Rate`] decides. [`TaskRate`] shares it between threads: a change moves or ends the wait of a
 //! request at any thread. [`RateWait`] is the right to wait.
@@ -34,9 +34,10 @@ enum RateVerdict {
 struct Rate {
     /// The shortest distance and the jitter; `None` for a task without a rate.
     bounds: Option<(u64, u64)>,
-    /// The arrival time of the last request that began.
+    /// The time from which the next distance counts: the later of the last request's due time and its
+    /// arrival.
     last: Option<u64>,
-    /// The arrival time of the request that waits.
+    /// The due time of the request that waits, before the jitter is subtracted.
     waiting: Option<u64>,
 }
 
@@ -207,7 +208,7 @@ mod tests {
         assert_eq!(rate.arrive(104), RateVerdict::Refuse);
         assert_eq!(rate.arrive(109), RateVerdict::Refuse);
         rate.end_wait();
-        // The request that waited was the one of 110.
+        // The request that waited was due at 110.
         assert_eq!((rate.arrive(111), rate.turn()), (RateVerdict::Wait, Some(120)));
         rate.end_wait();
         assert_eq!(rate.arrive(130), RateVerdict::Run);
@@ -271,7 +272,7 @@ mod tests {
         rate.change(Some((nanos(10), nanos(0))));
         assert!(matches!(rate.arrive(nanos(100)), RateAdmission::Runs));
         let RateAdmission::Waits(wait) = rate.arrive(nanos(101)) else { panic!("the request is early") };
-        // A change before the thread begins to wait counts, too.
+        // A change has an effect even before the thread begins to wait.
         rate.change(Some((nanos(20), nanos(0))));
         assert_eq!((wait.turn(&mailbox), is_woken()), (Some(nanos(120)), false));
         rate.change(Some((nanos(20), nanos(0))));

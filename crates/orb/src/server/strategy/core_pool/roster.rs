@@ -13,7 +13,7 @@
 //!
 //! Invariants: a connection is bound to at most one thread, and a thread to at most one connection.
 //! There are never more threads than the maximum. Only a thread itself ends its binding
-//! ([`finish`](Roster::finish)): the set of tasks only tells the thread to.
+//! ([`finish`](Roster::finish)): a change of the set of tasks only asks the thread to do so.
 
 use crate::job_budget::JobOverrun;
 use crate::rt::core_config::{CorePoolCounts, TaskBinding};
@@ -24,12 +24,12 @@ pub(super) type ThreadNumber = usize;
 /// The present duty of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Duty {
-    /// The thread sleeps on its own core.
+    /// The thread sleeps on its home core.
     Sleep,
     /// The thread serves a connection or a message, at the core and priority of this task.
     Serve(TaskBinding),
-    /// The thread serves a connection whose task has ended, and gives the connection up at the next
-    /// message boundary.
+    /// The task of the thread's connection or message has ended. The thread gives the connection up at
+    /// the next message boundary, or does not run the message.
     GiveUp,
 }
 
@@ -167,9 +167,9 @@ impl Roster {
         }
     }
 
-    /// Returns true if the free threads are reserved from a task: the task has a thread already, and
-    /// each free thread is needed for another task that has none. So a client that opens many
-    /// connections takes no thread from other tasks.
+    /// Returns true if a task must not get a further thread: the task has a thread, and each free
+    /// thread is needed for a task that has none. So a client that opens many connections takes no
+    /// thread from other tasks.
     fn is_reserved_from(&self, task: u64) -> bool {
         let mut served: Vec<u64> = self.threads.iter().filter_map(Entry::task).collect();
         if !served.contains(&task) {
@@ -183,7 +183,8 @@ impl Roster {
     }
 
     /// Returns a sleeping thread of a core. If none sleeps there, returns a thread of the core with
-    /// the most sleeping threads, so that no core loses its last thread without need.
+    /// the most sleeping threads, so that no core loses its last thread without need. `None` if no
+    /// thread sleeps.
     fn sleeper_for(&self, core: usize) -> Option<ThreadNumber> {
         let sleeping = || self.threads.iter().enumerate().filter(|(_, entry)| entry.place == Place::Sleeping);
         let own = sleeping().find(|(_, entry)| entry.home == core);
