@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane::{Orb, SystemException, SystemExceptionKind as Kind, minor};
+use corelane::{Completion, Orb, SystemException, SystemExceptionKind as Kind, minor};
 use corelane_sched::allocation::Machine;
 use corelane_services::cores::books::BooksLimits;
 use corelane_services::cores::protocol::tasks::{AdmitError, ReserveError};
@@ -22,6 +22,8 @@ enum Disk {
     Full,
     /// Commits wait until the disk works.
     Silent,
+    /// A commit panics.
+    Broken,
 }
 
 /// A store in memory behind a simulated disk. All clones are one store.
@@ -54,6 +56,7 @@ impl Store for TestStore {
             disk = self.disk.1.wait(disk);
         }
         match *disk {
+            Disk::Broken => panic!("simulated"),
             Disk::Works => self.store.commit(after, batch, sync),
             _ => Err(StoreError::Full { reason: "no space left".to_owned() }),
         }
@@ -127,6 +130,7 @@ fn refusal(admitted: Result<Promise, AdmitError>) -> SystemException {
 
 fn assert_not_saved(exception: &SystemException) {
     assert_eq!((exception.kind(), exception.minor()), (Kind::NoResources, minor::NOT_SAVED), "{exception}");
+    assert_eq!(exception.completed(), Completion::Maybe);
 }
 
 #[test]
@@ -148,7 +152,8 @@ fn full_store_refuses_new_promises_and_keeps_the_others() {
     assert_eq!(scene.promised().1, 400_000_000);
     // Reading and renewing go on. A longer lease is not granted, because it would end with the server.
     assert_eq!(tasks.renew(kept.task, &kept.token, 50 * SECOND).unwrap(), 50 * SECOND);
-    assert_eq!(tasks.renew(kept.task, &kept.token, 200 * SECOND).unwrap(), 100 * SECOND);
+    let kept_lease = tasks.renew(kept.task, &kept.token, 200 * SECOND).unwrap();
+    assert!((50 * SECOND..=100 * SECOND).contains(&kept_lease), "{kept_lease}");
     let again = tasks.outcome(kept.task, &kept.token).unwrap();
     assert!(again.core == kept.core && again.lease <= 100 * SECOND, "{again:?}");
     // A withdrawn task has ended, although the store has it still.
@@ -157,7 +162,7 @@ fn full_store_refuses_new_promises_and_keeps_the_others() {
     store.set(Disk::Works);
     let later = tasks.admit(&task(20 * MS)).unwrap();
     tasks.change(kept.task, &kept.token, &timing(40 * MS)).unwrap();
-    assert_eq!(tasks.renew(kept.task, &kept.token, 200 * SECOND).unwrap(), 200 * SECOND);
+    assert!(tasks.renew(kept.task, &kept.token, 200 * SECOND).unwrap() > 100 * SECOND);
     let scene = scene.restart(&store);
     assert_eq!(scene.promised(), (vec![kept.task, later.task], 600_000_000));
     assert_eq!((scene.restored.tasks, scene.restored.demoted, scene.restored.moved_references), (2, 0, 0));
@@ -245,4 +250,86 @@ fn server_does_not_start_on_a_full_or_malformed_store() {
     store.commit(revision, &[RecordChange::Put(&key, b"short")], Durability::Synced).unwrap();
     let refused = serve(&store).unwrap_err();
     assert!(matches!(refused, StoreError::Damaged { .. }), "{refused}");
+}
+
+#[test]
+fn end_of_the_server_tries_the_last_save_once_more() {
+    let store = TestStore::new();
+    let scene = Scene::new(&store);
+    let task = scene.tasks.admit(&task(10 * MS)).unwrap();
+    store.set(Disk::Full);
+    scene.tasks.withdraw(task.task, &task.token).unwrap();
+    store.set(Disk::Works);
+    assert_eq!(scene.restart(&store).promised().0, []);
+}
+
+#[test]
+fn renewal_grants_no_time_that_has_passed() {
+    let store = TestStore::new();
+    let scene = Scene::new(&store);
+    let promise = scene.tasks.admit(&task(10 * MS)).unwrap();
+    let tasks = scene.tasks.with_timeout(Duration::from_secs(60));
+    let longest = || scene.tasks.snapshot().unwrap().0.iter().map(|record| record.remaining).max().unwrap_or(0);
+    let poll = |is_done: &dyn Fn() -> bool| {
+        for _ in 0..10_000 {
+            if is_done() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("the request is not decided");
+    };
+    store.set(Disk::Silent);
+    std::thread::scope(|scope| {
+        let renewal = scope.spawn(|| {
+            let client = Orb::new().unwrap();
+            let tasks: TasksRef = client.string_to_reference(&scene.tasks.as_object().to_string()).unwrap();
+            tasks.renew(promise.task, &promise.token, 200 * SECOND)
+        });
+        poll(&|| longest() > 100 * SECOND);
+        let before = longest();
+        store.set(Disk::Works);
+        let granted = renewal.join().unwrap().unwrap();
+        assert!(granted > 100 * SECOND && granted < before, "{granted} {before}");
+    });
+    store.set(Disk::Silent);
+    std::thread::scope(|scope| {
+        let renewal = scope.spawn(|| tasks.renew(promise.task, &promise.token, 300 * SECOND));
+        poll(&|| longest() > 200 * SECOND);
+        let withdrawal = scope.spawn(|| {
+            let client = Orb::new().unwrap();
+            let tasks: TasksRef = client.string_to_reference(&scene.tasks.as_object().to_string()).unwrap();
+            tasks.withdraw(promise.task, &promise.token)
+        });
+        poll(&|| scene.promised().0.is_empty());
+        store.set(Disk::Works);
+        assert_eq!(renewal.join().unwrap().unwrap_err().kind(), Kind::ObjectNotExist);
+        withdrawal.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn panic_of_the_store_leaves_no_refused_promise() {
+    let store = TestStore::new();
+    let scene = Scene::new(&store);
+    let kept = scene.tasks.admit(&task(10 * MS)).unwrap();
+    store.set(Disk::Broken);
+    assert_not_saved(&refusal(scene.tasks.admit(&task(10 * MS))));
+    assert_eq!(scene.promised(), (vec![kept.task], 100_000_000));
+    store.set(Disk::Works);
+    let refused = refusal(scene.tasks.admit(&task(10 * MS)));
+    assert_eq!((refused.minor(), refused.completed()), (minor::NOT_SAVED, Completion::No));
+    assert_eq!(scene.promised(), (vec![kept.task], 100_000_000));
+}
+
+#[test]
+fn least_number_of_waiting_requests_is_one() {
+    let serve = |config: AdmissionConfig| {
+        let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+        let service = config.max_waiting_saves(0).serve(&server).unwrap();
+        service.reference().admit(&task(10 * MS)).unwrap();
+    };
+    serve(AdmissionConfig::new(Machine::with_cores(1)));
+    let books = StoredBooks::open(TestStore::new(), Machine::with_cores(1), BooksLimits::default()).unwrap();
+    serve(AdmissionConfig::with_books(books));
 }

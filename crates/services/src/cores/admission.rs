@@ -5,9 +5,9 @@
 //! books, and waits without the lock until the store has its promise. All changes that wait share a
 //! commit. Requests that need no save do not wait for the disk.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use corelane::rt::{CorePool, TaskEndpoint};
@@ -17,12 +17,12 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Condvar, LockScope, Mutex, MutexGuard};
 use corelane_sys::thread;
 
-use super::books::{Books, CoreChange, TaskRecord, TaskState, Token};
+use super::books::{Books, BooksRefusal, CoreChange, TaskRecord, TaskState, Token};
 use super::core_watch::CoreWatch;
 use super::dispatch::TaskDispatch;
 use super::records::BadRecord;
 use super::restart::{ReferenceAddress, RestoredTasks, TaskAttachment, texts};
-use super::saving::SaveOutcome;
+use super::saving::{CompletedSave, SaveOutcome};
 use super::task_id::Secrets;
 use crate::store::StoreError;
 
@@ -102,8 +102,23 @@ impl AdmissionState {
     fn update_dispatch(&mut self, now: Nanos) {
         self.forget_ended(now);
         if let Some(dispatch) = &mut self.dispatch {
-            dispatch.update(&self.books.snapshot(now), &self.targets);
+            let before = self.books.timings_before_changes();
+            dispatch.update(&self.books.snapshot(now), &before, &self.targets);
         }
+    }
+
+    /// Returns the time until the end of a task's lease; `None` if the task has ended.
+    fn remaining_lease(&mut self, task: TaskId, now: Nanos) -> Option<Nanos> {
+        let record = self.books.snapshot(now).tasks.into_iter().find(|record| record.task.id == task)?;
+        match record.state {
+            TaskState::Promised(until) | TaskState::Demoted(until) => Some(until.saturating_sub(now)),
+            _ => None,
+        }
+    }
+
+    /// Refuses a request for promises if none can be saved any more.
+    pub(super) fn check_saving(&self) -> Result<(), NotSaved> {
+        if self.saves.is_ended { Err(NotSaved::Ended) } else { Ok(()) }
     }
 
     pub(super) fn set_target(&mut self, task: TaskId, target: &ObjectRef) {
@@ -136,12 +151,15 @@ struct SharedAdmission {
     unsaved: Condvar,
     /// Notified when waits for a save have ended.
     saved: Condvar,
-    started_at: Monotonic,
+    /// The instant 0 of the books: the begin of the service. Before it the time stands still, so that
+    /// restored leases do not run before clients can renew them.
+    started_at: OnceLock<Monotonic>,
 }
 
 impl SharedAdmission {
     fn now(&self) -> Nanos {
-        u64::try_from(self.started_at.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
+        let elapsed = self.started_at.get().map_or(Duration::ZERO, |started_at| started_at.elapsed());
+        u64::try_from(elapsed.as_nanos()).unwrap_or(Nanos::MAX)
     }
 
     /// Makes pending decisions, ends expired promises and watches the cores until the service ends.
@@ -185,7 +203,9 @@ impl SharedAdmission {
                 let expiry = state.books.next_expiry().map(|expiry| expiry.max(now).saturating_add(EXPIRY_DELAY));
                 let check = watch.as_ref().map(|_| now.saturating_add(CORE_CHECK_INTERVAL));
                 let at = expiry.into_iter().chain(check).min();
-                let until = at.map(|at| self.started_at + Duration::from_nanos(at));
+                // The begin of the time ends this wait, too.
+                let started_at = self.started_at.get();
+                let until = at.zip(started_at).map(|(at, started_at)| *started_at + Duration::from_nanos(at));
                 (state, _) = self.pending.wait_until(state, until);
                 continue;
             };
@@ -205,7 +225,11 @@ impl SharedAdmission {
         let mut state = self.state.lock();
         let mut retry_at: Option<Monotonic> = None;
         loop {
-            let may_save = state.saves.has_waiting() || retry_at.is_none_or(Monotonic::is_past);
+            // Read once: the time may pass before the wait below.
+            let is_due = retry_at.is_none_or(Monotonic::is_past);
+            let is_last = state.is_ending;
+            let may_save = is_due || is_last || state.saves.has_waiting();
+            let has_revocable = !state.books.timings_before_changes().is_empty();
             let step = if may_save { state.books.next_save(self.now()) } else { None };
             if let Some(step) = step {
                 state.saves.begun += 1;
@@ -217,20 +241,29 @@ impl SharedAdmission {
                 retry_at = None;
                 match state.books.apply_save(save, now) {
                     SaveOutcome::Saved => state.saves.complete(number, &Ok(())),
+                    // The books may have kept changes, but the requests wait for the next commit.
                     SaveOutcome::Read => {}
                     SaveOutcome::Failed(error) => {
                         // The books have taken back all changes that are not saved.
                         state.saves.complete(u64::MAX, &Err(error));
-                        state.update_dispatch(now);
                         retry_at = Some(Monotonic::now() + SAVE_RETRY_INTERVAL);
-                        self.pending.notify_one();
                     }
                 }
+                if has_revocable || retry_at.is_some() {
+                    // The timings of tasks have been kept or taken back.
+                    state.update_dispatch(now);
+                    self.pending.notify_one();
+                }
                 self.saved.notify_all();
-                if state.is_ending && retry_at.is_some() {
+                if is_last && retry_at.is_some() {
                     return;
                 }
                 continue;
+            }
+            if may_save && has_revocable {
+                let now = self.now();
+                state.update_dispatch(now);
+                self.pending.notify_one();
             }
             if may_save && state.saves.has_waiting() {
                 // Later requests have undone the changes of these requests, so no step is needed.
@@ -240,7 +273,7 @@ impl SharedAdmission {
             if state.is_ending {
                 return;
             }
-            (state, _) = self.unsaved.wait_until(state, retry_at.filter(|at| !at.is_past()));
+            (state, _) = self.unsaved.wait_until(state, retry_at.filter(|_| !is_due));
         }
     }
 }
@@ -252,6 +285,12 @@ impl Drop for SavesEnd {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.saves.is_ended = true;
+        if !state.is_ending {
+            // The store has panicked. Nothing that it does not have is promised from now on.
+            let now = self.0.now();
+            let _ = state.books.apply_save(CompletedSave(Err(thread_has_ended())), now);
+            state.update_dispatch(now);
+        }
         state.saves.complete(u64::MAX, &Err(Arc::new(thread_has_ended())));
         self.0.saved.notify_all();
     }
@@ -266,6 +305,8 @@ fn thread_has_ended() -> StoreError {
 pub(super) enum NotSaved {
     /// This number of requests wait for the store already.
     Busy(usize),
+    /// The thread that saves has ended. The books have not changed.
+    Ended,
     /// The store has refused the change, and the books have taken it back.
     Failed(Arc<StoreError>),
 }
@@ -289,6 +330,8 @@ pub(super) struct SharedBooks {
 impl SharedBooks {
     pub(super) fn new(books: Box<dyn Books>, secrets: Secrets, max_waiting: usize) -> io::Result<Self> {
         let has_store = books.has_store();
+        // Without a store no request waits.
+        let max_waiting = if has_store { max_waiting.max(1) } else { usize::MAX };
         let state = AdmissionState {
             books,
             targets: HashMap::new(),
@@ -303,7 +346,7 @@ impl SharedBooks {
             pending: Condvar::new(),
             unsaved: Condvar::new(),
             saved: Condvar::new(),
-            started_at: Monotonic::now(),
+            started_at: OnceLock::new(),
         });
         // The drop ends the threads, if the system refuses the second one.
         let mut books = SharedBooks { shared, secrets, deciding: None, saving: None };
@@ -385,10 +428,10 @@ impl SharedBooks {
         SavedResult { result, saved }
     }
 
-    /// Renews a lease by `renew`, which returns its length, and returns the length on which the client
-    /// can rely. If the lease is longer than the saved lease, waits until the store has it. If that
-    /// fails, returns the length of the saved lease.
-    pub(super) fn renew<E>(
+    /// Renews a lease by `renew`, which returns its length. A lease that is longer than all leases of
+    /// the task before is saved first. If that fails, the task has the longest lease before. Returns
+    /// the time that remains after a wait for the store.
+    pub(super) fn renew<E: From<BooksRefusal>>(
         &self,
         task: TaskId,
         renew: impl FnOnce(&mut AdmissionState, Nanos) -> Result<Nanos, E>,
@@ -396,9 +439,11 @@ impl SharedBooks {
         let (state, length) = self.with_lock(self.shared.state.lock(), |state, _, now| renew(state, now));
         let length = length?;
         let renewed = match state.books.saved_lease(task).filter(|saved| length > *saved) {
-            Some(saved) => {
-                let is_saved = state.saves.check_room().is_ok() && self.wait_for_step(state).is_ok();
-                if is_saved { length } else { saved }
+            Some(saved) if state.saves.check_room().is_err() => saved,
+            Some(_) => {
+                // A failure has shortened the lease in the books.
+                let _ = self.wait_for_step(state);
+                self.with(|state, _, now| state.remaining_lease(task, now)).ok_or(BooksRefusal::NotFound)?
             }
             None => length,
         };
@@ -456,6 +501,7 @@ impl SharedBooks {
             demoted: snapshot.tasks.iter().filter(is_demoted).count(),
             ..RestoredTasks::default()
         };
+        let mut found = Vec::new();
         for (task, attachment) in attachments.into_iter().filter(|(_, attachment)| !attachment.is_empty()) {
             let TaskAttachment { target, address } = TaskAttachment::decode(&attachment)?;
             let target = orb.string_to_object(&target)?.ok_or(BadRecord)?;
@@ -472,12 +518,23 @@ impl SharedBooks {
                     endpoint.map(Some)
                 }
             };
-            self.with(|state, _, _| {
+            found.push((task, target, endpoint));
+        }
+        self.with(|state, _, _| {
+            let live: BTreeSet<TaskId> = state.books.attachments().into_iter().map(|(task, _)| task).collect();
+            for (task, target, endpoint) in found.into_iter().filter(|(task, ..)| live.contains(task)) {
                 state.targets.insert(task, target);
                 endpoint.map(|endpoint| state.endpoints.insert(task, endpoint));
-            });
-        }
+            }
+        });
         Ok(restored)
+    }
+
+    /// Begins the time of the books. The service calls this once, when clients can reach it.
+    pub(super) fn begin_time(&self) {
+        // A second call has no effect.
+        let _ = self.shared.started_at.set(Monotonic::now());
+        self.decide();
     }
 
     /// Sets the task references and the core pool that follow the books.
@@ -516,5 +573,28 @@ impl Drop for SharedBooks {
             // An error means that the thread panicked. The panic hook has reported the panic.
             let _ = ended.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corelane_sched::allocation::Machine;
+
+    use super::*;
+    use crate::cores::books::BooksLimits;
+    use crate::cores::memory::MemoryBooks;
+    use crate::cores::task_id::TagKey;
+
+    #[test]
+    fn time_of_the_books_begins_with_the_service() {
+        let books = MemoryBooks::new(Machine::with_cores(1), BooksLimits::default());
+        let shared = SharedBooks::new(Box::new(books), Secrets::new(TagKey([1, 2])), 0).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+        assert_eq!(shared.with(|_, _, now| now), 0);
+        shared.begin_time();
+        let began_at = Monotonic::now();
+        std::thread::sleep(Duration::from_millis(1));
+        let elapsed = u64::try_from(began_at.elapsed().as_nanos()).unwrap();
+        assert!(shared.with(|_, _, now| now) >= elapsed);
     }
 }

@@ -212,7 +212,7 @@ impl fmt::Display for BooksRefusal {
             Self::WrongToken => f.write_str("the token belongs to another task"),
             Self::CoreLost => f.write_str("the core of the task is lost, and no other core has room for the task"),
             Self::NotAdmittedYet => f.write_str("the task is not admitted yet"),
-            Self::NotSavedYet => f.write_str("an earlier change of the task is not saved yet"),
+            Self::NotSavedYet => f.write_str("the store of the books does not have an earlier change yet"),
         }
     }
 }
@@ -481,6 +481,12 @@ pub trait Books: Send {
     /// task has no promise and the store has none of it. Always true for books without a store.
     fn is_saved(&self, _task: TaskId) -> bool {
         true
+    }
+
+    /// Returns the tasks whose changes of timing are not saved, with the timings before the changes.
+    /// The clients know only these. Always empty for books without a store.
+    fn timings_before_changes(&self) -> Vec<(TaskId, Timing)> {
+        Vec::new()
     }
 
     /// Returns the lease with which a restarted server would hold the task's promise. Returns `None`

@@ -8,7 +8,7 @@ use std::time::Duration;
 use corelane::ObjectRef;
 use corelane::poa::{ObjectId, Poa};
 use corelane::rt::{CorePool, TaskBinder, TaskBinding, TaskRules};
-use corelane_sched::task::TaskId;
+use corelane_sched::task::{TaskId, Timing};
 
 use super::books::{Snapshot, TaskRecord, TaskState};
 use super::task_id::Secrets;
@@ -49,8 +49,15 @@ impl TaskDispatch {
         self.pool.as_ref()
     }
 
-    /// Updates the targets of task references and the bindings of the pool to a snapshot of the books.
-    pub(super) fn update(&mut self, snapshot: &Snapshot, targets: &HashMap<TaskId, ObjectRef>) {
+    /// Follows the books: binds new promises, moves changed ones, and ends the others. `before` has
+    /// the timings that clients know instead of changes that are not saved. Such a task has the laxer
+    /// rules of both timings.
+    pub(super) fn update(
+        &mut self,
+        snapshot: &Snapshot,
+        before: &[(TaskId, Timing)],
+        targets: &HashMap<TaskId, ObjectRef>,
+    ) {
         // A demoted task has no core, so it has no binding.
         let is_live = |state| matches!(state, TaskState::Promised(_) | TaskState::Demoted(_));
         let promised = || snapshot.tasks.iter().filter(|record| is_live(record.state));
@@ -74,7 +81,8 @@ impl TaskDispatch {
             let core = usize::try_from(record.core?.core).ok()?;
             let level = if self.rules.by_deadline { 0 } else { record.level };
             let priority = HIGHEST_PRIORITY.saturating_sub(level).max(1);
-            let timing = record.task.timing;
+            let before = before.iter().find(|(task, _)| *task == record.task.id);
+            let timing = before.map_or(record.task.timing, |(_, before)| laxer(&record.task.timing, before));
             let mut rules = TaskRules::default().budget(Duration::from_nanos(timing.execution), record.overrun);
             if self.rules.by_deadline {
                 rules = rules.deadline(Duration::from_nanos(timing.deadline));
@@ -92,6 +100,18 @@ impl TaskDispatch {
         if is_changed && pool.set_tasks_and_demoted(&bindings, &demoted).is_ok() {
             (self.bindings, self.demoted) = (bindings, demoted);
         }
+    }
+}
+
+/// Returns bounds that the jobs of both timings keep, with the shorter deadline.
+fn laxer(one: &Timing, other: &Timing) -> Timing {
+    Timing {
+        execution: one.execution.max(other.execution),
+        period: one.period.min(other.period),
+        deadline: one.deadline.min(other.deadline),
+        jitter: one.jitter.max(other.jitter),
+        blocking: one.blocking.max(other.blocking),
+        min_distance: one.min_distance.min(other.min_distance),
     }
 }
 
@@ -126,5 +146,18 @@ impl TaskBinder for TaskKeys {
     fn task_of(&self, object_key: &[u8]) -> Option<u64> {
         let id = object_key.strip_prefix(&**self.prefix.get()?)?;
         self.secrets.task(id).map(|task| task.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn laxer_rules_permit_the_jobs_of_both_timings() {
+        let one = Timing::new(30, 100).with_deadline(80).with_jitter(5);
+        let other = Timing::new(20, 60).with_deadline(90).with_jitter(9);
+        let lax = Timing::new(30, 60).with_deadline(80).with_jitter(9);
+        assert_eq!([laxer(&one, &other), laxer(&other, &one), laxer(&one, &one)], [lax, lax, one]);
     }
 }

@@ -147,8 +147,8 @@ impl AdmissionConfig {
 
     /// Sets the maximum number of requests that wait until [`StoredBooks`] have saved their promises.
     /// Further requests get TRANSIENT. Permit fewer than the threads that serve requests, so that
-    /// leases are renewed even while the disk does not respond. Default: 2, half of a default pool's
-    /// threads.
+    /// leases are renewed even while the disk does not respond. At least 1 is permitted. Default: 2,
+    /// half of a default pool's threads.
     #[must_use]
     pub fn max_waiting_saves(mut self, requests: usize) -> Self {
         self.max_waiting_saves = requests;
@@ -244,6 +244,7 @@ fn serve_in(
         orb.bind_key(ADMISSION_OBJECT_KEY, &own)?;
         // A restored target may be this key.
         admission.set_dispatch(dispatch);
+        admission.begin_time();
         tasks.manager().activate()?;
         poa.manager().activate()?;
         Ok(AdmissionService { object: protocol::TasksRef::from_object(own), pool, restored })

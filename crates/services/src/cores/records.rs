@@ -176,12 +176,18 @@ fn decode_promise(value: &[u8]) -> Result<SavedPromise, BadRecord> {
     fields.end(SavedPromise { request, client, token, core, home, attachment })
 }
 
+/// Reads a number of a task. Larger numbers than 2^63 would leave none for further tasks.
+fn number(octets: [u8; 8]) -> Result<u64, BadRecord> {
+    let number = u64::from_be_bytes(octets);
+    if number < 1 << 63 { Ok(number) } else { Err(BadRecord) }
+}
+
 pub(super) fn decode(key: &[u8], value: &[u8]) -> Result<CoresRecord, BadRecord> {
     match key {
-        NUMBER_KEY => value.try_into().map(u64::from_be_bytes).map(CoresRecord::Number).map_err(|_| BadRecord),
+        NUMBER_KEY => value.try_into().map_err(|_| BadRecord).and_then(number).map(CoresRecord::Number),
         SERVER_KEY => Ok(CoresRecord::Server(value.to_vec())),
         [PROMISE, task @ ..] => {
-            let task = TaskId(task.try_into().map(u64::from_be_bytes).map_err(|_| BadRecord)?);
+            let task = TaskId(task.try_into().map_err(|_| BadRecord).and_then(number)?);
             Ok(CoresRecord::Promise(task, decode_promise(value)?))
         }
         _ => Err(BadRecord),
@@ -229,6 +235,8 @@ mod tests {
         assert_eq!(decode(&key, &[&value[..], &[0]].concat()), Err(BadRecord));
         assert_eq!(decode(&key[..8], &value), Err(BadRecord));
         assert_eq!(decode(NUMBER_KEY, &[0; 7]), Err(BadRecord));
+        assert_eq!(decode(NUMBER_KEY, &(1_u64 << 63).to_be_bytes()), Err(BadRecord));
+        assert_eq!(decode(&promise_key(TaskId(1 << 63)), &value), Err(BadRecord));
     }
 
     proptest! {

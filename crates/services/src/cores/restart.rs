@@ -84,6 +84,16 @@ pub(super) fn server_data(books: &dyn Books) -> Result<Option<ServerData>, BadRe
     }
 }
 
+/// Returns true if the kept addresses of a pool are addresses of its present configuration. `own`
+/// are the addresses of the configuration, or without one those of the ORB (`is_beside_orb`).
+fn are_kept(kept: &[String], own: &[String], is_beside_orb: bool) -> bool {
+    // The kernel chooses the port 0. Every other address is the program's choice.
+    let is_kept = |kept: &str, own: &str| {
+        if is_beside_orb || own.ends_with(":0") { is_beside(kept, own) } else { kept == own }
+    };
+    kept.len() == own.len() && kept.iter().zip(own).all(|(kept, own)| is_kept(kept, own))
+}
+
 /// Returns true if `address` has the host of the TCP address `of`. For any other `of`, returns true
 /// if `address` is `of` or `of` with a suffix.
 fn is_beside(address: &str, of: &str) -> bool {
@@ -101,10 +111,8 @@ pub(super) fn create_pool(
 ) -> Result<CorePool, SystemException> {
     let create = |config: &CorePoolConfig| orb.real_time().create_core_pool(config, Arc::<TaskKeys>::clone(keys));
     let own = if config.listen.is_empty() { texts(orb.endpoints()) } else { config.listen.clone() };
-    let listens_there = |kept: &&ServerData| {
-        kept.pool.len() == own.len() && kept.pool.iter().zip(&own).all(|(kept, own)| is_beside(kept, own))
-    };
-    let Some(kept) = kept.filter(listens_there) else { return create(config) };
+    let is_beside_orb = config.listen.is_empty();
+    let Some(kept) = kept.filter(|kept| are_kept(&kept.pool, &own, is_beside_orb)) else { return create(config) };
     let mut config = config.clone();
     if config.task_addresses.is_empty() {
         config.task_addresses.clone_from(&kept.endpoints);
@@ -184,6 +192,19 @@ impl TaskAttachment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changed_address_of_the_configuration_counts() {
+        let are_kept = |kept: &str, own: &str, beside| are_kept(&[kept.to_owned()], &[own.to_owned()], beside);
+        assert!(are_kept("tcp:127.0.0.1:40000", "tcp:127.0.0.1:2810", true));
+        assert!(are_kept("tcp:127.0.0.1:40000", "tcp:127.0.0.1:0", false));
+        assert!(!are_kept("tcp:127.0.0.1:40000", "tcp:127.0.0.2:0", false));
+        assert!(!are_kept("tcp:127.0.0.1:2811", "tcp:127.0.0.1:2911", false));
+        assert!(are_kept("tcp:127.0.0.1:2811", "tcp:127.0.0.1:2811", false));
+        assert!(!are_kept("unix:/run/a-pool", "unix:/run/a", false));
+        assert!(are_kept("unix:/run/a-pool", "unix:/run/a", true));
+        assert!(!super::are_kept(&[], &["tcp:127.0.0.1:0".to_owned()], false));
+    }
 
     #[test]
     fn written_data_are_read_back_and_shortened_data_refused() {

@@ -133,17 +133,16 @@ pub(super) enum SaveResult {
 }
 
 impl SaveResult {
-    /// Updates what the store has. Returns the tasks whose promises the step has saved.
-    pub(super) fn apply(self, saved: &mut SavedBooks) -> Option<Vec<TaskId>> {
+    /// Updates what the store has.
+    pub(super) fn apply(self, saved: &mut SavedBooks) -> SaveOutcome {
         match self {
             SaveResult::Read(found) => {
                 *saved = found;
-                None
+                SaveOutcome::Read
             }
             SaveResult::Committed(revision, changes) => {
-                let tasks = changes.promises.iter().map(|(task, _)| *task).collect();
                 saved.apply(changes, revision);
-                Some(tasks)
+                SaveOutcome::Saved
             }
         }
     }

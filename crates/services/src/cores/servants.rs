@@ -61,8 +61,11 @@ impl From<NotSaved> for SystemException {
     fn from(reason: NotSaved) -> Self {
         match reason {
             NotSaved::Busy(most) => system(Kind::Transient, format!("{most} requests wait for the store already")),
+            NotSaved::Ended => SystemException::new(Kind::NoResources, corelane::minor::NOT_SAVED, Completion::No)
+                .because("the thread that saves has ended: restart the server"),
             NotSaved::Failed(error) => {
-                let refused = SystemException::new(Kind::NoResources, corelane::minor::NOT_SAVED, Completion::No);
+                // A commit that failed may have reached the store.
+                let refused = SystemException::new(Kind::NoResources, corelane::minor::NOT_SAVED, Completion::Maybe);
                 refused.because(format!("the store cannot save the promise: {error}"))
             }
         }
@@ -195,7 +198,11 @@ impl TasksServant {
         &self,
         work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> Result<Vec<idl::Promise>, E>,
     ) -> Result<Vec<idl::Promise>, E> {
-        acknowledged(self.admission.change_saved(work, promised_tasks).map_err(SystemException::from)?)
+        let checked = |state: &mut AdmissionState, token: Token, now: Nanos| {
+            state.check_saving().map_err(SystemException::from)?;
+            work(state, token, now)
+        };
+        acknowledged(self.admission.change_saved(checked, promised_tasks).map_err(SystemException::from)?)
     }
 
     /// Makes one promise as [`saved_promises`](Self::saved_promises) does.
@@ -336,7 +343,7 @@ impl idl::Tasks for TasksServant {
         changed: &idl::TaskTiming,
     ) -> Result<idl::Promise, ReserveError> {
         let token = Token(*secret);
-        self.saved_promise(|state, _, now| {
+        let mut promise = self.saved_promise(|state, _, now| {
             let decision = state.books.change_timing(TaskId(task), token, timing(changed), now);
             match decision.map_err(SystemException::from)? {
                 Decision::Promised(promise) => Ok(self.promise(state, &promise, token, now)?),
@@ -346,7 +353,14 @@ impl idl::Tasks for TasksServant {
                 }
                 Decision::Pending(_) => Err(system(Kind::Internal, "a change is never pending").into()),
             }
-        })
+        })?;
+        // The client used the old timing until the store had the new one, which begins later then.
+        self.admission.with(|state, _, now| {
+            if let Ok(Decision::Promised(saved)) = state.books.outcome(TaskId(task), token, now) {
+                promise.start = promise.start.max(saved.starts_at.saturating_sub(now));
+            }
+        });
+        Ok(promise)
     }
 
     fn renew(&self, task: u64, secret: &idl::TaskToken, lease: u64) -> Result<u64, SystemException> {

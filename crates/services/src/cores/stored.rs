@@ -11,7 +11,7 @@ use corelane_sched::allocation::Machine;
 use corelane_sched::task::{CoreId, Nanos, TaskId, Timing};
 
 use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreChange,
+    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreChange, MAX_STAGES,
     PendingDecision, Promise, Snapshot, TaskAdmission, TaskRequest, Token,
 };
 use super::memory::MemoryBooks;
@@ -19,7 +19,8 @@ use super::records::KIND;
 use super::saving::{CompletedSave, PendingSave, SaveOutcome, SaveStep, SavedBooks, SavedChanges};
 use crate::store::{FileStore, Store, StoreError};
 
-/// Numbers that a commit reserves for tasks, so that a restarted server gives no number twice.
+/// Numbers that a commit reserves for tasks, so that a restarted server gives no number twice. A
+/// reservation beyond them is refused until the next commit.
 const NUMBERS: u64 = 1_000;
 
 /// Books with a store. A restarted server has the promises that were acknowledged.
@@ -114,6 +115,11 @@ impl Books for StoredBooks {
         token: Token,
         now: Nanos,
     ) -> Result<ChainAdmission, BooksRefusal> {
+        // A reservation is not saved, so the store must already have its numbers as given.
+        let numbers = (stages.len() as u64).saturating_add(1);
+        if self.memory.last_number().saturating_add(numbers) > self.saved.number && stages.len() <= MAX_STAGES {
+            return Err(BooksRefusal::NotSavedYet);
+        }
         self.memory.reserve_chain(stages, client, token, now)
     }
 
@@ -195,6 +201,10 @@ impl Books for StoredBooks {
         self.memory.is_saved_as(task, self.saved.promises.get(&task))
     }
 
+    fn timings_before_changes(&self) -> Vec<(TaskId, Timing)> {
+        self.memory.revocable_timings()
+    }
+
     fn saved_lease(&self, task: TaskId) -> Option<Nanos> {
         self.saved.promises.get(&task).map(|saved| saved.request.lease)
     }
@@ -209,6 +219,7 @@ impl Books for StoredBooks {
         } else {
             let changes = self.unsaved();
             if changes.is_empty() {
+                self.memory.keep_changes(&self.saved.promises);
                 return None;
             }
             SaveStep::Commit(self.saved.revision, changes)
@@ -223,9 +234,10 @@ impl Books for StoredBooks {
         match save.0 {
             Ok(result) => {
                 self.must_read = false;
-                let Some(tasks) = result.apply(&mut self.saved) else { return SaveOutcome::Read };
-                self.memory.keep_changes(&tasks, &self.saved.promises);
-                SaveOutcome::Saved
+                let outcome = result.apply(&mut self.saved);
+                // A change that a client repeats may be in the store by a step that failed before.
+                self.memory.keep_changes(&self.saved.promises);
+                outcome
             }
             Err(error) => {
                 self.must_read = true;

@@ -21,8 +21,6 @@ pub(super) struct RevocableChange {
     core: CoreId,
     home: Option<CoreId>,
     starts_at: Nanos,
-    /// The time at which the share is free if the change is kept.
-    until: Nanos,
 }
 
 impl Entry {
@@ -180,7 +178,7 @@ impl MemoryBooks {
         if old != timing {
             let share = self.add_share(old, core);
             let (home, began_at) = (entry.home, entry.starts_at);
-            self.revocable.insert(task, RevocableChange { share, timing: old, core, home, starts_at: began_at, until });
+            self.revocable.insert(task, RevocableChange { share, timing: old, core, home, starts_at: began_at });
         } else if has_started {
             // The timing is the same, so there is no change to take back.
             self.leave_share(old, core);
@@ -193,25 +191,37 @@ impl MemoryBooks {
         Ok(TaskAdmission::Promised(promise))
     }
 
-    /// Keeps the change of a task's timing, if there is a revocable one. The old share is free when
-    /// the last job with the old timing must have ended.
+    /// Keeps the change of a task's timing, if there is a revocable one. Until now the client knew
+    /// only the old timing. The old share is free when the last job with the old timing must have
+    /// ended, and the new timing on this core begins then.
     pub(super) fn keep_change(&mut self, task: TaskId) {
         let Some(old) = self.revocable.remove(&task) else { return };
-        if old.until > self.now {
-            self.left_shares.insert((old.until, old.share));
-        } else if self.set.withdraw(old.share) {
-            self.revision += 1;
+        if old.starts_at >= self.now {
+            if self.set.withdraw(old.share) {
+                self.revision += 1;
+            }
+            return;
+        }
+        let until = self.now.saturating_add(old.timing.deadline);
+        self.left_shares.insert((until, old.share));
+        if let Some(entry) = self.entries.get_mut(&task).filter(|entry| entry.core == Some(old.core)) {
+            entry.starts_at = entry.starts_at.max(until);
         }
     }
 
     /// Keeps the changes of tasks that have the saved timings.
-    pub(in crate::cores) fn keep_changes(&mut self, tasks: &[TaskId], saved: &BTreeMap<TaskId, SavedPromise>) {
-        for task in tasks {
+    pub(in crate::cores) fn keep_changes(&mut self, saved: &BTreeMap<TaskId, SavedPromise>) {
+        let is_saved = |task: &&TaskId| {
             let timing = self.entries.get(task).map(|entry| entry.request.timing);
-            if saved.get(task).is_some_and(|saved| Some(saved.request.timing) == timing) {
-                self.keep_change(*task);
-            }
-        }
+            timing.is_some() && saved.get(task).map(|saved| saved.request.timing) == timing
+        };
+        let kept: Vec<TaskId> = self.revocable.keys().filter(is_saved).copied().collect();
+        kept.into_iter().for_each(|task| self.keep_change(task));
+    }
+
+    /// Returns the timings before the changes that can still be taken back.
+    pub(in crate::cores) fn revocable_timings(&self) -> Vec<(TaskId, Timing)> {
+        self.revocable.iter().map(|(task, old)| (*task, old.timing)).collect()
     }
 
     /// Takes back what is not saved: new promises, changes of timings, and longer leases.
