@@ -265,9 +265,10 @@ impl<S: Architecture<S>> Lane<S> {
     /// Sends the send queue of a congested connection. When the queue is empty, queues the deferred requests.
     #[cold]
     fn flush_draining(&self, connection: &Arc<Connection>) {
-        #[cfg(feature = "replies-first")]
-        connection.end_memory_wait();
+        // A connection that is not congested has no waiting request, and a thread may hold its output while it writes.
         if connection.is_congested() {
+            #[cfg(feature = "replies-first")]
+            connection.end_memory_wait();
             match connection.flush() {
                 Ok(true) => {
                     for (waiting, message) in connection.take_deferred() {
