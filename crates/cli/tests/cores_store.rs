@@ -313,7 +313,9 @@ impl Client {
                 }
             }
             _ => {
-                assert_eq!(tasks.renew(task, &token, HOUR)?, HOUR);
+                // The time of the save has passed already.
+                let granted = tasks.renew(task, &token, HOUR)?;
+                assert!(granted > SHORT_LEASE && granted <= HOUR, "{granted}");
                 self.held[index].is_long = true;
             }
         }
@@ -367,7 +369,7 @@ impl Client {
         self.held.retain_mut(|held| {
             let Promise { task, token, .. } = held.promise;
             match tasks.renew(task, &token, HOUR) {
-                Ok(lease) => assert_eq!(lease, HOUR),
+                Ok(lease) => assert!(lease > SHORT_LEASE && lease <= HOUR, "{lease}"),
                 Err(exception) => {
                     assert!(!held.is_long && exception.kind() == Kind::ObjectNotExist, "{}: {exception}", held.name);
                     return false;

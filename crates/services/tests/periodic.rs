@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use corelane::mapping::Operation;
-use corelane::rt::{CorePoolConfig, OverrunRule, PeriodicTaskBuilder, Scheduling, served_by};
+use corelane::rt::{CorePoolConfig, OverrunRule, PeriodicJob, PeriodicTaskBuilder, Scheduling, served_by};
 use corelane::{
     Event, Interceptor, ObjectRef, Orb, RequestInfo, RequestOutcome, Servant, ServerCall, Skeleton, SystemException,
     SystemExceptionKind as Kind,
@@ -317,7 +317,25 @@ fn panic_of_a_job_ends_the_task() {
         std::thread::sleep(Duration::from_millis(1));
     }
     drop(task);
-    assert_eq!(*told.lock(), ["sensor: a job panicked: a test", "other: a job panicked: again"]);
+    assert_eq!(
+        *told.lock(),
+        ["sensor: a function of the task panicked: a test", "other: a function of the task panicked: again"]
+    );
+}
+
+#[test]
+fn panic_of_the_overrun_function_is_no_failed_job() {
+    let scene = Scene::new(None);
+    let client = Orb::new().unwrap();
+    let target = client.string_to_object(&scene.target.to_string()).unwrap().unwrap();
+    let builder = PeriodicTaskBuilder::new(Duration::from_millis(1)).on_overrun(|_| panic!("a test"));
+    let job = |_: &ObjectRef, _: &PeriodicJob| {
+        std::thread::sleep(Duration::from_millis(3));
+        Ok(())
+    };
+    let statistics = builder.start(&target, job).unwrap().wait();
+    assert_eq!((statistics.started, statistics.completed, statistics.failed), (1, 1, 0));
+    assert_eq!((statistics.overruns, statistics.response.count(), statistics.has_panicked), (1, 1, true));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 
 use corelane::rt::{CorePool, CorePoolConfig};
-use corelane::{Dispatch, ObjectRef, Orb, PoolConfig, SystemException, SystemExceptionKind as Kind, minor};
+use corelane::{Dispatch, Endpoint, ObjectRef, Orb, PoolConfig, SystemException, SystemExceptionKind as Kind, minor};
 use corelane_sched::allocation::{Discipline, Machine};
 use corelane_sched::task::{Criticality, Nanos, TaskId, Utilization};
 use corelane_sched::task_file::NamedTask;
@@ -74,7 +74,7 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     let pool = CorePoolConfig::default().cores(0..own);
     let threads = pool.threads_per_core.saturating_mul(u32::try_from(own).unwrap_or(u32::MAX));
     let pool = match arguments.task_ports {
-        Some(first) => at_task_ports(pool, arguments.listen.as_deref().unwrap_or(DEFAULT_LISTEN), first)?,
+        Some(first) => at_task_ports(pool, orb.endpoints(), first)?,
         None => pool,
     };
     config = config.core_pool(pool.max_threads(threads.max(MAX_BOUND))).enforce_rates(arguments.enforces_rates);
@@ -103,10 +103,12 @@ fn explain_store(error: StoreError) -> String {
     }
 }
 
-/// Returns a pool whose addresses have the port `first` and those after it.
-fn at_task_ports(pool: CorePoolConfig, listen: &str, first: u16) -> Result<CorePoolConfig, String> {
-    let host = listen.strip_prefix("tcp:").and_then(|address| address.rsplit_once(':'));
-    let (host, _) = host.ok_or("`--task-ports` needs a TCP address in `--listen`")?;
+/// Returns a pool at the TCP host of the ORB, whose addresses have the port `first` and those after
+/// it.
+fn at_task_ports(pool: CorePoolConfig, endpoints: &[Endpoint], first: u16) -> Result<CorePoolConfig, String> {
+    let addresses: Vec<String> = endpoints.iter().map(Endpoint::to_string).collect();
+    let mut hosts = addresses.iter().filter_map(|address| address.strip_prefix("tcp:")?.rsplit_once(':'));
+    let (host, _) = hosts.next().ok_or("`--task-ports` needs a server that listens at a TCP address")?;
     let at = |port| format!("tcp:{host}:{port}");
     let endpoints = (first + 1..=first + TASK_ENDPOINTS).map(|port| vec![at(port)]).collect();
     Ok(pool.listen(at(first)).task_endpoints(TASK_ENDPOINTS.into()).task_addresses(endpoints))

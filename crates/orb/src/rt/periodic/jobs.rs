@@ -134,6 +134,15 @@ pub(super) fn run_jobs(
         let ended_at = clock.now();
         let response = ended_at.saturating_sub(release.at);
         let missed_releases = sequence.missed(ended_at);
+        // The overrun function may panic, so the job is counted before.
+        {
+            let mut statistics = statistics.lock();
+            statistics.completed += u64::from(has_succeeded);
+            statistics.failed += u64::from(!has_succeeded);
+            statistics.missed_deadlines += u64::from(response > plan.deadline);
+            statistics.overruns += u64::from(missed_releases > 0);
+            statistics.response.add(response);
+        }
         let rule = if missed_releases > 0 {
             let response = Duration::from_nanos(response);
             overrun_rule(&PeriodicOverrun { job: release.number, response, missed_releases })
@@ -141,13 +150,7 @@ pub(super) fn run_jobs(
             OverrunRule::default()
         };
         skipped = sequence.complete(ended_at, rule);
-        let mut statistics = statistics.lock();
-        statistics.completed += u64::from(has_succeeded);
-        statistics.failed += u64::from(!has_succeeded);
-        statistics.missed_deadlines += u64::from(response > plan.deadline);
-        statistics.overruns += u64::from(missed_releases > 0);
-        statistics.skipped += skipped;
-        statistics.response.add(response);
+        statistics.lock().skipped += skipped;
     }
 }
 

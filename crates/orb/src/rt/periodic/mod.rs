@@ -225,7 +225,7 @@ impl PeriodicTaskBuilder {
                     statistics.has_panicked = true;
                     statistics.failed = statistics.started - statistics.completed;
                 }
-                let message = format!("{name}: a job panicked: {}", panic_text(&*panic));
+                let message = format!("{name}: a function of the task panicked: {}", panic_text(&*panic));
                 object.client().events().report(&Event::ThreadFailed { message });
             }
         };

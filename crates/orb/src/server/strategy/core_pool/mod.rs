@@ -223,7 +223,7 @@ impl CorePoolThreads {
 
     /// Replaces the set of tasks. Bound threads take their new cores and priorities at once. Threads
     /// whose task is not in the set give their connections back. The `demoted` tasks only keep their
-    /// measurements.
+    /// measurements and the times of their last requests.
     pub(crate) fn set_tasks(&self, tasks: &[TaskBinding], demoted: &[u64]) {
         let pool = &*self.0;
         let mut state = pool.state.lock();
@@ -239,16 +239,7 @@ impl CorePoolThreads {
             }
         }
         // A thread whose wait for a rate ends must find its new duty, so the rates change last.
-        let mut before = std::mem::take(&mut state.rates);
-        for TaskBinding { task, rules, .. } in tasks {
-            let Some(distance) = rules.min_distance else { continue };
-            let rate = before.remove(task).unwrap_or_else(TaskRate::new);
-            rate.change(Some((distance, rules.jitter)));
-            state.rates.insert(*task, rate);
-        }
-        for rate in before.values() {
-            rate.change(None);
-        }
+        rate::update(&mut state.rates, tasks, demoted);
     }
 
     /// Records that no thread can run on a core at present. The kernel has moved the threads of the

@@ -11,12 +11,14 @@
 //! Invariants: in any time `t` at most `1 + (t + jitter) / distance` requests begin, also across
 //! changes of the rate. At most one request of a task waits.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_sys::lock::{LockScope, PiMutex};
 
 use super::Mailbox;
+use crate::rt::core_config::{TaskBinding, TaskRules};
 
 /// The decision about a request of a task with a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +155,23 @@ impl TaskRate {
     }
 }
 
+/// Gives tasks the rates of their bindings. A task that is demoted, or has no rate for a time, keeps
+/// the arrival time of its last request. The rates of other tasks end.
+pub(super) fn update(rates: &mut BTreeMap<u64, Arc<TaskRate>>, tasks: &[TaskBinding], demoted: &[u64]) {
+    let mut before = std::mem::take(rates);
+    let bounds = |rules: &TaskRules| rules.min_distance.map(|distance| (distance, rules.jitter));
+    let bound = tasks.iter().map(|binding| (binding.task, bounds(&binding.rules)));
+    for (task, bounds) in bound.chain(demoted.iter().map(|task| (*task, None))) {
+        let rate = before.remove(&task).or_else(|| bounds.map(|_| TaskRate::new()));
+        let Some(rate) = rate else { continue };
+        rate.change(bounds);
+        rates.insert(task, rate);
+    }
+    for rate in before.values() {
+        rate.change(None);
+    }
+}
+
 impl RateWait {
     /// Returns the time from which the request may run; `None` for at once. From now on a change of
     /// the rate wakes the thread with this mailbox, which then asks again.
@@ -255,6 +274,29 @@ mod tests {
         // A rate that is set again counts from the last request that began.
         rate.change(Some((30, 0)));
         assert_eq!((rate.arrive(130), rate.turn()), (RateVerdict::Wait, Some(151)));
+    }
+
+    #[test]
+    fn rate_of_a_demoted_task_counts_from_its_last_request() {
+        let nanos = Duration::from_nanos;
+        let binding = |task, distance: Option<u64>| {
+            let rules = TaskRules::default();
+            let rules = distance.map_or(rules, |distance| rules.rate(nanos(distance), nanos(0)));
+            TaskBinding::new(task, 0, 1).rules(rules)
+        };
+        let mut rates = BTreeMap::new();
+        let with_rate = [binding(7, Some(100)), binding(8, None)];
+        update(&mut rates, &with_rate, &[]);
+        assert_eq!(rates.keys().copied().collect::<Vec<_>>(), [7]);
+        assert!(matches!(rates[&7].arrive(nanos(1_000)), RateAdmission::Runs));
+        // The task is demoted, then it has no rate, and then its rate returns.
+        update(&mut rates, &[], &[7]);
+        update(&mut rates, &[binding(7, None)], &[]);
+        update(&mut rates, &with_rate, &[]);
+        assert!(matches!(rates[&7].arrive(nanos(1_099)), RateAdmission::Waits(_)));
+        // The rate ends with the task.
+        update(&mut rates, &[], &[8]);
+        assert!(rates.is_empty());
     }
 
     #[test]
