@@ -463,3 +463,19 @@ fn report_refused(adapter: &ObjectAdapter, connection: &Connection, operation: &
     let operation = text::shown(operation);
     adapter.events().report(&Event::RequestRefused { peer, operation, exception: exception.clone() });
 }
+
+#[cfg(all(test, feature = "replies-first"))]
+mod tests {
+    use super::hash_operation;
+    use crate::server::large_replies::LargeReplies;
+
+    #[test]
+    fn operations_use_all_places_of_the_table() {
+        let large = LargeReplies::new();
+        let hashes: Vec<_> =
+            (0..1000).map(|number| hash_operation(b"key", format!("get_{number}").as_bytes())).collect();
+        hashes.iter().for_each(|hash| large.add(*hash));
+        // Each place remembers one operation. Half of the places would remember 32.
+        assert!(hashes.iter().filter(|hash| large.contains(**hash)).count() > 48);
+    }
+}

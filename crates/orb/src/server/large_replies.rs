@@ -16,14 +16,15 @@ impl LargeReplies {
     }
 
     fn place(&self, hash: u64) -> &AtomicU64 {
-        &self.0[(hash % 64) as usize]
+        // The lowest bit of each hash is set, so the highest bits choose the place.
+        &self.0[(hash >> 58) as usize]
     }
 
     pub(crate) fn add(&self, hash: u64) {
         self.place(hash).store(hash, Ordering::Relaxed);
     }
 
-    pub(super) fn contains(&self, hash: u64) -> bool {
+    pub(crate) fn contains(&self, hash: u64) -> bool {
         self.place(hash).load(Ordering::Relaxed) == hash
     }
 
@@ -39,12 +40,15 @@ mod tests {
     #[test]
     fn operations_are_remembered_until_others_displace_them() {
         let large = LargeReplies::new();
-        large.add(7);
-        large.add(8);
-        assert!(large.contains(7) && large.contains(8) && !large.contains(9) && !large.contains(64 + 7));
-        large.add(64 + 7);
-        assert!(!large.contains(7) && large.contains(64 + 7));
+        let hash = |place: u64, rest: u64| place << 58 | rest;
+        let (first, second, displacing) = (hash(7, 1), hash(8, 1), hash(7, 3));
+        large.add(first);
+        large.add(second);
+        assert!(large.contains(first) && large.contains(second));
+        assert!(!large.contains(hash(9, 1)) && !large.contains(displacing));
+        large.add(displacing);
+        assert!(!large.contains(first) && large.contains(displacing));
         large.clear();
-        assert!(!large.contains(8) && !large.contains(64 + 7));
+        assert!(!large.contains(second) && !large.contains(displacing));
     }
 }
