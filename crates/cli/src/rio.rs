@@ -19,10 +19,10 @@ usage: corelane rio status IF [--json]
        corelane rio clean IF [--json]
 
 Shows the live state of real-time I/O on the network interface IF: the processes that use it, their streams, threads, queues,
-dropped and missed frames, and budgets. Programs of other users are seen by root only.
+queued and missed frames, and budgets. Programs of other users are seen by root only.
 
   status            show the state
-  clean             remove what a killed process has left on IF, and say what was removed
+  clean             look for what a killed process has left on IF; the kernel leaves nothing
 
   --json            print one JSON object
 

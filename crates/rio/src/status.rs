@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use std::{fmt, fs};
 
+use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 use corelane_sys::{poll, process, socket};
@@ -36,6 +37,8 @@ const STREAM: &str = "[stream]";
 const MAX_BYTES: u64 = 1 << 20;
 /// Maximum time of an answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
+/// Time between two attempts to accept, after an error.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// Names and values of one part of a report, in the order of the report.
 pub type StatusFields = Vec<(String, String)>;
@@ -159,8 +162,12 @@ impl StatusServer {
             while let Ok((has_connection, false)) = poll::wait_readable_either(listener.as_fd(), stopped.as_fd(), None)
             {
                 if has_connection {
-                    // An error concerns only this connection, so the thread goes on.
-                    let _ = listener.accept().and_then(|(connection, _)| answer(connection, &text));
+                    match listener.accept() {
+                        // The error concerns one connection.
+                        Ok((connection, _)) => drop(answer(connection, &text)),
+                        // Without a free descriptor the connection stays readable.
+                        Err(_) => drop(poll::wait_readable(stopped.as_fd(), Some(Monotonic::now() + RETRY))),
+                    }
                 }
             }
         };

@@ -218,10 +218,10 @@ impl<C: Clone> SharedBudget<C> {
         self.budget.budget()
     }
 
-    /// Returns the numbers at the time `now`.
-    pub(crate) fn counts(&mut self, now: Nanos) -> BudgetCounts {
-        self.begin_period(now);
-        BudgetCounts { waiting: u32::try_from(self.waiting).unwrap_or(u32::MAX), ..self.counts }
+    /// Returns the numbers at the time `now`, without a change: a query begins no turn.
+    pub(crate) fn counts(&self, now: Nanos) -> BudgetCounts {
+        let period_bytes = if now < self.next_period_at() { self.counts.period_bytes } else { 0 };
+        BudgetCounts { period_bytes, waiting: u32::try_from(self.waiting).unwrap_or(u32::MAX), ..self.counts }
     }
 
     /// Bytes of the period that are neither taken nor part of a turn.
@@ -378,6 +378,10 @@ mod tests {
         let [first, second] = [0, 1].map(|number| budget.join(number));
         assert_eq!(budget.reserve(first, 9_000, 0), Some((4_000, 0)));
         assert!(budget.wait(first, 0) && budget.wait(second, 0));
+        // A query begins no turn.
+        let counts = [PERIOD - 1, PERIOD].map(|now| budget.counts(now));
+        assert_eq!(counts.map(|counts| (counts.period_bytes, counts.waiting)), [(4_000, 2), (0, 2)]);
+        assert!(reports(&mut budget).is_empty());
         budget.begin_period(PERIOD);
         assert_eq!(reports(&mut budget), [0, 1]);
         assert_eq!(budget.reserve(first, 9_000, PERIOD), Some((2_000, 1)));

@@ -179,7 +179,7 @@ impl LoadedSteeringProgram {
     /// # Errors
     /// [`SteeringError`] for an unknown stream or queue, or if the kernel refuses the change.
     pub fn set_ring(&self, stream: StreamId, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteeringError> {
-        let slot = self.table_sizes.slot(stream, queue).ok_or(TableError::NoSuchQueue(queue))?;
+        let slot = self.slot(stream, queue)?;
         Ok(self.rings.update_u32(slot, socket.as_raw_fd().cast_unsigned())?)
     }
 
@@ -221,7 +221,7 @@ impl LoadedSteeringProgram {
     /// # Errors
     /// [`SteeringError`] for an unknown stream or queue, or if the kernel refuses the change.
     pub fn set_processor(&self, stream: StreamId, queue: u32, processor: u32) -> Result<(), SteeringError> {
-        let slot = self.table_sizes.slot(stream, queue).ok_or(TableError::NoSuchQueue(queue))?;
+        let slot = self.slot(stream, queue)?;
         Ok(self.processors.update_u32(slot, processor)?)
     }
 
@@ -243,6 +243,12 @@ impl LoadedSteeringProgram {
     /// [`SteeringError`] if the kernel refuses the look-up.
     pub fn passed_frames(&self) -> Result<u64, SteeringError> {
         Ok(self.counts.sum(u32::from(self.table_sizes.streams))?.first().copied().unwrap_or(0))
+    }
+
+    fn slot(&self, stream: StreamId, queue: u32) -> Result<u32, TableError> {
+        let is_known = stream.0 < self.table_sizes.streams;
+        let error = if is_known { TableError::NoSuchQueue(queue) } else { TableError::NoSuchStream(stream) };
+        self.table_sizes.slot(stream, queue).ok_or(error)
     }
 
     fn check(&self, stream: StreamId) -> Result<(), TableError> {

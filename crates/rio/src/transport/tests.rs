@@ -157,9 +157,13 @@ fn a_connection_without_budget_is_not_readable_until_its_turn() {
     drain(&*server);
     assert_eq!(server.arm_readiness().unwrap(), Some(false));
     assert_eq!((is_readable(server.arrivals().unwrap()), is_readable(server.readiness().unwrap())), (false, true));
-    // The first call in the next period begins the turn.
+    let _other_client = transport.connect(listener.local_endpoint(), None).unwrap();
+    let other = accept(&*listener);
     NOW.fetch_add(10_000_000, Ordering::Relaxed);
-    assert_eq!(transport.streams()[0].budget.unwrap().waiting, 0);
+    assert_eq!(transport.streams()[0].budget.unwrap().waiting, 1);
+    // The first read of the stream in the next period begins the turn; the query has not.
+    assert!(!is_readable(server.arrivals().unwrap()));
+    assert_eq!(drain(&*other), 0);
     assert!(is_readable(server.arrivals().unwrap()));
     assert_eq!(server.arm_readiness().unwrap(), Some(true));
     drain(&*server);
