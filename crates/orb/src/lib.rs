@@ -5,7 +5,7 @@
 //! default every call has a deadline. A [`SystemException`] reports a failure with the phase of the call and the
 //! elapsed time.
 //!
-//! Features, all on by default:
+//! Features, all on by default except `reply-memory-waits`:
 //! - `any`: `any`, TypeCodes, dynamic invocation and dynamic servants.
 //! - `valuetype`: value types and abstract interfaces.
 //! - `half-sync`: the dispatch architecture half-sync/half-async.
@@ -13,6 +13,8 @@
 //! - `unix-sockets`: Unix sockets among an ORB's default transports.
 //! - `keep-octets`: servants keep octets of requests without a copy ([`keep_octets`] copies without it).
 //! - `replies-first`: replies that are sent in part go out before new requests run.
+//! - `reply-memory-waits` (experimental): requests for operations with large replies wait while unread
+//!   replies hold half of a lane's memory.
 //! - `core-pool`: thread pools that serve the connections of tasks on the tasks' cores.
 //! - `spin`: the threads of a lane may poll before they sleep.
 //! - `minor-names`: exceptions are printed with the names of their minor codes.

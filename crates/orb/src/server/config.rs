@@ -88,10 +88,11 @@ pub struct ConnectionLimits {
     /// Maximum number of bytes that all connections of a lane hold together: incomplete messages, and replies that the
     /// peers have not read. A reply whose memory the servant gave to the ORB counts in full until all of it is sent.
     /// With the feature `replies-first`, which is on by default, the pool's threads send the rest of begun replies
-    /// before they run new requests, and requests for operations with large replies wait while unread replies hold more
-    /// than half of the maximum. Above the maximum, the pool closes connections until the remaining connections hold
-    /// less than the maximum: first those whose peers have read nothing for a tenth of
-    /// [`write_timeout`](field@Self::write_timeout), then those that hold the most bytes.
+    /// before they run new requests. Above the maximum, the pool closes the connection that holds the most bytes, then
+    /// the connection with the next most, until the remaining connections hold less than the maximum. With the
+    /// experimental feature `reply-memory-waits`, requests for operations with large replies wait while unread replies
+    /// hold more than half of the maximum, and connections whose peers have read nothing for a tenth of
+    /// [`write_timeout`](field@Self::write_timeout) are closed first.
     ///
     /// The requests that run in a lane may hold a second budget of this number of bytes. Each request above 64 KiB
     /// counts, and so do the values decoded from its arguments beyond the first 64 KiB. The requests of one connection

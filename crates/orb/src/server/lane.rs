@@ -762,7 +762,7 @@ impl<S: Architecture<S>> Lane<S> {
             let rank = |connection: &Arc<Connection>| {
                 let held = connection.memory_use().held_bytes();
                 #[cfg(feature = "replies-first")]
-                let held = (held > 0 && self.is_stalled(connection, now), held);
+                let held = (cfg!(feature = "reply-memory-waits") && held > 0 && self.is_stalled(connection, now), held);
                 held
             };
             let largest = served.chain(self.draining.snapshot()).max_by_key(rank);

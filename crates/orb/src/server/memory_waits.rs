@@ -76,7 +76,7 @@ impl<S: Architecture<S>> Lane<S> {
 
     /// True while unread replies hold so much memory that requests with large replies wait.
     pub(super) fn lacks_memory(&self) -> bool {
-        self.memory_budget.unread().is_exceeded()
+        cfg!(feature = "reply-memory-waits") && self.ready.has_begun() && self.memory_budget.unread().is_exceeded()
     }
 
     /// Handles an event, or leaves its request to wait.
