@@ -1,4 +1,5 @@
 //! Requests with large replies wait while unread replies fill the memory of their pool.
+#![cfg(feature = "reply-memory-waits")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
