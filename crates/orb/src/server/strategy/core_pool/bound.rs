@@ -186,16 +186,12 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         };
         let Some(held) = lane.guard_connection(connection) else { return Step::Ended };
         let (header, octets) = message.as_ref().map_or_else(|| worker.in_place(), Message::parts);
-        // The rate bounds only jobs. A client of a task with a rate must not take time at the task's
-        // priority with other messages, so the lane's threads read the connection after each of them.
-        let has_rate = duty.task.as_ref().is_some_and(|task| task.rate.is_some());
         let is_job = match header.kind {
             MessageKind::Request => {
                 let named = object_key(header, octets, &context.config().limits);
                 if named != Some(&**key) {
                     let task = named.and_then(|named| duty.pool.binder.task_of(named));
                     self.pass_on(duty.pool, worker, message, task);
-                    duty.keeps &= !has_rate;
                     return Step::GoesOn;
                 }
                 true
@@ -203,12 +199,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
             MessageKind::LocateRequest => {
                 let (waiting, message) = self.detached(worker, message);
                 lane.push(LaneTask::Dispatch(waiting, message));
-                duty.keeps &= !has_rate;
                 return Step::GoesOn;
-            }
-            MessageKind::CancelRequest => {
-                duty.keeps &= !has_rate;
-                false
             }
             _ => false,
         };
