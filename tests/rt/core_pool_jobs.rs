@@ -281,6 +281,8 @@ fn threads_without_a_task_refuse_requests_above_a_rate() {
             assert_reply_refused(client.receive_reply(), sent);
         }
     }
+    // The thread reports a refusal after its reply.
+    wait_until(|| refusals.lock().len() >= 60);
     assert_eq!(*refusals.lock(), [(2, false, Scheduling::Other); 60]);
     // The second connection of the task has given its thread back.
     wait_until(|| scene.pool.counts().bound_now == 2);
