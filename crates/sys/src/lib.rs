@@ -1,20 +1,20 @@
 //! Linux primitives for a real-time ORB, as safe functions and types.
 //!
-//! The other crates of Corelane forbid `unsafe`. No use of the safe interface leads to undefined behaviour.
+//! The other crates of Corelane forbid `unsafe`. No use of the safe interface leads to undefined
+//! behaviour.
 //!
 //! Two invariants hold throughout:
 //!
-//! * The crate makes its system calls through one private module, which counts them for the calling thread
-//!   ([`counters`]). So a test can check that an invocation makes two system calls. System calls in signal handlers,
-//!   and inside functions of the C library, are not counted.
-//! * Protocols over atomics (`slab`, `rcu_cell`, `mpsc`, `ring`, `idle_threads`, `burst`, `lock::CheckoutCell`) use a
-//!   shim. The shim is the standard library normally, and `loom` under `--cfg loom`, where the protocols are
-//!   model-checked.
+//! * The crate makes its system calls through one private module, which counts them for the calling
+//!   thread ([`counters`]). So a test can check that an invocation makes two system calls. Calls in
+//!   signal handlers, and inside functions of the C library, are not counted.
+//! * Modules whose protocols over atomics are model-checked use a shim: the standard library, or
+//!   `loom` under `--cfg loom`.
 //!
 //! # Features
 //! * `testing`: functions for tests of other crates.
-//! * `bench`: modules that only benchmarks use: `semaphore`, `thread_signal`, `ring::bare`, `ring::bare_stream` and
-//!   `ptrace_counter`.
+//! * `bench`: modules that only benchmarks use: `semaphore`, `thread_signal`, `ring::bare`,
+//!   `ring::bare_stream` and `ptrace_counter`.
 
 // `clippy.toml` bans the types and functions that this crate wraps.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
@@ -22,8 +22,7 @@
 mod io;
 mod observe;
 mod sync;
-// The crate exports modules named `memory` and `thread`, so the folders with these names have other
-// module names.
+// Not named like their folders, because the crate exports modules named `memory` and `thread`.
 #[path = "memory/mod.rs"]
 mod memory_folder;
 #[path = "thread/mod.rs"]

@@ -1,5 +1,5 @@
-//! Announced message lengths use no memory until their bytes arrive. The test runs in a process of
-//! its own, because it measures the process's memory.
+//! Announced message lengths use no memory until their bytes arrive. The test has a process of its
+//! own, because it measures the process's memory.
 
 use corelane_sys::buffer::Buffer;
 

@@ -38,14 +38,12 @@ fn large_messages_reuse_cached_regions() {
         scope.spawn(|| assert_eq!(calls(|| drop(filled(LARGE * 3 / 4, spares))), 0));
     });
 
-    // A buffer with a cached region has committed memory before bytes arrive: the whole region.
+    // A cached region has committed memory before bytes arrive: the whole region.
     let again = buffer(LARGE, spares);
     assert_eq!((again.committed(), again.len(), spares.cached_bytes()), (LARGE, 0, 0));
     assert_eq!(buffer(LARGE, spares).committed(), 0);
     drop(again);
 
-    // A message of another size does not take the region: a part of the message that a program
-    // keeps would hold the whole region.
     let small = buffer(LARGE / 4, spares);
     assert_eq!(small.committed(), 0);
     drop(small);

@@ -1,5 +1,5 @@
-//! Probes record the wait for a lock that another thread holds. The test runs in a process of its
-//! own, because probes record all threads of a process.
+//! Probes record the wait for a lock that another thread holds. The test has a process of its own,
+//! because probes record all threads of a process.
 
 use corelane_sys::lock::{LockScope, Mutex, PiMutex};
 use corelane_sys::probe;

@@ -1,10 +1,9 @@
-//! Deferred closing of descriptors whose last close may sleep.
-//!
-//! The thread `sys/close` closes these descriptors, so that no other thread waits.
+//! Deferred closing of descriptors whose last close may sleep. The thread `sys/close` closes them,
+//! so that no other thread waits.
 
 use std::os::fd::OwnedFd;
 
-/// Queues a descriptor for the closing thread. Does not wait for the close.
+/// Queues a descriptor for the closing thread.
 #[cold]
 pub fn close(passed: OwnedFd) {
     list::push(passed, false);
@@ -17,7 +16,7 @@ pub fn close_with_queued_descriptors(socket: OwnedFd) {
     list::push(socket, true);
 }
 
-/// Returns the number of queued descriptors, plus one while the closing thread runs.
+/// Returns the number of queued descriptors, plus one while the closing thread runs. For tests.
 #[cfg(all(any(test, feature = "testing"), not(loom)))]
 pub fn pending() -> usize {
     list::pending()
@@ -40,7 +39,7 @@ mod list {
     use crate::{process, socket};
 
     struct CloseQueue {
-        /// Descriptors to close; true marks a socket whose receive queue may contain descriptors.
+        /// Descriptors to close. True marks a socket whose receive queue may contain descriptors.
         descriptors: VecDeque<(OwnedFd, bool)>,
         /// The [`process::fork_generation`] of the process that has a closing thread; 0 if there is no closing thread.
         closing_process: u64,
@@ -83,8 +82,8 @@ mod list {
                     QUEUE.lock().descriptors.push_back((passed, false))
                 });
             }
-            // A close that sleeps usually waits for unsent bytes, and `disable_linger` prevents
-            // that wait.
+            // A close that sleeps usually waits for unsent bytes. `disable_linger` prevents that
+            // wait.
             socket::disable_linger(descriptor.as_fd());
         }
     }

@@ -1,7 +1,7 @@
 //! Readiness of many descriptors.
 //!
-//! Several threads may wait on one `Epoll`: with edge-triggered interest the kernel wakes exactly
-//! one of them per event. An `Epoll` does not own the watched descriptors.
+//! Several threads may wait on one `Epoll`: with edge-triggered interest the kernel wakes one of
+//! them per event. An `Epoll` does not own the watched descriptors.
 
 use std::io;
 use std::ops::BitOr;
@@ -103,7 +103,7 @@ impl Epoll {
     /// Creates an empty set.
     ///
     /// # Errors
-    /// When the process is out of descriptors or memory.
+    /// If the process or the system is out of descriptors or memory.
     pub fn new() -> io::Result<Self> {
         // SAFETY: the call takes no pointers.
         let fd = syscall::once(|| unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
@@ -114,7 +114,7 @@ impl Epoll {
     /// Watches `fd` and reports it as `token`.
     ///
     /// # Errors
-    /// `AlreadyExists` if this set watches `fd`; an error of the kernel if a limit is reached.
+    /// `AlreadyExists` if this set watches `fd`; any other error of epoll_ctl(2).
     pub fn add(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
     }
@@ -138,11 +138,11 @@ impl Epoll {
 
     /// Waits for reports, writes them to the front of `events` and returns their number.
     ///
-    /// A `timeout` of `None` waits for ever; zero does not wait. A result of 0 means that the timeout has passed, that
-    /// a signal interrupted the wait, or that `events` is empty.
+    /// A `timeout` of `None` waits for ever; zero does not wait. A result of 0 means that the
+    /// timeout has passed, that a signal interrupted the wait, or that `events` is empty.
     ///
     /// # Errors
-    /// When the kernel is out of memory.
+    /// `InvalidInput` if `events` is longer than the kernel permits.
     pub fn wait(&self, events: &mut [EpollEvent], timeout: Option<Duration>) -> io::Result<usize> {
         if events.is_empty() {
             return Ok(0);

@@ -11,10 +11,10 @@ use crate::syscall;
 pub struct EventFd(OwnedFd);
 
 impl EventFd {
-    /// Creates a descriptor that is not readable yet.
+    /// Creates a descriptor that is not readable.
     ///
     /// # Errors
-    /// If the process is out of descriptors or memory.
+    /// If the process or the system is out of descriptors or memory.
     pub fn new() -> io::Result<Self> {
         // SAFETY: the call takes no pointers.
         let fd = syscall::once(|| unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
@@ -25,9 +25,8 @@ impl EventFd {
     /// Makes the descriptor readable. With edge-triggered polling each call is one event.
     pub fn notify(&self) {
         let one = 1u64;
-        // SAFETY: `one` lives through the call, which reads its 8 bytes. The only failure of a
-        // valid event descriptor is EAGAIN at a counter of 2^64-2, and the descriptor is readable
-        // then, too.
+        // SAFETY: `one` lives through the call, which reads its 8 bytes. The call fails only with
+        // EAGAIN at a counter of 2^64-2, with which the descriptor is readable.
         let _ = syscall::retry_interrupted(|| unsafe {
             libc::write(self.0.as_raw_fd(), (&raw const one).cast(), size_of::<u64>())
         });

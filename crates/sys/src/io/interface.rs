@@ -31,21 +31,21 @@ pub fn is_running(name: &str) -> io::Result<bool> {
     Ok(flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0)
 }
 
-/// Work that an interface can take from the protocol stack.
+/// Work on packets that the protocol stack can leave to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// Checksums of sent packets (`ethtool -K IF tx`). A `veth` interface that does not compute them
-    /// marks the packets as correct, and XDP programs in the peer's driver lose the mark.
+    /// Checksums of sent packets (`ethtool -K IF tx`).
     SentChecksums,
-    /// Merging of received TCP segments (`ethtool -K IF gro`). A `veth` interface that merges segments
+    /// Merging of received segments (`ethtool -K IF gro`). A `veth` interface with this setting
     /// receives by NAPI, as network cards do.
     MergedSegments,
 }
 
-/// Sets whether an interface takes over this work.
+/// Sets whether the protocol stack leaves this work to the interface `name`.
 ///
 /// # Errors
-/// `PermissionDenied` without `CAP_NET_ADMIN`, `Unsupported` if the interface has no such setting.
+/// `PermissionDenied` without `CAP_NET_ADMIN`; `Unsupported` if the interface has no such setting;
+/// `InvalidInput` for an invalid name; any other error that the kernel returns.
 pub fn set_offload(name: &str, offload: Offload, is_on: bool) -> io::Result<()> {
     /// `struct ethtool_value` of include/uapi/linux/ethtool.h.
     #[repr(C)]
@@ -63,7 +63,6 @@ pub fn set_offload(name: &str, offload: Offload, is_on: bool) -> io::Result<()> 
     control(libc::SIOCETHTOOL, &mut request)
 }
 
-/// Returns an empty request for an interface.
 fn request(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: `ifreq` consists of integers and pointers, for which zeros are valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -80,8 +79,8 @@ fn control(command: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> 
     let fd = syscall::once(|| unsafe { libc::socket(libc::AF_INET, kind, 0) })?;
     // SAFETY: the kernel has just returned `fd`, and nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: the commands of this module read and write one `ifreq`, and the setting to which the
-    // request of `SIOCETHTOOL` points. Both live through the call.
+    // SAFETY: the commands of this module read and write one `ifreq`; `SIOCETHTOOL` also accesses
+    // the setting to which it points. Both live through the call.
     syscall::once(|| unsafe { libc::ioctl(socket.as_raw_fd(), command as _, std::ptr::from_mut(request)) })?;
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Waiting for descriptors until an absolute deadline, with a high-resolution timer.
+//! Waiting for descriptors until an absolute deadline. A thread with a deadline sets its timer
+//! slack to 1 ns.
 
 use std::cell::Cell;
 use std::io;
@@ -10,11 +11,12 @@ use crate::syscall;
 /// The result of [`wait`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
-    /// Reading does not block: the descriptor has bytes, the end of the stream, or an error.
+    /// Reading was requested and does not block: there are bytes, the end of the stream, or an
+    /// error.
     pub readable: bool,
-    /// Writing does not block.
+    /// Writing was requested and does not block.
     pub writable: bool,
-    /// The peer has closed both directions, or the descriptor has a pending error.
+    /// Both directions of the connection have ended, or the descriptor has a pending error.
     pub hung_up: bool,
 }
 
@@ -25,29 +27,29 @@ impl Readiness {
     }
 }
 
-/// Waits until `fd` can be read (data, end of stream or error) or `deadline` has passed; `None`
-/// waits for ever. Returns true if `fd` is readable.
+/// Waits until `fd` can be read (bytes, end of stream or error) or `deadline` has passed (`None`:
+/// no deadline). Returns true if `fd` can be read.
 ///
 /// # Errors
-/// When the kernel is out of memory; an interruption is not an error.
+/// When the kernel is out of memory. A signal does not end the wait.
 pub fn wait_readable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
     Ok(wait(fd, true, false, deadline)?.is_ready())
 }
 
-/// Waits until `fd` can be written (space, or an error to collect) or `deadline` has passed; `None`
-/// waits for ever. Returns true if `fd` is writable.
+/// Waits until `fd` can be written (room or error) or `deadline` has passed (`None`: no deadline).
+/// Returns true if `fd` can be written.
 ///
 /// # Errors
-/// When the kernel is out of memory; an interruption is not an error.
+/// When the kernel is out of memory. A signal does not end the wait.
 pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
     Ok(wait(fd, false, true, deadline)?.is_ready())
 }
 
-/// Waits until a requested direction is ready, the connection has ended, or `deadline` has passed; `None` waits for
-/// ever.
+/// Waits until a requested direction is ready, the connection has ended, or `deadline` has passed
+/// (`None`: no deadline). After the deadline all fields of the result are false.
 ///
 /// # Errors
-/// When the kernel is out of memory; an interruption is not an error.
+/// When the kernel is out of memory. A signal does not end the wait.
 pub fn wait(fd: BorrowedFd<'_>, readable: bool, writable: bool, deadline: Option<Monotonic>) -> io::Result<Readiness> {
     let mut events = 0;
     if readable {
@@ -80,7 +82,7 @@ pub fn wait(fd: BorrowedFd<'_>, readable: bool, writable: bool, deadline: Option
     }
 }
 
-/// Returns the directions of a connection that have ended.
+/// Returns which directions of a connection have ended.
 ///
 /// # Errors
 /// When the kernel is out of memory.
@@ -97,16 +99,14 @@ pub fn check_hang_up(fd: BorrowedFd<'_>) -> io::Result<HangUp> {
 /// The result of [`check_hang_up`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HangUp {
-    /// The peer has ended writing: no bytes follow the ones that have arrived.
+    /// No bytes follow those that have arrived.
     pub read_closed: bool,
-    /// No bytes flow in either direction: the peer has closed the connection, or both sides have
-    /// ended writing.
+    /// Both directions have ended, or the descriptor has a pending error.
     pub both_closed: bool,
 }
 
-/// Waits until one of two descriptors can be read or `deadline` has passed. Returns for each
-/// descriptor whether it can be read. If neither can be read, the deadline has passed or a signal
-/// came.
+/// Waits until one of two descriptors can be read, `deadline` has passed (`None`: no deadline), or
+/// a signal arrives. Returns for each descriptor whether it can be read.
 ///
 /// # Errors
 /// When the kernel is out of memory.
@@ -118,8 +118,8 @@ pub fn wait_readable_either(
     wait_readable_any([first, second], deadline).map(|[first, second]| (first, second))
 }
 
-/// Waits until one of `fds` can be read or `deadline` has passed. Returns for each descriptor
-/// whether it can be read. If none can be read, the deadline has passed or a signal came.
+/// Waits until one of `fds` can be read, `deadline` has passed (`None`: no deadline), or a signal
+/// arrives. Returns for each descriptor whether it can be read.
 ///
 /// # Errors
 /// When the kernel is out of memory.
@@ -143,11 +143,11 @@ pub fn wait_readable_any<const N: usize>(
     }
 }
 
-/// Waits until one of `fds` can be written or `deadline` has passed. Returns the index of the first
-/// writable descriptor, and `None` after the deadline.
+/// Waits until one of `fds` can be written or `deadline` has passed (`None`: no deadline). Returns
+/// the index of the first descriptor that can be written; `None` after the deadline.
 ///
 /// # Errors
-/// When the kernel is out of memory; an interruption is not an error.
+/// When the kernel is out of memory. A signal does not end the wait.
 pub fn wait_writable_any(fds: &[BorrowedFd<'_>], deadline: Option<Monotonic>) -> io::Result<Option<usize>> {
     if deadline.is_some() {
         minimize_timer_slack();
@@ -169,8 +169,8 @@ pub fn wait_writable_any(fds: &[BorrowedFd<'_>], deadline: Option<Monotonic>) ->
     }
 }
 
-/// At a thread's first call, sets the thread's timer slack to 1 ns. With the default slack of 50 us, deadlines of
-/// threads in the ordinary scheduling class end late.
+/// At a thread's first call, sets the thread's timer slack to 1 ns. With the default of 50 us,
+/// timed waits of threads in the ordinary scheduling class end late.
 pub fn minimize_timer_slack() {
     thread_local! {
         static SHARP: Cell<bool> = const { Cell::new(false) };

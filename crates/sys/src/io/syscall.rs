@@ -4,7 +4,7 @@ use std::io;
 
 use crate::counters;
 
-/// The integer result of a system call. -1 means that `errno` holds the error.
+/// The result of a system call. -1 means that `errno` is the error.
 pub(crate) trait SyscallResult: Copy {
     fn is_error(self) -> bool;
 }
@@ -27,14 +27,14 @@ impl SyscallResult for i64 {
     }
 }
 
-/// Makes one system call. An interruption is reported as [`io::ErrorKind::Interrupted`].
+/// Makes one system call. After a signal, returns [`io::ErrorKind::Interrupted`].
 #[inline]
 pub(crate) fn once<R: SyscallResult>(call: impl FnOnce() -> R) -> io::Result<R> {
     counters::count_syscall();
     check(call)
 }
 
-/// Makes one futex call. It counts as a futex call and not as a system call.
+/// Makes one futex call, which counts as a futex call and not as a system call.
 #[cfg_attr(loom, expect(dead_code, reason = "models have a kernel of their own"))]
 pub(crate) fn futex<R: SyscallResult>(call: impl FnOnce() -> R) -> io::Result<R> {
     counters::count_futex();
@@ -47,10 +47,8 @@ fn check<R: SyscallResult>(call: impl FnOnce() -> R) -> io::Result<R> {
     if result.is_error() { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Makes the system call of a transfer, and repeats it while signals interrupt it.
-///
-/// The function bypasses the C library. The library's functions for transfers change the thread's
-/// cancellation state.
+/// Makes the system call of a transfer, and repeats it while signals interrupt it. Bypasses the C
+/// library's transfer functions, which change the thread's cancellation state.
 ///
 /// # Safety
 /// The memory that the kernel reads and writes through the arguments is valid for these accesses.
@@ -75,8 +73,7 @@ fn os_error(result: isize) -> io::Error {
     io::Error::from_raw_os_error(i32::try_from(-result).unwrap_or(libc::EIO))
 }
 
-/// Enters the kernel. Returns the kernel's result: a non-negative count, or the negated error
-/// number.
+/// Enters the kernel. Returns a count, or the negated error number.
 #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 #[inline]
 unsafe fn enter_kernel(number: libc::c_long, arguments: [usize; 6]) -> isize {
@@ -142,8 +139,7 @@ mod tests {
                 enter(libc::SYS_sendto, [fd, octets.as_ptr().expose_provenance(), octets.len(), now, 0, 0])
             };
             let into = room.as_mut_ptr().expose_provenance();
-            // SAFETY: `into` points to 64 writable bytes, which are read only
-            // afterwards.
+            // SAFETY: `into` points to 64 writable bytes, which are read only afterwards.
             let recv = || unsafe { enter(libc::SYS_recvfrom, [far, into, 64, now, 0, 0]) };
             assert_eq!((send(near), recv()), (11, 11));
             assert_eq!((recv(), send(usize::MAX)), (-(libc::EAGAIN as isize), -(libc::EBADF as isize)));
@@ -160,8 +156,8 @@ mod tests {
         extern "C" fn caught(_: libc::c_int) {
             CAUGHT.fetch_add(1, Ordering::SeqCst);
         }
-        // SAFETY: a zeroed action has no flags, so that calls are interrupted, and the handler is a
-        // function that may run at any time.
+        // SAFETY: a zeroed action has no flags, so signals interrupt calls, and the handler may run
+        // at any time.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = caught as extern "C" fn(_) as usize;

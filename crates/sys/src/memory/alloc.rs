@@ -3,7 +3,7 @@
 //! ```
 //! #[global_allocator]
 //! static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::CountingAllocator;
-//!
+//! 
 //! let before = corelane_sys::counters::snapshot();
 //! let octets = vec![0u8; 100];
 //! let counted = corelane_sys::counters::snapshot() - before;
@@ -11,8 +11,8 @@
 //! # drop(octets);
 //! ```
 //!
-//! [`counters`] counts for the calling thread. So the difference of allocated and freed bytes is the memory in use only
-//! in a program with one thread.
+//! [`counters`] counts for the calling thread. In a program with one thread, the difference of
+//! allocated and freed bytes is the memory in use.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -22,8 +22,6 @@ use crate::counters;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountingAllocator;
 
-/// Simulates an allocator with one lock for all threads, for tests of threads that wait for this
-/// lock.
 #[cfg(any(test, feature = "testing"))]
 mod shared {
     use std::cell::Cell;
@@ -40,14 +38,14 @@ mod shared {
     }
 
     impl super::CountingAllocator {
-        /// Makes the calling thread take a global lock whenever it allocates or frees, as in an
-        /// allocator with one lock for all threads.
+        /// Makes the calling thread take a global lock whenever it allocates or frees, as
+        /// allocators with one lock for all threads do.
         pub fn lock_each_allocation() {
             PASSES_LOCK.set(true);
         }
 
-        /// Runs `body` while this thread has the simulated allocator's lock, like a thread that is
-        /// preempted in the allocator.
+        /// Runs `body` while this thread has the global lock, like a thread that is preempted in
+        /// the allocator.
         pub fn with_lock_held(body: impl FnOnce()) {
             take_lock();
             body();

@@ -1,4 +1,4 @@
-//! The receive buffer. It commits memory only for bytes that have arrived.
+//! The receive buffer. A large buffer commits memory only for bytes that have arrived.
 //!
 //! Up to 64 KiB a [`Buffer`] is heap memory. A larger buffer is a reserved address range, whose
 //! pages the kernel provides when bytes are written to them ([`RegionCache`] caches such ranges).
@@ -25,8 +25,7 @@ use crate::socket::{self, WaitMode};
 pub const MAX_HEAP_BYTES: usize = 64 * 1024;
 const MIN_HEAP_BYTES: usize = 4 * 1024;
 
-/// Memory of a buffer, its owner, and a copy of the address, which is faster to read than the
-/// owner's.
+/// The memory of a buffer. `octets` is a copy of the owner's address, which is faster to read.
 struct BufferStorage {
     octets: NonNull<u8>,
     length: usize,
@@ -115,8 +114,8 @@ impl Buffer {
         self.memory.len()
     }
 
-    /// Returns the number of bytes of committed memory. For a reserved address range it is the number of its first
-    /// bytes that have ever been written.
+    /// Returns the number of bytes of committed memory. In a reserved address range this is the
+    /// number of bytes from its start to the end of the bytes that were ever written.
     pub fn committed(&self) -> usize {
         match &self.memory.owner {
             StorageOwner::Heap => self.capacity(),
@@ -133,7 +132,8 @@ impl Buffer {
     }
 
     /// Makes room as [`reserve`](Self::reserve) does, and takes a large address range from the
-    /// cache `spares` if possible. When the buffer frees its range, the range returns to `spares`.
+    /// cache `spares` if possible. When the buffer frees its range, the range returns to `spares`,
+    /// unless the cache is closed or full.
     ///
     /// # Errors
     /// As for [`reserve`](Self::reserve).

@@ -38,7 +38,7 @@ impl<'s> ErasedRef<'s> {
         ErasedRef { of: TypeId::of::<T>(), words, borrow: PhantomData }
     }
 
-    /// Returns the reference; `None` if it does not refer to a `T`.
+    /// Returns the reference; `None` if its type is not `&T`.
     #[inline]
     #[must_use]
     pub fn get<T: ?Sized + 'static>(&self) -> Option<&'s T> {

@@ -1,4 +1,4 @@
-//! Locking of memory and prefaulting of stacks, so that a real-time thread has no page faults.
+//! Locking of memory and prefaulting of stacks, against page faults of real-time threads.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,9 +19,8 @@ pub fn lock_all_pages() -> io::Result<()> {
 
 static TRIMS: AtomicU64 = AtomicU64::new(0);
 
-/// Makes glibc's allocator return unused memory to the system; does nothing with other C libraries.
-/// The call locks each arena of the allocator for a while, so threads with deadlines must not
-/// allocate meanwhile.
+/// Makes glibc's allocator return unused memory to the system; has no effect with other C
+/// libraries. While the call locks an arena of the allocator, allocations from it wait.
 pub fn trim_heap() {
     TRIMS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the call takes no pointers, and any thread may make it at any time.
@@ -38,7 +37,7 @@ pub fn heap_trim_count() -> u64 {
 }
 
 /// Touches the next 128 KiB of the calling thread's stack, so that later function calls within this
-/// depth cause no page fault. The stack must be larger than 128 KiB.
+/// depth cause no page fault. The stack must have more than 128 KiB left.
 #[inline(never)]
 pub fn prefault_stack() {
     let mut room = [0u8; 128 * 1024];

@@ -10,19 +10,20 @@ use std::ops::Sub;
 /// Counts of one thread since it began, or the difference of two such counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// System calls that this crate makes, except futex calls. System calls inside the standard library and the C
-    /// library are not included.
+    /// System calls that this crate makes, except futex calls. Calls inside the standard library
+    /// and the C library are not included.
     pub syscalls: u64,
-    /// Locks taken, in shared or exclusive mode, of every scope, with or without a wait.
+    /// Locks of the module [`lock`](crate::lock) taken, in shared or exclusive mode, with or
+    /// without a wait.
     pub locks: u64,
     /// Locks taken with the scope of a lane ([`LockScope::Lane`](crate::lock::LockScope::Lane)).
     pub lane_locks: u64,
     /// Locks taken with the scope of the whole ORB
     /// ([`LockScope::Orb`](crate::lock::LockScope::Orb)).
     pub orb_locks: u64,
-    /// Futex calls: waits for a lock that another thread holds, and waits and notifications of condition variables,
-    /// event counts and shared-memory rings. [`syscalls`](Self::syscalls) does not include them, although they enter
-    /// the kernel.
+    /// Futex calls: waits for a lock that another thread holds, and waits and notifications of
+    /// condition variables, event counts and shared-memory rings. [`syscalls`](Self::syscalls) does
+    /// not include them.
     pub futex_calls: u64,
     /// Pieces of work that the thread handed to another thread.
     pub handoffs: u64,
@@ -90,7 +91,8 @@ thread_local! {
 mod process {
     use std::sync::atomic::{AtomicBool, AtomicU64};
 
-    /// False until the first request for totals, because benchmarks count atomic instructions.
+    /// False until totals are requested, because they take atomic instructions, which benchmarks
+    /// count.
     pub(super) static WANTED: AtomicBool = AtomicBool::new(false);
 
     pub(super) struct Totals {
@@ -116,7 +118,8 @@ mod process {
     };
 }
 
-/// Returns the counts of all threads of the process since the first call of this function. The numbers of bytes are 0.
+/// Returns the counts of all threads of the process since the first call of this function. The
+/// counts of bytes are 0.
 #[cfg(any(test, feature = "testing"))]
 pub fn process_snapshot() -> Counters {
     use std::sync::atomic::Ordering;
@@ -162,7 +165,7 @@ pub fn snapshot() -> Counters {
     })
 }
 
-/// Counts one piece of work handed to another thread, for a queue that is not part of this crate.
+/// Counts one piece of work handed to another thread, for a queue outside this crate.
 #[inline]
 pub fn count_handoff() {
     bump!(handoffs);

@@ -162,9 +162,9 @@ impl Guarantee {
         Guarantee::PANIC_ISOLATION,
     ];
 
-    /// Creates a guarantee. `property` is a sentence that states it, and `remedy` a sentence that
-    /// says how to change the machine so that it holds. `check` returns the state and its finding,
-    /// and makes no lasting change. `name` must not change later.
+    /// Creates a guarantee with a stable `name`. `property` is a sentence that states it, and
+    /// `remedy` a sentence that says how to change the machine so that it holds. `check` returns
+    /// the state and its finding, and makes no lasting change.
     #[must_use]
     pub const fn new(
         name: &'static str,
@@ -348,7 +348,7 @@ fn rt_group_scheduling() -> (GuaranteeStatus, String) {
 
 fn preemption() -> (GuaranteeStatus, String) {
     let version = text("/proc/sys/kernel/version").unwrap_or_default();
-    // The active model is in parentheses: "none voluntary (full) lazy".
+    // The active model is in parentheses, as in "none voluntary (full) lazy".
     let in_force = text("/sys/kernel/debug/sched/preempt")
         .and_then(|models| Some(models.split_once('(')?.1.split_once(')')?.0.to_owned()));
     let (holds, found) = if text("/sys/kernel/realtime").as_deref() == Some("1") || version.contains("PREEMPT_RT") {
@@ -412,8 +412,6 @@ fn cpu_budget() -> (GuaranteeStatus, String) {
     (holds, found)
 }
 
-/// Returns the CPU budget of a control group or, if it has none, of its nearest ancestor with a
-/// budget.
 fn nearest_budget(group: &str) -> Option<String> {
     Path::new(group).ancestors().find_map(|group| {
         let directory = Path::new("/sys/fs/cgroup").join(group.strip_prefix("/").unwrap_or(group));
@@ -523,8 +521,6 @@ mod tests {
         let page = fs::read_to_string(page).unwrap();
         let (mut rows, mut others) = (std::collections::BTreeSet::new(), Vec::new());
         for line in page.lines() {
-            // Names are between two backticks or quotation marks, so every second piece of the line
-            // is a name.
             let is_name = |word: &&str| {
                 word.contains('-') && word.chars().all(|character| character.is_ascii_lowercase() || character == '-')
             };

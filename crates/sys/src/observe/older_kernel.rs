@@ -1,8 +1,5 @@
-//! The kernel features that this crate uses, and an emulation of older kernels for tests of the
-//! fall-backs.
-//!
-//! [`emulate`] installs a seccomp filter, by which the kernel refuses the calling thread all
-//! features that an older kernel lacks.
+//! The kernel features that this crate uses, and an emulation of older kernels for tests of
+//! fall-backs. [`emulate`] installs a seccomp filter for the calling thread.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -25,11 +22,12 @@ pub struct KernelFeature {
     pub since: KernelRelease,
     call: libc::c_long,
     /// The argument that selects the feature: its index, the mask of the relevant bits, and their
-    /// value. With `None` every use of the system call uses the feature.
+    /// value. `None` if the feature is the whole system call.
     argument: Option<(u32, u32, u32)>,
-    /// Error number that older kernels return.
+    /// The error number of kernels without the feature.
     error: libc::c_int,
-    /// Uses the feature once; an error shows that the kernel lacks it.
+    /// Uses the feature once. The error number `error`, or `ENOSYS`, shows that the kernel lacks
+    /// it.
     ask: fn() -> io::Result<()>,
 }
 
@@ -104,10 +102,8 @@ pub const USED_FEATURES: [KernelFeature; 8] = [
     },
 ];
 
-/// Makes the kernel refuse those [`USED_FEATURES`] that `release` does not have.
-///
-/// This affects the calling thread, and the threads and programs that it starts from now on. It
-/// cannot be undone.
+/// Makes the kernel refuse those [`USED_FEATURES`] that `release` does not have, for the calling
+/// thread, and for threads and programs that it starts after the call. It cannot be undone.
 ///
 /// # Errors
 /// If the kernel has no seccomp filters, or this module does not know the architecture.
@@ -189,7 +185,6 @@ fn jump(comparison: u32, value: u32, then: u8, otherwise: u8) -> libc::sock_filt
 pub fn supported_features() -> Vec<&'static str> {
     let is_known = |newer: &&KernelFeature| {
         let error = (newer.ask)().err().and_then(|error| error.raw_os_error());
-        // A kernel without the system call does not have its flags either.
         error != Some(newer.error) && error != Some(libc::ENOSYS)
     };
     USED_FEATURES.iter().filter(is_known).map(|newer| newer.name).collect()

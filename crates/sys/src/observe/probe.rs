@@ -1,11 +1,11 @@
 //! Time probes on the request path.
 //!
-//! A probe costs one load and a branch until [`enable`] is called; after that a record costs about
-//! 20 ns. Each thread has a ring with its last [`RECORDS_PER_THREAD`] records.
+//! A probe costs one load and a branch until [`enable`] is called. Each thread has a ring with its
+//! last [`RECORDS_PER_THREAD`] records.
 //!
 //! Comments in the code refer to one rule of memory ordering, `record`: the writer announces a
 //! record before it writes into the record's slot (release fence). The reader loads the
-//! announcement after it has read the slots (acquire fence), and leaves out the slots that were
+//! announcement after it has read the slot (acquire fence), and leaves out a slot that was
 //! overwritten during the reading.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,7 +46,8 @@ pub struct Record {
 
 static ON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// Records that the calling thread passes a point; [`probe!`] calls it.
+/// Records that the calling thread passes a point, if recording is on. The macro [`probe!`] calls
+/// it.
 #[inline(always)]
 pub fn record(name: &'static &'static str, id: impl FnOnce() -> u64) {
     // Relaxed: the flag publishes no other data.
@@ -154,7 +155,7 @@ fn record_enabled(name: &'static &'static str, id: u64) {
     let _ = MINE.try_with(|mine| mine.ring.push(ticks(), name, u64::from(mine.thread), id));
 }
 
-/// The latest records of the threads that have used the ring; one thread at a time writes.
+/// The latest records of the threads that have used the ring. One thread at a time writes.
 struct RecordRing {
     /// Number of records whose writing has begun.
     announced: AtomicU64,
@@ -171,7 +172,6 @@ struct RecordSlot {
 }
 
 impl RecordRing {
-    /// `slots` is a power of two, so that a slot is found without a division.
     fn new(slots: usize) -> Self {
         assert!(slots.is_power_of_two(), "{slots} slots");
         let slot = |_| RecordSlot {
@@ -188,7 +188,6 @@ impl RecordRing {
         &self.slots[number as usize & (self.slots.len() - 1)]
     }
 
-    /// Appends a record.
     #[inline]
     fn push(&self, ticks: u64, name: &'static &'static str, thread: u64, id: u64) {
         let number = self.announced.load(Ordering::Relaxed);
@@ -232,8 +231,8 @@ struct ClockSample {
 }
 
 impl ClockSample {
-    /// Takes the shortest of several attempts, because an interruption between the readings would
-    /// make the sample wrong by microseconds.
+    /// Takes the shortest of several attempts, because an interruption between the readings
+    /// falsifies the sample.
     fn now() -> Self {
         let attempt = || {
             let before = clock::now().as_nanos();

@@ -1,7 +1,7 @@
 //! Counts of the instructions that threads of another process run, and of the atomic instructions
-//! among them. The threads are single-stepped.
+//! among them, by single-stepping.
 //!
-//! The other process must be a child made for the measurement: it runs very slowly while a
+//! The process must be a child made for the measurement: it runs very slowly while a
 //! [`PtraceCounter`] is attached. The kernel kills the child if the tracing thread ends first.
 
 mod instruction;
@@ -77,7 +77,8 @@ struct TracedThread {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TraceState {
     /// The thread is stopped before its next instruction. When it continues, it gets `signal`,
-    /// unless that is 0.
+    /// unless that is 0. `known` is false if the kernel may first repeat an interrupted system
+    /// call.
     Stopped {
         signal: libc::c_int,
         known: bool,
@@ -216,7 +217,7 @@ impl TracedThread {
         Ok(true)
     }
 
-    /// Handles the state change of a running thread. Returns false if the thread has not stopped.
+    /// Handles a state change of a running thread. Returns false if its state has not changed.
     fn handle_stop(&mut self, kinds: &mut HashMap<u64, InstructionKind>, how: libc::c_int) -> io::Result<bool> {
         let mut status = 0;
         // SAFETY: `status` is one live, writable int.
@@ -326,7 +327,8 @@ fn instruction_pointer(_: libc::pid_t) -> io::Result<u64> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Returns the bytes at `address`, as many as the longest instruction has.
+/// Returns the bytes at `address`, as many as the longest instruction has, or fewer at the end of
+/// mapped memory.
 fn octets(id: libc::pid_t, address: u64) -> Vec<u8> {
     const WORD: u64 = size_of::<u64>() as u64;
     // A word at an aligned address does not reach into the next page.
@@ -335,7 +337,7 @@ fn octets(id: libc::pid_t, address: u64) -> Vec<u8> {
     words.flat_map(u64::to_ne_bytes).skip((address % WORD) as usize).take(MAX_INSTRUCTION_BYTES).collect()
 }
 
-/// Returns true if a thread sleeps until another thread or the kernel wakes it, or has ended.
+/// Returns true if a thread sleeps or has ended.
 fn is_waiting(process: u32, id: libc::pid_t) -> bool {
     let text = fs::read_to_string(format!("/proc/{process}/task/{id}/stat")).unwrap_or_default();
     // The thread's name precedes the state, in parentheses, and may itself contain parentheses.

@@ -11,12 +11,13 @@ use crate::shim::{AtomicU32, Ordering, UnsafeCell, const_unless_loom};
 
 /// A value that one thread at a time checks out.
 ///
-/// Comments in the code refer to one rule of memory ordering, `checkout`: a return clears
-/// `HOLDER_MASK` with release, and the next checkout sets it with acquire. So the holder sees all
-/// writes of earlier holders.
+/// Comments in the code name one rule of memory ordering, `checkout`: a return clears `HOLDER_MASK`
+/// with release, and the next checkout sets it with acquire. So the holder sees all writes of
+/// earlier holders.
 pub struct CheckoutCell<T> {
-    /// The low bits name the holder ([`IN_MAINTENANCE`], [`IN_USE`] or none), and the other bits are the use count.
-    /// While the value is out, only the holder changes the state.
+    /// The bits of [`HOLDER_MASK`] are 0 while the value is in the cell, and else
+    /// [`IN_MAINTENANCE`] or [`IN_USE`]. The higher bits are the use count. While the value is out,
+    /// only the holder changes the state.
     state: AtomicU32,
     name: &'static str,
     scope: LockScope,
@@ -24,7 +25,6 @@ pub struct CheckoutCell<T> {
     value: UnsafeCell<T>,
 }
 
-/// The bits that name the holder; all are clear while the value is in the cell.
 const HOLDER_MASK: u32 = 3;
 
 const IN_MAINTENANCE: u32 = 1;
@@ -50,7 +50,7 @@ unsafe impl<T: Send> Send for CheckoutCell<T> {}
 
 impl<T> CheckoutCell<T> {
     const_unless_loom! {
-        /// Creates a cell with the value in. The name appears in diagnostics.
+        /// Creates a cell that contains `value`. The name appears in diagnostics.
         pub fn new(name: &'static str, scope: LockScope, value: T) -> Self {
             Self { state: AtomicU32::new(0), name, scope, returned: None, value: UnsafeCell::new(value) }
         }
@@ -127,7 +127,7 @@ impl<T> CheckoutCell<T> {
         match &self.returned {
             None => self.state.store(next, Ordering::Release),
             Some(gate) => {
-                // The notification requires an exchange, which is faster than a store and a fence.
+                // `notify_all_after_swap` requires a sequentially consistent exchange.
                 self.state.swap(next, Ordering::SeqCst);
                 gate.notify_all_after_swap();
             }

@@ -1,9 +1,9 @@
 //! An event count: threads wait until a condition on lock-free state is true, for example until a
 //! connection is back in its pool.
 //!
-//! A notification costs a fence and a load while no thread waits. The waiter announces itself
-//! before it checks the state, and the notifier changes the state before it checks for waiters. A
-//! sequentially consistent fence on both sides makes at least one of them see the other.
+//! [`EventCount::notify_all`] costs a fence and a load while no thread waits. The waiter announces
+//! itself before it checks the state, and the notifier changes the state before it checks for
+//! waiters. A sequentially consistent fence on both sides makes at least one of them see the other.
 
 use std::fmt;
 
@@ -51,8 +51,8 @@ impl EventCount {
         }
     }
 
-    /// Calls `look` at once and after every notification until it returns a value or `deadline` has passed, and once
-    /// after the deadline. Returns the value, or `None` after the deadline.
+    /// Calls `look` at once, after each wake-up, and a last time after `deadline` (`None`: no
+    /// deadline). Returns the first value that `look` returns, or `None` after the deadline.
     #[cold]
     pub fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         self.waiters.fetch_add(1, Ordering::Relaxed);
@@ -86,7 +86,6 @@ impl fmt::Debug for EventCount {
     }
 }
 
-/// A futex word on which waiters sleep until it changes.
 #[cfg(not(loom))]
 mod epoch {
     use std::sync::atomic::{AtomicU32, Ordering};

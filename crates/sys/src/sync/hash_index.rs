@@ -18,7 +18,7 @@ use crate::rcu_cell::RcuCell;
 use crate::shim::{AtomicU64, Ordering};
 
 /// A cell without an entry. A cell with an entry has half of the hash in its upper half and the
-/// slot in its lower half.
+/// slot number in its lower half.
 const EMPTY: u64 = u32::MAX as u64;
 const REMOVED: u64 = (u32::MAX - 1) as u64;
 /// The largest slot number.
@@ -55,9 +55,9 @@ struct CellTable {
 }
 
 impl HashIndex {
-    /// Calls `is_it` with each slot that was inserted under the key `octets`, until `is_it` returns
-    /// true, and returns that slot. In rare cases the function offers a wrong slot, or a slot that
-    /// is being removed.
+    /// Calls `is_it` with the slots under the key `octets` until `is_it` returns true, and returns
+    /// that slot; `None` if `is_it` accepts no slot. In rare cases `is_it` gets the slot of another
+    /// key with an equal half hash, or a slot that is being removed.
     #[inline]
     pub fn find(&self, octets: &[u8], mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let hash = self.hash(octets);
@@ -78,7 +78,7 @@ impl HashIndex {
 
     #[inline]
     fn hash(&self, octets: &[u8]) -> u64 {
-        // The hasher gets the bytes without their length, because the key is the whole input.
+        // The length is not hashed, because the key is the whole input.
         let mut hasher = self.keys.build_hasher();
         hasher.write(octets);
         hasher.finish()

@@ -28,8 +28,6 @@ pub enum LockScope {
     Orb,
 }
 
-/// Calls `take`, which waits for a lock, and records the beginning and the end of the wait as
-/// probes.
 #[cold]
 pub(super) fn wait_traced<T>(take: impl FnOnce() -> T) -> T {
     crate::probe!("lock wanted");
@@ -144,7 +142,7 @@ impl Condvar {
     }
 
     /// Releases the lock, waits for a notification until `deadline` (`None`: for ever), and takes
-    /// the lock again. The flag is false if the deadline has passed.
+    /// the lock again. The flag is false if the deadline has passed when the function returns.
     pub fn wait_until<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -175,8 +173,7 @@ impl Condvar {
     }
 }
 
-/// A lock for shared or exclusive access to a value. It is for configuration and tables that are
-/// not on the request path.
+/// A lock for shared or exclusive access to a value.
 pub struct RwLock<T> {
     name: &'static str,
     scope: LockScope,

@@ -1,18 +1,18 @@
-//! A bounded queue from any thread to a lane, with a descriptor that wakes the lane.
+//! A bounded queue with a descriptor that wakes a sleeping receiver, for example a lane.
 //!
 //! [`Mailbox::send`] allocates nothing, takes no lock and does not wait for room.
 //!
-//! The queue is an array of cells, each with a sequence number that shows whether senders or receivers may use the cell
-//! (Dmitry Vyukov's bounded queue).
+//! The queue is an array of cells, each with a sequence number that shows if a sender or a receiver
+//! may use the cell next (Dmitry Vyukov's bounded queue).
 //!
 //! Comments in the code refer to two rules of memory ordering:
 //!
-//! * `cell`: a thread stores a cell's number with release after it has written the value or moved it out, and loads the
-//!   number with acquire before it uses the cell. One compare-and-swap takes a position, so one thread at a time uses a
-//!   cell.
-//! * `sleep`: a receiver announces that it will sleep, then checks the queue. A sender fills the queue, then checks for
-//!   the announcement. A sequentially consistent fence between the two steps on both sides makes at least one of them
-//!   see the other.
+//! * `cell`: a thread stores a cell's number with release after it has written the value or moved
+//!   it out, and loads the number with acquire before it uses the cell. One compare-and-swap takes
+//!   a position, so one thread at a time uses a cell.
+//! * `sleep`: a receiver announces that it will sleep, then checks the queue. A sender fills the
+//!   queue, then checks for the announcement. A sequentially consistent fence between the two steps
+//!   on both sides makes at least one of them see the other.
 
 use std::fmt;
 use std::io;
@@ -25,7 +25,7 @@ use crate::eventfd::EventFd;
 use crate::poll;
 use crate::shim::{AtomicBool, AtomicUsize, Ordering, UnsafeCell, fence};
 
-/// Error of a full queue; it contains the value that was not sent.
+/// Error of a full queue, with the value that was not sent.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MailboxFull<T>(pub T);
 
@@ -152,10 +152,10 @@ pub struct Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Creates an empty mailbox for `capacity` values, rounded up to a power of two, at least 2.
+    /// Creates an empty mailbox. The capacity is rounded up to a power of two and is at least 2.
     ///
     /// # Errors
-    /// When the process is out of descriptors.
+    /// When the kernel cannot create the descriptor, as in eventfd(2).
     pub fn new(capacity: usize) -> io::Result<Self> {
         Ok(Self { queue: Queue::new(capacity), sleeping: AtomicBool::new(false), wake: EventFd::new()? })
     }
@@ -165,11 +165,11 @@ impl<T> Mailbox<T> {
         self.queue.cells.len()
     }
 
-    /// Sends a value, and wakes a sleeping receiver.
+    /// Sends a value. Makes the descriptor readable if a receiver has announced that it sleeps.
     ///
     /// # Errors
-    /// [`MailboxFull`], with the value, if the queue is full. The queue also counts as full while a preempted receiver
-    /// is moving a value out of the cell that comes next for sending.
+    /// [`MailboxFull`], with the value, if the queue is full. The queue counts as full while a
+    /// receiver is moving a value out of the next cell for sending.
     pub fn send(&self, value: T) -> Result<(), MailboxFull<T>> {
         self.queue.push(value).map_err(MailboxFull)?;
         counters::count_handoff();
@@ -179,14 +179,15 @@ impl<T> Mailbox<T> {
         Ok(())
     }
 
-    /// Takes the oldest value; `None` if the queue is empty.
+    /// Takes the oldest value. Returns `None` if the queue is empty or a sender is writing the
+    /// oldest value.
     pub fn receive(&self) -> Option<T> {
         self.queue.pop()
     }
 
     /// Takes the oldest value. If there is none, announces that the caller is about to block on the
-    /// descriptor and returns `None`. The next [`send`](Self::send) then makes the descriptor
-    /// readable.
+    /// descriptor, and checks the queue again. After a result of `None`, the next
+    /// [`send`](Self::send) makes the descriptor readable.
     pub fn receive_or_announce_sleep(&self) -> Option<T> {
         if let Some(value) = self.queue.pop() {
             return Some(value);
@@ -197,7 +198,8 @@ impl<T> Mailbox<T> {
         self.queue.pop()
     }
 
-    /// Makes the descriptor unreadable. A receiver calls it after the descriptor has woken it.
+    /// Makes the descriptor unreadable. A receiver calls this after the descriptor has become
+    /// readable.
     pub fn clear_readiness(&self) {
         self.wake.drain();
     }

@@ -11,7 +11,7 @@
 //! Comments in the code refer to two rules of memory ordering. `enter`: `leave` frees the lock with
 //! release, and the next `try_enter` takes it with acquire. `pending`: a thread sets the flag by a
 //! read-modify-write with release, even if the flag is set already, and the holder clears it with
-//! acquire. So the holder sees all that the threads which set the flag had seen.
+//! acquire. So the holder sees the earlier writes of the threads that set the flag.
 
 use crate::shim::{AtomicU32, Ordering, UnsafeCell};
 
@@ -27,7 +27,7 @@ pub struct PendingLock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: only the one guard that the state admits gives access to the value, so threads never
+// SAFETY: the state admits one guard, and only a guard gives access to the value, so threads never
 // share the value.
 unsafe impl<T: Send> Sync for PendingLock<T> {}
 // SAFETY: moving the lock moves the value.
@@ -92,7 +92,7 @@ impl<'a, T> PendingLockGuard<'a, T> {
     /// Calls `work` with an exclusive reference to the value.
     #[inline]
     pub fn with<R>(&mut self, work: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: this guard is the only one, and `&mut self` makes this borrow the only one of the
+        // SAFETY: no second guard exists, and `&mut self` excludes a second borrow through this
         // guard.
         self.lock.value.with_mut(|value| work(unsafe { &mut *value }))
     }
@@ -120,9 +120,8 @@ impl<'a, T> PendingLockGuard<'a, T> {
 }
 
 impl<T> PendingLockGuard<'_, T> {
-    /// Gives up the guard without freeing the lock: no thread enters until a thread
-    /// [resumes](PendingLock::resume) or [releases](PendingLock::release) the lock. Discards the
-    /// pending flag.
+    /// Gives up the guard without freeing the lock, and discards the pending flag. No thread enters
+    /// until a thread [resumes](PendingLock::resume) or [releases](PendingLock::release) the lock.
     #[inline]
     pub fn keep(self) {
         // Release: pairs with the acquire in `resume`.

@@ -5,12 +5,13 @@
 //! (`FUTEX_LOCK_PI2`) queues waiters by priority, lends the highest priority to the holder, and
 //! hands the lock over.
 //!
-//! Comments in the code refer to these rules of memory ordering by name:
+//! Rules of memory ordering, some of which comments in the code name:
 //!
 //! * `holder`: a release sets the word to 0 with release ordering, and the next compare-and-swap
 //!   from 0 has acquire ordering.
-//! * `handed_over`, `taken_over`: a hand-over by the kernel is a read-modify-write between the
-//!   release of `handed_over` and the acquire of `taken_over`.
+//! * `handed_over`, `taken_over`: with contention, `unlock` does a release (`handed_over`), the
+//!   kernel then changes the word by a read-modify-write, and `lock` does an acquire
+//!   (`taken_over`).
 //! * A thread releases the lock with a compare-and-swap that expects exactly the thread's number.
 //!   The compare-and-swap fails when the waiters' bit is set. In this case only the kernel changes
 //!   the word, so no waiter is forgotten.
@@ -110,18 +111,16 @@ impl<T> fmt::Debug for PiMutex<T> {
     }
 }
 
-/// A guard of a [`PiMutex`]: the calling thread holds the lock until it drops the guard, on the
-/// same thread.
+/// A guard of a [`PiMutex`]: the thread that took the lock holds it until it drops the guard.
 #[must_use = "the lock is released at once"]
 pub struct PiMutexGuard<'a, T> {
     mutex: &'a PiMutex<T>,
-    /// Makes the guard neither `Send` nor `Sync`: for the kernel, the lock belongs to the thread
-    /// that took it.
+    /// Prevents `Send`: for the kernel, the lock belongs to the thread that took it.
     here: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives `&T` only (`T: Sync`). Only the guard's owner, which stays on its
-// thread, releases the lock.
+// SAFETY: a shared guard gives `&T` only (`T: Sync`). A guard cannot leave the thread that took the
+// lock, so the same thread releases it.
 unsafe impl<T: Sync> Sync for PiMutexGuard<'_, T> {}
 
 impl<T> Deref for PiMutexGuard<'_, T> {
@@ -175,7 +174,7 @@ impl PiCondvar {
     }
 
     /// Releases the lock, waits for a notification until `deadline` (`None`: for ever), and takes
-    /// the lock again. The flag is false if the deadline has passed.
+    /// the lock again. The flag is false if the deadline passed before a notification.
     pub fn wait_until<'a, T>(
         &self,
         guard: PiMutexGuard<'a, T>,
@@ -209,7 +208,7 @@ impl PiCondvar {
 /// The bits of the word that hold a thread's number (`FUTEX_TID_MASK`).
 const TID_MASK: u32 = 0x3fff_ffff;
 
-/// The lock's word; `tid` is the kernel's number of the calling thread.
+/// The lock's futex word. `tid` is the kernel's number of the calling thread.
 struct LockWord(AtomicU32);
 
 impl LockWord {
@@ -219,7 +218,6 @@ impl LockWord {
         }
     }
 
-    /// Returns the kernel's number of the holding thread; 0 if no thread holds the lock.
     fn holder(&self) -> u32 {
         self.0.load(Ordering::Relaxed) & TID_MASK
     }
@@ -305,7 +303,7 @@ mod kernel {
     }
 }
 
-/// A model of the kernel's guarantees: waiters queue, and the first one gets the lock.
+/// A model of the kernel's hand-over: waiters queue, and the first waiter gets the lock.
 #[cfg(loom)]
 mod kernel {
     use std::collections::VecDeque;

@@ -1,11 +1,11 @@
 //! A value that many threads read while a writer replaces it (read-copy-update).
 //!
-//! [`RcuCell::load`] never waits for writers or other readers. It writes to no memory that other
-//! threads write, and allocates nothing after a thread's first load.
+//! [`RcuCell::load`] never waits for writers or other readers, and allocates nothing after a
+//! thread's first load.
 //!
 //! Invariant: *readers never free*. [`RcuCell::store`] keeps a replaced version until no reader
-//! uses it, and a later store or [`reclaim`](RcuCell::reclaim) frees it. So dropping a guard on a
-//! real-time thread never runs a destructor.
+//! uses it, and a later store or [`reclaim`](RcuCell::reclaim) frees it. So while the cell exists,
+//! dropping a guard on a real-time thread runs no destructor of a version.
 //!
 //! The implementation is the `arc-swap` crate.
 
@@ -44,7 +44,8 @@ impl<T> RcuCell<T> {
         self.current.load_full()
     }
 
-    /// Replaces the value. Loads that begin after the return of `store` get the new value.
+    /// Replaces the value. Loads that begin after the return of `store` get this value or a later
+    /// one.
     pub fn store(&self, value: Arc<T>) {
         let mut replaced = self.retired.lock();
         let old = self.current.swap(value);
@@ -79,7 +80,7 @@ impl<T> RcuCell<T> {
     }
 }
 
-/// Takes out the versions without readers: a reader is a counted owner of a replaced version.
+/// Removes the versions without readers. A reader of a replaced version is a counted owner of it.
 fn take_unreferenced<T>(replaced: &mut Vec<Arc<T>>) -> Vec<Arc<T>> {
     replaced.extract_if(.., |version| Arc::strong_count(version) == 1).collect()
 }
@@ -132,8 +133,7 @@ mod cell {
     }
 }
 
-/// A cell for models with the real cell's guarantees: a release store and an acquire load of a
-/// pointer.
+/// A cell for models: a release store and an acquire load of a pointer.
 #[cfg(loom)]
 mod cell {
     use std::sync::Arc;
@@ -145,8 +145,8 @@ mod cell {
 
     // SAFETY: the pointers are to shared values, which threads clone.
     unsafe impl<T: Send + Sync> Send for Cell<T> {}
-    // SAFETY: the pointers are to shared values, which threads clone. The list is behind a lock
-    // that is never held across a step of the model.
+    // SAFETY: the pointers are to shared values, which threads clone. The lock of the list is never
+    // held across a step of the model.
     unsafe impl<T: Send + Sync> Sync for Cell<T> {}
 
     impl<T> Cell<T> {

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// A counting semaphore: a thread waits until the count is above 0.
 pub struct Semaphore {
-    /// The semaphore, boxed, because it must not move once it is initialised.
+    /// Boxed, because a semaphore must not move after its initialisation.
     inner: Box<UnsafeCell<libc::sem_t>>,
 }
 

@@ -19,7 +19,6 @@ pub(crate) use cell::UnsafeCell;
 
 #[cfg(not(loom))]
 mod cell {
-    /// The standard cell with `loom`'s interface.
     #[derive(Debug)]
     #[repr(transparent)]
     pub(crate) struct UnsafeCell<T: ?Sized>(std::cell::UnsafeCell<T>);
@@ -61,8 +60,8 @@ pub(crate) fn explore(model: impl Fn() + Send + Sync + 'static) {
     explore_within(3, model);
 }
 
-/// Explores `model` in every interleaving with at most `preemptions` preemptions (or `LOOM_MAX_PREEMPTIONS`, if it is
-/// set).
+/// Explores `model` in every interleaving with at most `preemptions` preemptions. The environment
+/// variable `LOOM_MAX_PREEMPTIONS` overrides the number.
 #[cfg(all(test, loom))]
 pub(crate) fn explore_within(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();

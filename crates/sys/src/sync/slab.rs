@@ -1,12 +1,13 @@
-//! A generational slab: a table whose entries are found by slot and generation without waiting. An entry is
-//! removed only when it has no user.
+//! A generational slab: a table whose entries are found by slot and generation without waiting. An
+//! entry is removed only when it has no user.
 //!
-//! [`GenerationalSlab::get`] is one atomic addition and a check; it never waits, retries or allocates. It
-//! refuses a stale or forged pair, because the generation of a slot increases at each reuse.
+//! A successful [`GenerationalSlab::get`] is one atomic addition and a check, without waiting,
+//! retries or allocation. A pair whose entry was retired finds nothing, because the generation of a
+//! slot increases at each reuse.
 //!
-//! [`GenerationalSlab::retire`] admits no new users. The last user (or `retire` itself, if there is no user)
-//! takes the value out, exactly once. Inserting and retiring take a lock; `get` and the drop of its guard
-//! take none.
+//! [`GenerationalSlab::retire`] admits no new users. The last user (or `retire` itself, if there is
+//! no user) takes the value out, exactly once. Inserting and retiring take a lock of the table;
+//! `get` and the drop of its guard take none.
 //!
 //! # Protocol
 //!
@@ -25,10 +26,10 @@
 //!    +----------- pushed on the free list <-- RETIRED|CLAIMED|VACATED <-- RETIRED|CLAIMED <----+
 //! ```
 //!
-//! *Users* counts guards, and for a moment also callers whose `get` is about to fail. Each `get` adds one,
-//! and subtracts it again if generation or flags are not as expected. Hence every change of generation or
-//! flags is an addition or a compare-and-swap that preserves the count. Comments in the code refer to some of
-//! the following rules by name:
+//! *Users* counts guards, and for a moment also callers whose `get` is about to fail. Each `get`
+//! adds one, and subtracts it again if generation or flags are not as expected. Hence every change
+//! of generation or flags is an addition or a compare-and-swap that preserves the count. Comments
+//! in the code refer to some of the following rules by name:
 //!
 //! * `publish`: `insert` writes the value, then sets LIVE and the generation with release. The
 //!   addition in `get` has acquire ordering. A `get` that has seen both may read the value.
@@ -37,14 +38,15 @@
 //!   continues the release sequence of the earlier ones. So the claiming thread has synchronised
 //!   with every earlier guard.
 //! * *A claimed value has no user.* A thread tries `claim` only if it saw RETIRED together with a
-//!   count of zero after its own change. At that point no guard exists. RETIRED lasts until the slot
-//!   is used again, so no guard can appear: later calls of `get` fail and subtract their addition.
-//! * *Exactly one thread claims.* Several threads may see zero, because failing callers come and go.
-//!   The compare-and-swap that sets CLAIMED expects the generation and RETIRED without CLAIMED, so
-//!   one thread succeeds. A later thread finds CLAIMED or a higher generation and stops; generations
-//!   do not recur.
-//! * *Some thread claims.* The change that made the count zero under RETIRED saw both at once, so the
-//!   thread that made it tries to claim.
+//!   count of zero after its own change. At that point no guard exists. RETIRED lasts until the
+//!   slot is used again, so no guard can appear: later calls of `get` fail and subtract their
+//!   addition.
+//! * *Exactly one thread claims.* Several threads may see zero, because failing callers come and
+//!   go. The compare-and-swap that sets CLAIMED expects the generation and RETIRED without CLAIMED,
+//!   so one thread succeeds. A later thread finds CLAIMED or a higher generation and stops;
+//!   generations do not recur.
+//! * *Some thread claims.* The change that made the count zero under RETIRED saw both at once, so
+//!   the thread that made it tries to claim.
 //! * `recycle`: the thread that took the value out pushes the slot on the free list with release;
 //!   `insert` takes the free list with acquire. So the next value is written after the last one was
 //!   moved out. Pushing is lock-free. `insert` removes the whole list at once, so the ABA problem
@@ -72,8 +74,7 @@ const CLAIMED: u64 = 1 << 29;
 const VACATED: u64 = 1 << 28;
 const FLAGS: u64 = LIVE | RETIRED | CLAIMED | VACATED;
 const COUNT: u64 = VACATED - 1;
-/// Number of guards of one slot above which `get` refuses further guards, so that leaked guards
-/// cannot overflow the count of users.
+/// Maximum number of guards of one slot, so that leaked guards cannot overflow the count of users.
 const MAX_GUARDS: u64 = 1 << 27;
 
 /// Number of slots in the first segment; each further segment has twice as many.
@@ -101,7 +102,7 @@ struct SlabSlot<T> {
 }
 
 struct SlabWriter {
-    /// First slot of the list of vacant slots that insertions have taken from `freed`.
+    /// First slot of the writer's list of vacant slots, which it has taken from `freed`.
     vacant: u32,
     /// Lowest index of a slot that was never used.
     unused: u32,
@@ -132,9 +133,10 @@ unsafe impl<T: Send> Send for GenerationalSlab<T> {}
 pub enum RetireResult<T> {
     /// The value was not in use and is returned; the slot is vacant.
     Taken(T),
-    /// The value is in use. Its last user hands it to the table's callback.
+    /// The value is in use. Its last user gives it to the table's callback.
     Deferred,
-    /// The entry does not exist, or it was retired before.
+    /// The entry does not exist, was retired before, or has a user that
+    /// [`GenerationalSlab::retire_unused`] does not wait for.
     Stale,
 }
 
@@ -151,8 +153,8 @@ impl<T> fmt::Display for SlabFull<T> {
 impl<T: fmt::Debug> std::error::Error for SlabFull<T> {}
 
 impl<T> GenerationalSlab<T> {
-    /// Creates an empty table of at most `capacity` slots, which are allocated as needed. The last
-    /// user of a retired value drops it.
+    /// Creates an empty table of at most `capacity` slots, which are allocated as needed. If the
+    /// retirement of a value is [deferred](RetireResult::Deferred), its last user drops it.
     pub fn new(name: &'static str, scope: LockScope, capacity: u32) -> Self {
         Self::with_callback(name, scope, capacity, |_, _, value| drop(value))
     }
@@ -194,8 +196,8 @@ impl<T> GenerationalSlab<T> {
     }
 
     /// Returns a guard of the entry with this index, whichever generation the entry has. Returns
-    /// `None` if there is no entry or it is retired. A caller that looks up a key must then compare
-    /// the key.
+    /// `None` if there is no entry, it is retired, or it has 2<sup>27</sup> guards. The caller must
+    /// recognise the value, because the slot may have been reused.
     #[inline]
     pub fn get_current(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let slot = self.slot(index)?;
@@ -209,9 +211,10 @@ impl<T> GenerationalSlab<T> {
         None
     }
 
-    /// Returns a guard of the entry with this index, whichever generation the entry has. Returns `None`, without a
-    /// write to the slot, if there is no entry or it is retired. The caller must recognise the value, because the slot
-    /// may have been reused.
+    /// Returns a guard of the entry with this index, whichever generation the entry has. Checks by
+    /// a load that the slot has an entry, before it writes to the slot. Returns `None` if there is
+    /// no entry, it is retired, or it has 2<sup>27</sup> guards. The caller must recognise the
+    /// value, because the slot may have been reused.
     #[inline]
     pub fn get_if_live(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let word = self.slot(index)?.word.load(Ordering::Relaxed);
@@ -279,8 +282,8 @@ impl<T> GenerationalSlab<T> {
         }
     }
 
-    /// Retires an entry if it has no user. If it has one, the entry does not change, and the result
-    /// is [`RetireResult::Stale`].
+    /// Retires an entry if it has no user. If it has a user, the entry does not change, and the
+    /// result is [`RetireResult::Stale`].
     pub fn retire_unused(&self, index: u32, generation: u32) -> RetireResult<T> {
         let Some(slot) = self.slot(index) else { return RetireResult::Stale };
         {
@@ -302,8 +305,8 @@ impl<T> GenerationalSlab<T> {
         }
     }
 
-    /// Waits until the value of a retired entry is out of its slot. If the callback gets the value,
-    /// also waits until the callback has returned.
+    /// Waits until the value of a retired entry is out of its slot, and until a callback that gets
+    /// the value has returned.
     ///
     /// Returns true when the wait has succeeded, and for an entry that never existed. Returns false
     /// if `deadline` passes first (`None`: no deadline).
@@ -386,7 +389,7 @@ impl<T> GenerationalSlab<T> {
 
     #[cold]
     fn dispose(&self, index: u32, slot: &SlabSlot<T>, generation: u32) {
-        /// A value whose drop vacates the slot, so that the slot is vacated even if the callback panics.
+        /// Vacates the slot on drop, even if the callback panics.
         struct Finish<'a, T>(&'a GenerationalSlab<T>, u32, &'a SlabSlot<T>, u32);
         impl<T> Drop for Finish<'_, T> {
             fn drop(&mut self) {

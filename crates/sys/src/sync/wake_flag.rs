@@ -55,8 +55,6 @@ mod tests {
     }
 }
 
-/// Models of a lane: a counter represents the list of work, and an edge-triggered event the
-/// wake-up.
 #[cfg(all(test, loom))]
 mod models {
     use std::collections::VecDeque;

@@ -78,14 +78,13 @@ impl ThreadBuilder {
     /// # Errors
     /// `InvalidInput` for a name with NUL, and for cores or priorities that do not exist;
     /// `PermissionDenied` if the system refuses the scheduling class; another error if the process
-    /// or the system has no resources for a thread. On an error the body has not run, and the
-    /// thread has ended.
+    /// or the system has no resources for a thread. After an error the body has not run.
     pub fn spawn<T: Send + 'static>(self, body: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
         let thread = self.start(Box::new(move || Box::new(body())))?;
         Ok(JoinHandle { thread, result: PhantomData })
     }
 
-    /// The function is not generic, so that its code is compiled once for all bodies.
+    /// Not generic, so that its code is compiled once for all bodies.
     fn start(self, body: Box<dyn FnOnce() -> BoxedResult + Send>) -> io::Result<InnerHandle> {
         let mut builder = std_thread::Builder::new();
         if let Some(name) = self.name {
@@ -103,7 +102,6 @@ impl ThreadBuilder {
         let report = Arc::clone(&is_prepared);
         let thread = builder.spawn(move || {
             if let Some(cores) = preferred {
-                // After an error the thread runs on the inherited cores.
                 let _ = set_affinity(None, &cores);
             }
             // A panic before the report would leave the spawning thread waiting for ever.
@@ -143,8 +141,8 @@ fn prepare(affinity: Option<CpuSet>, scheduling: Option<Scheduling>) -> io::Resu
     Ok(())
 }
 
-/// Calls `start` with the highest fixed priority that is permitted or, if none is permitted, with
-/// the ordinary class.
+/// Calls `start` with descending scheduling until it succeeds: the highest fixed priority, the
+/// limit of the process (`RLIMIT_RTPRIO`) if there is one, and the ordinary class.
 ///
 /// # Errors
 /// The error of the last call of `start`.
@@ -161,7 +159,6 @@ pub fn start_at_highest_priority<T>(mut start: impl FnMut(Scheduling) -> io::Res
 }
 
 type BoxedResult = Box<dyn Any + Send>;
-/// The result of a thread is an error if the body did not run.
 type InnerHandle = std_thread::JoinHandle<io::Result<BoxedResult>>;
 
 /// A running thread. The thread continues if the handle is dropped.

@@ -23,8 +23,7 @@ use crate::shim::{AtomicU64, Ordering};
 /// The subject while there is no burst.
 pub const NO_BURST: u64 = u64::MAX;
 
-/// Roles of a group's threads: one thread works alone, one supervises it, and the other threads
-/// sleep.
+/// The roles of a group's threads, as the module describes them.
 #[derive(Debug)]
 pub struct BurstRoles {
     /// Only the supervisor and [`shut_down`](Self::shut_down) change it.
@@ -77,9 +76,10 @@ impl BurstRoles {
         self.requested.compare_exchange(NO_BURST, subject, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Sleeps while there is a burst, then supervises a requested burst, if any. The supervisor calls `goes_on` every
-    /// `tick`, and ends the burst when `goes_on` returns false. Returns the subject of the burst that the calling
-    /// thread has supervised, or `None`.
+    /// Sleeps while there is a burst, then supervises a requested burst, if any. The supervisor
+    /// calls `goes_on` about every `tick`. It ends the burst when `goes_on` returns false or the
+    /// group is shut down. Returns the subject of the burst that the calling thread has supervised,
+    /// or `None`.
     pub fn sleep_or_supervise(&self, tick: Duration, mut goes_on: impl FnMut() -> bool) -> Option<u64> {
         let mut watched = self.has_supervisor.lock();
         while *watched {
@@ -112,7 +112,7 @@ impl BurstRoles {
         self.burst_over.wait_until(watched, Some(Monotonic::now() + tick)).0
     }
 
-    /// In a model a tick lasts for any time, and the model determines the number of ticks.
+    /// In a model a tick lasts for any time.
     #[cfg(loom)]
     fn wait_tick<'a>(&'a self, _: Duration, supervisor: MutexGuard<'a, bool>) -> MutexGuard<'a, bool> {
         drop(supervisor);
@@ -200,8 +200,7 @@ mod models {
                     false
                 })
             });
-            // After this call `loom` moves the loads of this thread between the stores of the
-            // supervisor.
+            // Lets `loom` order this thread's loads between the stores of the supervisor.
             thread::yield_now();
             if !shared.0.is_requested_for(CONNECTION) && !shared.0.is_burst_for(CONNECTION) {
                 assert!(shared.1.load(Ordering::Relaxed), "expected that the burst is over");
@@ -380,7 +379,6 @@ mod models {
         }
     }
 
-    /// The second of three messages can be served only after the third.
     #[test]
     fn request_may_wait_for_a_later_request() {
         explore_within(2, || {

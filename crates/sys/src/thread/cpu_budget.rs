@@ -24,13 +24,14 @@ use crate::usage::{clock_time, thread_time};
 /// The shortest time between two checks of one budget.
 pub const MIN_CHECK_INTERVAL: Duration = Duration::from_micros(100);
 
-/// Returns the signal of the timers. Other users of the number are not disturbed: a timer signals the monitor's thread
-/// alone, which blocks the signal.
+/// Returns the signal of the timers. It disturbs no other use of the number: a timer signals the
+/// monitor's thread alone, which blocks the signal.
 fn signal() -> libc::c_int {
     libc::SIGRTMAX() - 1
 }
 
-/// The thread that lowers the priority of threads whose CPU budget is used up.
+/// The thread that lowers the priority of threads whose CPU budgets are used up. Dropping the value
+/// ends the thread.
 #[derive(Debug)]
 pub struct CpuBudgetMonitor {
     shared: Arc<CpuMonitorShared>,
@@ -184,8 +185,6 @@ impl Drop for CpuBudgetMonitor {
         // belongs to no other thread.
         let _ = syscall::once(|| unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal()) });
         if let Some(thread) = self.thread.take() {
-            // The thread runs no code that can panic, and after a panic there would be no thread to
-            // stop.
             let _ = thread.join();
         }
     }
@@ -244,7 +243,7 @@ impl CpuBudget {
         let mut budgets = monitor.shared.budgets.lock();
         let number = budgets.iter().position(|other| other.strong_count() == 0).unwrap_or(budgets.len());
         // SAFETY: the structure is integers and an address that is never followed, for which zeroes
-        // are values.
+        // are valid.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = signal();
@@ -286,7 +285,8 @@ impl CpuBudget {
 
 impl Drop for CpuBudget {
     fn drop(&mut self) {
-        // The monitor may use the state for a moment longer, and must not lower the thread then.
+        // The monitor may use the state for a moment longer, and must not lower the thread in this
+        // time.
         *self.state.inner.lock() = Inner::default();
     }
 }

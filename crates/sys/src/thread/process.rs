@@ -1,9 +1,8 @@
 //! Fork detection without a system call, and other properties of the process.
 //!
 //! After `fork` the child has one thread, and copies of the parent's sockets and lanes, which it
-//! must not use. [`fork_generation`] is a number that a fork increases in the child. The C library
-//! increases the number in the child (`pthread_atfork`), so a raw `clone` system call goes
-//! unnoticed.
+//! must not use. [`fork_generation`] returns a number that the C library increases in the child
+//! (`pthread_atfork`). A raw `clone` system call goes unnoticed.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Once;
@@ -15,8 +14,8 @@ use crate::{poll, syscall};
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 static PID: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the fork generation of this process: 1 at the first call, one more in each forked child.
-/// Never 0.
+/// Returns the fork generation of this process, which is never 0: 1 at the first call, one more in
+/// each forked child.
 #[inline]
 pub fn fork_generation() -> u64 {
     match GENERATION.load(Ordering::Relaxed) {
@@ -25,10 +24,10 @@ pub fn fork_generation() -> u64 {
     }
 }
 
-/// Returns the process id, even in a forked child.
+/// Returns the process id, without a system call if it is cached. A fork clears the cache.
 #[inline]
 pub fn id() -> u32 {
-    // The call sets up fork detection: a fork after this line resets the value cached below.
+    // Sets up fork detection, so that a later fork clears the cached value.
     fork_generation();
     match PID.load(Ordering::Relaxed) {
         0 => {
@@ -71,10 +70,8 @@ pub fn is_out_of_descriptors(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// Writes a line to the standard error output if the write does not block.
-///
-/// Returns false if a write to the pipe, socket or terminal would block, or if the descriptor is
-/// closed. The line is cut to `PIPE_BUF` - 1 bytes, so that a pipe takes it in one piece.
+/// Writes a line to the standard error output if the write does not block. Returns false if nothing
+/// was written. The line is cut to `PIPE_BUF` - 1 bytes, so that a pipe takes it in one piece.
 pub fn try_print_error(line: &str) -> bool {
     let mut octets = line.as_bytes()[..line.floor_char_boundary(libc::PIPE_BUF - 1)].to_vec();
     octets.push(b'\n');
@@ -110,7 +107,8 @@ fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
     }
 }
 
-/// Returns true for every file except a regular file: a write to it can wait for another process.
+/// Returns true if a write to the file can wait for another process: the file is not a regular
+/// file.
 fn is_waited_for(fd: BorrowedFd<'_>) -> bool {
     // SAFETY: the structure consists of integers, for which zeroes are valid.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
@@ -193,7 +191,8 @@ pub fn enter_new_network_namespace() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Returns the capability that [`enter_new_network_namespace`] needs and the calling thread lacks.
+/// Returns the name of the capability for [`enter_new_network_namespace`] if the calling thread
+/// lacks it.
 #[cfg(any(test, feature = "testing"))]
 #[must_use]
 pub fn missing_namespace_capability() -> Option<&'static str> {

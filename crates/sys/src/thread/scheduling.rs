@@ -104,9 +104,9 @@ pub enum Scheduling {
     Deadline(Reservation),
 }
 
-/// The guarantee of the deadline class: `runtime` of processor time within `deadline` of the
-/// beginning of each `period`. The kernel admits a reservation only if the other reservations leave
-/// enough processor time.
+/// Processor time that the deadline class guarantees: `runtime` within `deadline` of the beginning
+/// of each `period`. The kernel admits a reservation only if the other reservations leave enough
+/// processor time.
 ///
 /// A thread with a reservation has no affinity: it may run on any core over which the scheduler
 /// balances.
@@ -247,8 +247,8 @@ pub fn list_threads() -> io::Result<Vec<ThreadInfo>> {
     Ok(entries.filter_map(|entry| look(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect())
 }
 
-/// Returns the kernel's own thread with this name; `None` if there is none. In a PID namespace of its
-/// own, a process sees no threads of the kernel.
+/// Returns the kernel's own thread with this name; `None` if there is none. A process in a PID
+/// namespace of its own sees no threads of the kernel.
 ///
 /// # Errors
 /// If `/proc` does not exist.
@@ -341,7 +341,7 @@ pub fn set_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result
 }
 
 thread_local! {
-    /// Native priority of the calling thread; [`UNKNOWN_PRIORITY`] until a function needs it.
+    /// Native priority of the calling thread, or [`UNKNOWN_PRIORITY`] before the first query.
     static PRIORITY: Cell<u8> = const { Cell::new(UNKNOWN_PRIORITY) };
 }
 
@@ -359,7 +359,6 @@ pub fn native_priority() -> u8 {
 
 #[cold]
 fn query_priority() -> u8 {
-    // A thread can always query itself.
     let priority = scheduling(None).map_or(0, Scheduling::priority);
     PRIORITY.set(priority);
     priority

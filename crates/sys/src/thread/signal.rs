@@ -1,8 +1,8 @@
 //! Termination requests through a descriptor.
 //!
 //! After the first call of [`termination`], the first SIGINT, SIGTERM or SIGHUP makes the
-//! descriptor readable for ever. The signal has no other effect: blocked system calls continue. A
-//! second signal of the same kind ends the process.
+//! descriptor readable for ever. Interrupted system calls are restarted (`SA_RESTART`). A second
+//! signal of the same kind ends the process.
 //!
 //! A forked child must call [`termination`] to receive its signals.
 
@@ -16,14 +16,13 @@ use crate::eventfd::EventFd;
 use crate::syscall;
 use crate::{poll, process};
 
-/// Number of the descriptor of [`Termination`], for the signal handler, which may read atomics
-/// only.
+/// Number of the descriptor of [`Termination`], for the signal handler.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// Id of the process that created the descriptor.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// The termination requests to this process, which [`termination`] returns.
+/// The termination requests to this process.
 #[derive(Debug)]
 pub struct Termination(EventFd);
 
@@ -102,13 +101,13 @@ extern "C" fn on_signal(signal: libc::c_int) {
 }
 
 impl Termination {
-    /// Returns true if a termination request has come.
+    /// Returns true if a termination request has arrived.
     pub fn is_requested(&self) -> bool {
         REQUESTED.load(Ordering::Relaxed)
     }
 
     /// Waits for a termination request until `deadline` (`None`: for ever). Returns true if a
-    /// request has come.
+    /// request has arrived.
     ///
     /// # Errors
     /// If the kernel is out of memory.
@@ -117,7 +116,7 @@ impl Termination {
     }
 }
 
-/// The descriptor is readable when a termination request has come.
+/// Readable when a termination request has arrived.
 impl AsFd for Termination {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

@@ -1,7 +1,8 @@
-//! A signal that one thread sends to another, which waits for it.
+//! A signal that one thread sends to another, which waits for it. Benchmarks compare it with other
+//! ways to wake a thread.
 //!
-//! Benchmarks compare it with other ways to wake a thread. The signal is SIGURG, which the kernel
-//! ignores by default, so a signal that comes when no thread waits has no effect.
+//! The signal is SIGURG, which the kernel ignores by default, so a signal to a thread that does not
+//! wait has no effect.
 
 use std::io;
 use std::marker::PhantomData;
@@ -20,7 +21,6 @@ const SIGNAL: libc::c_int = libc::SIGURG;
 #[derive(Debug)]
 pub struct SignalReceiver {
     thread: Tid,
-    /// The value belongs to one thread.
     not_send: PhantomData<*const ()>,
 }
 
@@ -46,7 +46,7 @@ impl SignalReceiver {
         SignalSender { thread: self.thread }
     }
 
-    /// Waits for a signal. Returns false if none comes within `patience`, or if another signal
+    /// Waits for a signal. Returns false if none arrives within `patience`, or if another signal
     /// interrupts the wait.
     ///
     /// # Errors

@@ -39,7 +39,7 @@ struct UpdateAttributes {
     old_prog_fd: u32,
 }
 
-/// The beginning of `struct bpf_link_info`, with the fields of an XDP link.
+/// The beginning of `struct bpf_link_info` for an XDP link.
 #[repr(C)]
 #[derive(Default)]
 struct LinkInfo {

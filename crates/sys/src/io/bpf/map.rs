@@ -33,7 +33,7 @@ pub struct Map {
     key_size: usize,
     /// Size in bytes of a value in one processor's copy.
     value_size: usize,
-    /// Number of copies that an update or look-up transfers: one for each processor, or 1.
+    /// Number of values that an update or look-up transfers: one for each processor, or 1.
     copies: usize,
 }
 
@@ -60,7 +60,7 @@ struct ElementAttributes {
 }
 
 impl Map {
-    /// Creates a map. The kernel allocates the memory of all entries during the call.
+    /// Creates a map.
     ///
     /// # Errors
     /// Any error that the kernel returns, for example `PermissionDenied` without `CAP_BPF`.
@@ -214,9 +214,9 @@ impl Map {
             value,
             flags: 0,
         };
-        // SAFETY: the attributes belong to the command. The callers have ensured that the key
-        // has the map's size. They have also ensured that `value` is 0 for a deletion, and
-        // otherwise the address of `transfer_size` bytes, which are writable for a look-up.
+        // SAFETY: the attributes belong to the command. The callers have ensured that the key has
+        // the map's size, and that `value` is 0 for a deletion and otherwise the address of
+        // `transfer_size` bytes, which are writable for a look-up.
         unsafe { enter(command, &mut attributes) }.map(drop)
     }
 

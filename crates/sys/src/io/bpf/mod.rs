@@ -1,5 +1,4 @@
-//! bpf(2) as safe functions: maps, programs of the XDP type, their test runs, and their links to
-//! interfaces.
+//! bpf(2) as safe functions: maps, XDP programs, their test runs, and their links to interfaces.
 //!
 //! Loading needs `CAP_BPF` and `CAP_NET_ADMIN`. [`unavailable_reason`] returns the reason why
 //! bpf(2) is not available.
@@ -45,7 +44,7 @@ enum Command {
 unsafe fn enter<Attributes>(command: Command, attributes: &mut Attributes) -> io::Result<i32> {
     let result = syscall::once(|| {
         // SAFETY: the attributes live through the call and have the given size. The caller
-        // guarantees the other conditions.
+        // guarantees the rest of the contract.
         unsafe {
             libc::syscall(
                 libc::SYS_bpf,
@@ -66,12 +65,12 @@ struct InfoAttributes {
     info: u64,
 }
 
-/// Takes over a descriptor that the kernel has just returned.
+/// Returns the owner of a descriptor that the kernel has just returned.
 ///
 /// # Safety
-/// `fd` is open, and the caller gives up its ownership.
+/// `fd` is open and has no other owner.
 unsafe fn own(fd: i32) -> OwnedFd {
-    // SAFETY: the caller guarantees that `fd` is open and gives up its ownership.
+    // SAFETY: the caller guarantees that `fd` is open and has no other owner.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -79,7 +78,7 @@ fn address<T: ?Sized>(pointer: *const T) -> u64 {
     pointer.cast::<u8>().expose_provenance() as u64
 }
 
-/// Returns a name in the form that the kernel accepts: at most 15 letters, digits and underscores.
+/// Returns `name` in the form that the kernel accepts: at most 15 letters, digits and underscores.
 fn object_name(name: &str) -> [u8; 16] {
     let mut bytes = [0; 16];
     let valid = name.bytes().map(|byte| if byte.is_ascii_alphanumeric() { byte } else { b'_' });
@@ -112,7 +111,7 @@ impl fmt::Display for BpfUnavailable {
 
 impl std::error::Error for BpfUnavailable {}
 
-/// Tries to load a small map and a small XDP program. Returns `None` if the kernel accepts both.
+/// Loads a small map and a small XDP program as a trial. Returns `None` if the kernel accepts both.
 #[must_use]
 pub fn unavailable_reason() -> Option<BpfUnavailable> {
     let tried = Map::create(MapKind::Array, "probe", 4, 4, 1).map(drop).and_then(|()| {
@@ -132,7 +131,6 @@ pub fn unavailable_reason() -> Option<BpfUnavailable> {
     })
 }
 
-/// Numbers of capabilities (include/uapi/linux/capability.h).
 const CAPABILITIES: [(&str, u32); 2] = [("CAP_BPF", 39), ("CAP_NET_ADMIN", 12)];
 const CAP_SYS_ADMIN: u32 = 21;
 
@@ -150,7 +148,7 @@ fn missing_capability() -> Option<&'static str> {
     let effective = effective_capabilities(&status)?;
     let has = |number: u32| effective >> number & 1 == 1;
     let missing = |(name, number)| {
-        // CAP_SYS_ADMIN includes CAP_BPF, which Linux 5.8 separated from it.
+        // `CAP_SYS_ADMIN` includes `CAP_BPF`, which Linux 5.8 split off from it.
         let stands_in = name == "CAP_BPF" && has(CAP_SYS_ADMIN);
         (!has(number) && !stands_in).then_some(name)
     };

@@ -1,4 +1,4 @@
-//! Programs of the XDP type: loading, and test runs on a frame without an interface.
+//! XDP programs: loading, and test runs on a frame without an interface.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -23,14 +23,12 @@ impl XdpAction {
     pub const REDIRECT: i32 = 4;
 }
 
-/// `BPF_PROG_TYPE_XDP` and its attach type.
 const XDP_TYPE: u32 = 6;
 pub(super) const XDP_ATTACH: u32 = 37;
 
 const LOG_SIZE: usize = 1 << 20;
 
-/// Licence that this module declares to the kernel for each loaded program. A program with this
-/// licence may call every helper.
+/// The licence under which the kernel permits a program to call every helper.
 const LICENCE: &CStr = c"Dual MIT/GPL";
 
 #[repr(C)]
@@ -74,8 +72,7 @@ struct TestAttributes {
 /// Error of [`load`]: the kernel did not accept the program.
 #[derive(Debug)]
 pub struct LoadError {
-    /// The kernel's error: `PermissionDenied` for a missing capability or an access that the
-    /// verifier refuses.
+    /// The kernel's error; `InvalidInput` if a map is missing.
     pub error: io::Error,
     /// The verifier's log. Empty if the verifier did not refuse the program.
     pub log: String,
@@ -107,7 +104,6 @@ impl From<io::Error> for LoadError {
 #[derive(Debug)]
 pub struct LoadedProgram {
     fd: OwnedFd,
-    /// Keeps the descriptors of the program's maps open while the program exists.
     _maps: Vec<OwnedFd>,
 }
 
@@ -150,11 +146,10 @@ fn enter_load(name: &str, instructions: &[u64], log: &mut [u8]) -> io::Result<Ow
     Ok(unsafe { own(fd) })
 }
 
-/// Loads a refused program once more, this time with a buffer for the verifier's log.
 #[cold]
 fn explain(name: &str, instructions: &[u64], error: io::Error) -> LoadError {
     let mut log = vec![0; LOG_SIZE];
-    // The caller gets the error of the first attempt, so the result of this attempt has no use.
+    // The log is wanted, not the outcome: the caller reports the error of the first attempt.
     let _ = enter_load(name, instructions, &mut log);
     let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
     let log = String::from_utf8_lossy(log.get(..end).unwrap_or_default()).into_owned();
@@ -256,7 +251,7 @@ mod tests {
         if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
-        // The program reads the frame without checking its end.
+        // The program does not check the end of the frame.
         let program = assembled(|asm| {
             asm.load(Width::Word, R2, R1, 0).load(Width::Byte, R0, R2, 0).exit();
         });

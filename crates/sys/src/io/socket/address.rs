@@ -74,7 +74,6 @@ pub fn peer_address(fd: BorrowedFd<'_>) -> io::Result<Address> {
     Ok(raw.to_address())
 }
 
-/// An address in the form of the kernel. All-zero bytes are a valid value of every member.
 #[repr(C)]
 union AddressStorage {
     any: libc::sockaddr_storage,
@@ -83,10 +82,10 @@ union AddressStorage {
     unix: libc::sockaddr_un,
 }
 
-/// An address in the form of the kernel, with its length.
+/// An address in the form of the kernel.
 ///
-/// Invariant: every byte of `storage` is initialised, because the storage starts zeroed and only
-/// whole fields are written. `length` never exceeds the size of `storage`.
+/// Invariant: every byte of `storage` is initialised, because it starts zeroed and only whole
+/// structures are written. `length` never exceeds the size of `storage`.
 pub(super) struct RawAddress {
     storage: AddressStorage,
     length: libc::socklen_t,
@@ -140,8 +139,8 @@ impl RawAddress {
         self.length = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
     }
 
-    /// Sets a Unix name. A path contains no NUL and is terminated by one. An abstract name begins
-    /// with NUL, and its length delimits it.
+    /// Sets a Unix name. A path ends with NUL. An abstract name begins with NUL, and its length
+    /// delimits it.
     fn set_unix(&mut self, name: &[u8], is_abstract: bool) -> io::Result<()> {
         if name.is_empty() || name.len() + 1 > PATH_MAX || (!is_abstract && name.contains(&0)) {
             return Err(io::Error::new(
@@ -181,8 +180,7 @@ impl RawAddress {
                 Address::Inet(SocketAddrV4::new(ip, u16::from_be(inet4.sin_port)).into())
             }
             libc::AF_INET6 => {
-                // SAFETY: all bytes of the union are initialised, and it holds this structure
-                // entirely.
+                // SAFETY: all bytes of the union are initialised, and any are valid integers.
                 let inet6 = unsafe { &self.storage.inet6 };
                 let ip = Ipv6Addr::from(inet6.sin6_addr.s6_addr);
                 let port = u16::from_be(inet6.sin6_port);

@@ -1,8 +1,5 @@
 //! Descriptors that processes pass to each other over Unix connections: sending, receiving and
-//! refusing.
-//!
-//! The reading thread never closes an unwanted descriptor, because its last close may sleep
-//! ([`deferred_close`]).
+//! refusing. An unwanted descriptor goes to [`deferred_close`], because its last close may sleep.
 
 use std::io;
 use std::mem::zeroed;
@@ -15,7 +12,7 @@ use crate::{deferred_close, syscall};
 const MAX_PASSED: usize = 253;
 
 /// Space for the control message with the maximum number of descriptors, aligned for its headers.
-/// If space were lacking, the kernel would close descriptors in the reading thread.
+/// With less space the kernel would close descriptors in the reading thread.
 type ControlBuffer = [u64; 2 + MAX_PASSED.div_ceil(2) + 2];
 
 /// Writes `octets` and passes the descriptor `passed` with their first byte. Returns the number of
@@ -84,11 +81,12 @@ fn send_with_control(
     Ok(count as usize)
 }
 
-/// Reads bytes into `buffer`, and the descriptor that came with them, if any.
+/// Reads bytes into `buffer`, and the descriptor that was passed with them. Returns the number of
+/// bytes and the descriptor.
 ///
 /// # Errors
-/// As for [`recv`](super::recv). `InvalidData` if the peer passed several descriptors, or if this process has no room
-/// for a passed descriptor; the closing thread then closes all received ones.
+/// As for [`recv`](super::recv). `InvalidData` if the peer passed several descriptors, or if this
+/// process has no room for a descriptor; the closing thread then closes the received descriptors.
 pub fn recv_with_descriptor(
     fd: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -129,23 +127,22 @@ pub fn recv_without_descriptors(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: Wai
     Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the peer passed a descriptor, which ends the connection"))
 }
 
-/// Reads and discards all bytes in a Unix socket's receive queue, and calls `take` with each
-/// descriptor in the queue.
+/// Discards all bytes in a Unix socket's receive queue, and calls `take` with each descriptor in
+/// the queue.
 #[cfg_attr(loom, allow(dead_code, reason = "the models have no closing thread"))]
 pub(crate) fn take_descriptors(fd: BorrowedFd<'_>, mut take: impl FnMut(OwnedFd)) {
     let mut octets = [0; 4096];
     while recv_with_control(fd, &mut octets, WaitMode::Now, &mut take).is_ok_and(|(count, _)| count > 0) {}
 }
 
-/// Disables the wait for unsent bytes when a socket is closed. Has no effect on other files.
 #[cfg_attr(loom, allow(dead_code, reason = "the models have no closing thread"))]
 pub(crate) fn disable_linger(fd: BorrowedFd<'_>) {
     let _ = options::set_linger(fd, None);
 }
 
-/// Reads bytes and passes each descriptor that came with them to `take`. Returns the number of
-/// bytes. The flag is false if the process had no room for all descriptors, and the kernel closed
-/// some of them.
+/// Reads bytes and calls `take` with each descriptor that was passed with them. Returns the number
+/// of bytes. The flag is false if the kernel closed descriptors because the process had no room for
+/// them.
 fn recv_with_control(
     fd: BorrowedFd<'_>,
     buffer: &mut [u8],

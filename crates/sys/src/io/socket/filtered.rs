@@ -1,5 +1,5 @@
-//! Sockets that filter out descriptors which their peers pass unasked. A thread that reads or
-//! closes such a socket never waits for the close of a passed descriptor.
+//! Sockets that close the descriptors which their peers pass. A thread that reads or closes such a
+//! socket never waits for the close of a passed descriptor.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -11,15 +11,15 @@ use super::{
 };
 use crate::{deferred_close, process};
 
-/// A connected stream socket that filters out descriptors from its peer.
+/// A connected stream socket that closes the descriptors which its peer passes.
 #[derive(Debug)]
 pub struct DescriptorFilterSocket {
     fd: ManuallyDrop<OwnedFd>,
-    /// True while descriptors may be in the receive queue, or may arrive.
+    /// True if the receive queue may contain descriptors or receive them.
     may_receive: AtomicBool,
     is_refusing: bool,
-    /// Fork generation of the process that opened the socket; 0 and unused if no descriptor can be
-    /// passed. In a forked child the drop only closes the descriptor, because the parent still uses
+    /// Fork generation of the process that opened the socket; unused if no descriptor can be
+    /// passed. In a forked child the drop only closes the descriptor, because the parent may use
     /// the connection.
     forks: u64,
 }
@@ -52,8 +52,7 @@ impl DescriptorFilterSocket {
     /// Makes the kernel refuse further descriptors, if the kernel supports it.
     pub fn refuse_descriptors(&mut self) {
         self.is_refusing = *self.may_receive.get_mut() && refuse_descriptors(self.as_fd());
-        // The check follows the refusal, because bytes that came earlier may have brought a
-        // descriptor.
+        // The check follows the refusal, because earlier bytes may have brought a descriptor.
         if self.is_refusing && unread_bytes(self.as_fd()).is_ok_and(|octets| octets == 0) {
             *self.may_receive.get_mut() = false;
         }
@@ -75,7 +74,7 @@ impl DescriptorFilterSocket {
     fn recv_filtered(&self, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
         let outcome = recv_without_descriptors(self.as_fd(), buffer, wait);
         if self.is_refusing && outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-            // All bytes that came before the refusal have been read.
+            // No bytes from the time before the refusal are left.
             self.may_receive.store(false, Ordering::Relaxed);
         }
         outcome
@@ -105,7 +104,7 @@ impl Drop for DescriptorFilterSocket {
     }
 }
 
-/// A listening stream socket whose connections filter out descriptors.
+/// A listening stream socket that closes the descriptors which peers pass to its connections.
 #[derive(Debug)]
 pub struct DescriptorFilterListener {
     fd: ManuallyDrop<OwnedFd>,

@@ -12,14 +12,15 @@ use crate::{poll, syscall};
 
 const MAX_ATTEMPTS: usize = 8;
 
-/// Connects to the first of `addresses` that answers before `deadline`. Returns the connection and its address.
+/// Connects to the first of `addresses` that answers before `deadline`. Returns the connection and
+/// its address.
 ///
-/// The next attempt begins when an earlier one has failed, or when none has had an answer for `stagger`. At most eight
-/// attempts wait for an answer at a time.
+/// The next attempt begins when an attempt fails, or when no attempt gets an answer for the time
+/// `stagger`. At most eight attempts run at a time.
 ///
 /// # Errors
-/// `TimedOut` after the deadline, otherwise the error of the attempt that failed last; `InvalidInput` if `addresses` is
-/// empty.
+/// `TimedOut` after the deadline, otherwise the error of the attempt that failed last;
+/// `InvalidInput` if `addresses` is empty.
 pub fn connect_any(
     addresses: &[SocketAddr],
     options: &SocketOptions,
@@ -88,7 +89,6 @@ mod tests {
     use super::super::listen;
     use super::*;
 
-    /// A listener with a full backlog: an attempt to connect gets no answer.
     struct Silent {
         address: SocketAddr,
         _held: (OwnedFd, Vec<OwnedFd>),

@@ -38,15 +38,15 @@ use crate::clock::Monotonic;
 use crate::{poll, syscall};
 use address::RawAddress;
 
-/// Default of the maximum number of connections that wait to be accepted.
+/// Default maximum number of connections in a listener's queue.
 pub const DEFAULT_BACKLOG: u32 = 1024;
 
-/// Opens a listener on `address`. For port 0 the kernel chooses a free port, which [`local_address`] returns. The path
-/// of a Unix socket must not exist.
+/// Opens a listener on `address`. For port 0 the kernel chooses a free port, which
+/// [`local_address`] returns. The path of a Unix socket must not exist.
 ///
 /// # Errors
-/// `InvalidInput` for an unnamed, empty or too long Unix address; `AddrInUse`, `AddrNotAvailable`, `PermissionDenied`,
-/// or the limits of the process.
+/// `InvalidInput` for an unnamed, empty or too long Unix address; `AddrInUse`, `AddrNotAvailable`,
+/// `PermissionDenied`; the limits of the process.
 pub fn listen(address: &Address, options: &SocketOptions, backlog: u32) -> io::Result<OwnedFd> {
     let raw = RawAddress::from_address(address)?;
     let fd = create(raw.family(), libc::SOCK_NONBLOCK)?;
@@ -125,7 +125,7 @@ fn connect_inet(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic
     set_nonblocking(fd, false)
 }
 
-/// The send time-out bounds the wait, because polling cannot wait for room in a listener's backlog.
+/// A send time-out bounds the wait, because no poll waits for room in a listener's queue.
 fn connect_unix(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic>) -> io::Result<()> {
     let (pointer, length) = raw.as_ptr();
     loop {
@@ -165,7 +165,7 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Directions of a connection that a shutdown ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
-    /// A read does not wait: it returns bytes that have arrived, or the end of the stream.
+    /// A read returns bytes that have arrived, or the end of the stream, and does not wait.
     Read,
     /// No more bytes can be written. The peer reads all earlier bytes and then the end of the
     /// stream.

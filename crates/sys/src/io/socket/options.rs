@@ -17,15 +17,14 @@ pub struct SocketOptions {
     pub default_keepalive: bool,
     /// TCP: probes idle connections at these times.
     pub keepalive: Option<KeepAlive>,
-    /// Size of the kernel's send buffer in bytes. The kernel doubles the number for its own
-    /// overhead.
+    /// Size of the kernel's send buffer in bytes. The kernel doubles the number for its overhead.
     pub send_buffer: Option<usize>,
-    /// Size of the kernel's receive buffer in bytes. The kernel doubles the number for its own
+    /// Size of the kernel's receive buffer in bytes. The kernel doubles the number for its
     /// overhead.
     pub receive_buffer: Option<usize>,
-    /// Sends only to hosts that are reached without a gateway. False by default.
+    /// TCP: sends only to hosts that are reached without a gateway. False by default.
     pub dont_route: bool,
-    /// Differentiated services code point of outgoing packets, 0 to 63 (RFC 2474).
+    /// TCP: differentiated services code point of sent packets, 0 to 63 (RFC 2474).
     pub dscp: Option<u8>,
     /// Listeners: binds the port even if earlier connections of this port have not expired
     /// (`SO_REUSEADDR`). True by default.
@@ -58,11 +57,11 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
-    /// Sets the buffer sizes and, if `is_tcp`, the TCP options of an accepted connection. Options that are `None` or
-    /// off stay as the connection has inherited them from its listener.
+    /// Sets the buffer sizes and, if `is_tcp`, the TCP options of an accepted connection. Options
+    /// that are `None` or off stay as the connection has inherited them from its listener.
     ///
     /// # Errors
-    /// No error occurs on a socket of the given kind.
+    /// `InvalidInput` for keep-alive times that the kernel does not accept.
     pub fn apply_accepted(&self, fd: BorrowedFd<'_>, is_tcp: bool) -> io::Result<()> {
         self.apply_buffer_sizes(fd)?;
         if is_tcp { self.apply_tcp(fd) } else { Ok(()) }
@@ -83,8 +82,6 @@ impl SocketOptions {
     }
 
     fn apply_tcp(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        // All options are off on a new socket; an accepted socket may have inherited them from its
-        // listener.
         if self.nodelay {
             set_nodelay(fd, true)?;
         }
@@ -139,8 +136,7 @@ pub struct KeepAlive {
     pub probes: u8,
 }
 
-/// Credentials of the peer of a Unix connection, as the kernel recorded them when the connection was
-/// made.
+/// Credentials of the peer of a Unix connection, as the kernel recorded them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// Process id.
@@ -159,7 +155,7 @@ pub fn set_nodelay(fd: BorrowedFd<'_>, nodelay: bool) -> io::Result<()> {
     set_int(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, nodelay.into())
 }
 
-/// TCP: returns true if small messages are sent at once.
+/// TCP: returns true if small messages are sent at once instead of waiting for acknowledgements.
 ///
 /// # Errors
 /// If the socket is not a TCP socket.
@@ -216,11 +212,11 @@ pub fn set_keepalive(fd: BorrowedFd<'_>, keepalive: Option<KeepAlive>) -> io::Re
     set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)
 }
 
-/// Sets the differentiated services code point, 0 to 63, of all packets sent after the call. Does
-/// nothing on a Unix socket.
+/// TCP: sets the differentiated services code point, 0 to 63, of all packets sent after the call.
+/// Has no effect on a Unix socket.
 ///
 /// # Errors
-/// `InvalidInput` for a larger code point.
+/// `InvalidInput` for a larger code point on a TCP socket.
 pub fn set_dscp(fd: BorrowedFd<'_>, dscp: u8) -> io::Result<()> {
     match super::local_address(fd)? {
         Address::Inet(address) => set_inet_dscp(fd, &address, dscp),
@@ -228,8 +224,7 @@ pub fn set_dscp(fd: BorrowedFd<'_>, dscp: u8) -> io::Result<()> {
     }
 }
 
-/// Returns the differentiated services code point that the socket's packets carry; 0 on a Unix
-/// socket.
+/// Returns the differentiated services code point of the socket's packets; 0 on a Unix socket.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -255,7 +250,8 @@ fn set_inet_dscp(fd: BorrowedFd<'_>, address: &SocketAddr, dscp: u8) -> io::Resu
     }
 }
 
-/// Sets the size of the kernel's send buffer in bytes. The kernel limits it to `net.core.wmem_max`.
+/// Sets the size of the kernel's send buffer in bytes. The kernel doubles the number for its
+/// overhead, and limits it to `net.core.wmem_max` before.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -271,8 +267,8 @@ pub fn send_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)? as usize)
 }
 
-/// Sets the size of the kernel's receive buffer in bytes. The kernel limits it to
-/// `net.core.rmem_max`.
+/// Sets the size of the kernel's receive buffer in bytes. The kernel doubles the number for its
+/// overhead, and limits it to `net.core.rmem_max` before.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -365,7 +361,7 @@ pub fn set_max_pacing_rate(fd: BorrowedFd<'_>, bytes_per_second: u32) -> io::Res
     set_int(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_second.cast_signed())
 }
 
-/// Returns the limit set by [`set_max_pacing_rate`], `u32::MAX` for none.
+/// Returns the limit set by [`set_max_pacing_rate`]; `u32::MAX` means no limit.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -373,8 +369,8 @@ pub fn max_pacing_rate(fd: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)?.cast_unsigned())
 }
 
-/// TCP: sets a number of unsent bytes (`TCP_NOTSENT_LOWAT`). While the send buffer contains as many, polling reports no
-/// room for writing.
+/// TCP: sets a number of bytes (`TCP_NOTSENT_LOWAT`). While at least as many bytes are unsent,
+/// polling reports no room for writing.
 ///
 /// # Errors
 /// If the socket is not a TCP socket.
@@ -390,12 +386,11 @@ pub fn max_unsent(fd: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(int(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT)?.cast_unsigned())
 }
 
-/// TCP: makes the socket report to epoll instances and to waiting threads that bytes, or the end of
-/// the stream, can be read. Has no effect if nothing can be read.
+/// TCP: makes the socket report again to epoll instances and waiting threads that bytes, or the end
+/// of the stream, can be read. Has no effect if nothing can be read.
 ///
-/// The report is an edge, even if an edge-triggered epoll instance has reported the same bytes
-/// before. The function sets `SO_RCVLOWAT` to its default of one byte, after which the kernel looks
-/// for unread bytes (Linux 4.18 and later).
+/// Edge-triggered epoll instances get a new edge. The function sets `SO_RCVLOWAT` to its default of
+/// one byte, after which the kernel looks for unread bytes (Linux 4.18 and later).
 ///
 /// # Errors
 /// If the socket is not a TCP socket.
@@ -437,8 +432,8 @@ pub fn unread_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(count as usize)
 }
 
-/// Number of the option `SO_PASSRIGHTS`, which [`refuse_descriptors`] clears. On architectures with
-/// their own numbers of socket options, the number may belong to another option.
+/// Number of the option `SO_PASSRIGHTS`; `None` on architectures that number socket options
+/// differently.
 const SO_PASSRIGHTS: Option<libc::c_int> =
     if cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")) { Some(83) } else { None };
 
@@ -463,8 +458,8 @@ pub fn refuses_descriptors(fd: BorrowedFd<'_>) -> bool {
 #[cfg(any(test, feature = "testing"))]
 static OLD_KERNEL: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// Makes [`refuse_descriptors`] fail in this process, as on a kernel without the option, while
-/// `pretend` is true.
+/// While `pretend` is true, makes [`refuse_descriptors`] fail in this process, as on a kernel
+/// without the option.
 #[cfg(any(test, feature = "testing"))]
 pub fn pretend_that_descriptors_cannot_be_refused(pretend: bool) {
     OLD_KERNEL.store(pretend, std::sync::atomic::Ordering::Relaxed);
@@ -509,8 +504,7 @@ fn int(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<
     option(fd, level, name, 0)
 }
 
-/// C types of the values of socket options. They consist of integers, so every bit pattern is
-/// valid.
+/// A value of a socket option. It consists of integers, so every bit pattern is valid.
 trait SocketOptionValue: Copy {}
 impl SocketOptionValue for libc::c_int {}
 impl SocketOptionValue for libc::timeval {}

@@ -215,8 +215,6 @@ fn busy_poll_is_set_where_permitted() {
     assert_eq!(busy_poll(client.as_fd()).unwrap(), before);
 }
 
-/// Fails if an edge-triggered epoll instance does not report unread bytes again, or reports them
-/// where there are none.
 #[test]
 fn unread_bytes_are_reported_again() {
     use crate::epoll::{Epoll, EpollEvent, Interest};

@@ -1,7 +1,5 @@
-//! Transfers of bytes through a connected socket, with one system call each.
-//!
-//! The functions enter the kernel directly. The C library's `recv` and `send` change the thread's
-//! cancellation state, which costs as much as marshalling a request.
+//! Transfers of bytes through a connected socket. They bypass the C
+//! library's `recv` and `send`, which change the thread's cancellation state.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -1,8 +1,8 @@
 //! Address ranges for large messages, and a cache of these ranges.
 //!
-//! When a region that was made with a [`RegionCache`] is dropped, it returns to the cache, unless
-//! the cache is closed or full. A cache limits the number of its regions and their bytes, and its
-//! functions never wait.
+//! A dropped region returns to the [`RegionCache`] with which it was made, unless the cache is
+//! closed or full. A cache limits the number of its regions and their bytes, and its functions
+//! never wait.
 //!
 //! The first bytes of a cached region contain its description. The thread that takes the address
 //! out of a slot owns the mapping. Comments in the code refer to two rules of memory ordering:
@@ -24,12 +24,9 @@ use crate::syscall;
 
 const MIN_REGION_BYTES: usize = 64 * 1024;
 const MAX_CACHED_REGIONS: usize = 8;
-/// Default maximum memory of all cached regions in bytes: one message of the default maximum size,
-/// and 64 KiB.
 const MAX_CACHED_BYTES: usize = (64 << 20) + (64 << 10);
 
 static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
-/// Number of regions that were mapped since the start of the process. All accesses are `Relaxed`.
 static MAPPINGS: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the size in bytes of the address ranges of all large buffers of the process, including
@@ -46,21 +43,21 @@ pub fn mapping_count() -> usize {
     MAPPINGS.load(Ordering::Relaxed)
 }
 
-/// A cache of address ranges for large messages. It has a maximum number of bytes of memory, by
-/// default 64 MiB, the default maximum size of one message, plus 64 KiB. Clones share the cache.
+/// A cache of address ranges for large messages. By default its ranges have at most 64 MiB and 64
+/// KiB of committed memory, enough for one message of the default maximum size. Clones share the
+/// cache.
 #[derive(Clone, Debug, Default)]
 pub struct RegionCache(Arc<CacheInner>);
 
 #[derive(Debug)]
 struct CacheInner {
-    /// Maximum memory of all cached regions in bytes.
     max_bytes: usize,
     slots: [AtomicPtr<CachedRegion>; MAX_CACHED_REGIONS],
     cached_bytes: AtomicUsize,
     closed: AtomicBool,
 }
 
-/// Description of a cached region, stored at the beginning of the region.
+/// Description of a cached region, at the beginning of the region.
 struct CachedRegion {
     mapped: usize,
     touched: usize,
@@ -88,7 +85,7 @@ impl RegionCache {
         Self::default()
     }
 
-    /// Creates an empty cache that keeps at most `max_bytes` bytes of memory.
+    /// Creates an empty cache whose ranges have at most `max_bytes` bytes of committed memory.
     #[must_use]
     pub fn with_max_bytes(max_bytes: usize) -> Self {
         RegionCache(Arc::new(CacheInner::with_max_bytes(max_bytes)))
@@ -105,7 +102,7 @@ impl RegionCache {
         }
     }
 
-    /// Unmaps all cached regions. After the call the cache takes no regions.
+    /// Unmaps all cached regions. After the call the cache accepts no regions.
     pub fn close(&self) {
         // Either `try_put` sees the flag, or this thread finds the region that `try_put` has cached
         // (rule `closed`).
@@ -113,7 +110,7 @@ impl RegionCache {
         self.0.slots.iter().for_each(|slot| drop(self.0.take_from(slot)));
     }
 
-    /// Returns the number of bytes of memory in cached regions.
+    /// Returns the number of bytes of committed memory in the cached ranges.
     #[must_use]
     pub fn cached_bytes(&self) -> usize {
         self.0.cached_bytes.load(Ordering::Relaxed)
@@ -199,7 +196,7 @@ pub(super) struct MappedRegion {
     octets: NonNull<u8>,
     /// Size in bytes of the address range, a power of two.
     mapped: usize,
-    /// Number of bytes from the start of the range that have been written since it was mapped.
+    /// Number of bytes from the start of the range to the last byte written since it was mapped.
     touched: usize,
     /// True if the drop unmaps the region instead of caching it.
     is_old: bool,

@@ -1,8 +1,8 @@
 //! Exchange of messages of fixed sizes through shared memory, with the least possible work for a
 //! message: one copy in, one wake-up, one copy out.
 //!
-//! The module is a baseline for measurements of connections over the rings. It is not a transport:
-//! neither side checks the peer's values, and a side whose peer was killed waits for ever.
+//! The module is a baseline for measurements, not a transport: neither side checks the peer's
+//! values, and a side whose peer was killed waits for ever.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -88,6 +88,7 @@ impl BareRing {
     }
 
     /// Sends one message. The bytes of `message` beyond this direction's message size are not sent.
+    /// The peer must have received the previous message.
     #[inline]
     pub fn send(&mut self, message: &[u8]) {
         let way = &mut self.outgoing;
@@ -177,8 +178,7 @@ impl Drop for BareRing {
     fn drop(&mut self) {
         let way = &self.outgoing;
         self.word(way.gone()).store(1, Ordering::Relaxed);
-        // Release: the new count ends the receiver's wait, and the receiver then sees the flag of
-        // the closed sender.
+        // Release: the new count ends the receiver's wait, and the receiver then sees the flag.
         self.word(way.count()).store(way.count.wrapping_add(1), Ordering::Release);
         self.mapping.futex_wake(way.count());
     }

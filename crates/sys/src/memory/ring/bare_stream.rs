@@ -1,8 +1,7 @@
 //! A stream of bytes through shared memory with the least possible work for a byte.
 //!
-//! The module is a baseline for measurements of large messages over the rings. It is not a
-//! transport: neither side checks the peer's values, and a side whose peer was killed waits for
-//! ever.
+//! The module is a baseline for measurements, not a transport: neither side checks the peer's
+//! values, and a side whose peer was killed waits for ever.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -191,8 +190,7 @@ impl Drop for BareStream {
     fn drop(&mut self) {
         for (way, count) in [(&self.outgoing, self.outgoing.written()), (&self.incoming, self.incoming.read())] {
             self.word(way.gone()).store(1, Ordering::Relaxed);
-            // Release: the new count ends the peer's wait, and the peer then sees the flag of the
-            // closed end.
+            // Release: the new count ends the peer's wait, and the peer then sees the flag.
             self.word(count).store(way.own.wrapping_add(1), Ordering::Release);
             self.mapping.futex_wake(count);
         }

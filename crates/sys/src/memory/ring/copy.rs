@@ -13,7 +13,6 @@ pub(super) use x86_64::{copy as copy_in, copy as copy_out};
 mod x86_64 {
     use std::arch::asm;
 
-    /// Length in bytes above which the instruction `rep movsb` is as fast as any other method.
     const LARGE: usize = 512;
     const PAGE: usize = 4096;
 
@@ -194,8 +193,7 @@ mod tests {
             let place = behind + distance;
             for copy in [copy_in as unsafe fn(*const u8, *mut u8, usize), copy_out] {
                 to.fill(0);
-                // SAFETY: both ranges are inside their vectors, which are apart and this thread's
-                // own.
+                // SAFETY: both ranges are inside their vectors, which belong to this thread.
                 unsafe { copy(from.as_ptr(), to.as_mut_ptr().add(place), length) };
                 assert_eq!(to[place..place + length], from[..length], "{length} octets, {distance} behind");
                 assert!(to[..place].iter().chain(&to[place + length..]).all(|octet| *octet == 0));
@@ -214,8 +212,7 @@ mod tests {
             for length in lengths().filter(|length| !cfg!(miri) || *length < 40) {
                 for (start, place) in [(0, 0), (1, 0), (3, 5), (8, 1), (7, 7)] {
                     let mut to = vec![0; 1200];
-                    // SAFETY: both ranges are inside their vectors, which are apart and this
-                    // thread's own.
+                    // SAFETY: both ranges are inside their vectors, which belong to this thread.
                     unsafe { copy(from.as_ptr().add(start), to.as_mut_ptr().add(place), length) };
                     assert_eq!(to[place..place + length], from[start..start + length], "{length} octets");
                     assert!(

@@ -27,15 +27,16 @@ impl RingSizes {
     /// Largest capacity of a ring in bytes.
     pub const MAX: u32 = 64 << 20;
 
-    /// Returns the smallest permitted capacities of at least these numbers of bytes, and the largest capacity for a
-    /// larger number. A capacity is a power of two from [`MIN`](Self::MIN) to [`MAX`](Self::MAX).
+    /// Rounds each number of bytes up to a capacity: a power of two from [`MIN`](Self::MIN) to
+    /// [`MAX`](Self::MAX). A number above the maximum becomes the maximum.
     #[must_use]
     pub fn at_least(to_server: u32, to_client: u32) -> Self {
         let size = |octets: u32| octets.clamp(Self::MIN, Self::MAX).next_power_of_two();
         RingSizes { to_server: size(to_server), to_client: size(to_client) }
     }
 
-    /// Returns exactly the capacities that a peer announced, or `None` if they are not valid.
+    /// Returns these capacities, in bytes; `None` if one of them is not a power of two from
+    /// [`MIN`](Self::MIN) to [`MAX`](Self::MAX).
     #[must_use]
     pub fn exactly(to_server: u32, to_client: u32) -> Option<Self> {
         let sizes = Self::at_least(to_server, to_client);
@@ -201,8 +202,8 @@ impl RingSide<'_> {
         self.word(word).load(Ordering::Acquire) != 0
     }
 
-    /// Returns the word with the number, plus one, of the core on which the owner of `counter` last
-    /// ran; 0 means unknown.
+    /// Returns the word for the core on which the owner of `counter` last ran: the core's number
+    /// plus one; 0 means unknown.
     #[inline]
     fn core(&self, counter: ControlWord) -> &AtomicU32 {
         self.mapping.word(self.offset(counter) + size_of::<u32>())
@@ -216,8 +217,8 @@ impl RingSide<'_> {
     #[inline]
     fn publish_core(&self, counter: ControlWord, core: Option<usize>) {
         let number = core.and_then(|core| u32::try_from(core + 1).ok()).unwrap_or(0);
-        // An unchanged value is stored, too: the store makes the processor fetch the cache line for writing while the
-        // bytes are copied.
+        // An unchanged value is not skipped, because the store makes the processor fetch the cache
+        // line for writing while the bytes are copied.
         self.core(counter).store(number, Ordering::Relaxed);
     }
 
@@ -232,8 +233,8 @@ impl RingSide<'_> {
         self.mapping.futex_wait(self.offset(word), protocol::PARKED, time)
     }
 
-    /// Wakes the thread of this process that sleeps in [`park`](Self::park); a request for the bell
-    /// stays.
+    /// Wakes the thread of this process that sleeps in [`park`](Self::park). Does not change a
+    /// request for the bell.
     fn unpark(&self, word: ControlWord) {
         // Either a thread that is about to park sees the caller's earlier stores, or this exchange
         // sees its request (rule `requested`).
@@ -319,9 +320,9 @@ impl RingReader<'_> {
         self.0.set_wake_method(ControlWord::Reader, how);
     }
 
-    /// Sleeps until the peer or [`unpark`](Self::unpark) wakes the thread, at most for `time` if
-    /// given. [`WakeMethod::Futex`] must be set before. The call may return early. Returns true if
-    /// `time` has passed.
+    /// Sleeps until the peer or [`unpark`](Self::unpark) wakes the thread, or `time` has passed
+    /// (`None`: no limit). The call may return early. Returns true if `time` has passed. The caller
+    /// must have set [`WakeMethod::Futex`].
     pub fn park(&self, time: Option<Duration>) -> bool {
         self.0.park(ControlWord::Reader, time)
     }
@@ -444,9 +445,9 @@ impl RingWriter<'_> {
         self.0.set_wake_method(ControlWord::Writer, how);
     }
 
-    /// Sleeps until the peer or [`unpark`](Self::unpark) wakes the thread, at most for `time` if
-    /// given. [`WakeMethod::Futex`] must be set before. The call may return early. Returns true if
-    /// `time` has passed.
+    /// Sleeps until the peer or [`unpark`](Self::unpark) wakes the thread, or `time` has passed
+    /// (`None`: no limit). The call may return early. Returns true if `time` has passed. The caller
+    /// must have set [`WakeMethod::Futex`].
     pub fn park(&self, time: Option<Duration>) -> bool {
         self.0.park(ControlWord::Writer, time)
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::copy;
 use crate::{clock, syscall};
 
-/// Seals that the memory must have. Without them the peer could remove memory during a copy
-/// (SIGBUS), or could change the seals.
+/// Seals that the memory must have. Without them the peer could shrink the file, so that accesses
+/// raise `SIGBUS`.
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// Creates a file without a name that consists of `length` zero bytes. Its size is fixed.
@@ -61,8 +61,8 @@ pub(super) fn check(fd: BorrowedFd<'_>, length: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Memory that another process can write at any time. No code outside of this module gets its
-/// address.
+/// Memory that another process can write at any time. No reference to its bytes exists, except to
+/// words as atomics.
 #[derive(Debug)]
 pub(super) struct SharedMapping {
     octets: NonNull<u8>,
@@ -96,7 +96,6 @@ impl SharedMapping {
         Ok(SharedMapping { octets, length })
     }
 
-    /// Returns the word at `offset`, which must be a multiple of 4.
     #[inline]
     pub(super) fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.length);
@@ -123,8 +122,8 @@ impl SharedMapping {
         unsafe { copy::copy_out(self.octets.as_ptr().add(offset), to.as_mut_ptr(), to.len()) }
     }
 
-    /// Sleeps while the word at `offset` is `expected`, at most for `time` if given. The call may
-    /// return early. Returns true if `time` has passed.
+    /// Sleeps while the word at `offset` is `expected`, until `time` has passed (`None`: no limit).
+    /// The call may return early. Returns true if `time` has passed.
     pub(super) fn futex_wait(&self, offset: usize, expected: u32, time: Option<Duration>) -> bool {
         let word = self.word(offset);
         let time = time.map(clock::timespec);
@@ -135,8 +134,8 @@ impl SharedMapping {
         let slept = syscall::futex(|| unsafe {
             libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, time)
         });
-        // After any other result the caller checks the word again: the thread was woken, the word
-        // differs from `expected`, or a signal came.
+        // Any other result means that the thread was woken, the word differs from `expected`, or a
+        // signal arrived.
         slept.is_err_and(|error| error.raw_os_error() == Some(libc::ETIMEDOUT))
     }
 

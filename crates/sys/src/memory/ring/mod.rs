@@ -1,8 +1,8 @@
 //! Two rings of bytes in memory that two processes share: one for each direction of a connection.
 //!
 //! The memory is a sealed file without a name, which the client makes. The size can never change,
-//! so no access to the memory faults. The server receives the descriptor, checks the seals and the
-//! size, and then maps the file.
+//! so no access to the memory raises `SIGBUS`. The server receives the descriptor, checks the seals
+//! and the size, and then maps the file.
 //!
 //! The peer is not trusted. It can write every byte at any moment, so no reference to the memory is
 //! ever made, and counters are validated before use (`protocol`).

@@ -5,18 +5,18 @@
 //! operation and checks that `head - tail` is at most the capacity; otherwise the peer is at fault.
 //!
 //! A side that has to wait stores the kind of wait in its wake word, checks the ring once more, and
-//! then waits. A side that has changed its counter reads the other side's wake word (a reader only
-//! while at least half of the ring is free, and only if the ring has been full since its last check
-//! or it has read half of the ring at once), and clears the request when it fulfils it. A writer
-//! waits only if it has seen the ring full.
+//! then waits. The peer clears the request when it fulfils it. A writer checks for a request
+//! whenever it has published bytes. A reader does so only while at least half of the ring is free,
+//! and only if the ring may have been full since the last check or the read was of at least half of
+//! the ring. A writer waits only if it has seen the ring full.
 //!
 //! Comments in the code refer to two rules of memory ordering:
 //!
 //! * `published`: a thread stores its counter with release after it has copied the bytes, and loads
 //!   the peer's counter with acquire before it copies.
 //! * `requested`: the waiting side stores its wake word, makes a sequentially consistent fence, and
-//!   loads the counter. The other side stores the counter, makes a sequentially consistent fence,
-//!   and loads the wake word. So at least one of the two sees the other's store, and no wake-up is
+//!   loads the counter. The peer stores the counter, makes a sequentially consistent fence, and
+//!   loads the wake word. So at least one of the two sees the other's store, and no wake-up is
 //!   lost.
 
 use std::sync::atomic::AtomicU32 as Private;
@@ -63,8 +63,8 @@ pub(super) enum WakeRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CorruptCounter;
 
-/// One side's view of a direction. One thread at a time changes the value; the fields are atomic so
-/// that threads can share it.
+/// One side's view of a direction. One thread at a time changes the fields, which are atomic so
+/// that threads can share them.
 #[derive(Debug)]
 pub(super) struct RingPosition {
     capacity: u32,
@@ -72,8 +72,8 @@ pub(super) struct RingPosition {
     own: Private,
     /// The peer's counter, as last loaded.
     seen: Private,
-    /// The reader's counter at the reader's last check for a waiting writer. If the ring may have
-    /// been full since that check, this field is `seen` minus the capacity.
+    /// The reader's counter at its last check for a waiting writer. If the ring may have been full
+    /// since that check, `seen` minus the capacity.
     last_check: Private,
 }
 
@@ -137,9 +137,9 @@ impl RingPosition {
         take_wake_request(control.word(ControlWord::Reader))
     }
 
-    /// Frees `count` bytes that the reader has copied out. Returns the writer's wake request, but
-    /// [`WakeRequest::None`] while less than half of the ring is free, and after a read of less
-    /// than half of the ring if the ring has not been full since the last check.
+    /// Frees `count` bytes that the reader has copied out. Returns the writer's wake request.
+    /// Returns [`WakeRequest::None`] without a check while less than half of the ring is free, and
+    /// after a read of less than half of the ring if the ring was not full since the last check.
     #[inline]
     pub(super) fn commit_read(&self, control: &impl ControlWords, count: u32) -> WakeRequest {
         let tail = self.own().wrapping_add(count);
@@ -191,7 +191,8 @@ pub(super) fn clear_wake_word(word: &AtomicU32) {
     }
 }
 
-/// Sets a flag, which is never cleared. Returns the other side's wake request.
+/// Sets a flag, which is never cleared, and returns the wake request of the side that owns the wake
+/// word `other`.
 #[cold]
 pub(super) fn raise_flag(control: &impl ControlWords, flag: ControlWord, other: ControlWord) -> WakeRequest {
     // Release: a side that loads the flag with acquire also sees the bytes written before.
@@ -266,7 +267,6 @@ mod tests {
             reader.readable_bytes(&words).unwrap();
             reader.commit_read(&words, count)
         };
-        // No writer has seen a full ring, so the request stays until the ring may have been full.
         set_wake_word(words.word(ControlWord::Writer), PARKED);
         for _ in 0..3 {
             write(2);
@@ -325,7 +325,6 @@ mod models {
 
     struct Model {
         words: [AtomicU32; 7],
-        /// For each side the number of bytes on its socket.
         kernel: Mutex<[u32; 2]>,
         changed: Condvar,
     }
@@ -352,7 +351,6 @@ mod models {
             self.changed.notify_all();
         }
 
-        /// Waits like a futex with `PARKED`, and for a byte on the side's socket with `BELL`.
         fn wait(&self, word: &AtomicU32, how: u32, side: usize) {
             let mut kernel = self.kernel.lock().unwrap();
             if how == PARKED {
@@ -404,8 +402,7 @@ mod models {
         }
     }
 
-    /// All written bytes are read, at most `step` at a time, and the reader sees the end. A lost
-    /// wake-up would be a deadlock, which `loom` reports.
+    /// A lost wake-up is a deadlock, which `loom` reports.
     fn none_is_lost(
         capacity: u32,
         writes: &'static [u32],

@@ -23,7 +23,6 @@ impl InstructionKind {
         if prefixes.contains(&0xf0) {
             return InstructionKind::Atomic;
         }
-        // Skips a REX prefix, of which there is at most one, directly before the operation code.
         let rest = match rest {
             [0x40..=0x4f, rest @ ..] => rest,
             rest => rest,

@@ -1,5 +1,5 @@
-//! Tests with a forked child. The child reads bytes. For each byte it makes as many atomic
-//! additions as the byte says, and then sends the byte back.
+//! Tests with a forked child, which reads bytes. For each byte it makes as many atomic additions as
+//! the byte says, and then sends the byte back.
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;

@@ -159,7 +159,6 @@ mod ordinary {
         assert_eq!(size_of::<SlabSlot<[usize; 4]>>(), 8 + 32);
     }
 
-    /// A value that detects a use after it was taken out, and a second taking out.
     struct Canary {
         key: (u32, u32),
         alive: AtomicBool,
@@ -251,8 +250,6 @@ mod ordinary {
     }
 }
 
-/// Explores the interleavings of a few operations with at most three preemptions, under the C11 memory model as far as
-/// `loom` implements it.
 #[cfg(loom)]
 mod models {
     use loom::sync::Arc;
