@@ -23,7 +23,7 @@ pub enum Endpoint {
         /// Path of the socket.
         path: PathBuf,
     },
-    /// Shared memory; the processes meet at a Unix socket in the file system.
+    /// Shared memory. Client and server meet at a Unix socket in the file system.
     SharedMemory {
         /// Path of the socket.
         path: PathBuf,
@@ -54,21 +54,19 @@ impl OtherAddress {
         is_valid.then(|| OtherAddress(text.to_owned()))
     }
 
-    /// Returns the scheme, by which a transport recognises its addresses. The scheme of `pipe:x` is
-    /// `pipe`.
+    /// Returns the scheme, by which a transport recognises its addresses: `pipe` for `pipe:x`.
     #[must_use]
     pub fn scheme(&self) -> &str {
         self.parts().0
     }
 
-    /// Returns the address without the scheme. The result for `pipe:x` is `x`.
+    /// Returns the address without the scheme: `x` for `pipe:x`.
     #[must_use]
     pub fn address(&self) -> &str {
         self.parts().1
     }
 
-    /// Returns this address with `suffix` appended. If the suffix contains NUL, the result
-    /// equals this address.
+    /// Returns this address with `suffix` appended, or this address if the suffix contains NUL.
     #[must_use]
     pub fn with_suffix(&self, suffix: &str) -> Self {
         OtherAddress::parse(&format!("{self}{suffix}")).unwrap_or_else(|| self.clone())
@@ -112,13 +110,11 @@ impl Endpoint {
     #[must_use]
     pub fn other(scheme: &str, address: &str) -> Option<Self> {
         let found = OtherAddress::parse(&format!("{scheme}:{address}"))?;
-        // The schemes differ if the argument `scheme` contains a colon.
         (found.scheme() == scheme).then_some(Endpoint::Other(found))
     }
 
-    /// Returns true if only this machine can reach the endpoint: a path, a loopback address or
-    /// `localhost`. The function regards other host names and endpoints of added transports as
-    /// reachable from other machines.
+    /// Returns true if the endpoint is known to be reachable from this machine alone: a path, a
+    /// loopback address or `localhost`. Returns false for endpoints of added transports.
     #[must_use]
     #[cold]
     pub fn is_local(&self) -> bool {

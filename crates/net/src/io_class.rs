@@ -1,4 +1,4 @@
-//! The treatment of packets that a lane or a client asks for.
+//! The treatment of packets that a lane or a client requests.
 
 use std::time::Duration;
 
@@ -25,8 +25,7 @@ pub enum IoClass {
     },
 }
 
-/// Properties of a lane, or of a client's calls, that a transport with real-time I/O uses for their
-/// packets.
+/// Properties of a lane, or of a client's calls, for transports with real-time I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoProperties {
     /// Service class of the packets.

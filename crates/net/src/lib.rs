@@ -1,11 +1,12 @@
 //! Transports: the connections over which ORBs exchange bytes.
 //!
-//! A [`Stream`] is one connection, a [`Listener`] accepts connections, and a [`Transport`] creates streams and
-//! listeners for the [`Endpoint`]s that it supports.
+//! A [`Stream`] is one connection, a [`Listener`] accepts connections, and a [`Transport`] creates
+//! streams and listeners for the [`Endpoint`]s that it supports.
 //!
 //! This crate knows nothing of GIOP and never interprets the bytes that it carries.
 //!
-//! Invariant: a call with [`Wait::Now`] never blocks. A call with [`Wait::Until`] ends at its deadline at the latest.
+//! Invariant: a call with [`Wait::Now`] never blocks. A call with [`Wait::Until`] does not wait
+//! beyond its deadline.
 #![forbid(unsafe_code)]
 
 mod endpoint;

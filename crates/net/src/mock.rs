@@ -1,7 +1,5 @@
-//! A transport inside the process, for tests. Its streams have no descriptor, so a test over this
-//! transport shows that the tested code works without one.
-//!
-//! Its endpoints are Unix socket paths below `/mock/`.
+//! A transport inside the process, for tests. Its streams have no descriptor, so a test over it
+//! shows that the tested code needs none. Its endpoints are Unix socket paths below `/mock/`.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -134,8 +132,8 @@ impl Default for Pipe {
 }
 
 impl Pipe {
-    /// Calls `work` until it returns a result or the wait ends; a result wakes the end `other` and
-    /// calls its callback.
+    /// Calls `work` until it returns a result or the wait ends. A result wakes the end `other` of
+    /// the pipe and calls its callback.
     fn when<T>(
         &self,
         other: PipeEnd,

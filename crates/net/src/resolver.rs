@@ -1,12 +1,12 @@
 //! Resolution of host names, bounded by the caller's deadline.
 //!
-//! Each look-up has a thread of its own, because the system's resolver cannot be interrupted.
+//! Each look-up has a thread of its own, because the system's resolver cannot be interrupted. At
+//! most [`MAX_LOOK_UPS`] look-ups run at a time.
 //!
-//! When a caller's deadline has passed, its look-up continues until the system's resolver answers. The answer serves
-//! all calls for the same name that begin before it comes or within ten seconds afterwards (two seconds for a failure),
-//! so callers with short deadlines get a result even from a slow name server.
-//!
-//! At most [`MAX_LOOK_UPS`] look-ups run at a time.
+//! When a caller's deadline has passed, its look-up continues until the system's resolver answers.
+//! The answer serves all calls for the name that begin before it arrives or within ten seconds
+//! afterwards (two seconds for a failure), so callers with short deadlines get a result even from a
+//! slow name server.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -32,7 +32,7 @@ pub(crate) struct Resolver(Arc<ResolverShared>);
 
 struct ResolverShared {
     look_up: Box<LookUpFunction>,
-    /// Cores of the thread that made the resolver, on which all look-ups run.
+    /// Cores of the thread that created the resolver. Look-ups run on them.
     cores: Option<CpuSet>,
     state: Mutex<State>,
     changed: Condvar,
@@ -64,7 +64,8 @@ impl Resolver {
     /// Returns the addresses of `host`.
     ///
     /// # Errors
-    /// `TimedOut` after the deadline, otherwise the error of the system's resolver.
+    /// `TimedOut` after the deadline; the error of the system's resolver; an error if no thread can
+    /// be started.
     pub(crate) fn resolve(&self, host: &str, port: u16, deadline: Option<Monotonic>) -> io::Result<Vec<SocketAddr>> {
         let addresses = match (host.parse(), deadline) {
             (Ok(address), _) => vec![address],
@@ -82,8 +83,8 @@ impl Resolver {
                 Some(CacheEntry::Found(addresses, at)) if at.elapsed() < ANSWER_LIFETIME => {
                     return Ok(addresses.clone());
                 }
-                // A call gets a failure that came during the call, even if the failure is older
-                // than its lifetime.
+                // A call returns a failure that occurred during the call, even if it is older than
+                // its lifetime.
                 Some(CacheEntry::Failed(kind, why, at)) if *at >= begun || at.elapsed() < FAILURE_LIFETIME => {
                     return Err(io::Error::new(*kind, why.clone()));
                 }
@@ -118,7 +119,6 @@ impl Resolver {
             drop(state);
             shared.changed.notify_all();
         };
-        // No thread joins this one, which ends when the system's resolver answers.
         let builder = ThreadBuilder::new().name("net/resolve").stack_size(512 * 1024);
         drop(builder.scheduling(Scheduling::Other).preferred_affinity(self.0.cores).spawn(ask)?);
         state.running += 1;
@@ -233,7 +233,6 @@ mod tests {
         let resolver = slow.resolver(|_| Err(io::ErrorKind::NotFound.into()));
         slow.answer();
         let fails = |name: &str, deadline| resolver.resolve(name, 1, deadline).unwrap_err().kind();
-        // The failure must not expire during a slow test.
         let renewed = |name: &str| {
             resolver.0.state.lock().names.get_mut(name).map(|known| match known {
                 CacheEntry::Failed(_, _, at) => *at = Monotonic::now(),

@@ -24,11 +24,11 @@ pub(crate) const BACKLOG: u32 = 1024;
 /// Delay between connection attempts to two addresses of a name (RFC 8305, section 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// TCP over IPv4 and IPv6. Small messages are sent at once (no Nagle delay).
+/// TCP over IPv4 and IPv6. By default small messages are sent at once (no Nagle delay).
 ///
-/// Threads of the transport look up host names, at most 16 at a time; the answers are cached for ten seconds. If a name
-/// has several addresses, the transport tries each address at most 250 ms after the previous one, and connects to the
-/// first that answers.
+/// Threads of the transport look up host names, at most 16 at a time. Addresses are cached for ten
+/// seconds, failures for two. If a name has several addresses, the transport begins the next
+/// attempt when one fails or after 250 ms, and connects to the first address that answers.
 #[derive(Clone, Debug)]
 pub struct Tcp {
     resolver: Resolver,
@@ -41,7 +41,7 @@ impl Tcp {
         Tcp { resolver: Resolver::system() }
     }
 
-    /// An empty host means all addresses of this machine.
+    /// Returns the addresses of `endpoint`. An empty host means all addresses of this machine.
     fn resolve(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Vec<SocketAddr>> {
         match endpoint {
             Endpoint::Tcp { host, port } if host.is_empty() => Ok(vec![
@@ -94,8 +94,8 @@ impl Transport for Tcp {
             // The unspecified IPv6 address accepts IPv4 and IPv6 connections, as users of
             // dual-stack hosts expect.
             let v6_only = address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-            // Accepted connections do not inherit `nodelay`: each connection gets its own
-            // properties.
+            // Accepted connections must not inherit `nodelay`: each gets the properties of the
+            // listener.
             let options = SocketOptions { v6_only, nodelay: false, ..SocketOptions::default() };
             match socket::listen(&Address::Inet(address), &options, BACKLOG) {
                 Ok(fd) => {
@@ -217,7 +217,7 @@ impl SocketStream {
             NextWait::Try(_) => {
                 let received = self.recv_sleeping(buffer, deadline);
                 // The core is checked after an arrival, because the last packet then carries the
-                // peer's bytes. Earlier it may be an acknowledgement of this thread's own bytes,
+                // peer's bytes. Earlier it may be an acknowledgement of this thread's bytes,
                 // processed on this core.
                 if received.is_ok() {
                     if self.is_peer_elsewhere() { self.spin.encourage() } else { self.spin.record(false) }
@@ -231,7 +231,7 @@ impl SocketStream {
         }
     }
 
-    /// Returns `None` if no bytes came in time, or if too many threads poll.
+    /// Returns `None` if no bytes arrived in time, or if too many threads poll.
     #[inline]
     fn poll_recv(
         &self,
@@ -248,8 +248,8 @@ impl SocketStream {
             match received {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if is_late {
-                        // If the deadline came before the end of polling, the attempt does not show
-                        // whether polling helps.
+                        // If the deadline was earlier than the end of polling, the attempt does not
+                        // show whether polling helps.
                         if until == end {
                             self.spin.record(false);
                         }
@@ -257,8 +257,8 @@ impl SocketStream {
                     }
                 }
                 received => {
-                    // If the bytes come late, another thread ran on this core, and the polling may
-                    // have delayed it.
+                    // If the bytes arrive late, another thread ran on this core, and the polling
+                    // may have delayed it.
                     self.spin.record(!is_late);
                     return Some(received);
                 }
@@ -378,7 +378,7 @@ impl Stream for SocketStream {
     }
 }
 
-/// A separate function keeps this code out of the path of most reads.
+/// Not inlined, to keep the code of reads without a deadline short.
 #[inline(never)]
 fn recv_until(fd: &DescriptorFilterSocket, buffer: &mut [u8], deadline: Monotonic) -> io::Result<usize> {
     loop {
@@ -392,7 +392,6 @@ fn recv_until(fd: &DescriptorFilterSocket, buffer: &mut [u8], deadline: Monotoni
     }
 }
 
-/// A separate function keeps this code out of the path of most messages.
 #[inline(never)]
 fn send_until(
     fd: BorrowedFd<'_>,
@@ -400,8 +399,8 @@ fn send_until(
     send: &dyn Fn(BorrowedFd<'_>, socket::WaitMode) -> io::Result<usize>,
 ) -> io::Result<usize> {
     loop {
-        // The socket usually has room, so the first try does not wait. A precise deadline then
-        // costs the sender no system call.
+        // The socket usually has room, so the first attempt does not wait, and a deadline costs no
+        // further system call.
         match send(fd, socket::WaitMode::Now) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             other => return other,

@@ -1,7 +1,5 @@
-//! The file of a Unix listener.
-//!
-//! Before a listener binds a path, the module removes the file that a dead process left there; a
-//! dropped listener removes its file.
+//! The file of a Unix listener. Before a listener binds a path, the module removes the file that a
+//! dead process left there. A dropped listener removes its file.
 //!
 //! Invariant: the module removes no other file, and no file of a socket on which a process listens.
 
@@ -17,16 +15,17 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::process;
 use corelane_sys::socket::{self, Address, SocketOptions};
 
-/// Maximum time of the connection attempt that checks whether a listener is alive, because a full
-/// backlog lets the attempt wait.
+/// Maximum time of the connection attempt that checks whether a process listens. The attempt waits
+/// while the listener's queue is full.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Device and inode of the file, which show whether another file has taken the path.
+    /// Device and inode of the file, which show whether a different file is at the path.
     identity: (u64, u64),
-    /// In a forked child, the listener and its file belong to the parent.
+    /// The fork generation of the owner. In a forked child, the listener and its file belong to the
+    /// parent.
     forks: u64,
 }
 
@@ -51,11 +50,11 @@ fn identity(found: &Metadata) -> (u64, u64) {
     (found.dev(), found.ino())
 }
 
-/// Removes the socket file that a dead process left at `path`.
+/// Removes the socket file that a dead process left at `path`. A file that is not a socket is not
+/// removed, and `bind` then refuses the path.
 ///
 /// # Errors
-/// `AddrInUse` if a process listens at `path` or is about to. A file that is not a socket stays,
-/// and `bind` then refuses the path.
+/// `AddrInUse` if a process listens at `path` or is about to; any error of the file system.
 pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
     if !is_socket(path) {
         return Ok(());
@@ -91,8 +90,8 @@ fn check_dead(file: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// A process that has bound its socket and does not listen yet refuses connections like a dead
-/// process.
+/// Returns true if a process has bound a socket to `path`. It may not listen yet and then refuses
+/// connections, as a dead process does.
 fn is_bound(path: &Path) -> bool {
     // Without /proc, the connection attempt alone decides.
     let sockets = fs::read("/proc/net/unix").unwrap_or_default();
@@ -110,7 +109,7 @@ fn temporary_path(path: &Path) -> PathBuf {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     let mut name = path.as_os_str().to_owned().into_vec();
-    // The name is no longer than `path` if possible.
+    // If possible, the name is no longer than `path`.
     let folder = path.as_os_str().len() - path.file_name().map_or(0, |name| name.len());
     name.truncate(folder);
     name.extend(format!(".{:x}.{call:x}", process::id()).into_bytes());

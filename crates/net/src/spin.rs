@@ -1,10 +1,10 @@
 //! Polling for a bounded time before a thread sleeps, where this helps.
 //!
-//! The polling saves a wake-up by the peer and costs processor time. A [`SpinPolicy`] states
-//! whether the threads that read a stream may poll.
+//! Polling saves a wake-up by the peer and costs processor time. A [`SpinPolicy`] states whether
+//! the threads that read a stream may poll.
 //!
-//! Under every policy, one wait polls for at most the policy's time. The number of threads of a
-//! process that poll at the same time is smaller than the number of the machine's cores.
+//! Under every policy, one wait polls for at most the policy's time, and fewer threads of a process
+//! poll at the same time than the machine has cores.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -21,13 +21,14 @@ use corelane_sys::thread;
 pub enum SpinPolicy {
     /// Threads sleep at once.
     Never,
-    /// Threads poll if polling has helped in earlier waits and the peer runs on another core or
-    /// machine. Threads with a fixed priority (SCHED_FIFO, SCHED_RR) sleep at once.
+    /// Threads poll while this helps, if the peer runs on another core or machine. Threads with a
+    /// fixed priority or a reservation (SCHED_FIFO, SCHED_RR, SCHED_DEADLINE) sleep at once.
     Adaptive {
         /// Maximum time for which a thread polls in one wait.
         max_spin: Duration,
     },
     /// Threads poll in each wait, in every scheduling class and even if polling has never helped.
+    /// Over shared memory they poll only if the peer was last seen on another core.
     Always {
         /// Maximum time for which a thread polls in one wait.
         max_spin: Duration,
@@ -52,14 +53,14 @@ impl SpinPolicy {
 }
 
 const FULL_SUCCESS: u32 = 1024;
-/// Minimum success for polling in every wait; below it a thread polls in one of many waits.
+/// Minimum success for polling in every wait. Below it a thread polls in one of many waits.
 const MIN_SUCCESS: u32 = FULL_SUCCESS / 4;
-/// Number of waits between two tries after the first failure, which doubles with each failed try.
+/// Number of waits between two attempts to poll. It doubles with each failed attempt.
 const MIN_RETRY_INTERVAL: u32 = 64;
 const MAX_RETRY_INTERVAL: u32 = 4096;
 const POLLS_PER_CLOCK_READ: u32 = 64;
-/// Number of polling rounds without the processor's pause instruction, during which an answer that is about to arrive
-/// would already come.
+/// Number of polling rounds without the processor's pause instruction, which would delay an answer
+/// that arrives soon.
 const ROUNDS_WITHOUT_PAUSE: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +75,7 @@ pub(crate) enum NextWait {
 pub(crate) struct AdaptiveSpin {
     policy: AtomicU64,
     success: AtomicU32,
-    /// Number of waits until polling is tried again.
+    /// Number of waits until the next attempt to poll.
     waits_left: AtomicU32,
     retry_interval: AtomicU32,
 }
@@ -130,12 +131,13 @@ impl AdaptiveSpin {
         NextWait::Try(max_spin)
     }
 
-    /// Makes the next waits poll, because the peer runs on another core or machine.
+    /// Makes the next waits poll.
     pub(crate) fn encourage(&self) {
         self.success.store(MIN_SUCCESS, Ordering::Relaxed);
     }
 
-    /// Begins a wait that polls, if the policy permits polling and polling has helped.
+    /// Begins a wait that may poll. Returns `None` if the policy or the success of earlier polling
+    /// forbids it, or if too many threads poll.
     pub(crate) fn begin(&self, is_peer_elsewhere: impl FnOnce() -> bool) -> Option<SpinWait<'_>> {
         let max_spin = match self.next_wait() {
             NextWait::Sleep => return None,
@@ -153,7 +155,7 @@ impl AdaptiveSpin {
         Some(SpinWait { adaptive: self, end: Monotonic::now() + max_spin, _permit: permit })
     }
 
-    /// Records if polling helped. A caller passes false for a wait in which the thread could not poll.
+    /// Records whether polling helped in a wait.
     pub(crate) fn record(&self, helped: bool) {
         let success = self.success.load(Ordering::Relaxed);
         let success = success - success / 8 + if helped { FULL_SUCCESS / 8 } else { 0 };
@@ -167,8 +169,9 @@ impl AdaptiveSpin {
         }
     }
 
-    /// Polls memory for at most the policy's time, if polling has helped before. Returns true if `is_there` has
-    /// returned true. The caller must know that the peer runs on another core.
+    /// Calls `is_there` until it returns true, for at most the policy's time. Returns false after
+    /// this time, and at once if the thread is not to poll. The caller must know that the peer runs
+    /// on another core.
     #[inline]
     pub(crate) fn spin_until(&self, is_there: impl Fn() -> bool) -> bool {
         self.is_allowed() && self.spin_if_worthwhile(is_there)
@@ -198,7 +201,7 @@ impl AdaptiveSpin {
     }
 }
 
-/// A wait during which the calling thread may poll, until [`is_over`](Self::is_over).
+/// A wait during which the calling thread may poll until [`is_over`](Self::is_over) returns true.
 #[derive(Debug)]
 pub struct SpinWait<'s> {
     adaptive: &'s AdaptiveSpin,
@@ -215,8 +218,8 @@ impl SpinWait<'_> {
 
     /// Ends the wait, and records whether the thread found data by polling.
     pub fn finish(self, is_found: bool) {
-        // Data that comes after the limit counts as a failure of the polling, which may have delayed
-        // the thread that sends the data.
+        // Data that arrives after the limit counts as a failure: the polling may have delayed the
+        // thread that sends it.
         self.adaptive.record(is_found && !self.is_over());
     }
 }
@@ -246,7 +249,7 @@ impl Drop for SpinPermit {
     }
 }
 
-/// Returns the number of threads of this process that poll now, over all streams.
+/// Returns the number of threads of this process that poll at this moment.
 pub fn spinning_thread_count() -> usize {
     SPINNING.load(Ordering::Relaxed)
 }
@@ -273,7 +276,8 @@ mod tests {
         (0..1000).filter(polls).count()
     }
 
-    // The tests of this file need the few permits of the process, so they run one after the other.
+    // The tests of this file run one after the other, because they need the few permits of the
+    // process.
     static ALONE: Mutex<()> = Mutex::new("tests of polling", LockScope::Lane, ());
 
     #[test]

@@ -18,7 +18,7 @@ pub enum Wait {
     Block,
     /// Does not wait. Returns `WouldBlock` if no bytes can be transferred at once.
     Now,
-    /// Waits at most until this deadline, which is observed precisely. Returns `TimedOut` after it.
+    /// Waits until this precise deadline. Returns `TimedOut` after it.
     Until(Monotonic),
 }
 
@@ -80,8 +80,8 @@ pub type ReadinessCallback = Arc<dyn Fn() + Send + Sync>;
 ///
 /// At most one thread reads and at most one thread writes at a time, which the ORB ensures.
 pub trait Stream: Send + Sync + fmt::Debug {
-    /// Reads at least one byte into the front of `buffer`. Returns 0 if the peer has closed its
-    /// sending direction.
+    /// Reads at least one byte into the front of `buffer`, and returns the number of bytes. Returns
+    /// 0 at the end of the stream.
     ///
     /// # Errors
     /// `WouldBlock` with [`Wait::Now`] if no bytes have arrived. `TimedOut` if the deadline or the
@@ -95,11 +95,12 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// passed. Any other error means that the connection is lost.
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize>;
 
-    /// Writes bytes from the front of `octets`, as far as the transport accepts them. Returns their number.
+    /// Writes bytes from the front of `octets`, as far as the transport accepts them. Returns their
+    /// number, at least one.
     ///
     /// # Errors
-    /// `WouldBlock` with [`Wait::Now`] if there is no room. `TimedOut` if the deadline or the coarse time-out has
-    /// passed. Any other error means that the connection is lost.
+    /// `WouldBlock` with [`Wait::Now`] if there is no room. `TimedOut` if the deadline or the
+    /// coarse time-out has passed. Any other error means that the connection is lost.
     fn send(&self, octets: &[u8], wait: Wait) -> io::Result<usize> {
         self.send_vectored(&[IoSlice::new(octets)], wait)
     }
@@ -109,11 +110,10 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// no descriptor; see [`set_readiness_callback`](Self::set_readiness_callback).
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Returns the descriptor with which a thread waits for bytes to read and for other events, by
-    /// poll(2). It is readable after the end of the connection, and when
-    /// [`arm_readiness`](Self::arm_readiness) may have another result than before. By default the
-    /// descriptor is that of [`readiness`](Self::readiness), which a stream that holds back bytes
-    /// leaves readable.
+    /// Returns the descriptor with which a thread waits, by poll(2), for bytes to read and for
+    /// other events. It is readable after the end of the connection, and when
+    /// [`arm_readiness`](Self::arm_readiness) may have a new result. By default it is the
+    /// descriptor of [`readiness`](Self::readiness).
     fn arrivals(&self) -> Option<BorrowedFd<'_>> {
         self.readiness()
     }
@@ -132,46 +132,44 @@ pub trait Stream: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// Returns true if the descriptor reports arrivals without a call of
+    /// Returns true if [`readiness`](Self::readiness) reports arrivals without a call of
     /// [`arm_readiness`](Self::arm_readiness).
     fn reports_every_arrival(&self) -> bool {
         true
     }
 
     /// Sets a callback on a stream without a descriptor. Returns false if the stream does not
-    /// support callbacks.
+    /// support callbacks; the ORB then serves the stream by a thread of its own.
     ///
-    /// The stream calls `report` at once, and then whenever data, room or the end of the stream may
-    /// have come. It may call `report` from any thread; `report` never blocks. If the result is
-    /// false, the ORB must serve the stream by a thread of its own.
+    /// The stream calls `report` at once, and then whenever there may be data, room, or the end of
+    /// the stream. It may call `report` from any thread; `report` never blocks.
     fn set_readiness_callback(&self, report: ReadinessCallback) -> bool {
         let _ = report;
         false
     }
 
-    /// Sets the coarse time-outs of blocking calls. A call exceeds its time-out by at most a few
-    /// scheduler ticks, and makes no extra system call for it.
+    /// Sets the coarse time-outs of blocking calls. Zero and [`Duration::MAX`] mean none. A call
+    /// exceeds its time-out by at most a few scheduler ticks, and makes no additional system call
+    /// for it.
     ///
     /// # Errors
     /// If the descriptor is closed.
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()>;
 
     /// Sets whether threads in [`recv`](Self::recv) poll before they sleep. Has no effect where
-    /// polling is impossible.
-    ///
-    /// A call with [`Wait::Until`] does not poll beyond its deadline.
+    /// polling is impossible. A call with [`Wait::Until`] does not poll beyond its deadline.
     fn set_spin_policy(&self, policy: SpinPolicy) {
         let _ = policy;
     }
 
     /// Begins a wait of a thread that polls outside of `recv`, by calls with [`Wait::Now`] or an
-    /// epoll instance.
+    /// epoll instance. Returns `None` if the thread is not to poll.
     fn begin_spin(&self) -> Option<SpinWait<'_>> {
         None
     }
 
     /// Makes the kernel poll the network card's queue for `time` before a reading thread sleeps;
-    /// zero for never.
+    /// zero for never. Has no effect on a stream without a network card.
     ///
     /// # Errors
     /// `PermissionDenied` without the privilege (`CAP_NET_ADMIN`) for a time above the system's
@@ -189,7 +187,7 @@ pub trait Stream: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Shuts down one or both directions. Repeated calls have no further effect.
+    /// Shuts down one or both directions. Repeated calls have no effect.
     fn shutdown(&self, half: ShutdownMode);
 
     /// Returns the identity of the peer.

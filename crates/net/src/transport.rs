@@ -224,7 +224,7 @@ pub trait Listener: Send + Sync + fmt::Debug {
     /// limits; the listener stays usable.
     fn accept(&self) -> io::Result<Box<dyn Stream>>;
 
-    /// Sets the properties of the connections that the listener accepts after the call.
+    /// Sets the properties of connections that the listener accepts after the call.
     ///
     /// # Errors
     /// If the system refuses a property.

@@ -1,5 +1,4 @@
-//! The conformance suite over the transports of this crate. A new transport is added to the list in
-//! [`each`].
+//! The conformance suite over the transports of this crate, which [`each`] lists.
 
 use corelane_net::mock::MockTransport;
 use corelane_net::{Endpoint, SharedMemory, Tcp, Transport, Unix};
@@ -7,7 +6,6 @@ use corelane_net::{Endpoint, SharedMemory, Tcp, Transport, Unix};
 #[path = "conformance/checks.rs"]
 mod checks;
 
-// An example of a transport outside this crate.
 #[path = "../../../tests/src/pipe.rs"]
 pub mod pipe;
 

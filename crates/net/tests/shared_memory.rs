@@ -1,5 +1,5 @@
-//! Tests of shared memory beyond the conformance suite, with peers in other processes, dead peers
-//! and hostile peers.
+//! Tests of shared memory beyond the conformance suite: peers in other processes, dead peers and
+//! hostile peers.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
@@ -18,8 +18,7 @@ use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_sys::{poll, socket};
 
-/// Name of the environment variable that makes this test binary the other process, with the path of
-/// the socket.
+/// Environment variable with the path of the socket. It makes this test binary the other process.
 const OTHER: &str = "CORELANE_TEST_SHM";
 
 fn path(name: &str) -> PathBuf {
@@ -269,8 +268,8 @@ fn room_is_an_edge_for_a_refused_writer() {
     });
 }
 
-/// Regression test: a thread that waited for data read the bell's bytes, which had to report room to
-/// a writer.
+/// Regression test: a thread that waited for data read the bell's bytes, which reported room to a
+/// writer.
 #[test]
 fn thread_that_waits_for_data_leaves_the_edge_of_a_refused_writer() {
     let (client, server) = pair("armed");
@@ -287,8 +286,7 @@ fn thread_that_waits_for_data_leaves_the_edge_of_a_refused_writer() {
     assert_eq!(server.arm_readiness().unwrap(), Some(false));
 }
 
-/// A reply is many times as large as the ring, and no thread reads the bell's bytes, which exceed
-/// the socket's buffer.
+/// No thread reads the bell's bytes, which exceed the socket's buffer.
 #[test]
 fn writer_with_repeated_room_edges_is_not_disconnected() {
     let (client, server) = pair("deaf");
@@ -364,13 +362,11 @@ fn silent_or_malformed_clients_delay_no_other_client() {
     drop(silent);
 }
 
-/// The peer is a process that writes any value anywhere in the memory and rings the bell at random.
 #[test]
 fn calls_with_a_hostile_peer_end_in_time() {
     against_a_hostile_peer("hostile", 4096, 5000);
 }
 
-/// The messages are copied in parts.
 #[test]
 fn large_calls_with_a_hostile_peer_end_in_time() {
     against_a_hostile_peer("hostile-l", 65_536, 200_000);

@@ -1,7 +1,5 @@
-//! Tests of clients whose server over shared memory is dead or hostile.
-//!
-//! The tests run in a process of their own, because they examine all descriptors, mappings and
-//! threads of the process.
+//! Tests of clients whose server over shared memory is dead or hostile. They have a process of
+//! their own, because they examine all descriptors, mappings and threads of the process.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -18,19 +16,15 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::thread::{self, Tid};
 use corelane_sys::{poll, socket};
 
-/// Name of the environment variable that makes this test binary the server, with the path of the
-/// socket.
+/// Environment variable with the path of the socket. It makes this test binary the server.
 const PATH: &str = "CORELANE_TEST_SHM_SERVER";
 const KIND: &str = "CORELANE_TEST_SHM_KIND";
 const READY: &str = "listening";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The server never accepts a connection.
     Absent,
-    /// The server answers once, then reads no more.
     Deaf,
-    /// The server writes any value anywhere in the memory.
     Hostile,
 }
 
@@ -95,7 +89,6 @@ fn run_as_the_server() {
 }
 
 fn until_the_parent_ends() {
-    // No line arrives at the input, so the loop waits for the end of the input.
     io::stdin().lines().for_each(drop);
 }
 
@@ -109,7 +102,6 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
     }
 }
 
-/// Accepts one connection after another, and violates the protocol on each.
 fn scribble(path: &Path) {
     let listener = UnixListener::bind(path).unwrap();
     println!("{READY}");
@@ -161,7 +153,7 @@ fn until_asleep(thread: &OnceLock<Tid>) {
     }
 }
 
-/// Returns true if the client saw the end of the stream.
+/// Returns true if the client reports the end of the stream.
 type Waits = fn(&dyn Stream) -> bool;
 
 const IN_RECV: Waits = |stream| stream.recv(&mut [0; 8], Wait::Block).unwrap() == 0;
@@ -191,7 +183,7 @@ fn server_is_killed(kind: Kind, waits: Waits, name: &str) {
         server.kill();
         assert!(waiting.join().unwrap(), "{name}: expected the end of the stream");
     });
-    // A thread that does not wait must see the end, and the end must be permanent.
+    // A thread that does not wait must see the end, each time.
     assert_eq!(client.recv(&mut [0; 8], Wait::Now).unwrap(), 0, "{name}");
     assert!(poll::check_hang_up(client.readiness().unwrap()).unwrap().both_closed, "{name}");
     drop(client);
@@ -203,7 +195,6 @@ fn server_is_killed(kind: Kind, waits: Waits, name: &str) {
     assert_eq!(next.recv(&mut [0; 8], Wait::Block).unwrap(), 5, "{name}");
 }
 
-/// Every connection must end when the client finds an invalid value.
 fn server_is_hostile() {
     let server = Server::start(Kind::Hostile, "hostile");
     for _ in 0..20 {
@@ -239,7 +230,7 @@ fn is_over(outcome: io::Result<usize>) -> bool {
     }
 }
 
-/// All cases run in one test, one after the other, because the checks examine the whole process.
+/// One test with all cases, because the checks examine the whole process.
 #[test]
 fn clients_of_dead_and_hostile_servers() {
     if std::env::var_os(PATH).is_some() {

@@ -13,7 +13,7 @@ use corelane_sys::{poll, thread};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// The tests run one after the other, because permits to poll and totals belong to the whole
+/// The tests run one after the other, because permits to poll and counts belong to the whole
 /// process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -110,7 +110,7 @@ fn adaptive_threads_stop_polling_for_a_slow_peer() {
     each("slow", |client, server| {
         server.set_spin_policy(SpinPolicy::Adaptive { max_spin: Duration::from_nanos(1) });
         let mut buffer = [0; 8];
-        // The first arrival shows on which core the peer runs.
+        // After this arrival the kernel reports the core on which the peer runs.
         client.send(b"x", Wait::Block).unwrap();
         assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 1);
         ask_once();
@@ -120,7 +120,7 @@ fn adaptive_threads_stop_polling_for_a_slow_peer() {
             assert_eq!(server.recv(&mut buffer, soon).unwrap_err().kind(), io::ErrorKind::TimedOut);
         }
         let syscalls = (snapshot() - before).syscalls;
-        // A thread that does not poll makes one call for each message.
+        // A thread that does not poll makes one system call for each wait.
         assert!(syscalls < 1050, "{syscalls}");
         let may_poll = matches!(client.peer(), Peer::Process { .. }) && thread::online_cores() > 1;
         assert!(syscalls > 1000 || !may_poll, "{syscalls}");

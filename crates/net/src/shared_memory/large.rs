@@ -2,10 +2,9 @@
 //!
 //! If a message is copied as a whole, the two sides take turns: the writer fills the ring and
 //! sleeps, then the reader empties the ring and sleeps. If the peer runs on another core, copying
-//! in parts is faster. The writer then publishes each part when it is copied, and the reader frees
-//! each part when it is copied.
+//! in parts is faster: the writer publishes, and the reader frees, each part when it is copied.
 //!
-//! The writer announces whether more parts follow, so the reader never polls after the last part.
+//! The writer announces whether more parts follow, so the reader does not poll after the last part.
 
 use std::io::{self, IoSlice};
 
@@ -15,12 +14,13 @@ use corelane_sys::thread;
 use super::stream::RingStream;
 
 pub(super) const PART_BYTES: usize = 16 * 1024;
-/// Number of bytes after which a call returns even if it could continue, so that the caller checks
-/// its deadline.
+/// Number of bytes after which a call returns even if it could continue, so that its caller can
+/// check the deadline.
 const MAX_CALL_BYTES: usize = 1 << 20;
 
 impl RingStream {
-    /// Continues a read whose first `count` bytes are already in `buffer`.
+    /// Continues a read that has copied `count` bytes into `buffer`. Returns the total number of
+    /// bytes.
     #[inline(never)]
     pub(super) fn read_large(&self, reader: RingReader<'_>, buffer: &mut [u8], count: usize) -> io::Result<usize> {
         let own_core = thread::current_core();
@@ -43,15 +43,13 @@ impl RingStream {
         Ok(total)
     }
 
-    /// Writes bytes of a message of `total` bytes while there is room, including room that appears
-    /// during the call.
+    /// Writes bytes of a message of `total` bytes as far as there is room. A message that is copied
+    /// in parts also gets room that appears during the call.
     #[inline(never)]
     pub(super) fn write_large(&self, slices: &[IoSlice<'_>], total: usize) -> io::Result<usize> {
         let rings = &self.peer_state.rings;
         let writer = rings.writer();
         let peer_core = writer.peer_core().or_else(|| rings.reader().peer_core());
-        // A message that fits into the ring is published as a whole, because the reader would have
-        // to copy a message that comes in parts.
         if total <= writer.capacity() || !is_elsewhere(peer_core, thread::current_core()) {
             return self.write_ring_part(writer, slices, 0, total);
         }
@@ -66,8 +64,8 @@ impl RingStream {
             let wanted = part.min(end - sent);
             let has_room = || !matches!(writer.has_room(wanted), Ok(false));
             if !has_room() && !self.large_spin.spin_until(has_room) {
-                // The writer fills the rest of the ring, because it may sleep only after it has
-                // seen the ring full.
+                // Fills the remaining room, because a writer may sleep only after it has seen the
+                // ring full.
                 writer.announce_more(false);
                 return Ok(sent + self.write_ring_part(writer, slices, sent, wanted)?);
             }

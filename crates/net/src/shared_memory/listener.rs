@@ -1,5 +1,5 @@
-//! The listener accepts a connection when the client has sent its rings. It never waits for a
-//! client.
+//! The listener of the transport. It accepts a connection when the client has sent its rings, and
+//! never waits for a client.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -18,10 +18,11 @@ use crate::socket_file::SocketFile;
 use crate::{ConnectionProperties, Endpoint, Listener, Peer, Stream};
 
 const LISTENER_TOKEN: u64 = u64::MAX;
-/// Maximum number of clients that have connected but not sent their rings; a further client
+/// Maximum number of clients that have connected but not sent their rings. A further client
 /// replaces the oldest.
 const MAX_HANDSHAKES: usize = 64;
-/// Age at which a client that has not sent its rings is dropped when another such client connects.
+/// Age from which a client that has not sent its rings is dropped when another such client
+/// connects.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of an accepted ring in bytes, unless the listener's properties allow larger rings.
 const DEFAULT_MAX_RING_BYTES: u32 = 1 << 20;
@@ -78,7 +79,8 @@ impl RingListener {
     /// Returns the connection if the client's rings have arrived, otherwise the client.
     ///
     /// # Errors
-    /// `ConnectionAborted` if the client is at fault or has ended.
+    /// `ConnectionAborted` if the client is at fault or has ended. Another error if this process is
+    /// out of resources.
     fn finish_handshake(
         &self,
         mut client: Handshake,
@@ -116,7 +118,6 @@ impl RingListener {
         if state.handshakes.len() >= MAX_HANDSHAKES {
             state.handshakes.remove(0);
         }
-        // If a client's socket cannot be watched, the client is dropped.
         if self.epoll.add(client.fd.as_fd(), token(&client.fd), Interest::READABLE | Interest::HANG_UP).is_ok() {
             state.handshakes.push(client);
         }
@@ -167,7 +168,8 @@ fn token(fd: &DescriptorFilterSocket) -> u64 {
     u64::from(fd.as_fd().as_raw_fd().unsigned_abs())
 }
 
-/// Marks an error as the fault of one client, which leaves the listener usable.
+/// Converts an error into `ConnectionAborted`, which concerns one client and leaves the listener
+/// usable.
 fn aborted(error: io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, error)
 }

@@ -1,19 +1,21 @@
-//! Connections over shared memory: each has two rings of bytes (`corelane_sys::ring`) and a Unix socket.
+//! Connections over shared memory: each has two rings of bytes (`corelane_sys::ring`) and a Unix
+//! socket.
 //!
-//! The peers meet at the socket in the file system. A client does not wait until the server accepts: it creates the
-//! rings, and sends a header and their descriptor at once.
+//! The peers meet at the socket in the file system. A client does not wait until the server
+//! accepts: it creates the rings, and sends a header and their descriptor at once.
 //!
 //! | bytes | content |
 //! |---|---|
 //! | 0 to 7 | `CLNRINGS` |
-//! | 8 to 11 | version, 1; little-endian, like the following numbers |
+//! | 8 to 11 | version, 1; all numbers are little-endian |
 //! | 12 to 15 | capacity of the ring to the server in bytes, a power of two |
 //! | 16 to 19 | capacity of the ring to the client in bytes, a power of two |
 //!
 //! The server accepts the connection when the whole header has arrived.
 //!
-//! After the header the socket is the *bell*: it carries single bytes, each of which wakes a side that waits for the
-//! descriptor. When the socket is closed, each side knows that the peer has ended, for any reason.
+//! After the header the socket is the *bell*: it carries single bytes, each of which wakes a side
+//! that waits for the descriptor. When one side ends, for any reason, its socket is closed, which
+//! the peer notices.
 
 mod large;
 mod listener;
@@ -41,7 +43,7 @@ const MAGIC: [u8; 8] = *b"CLNRINGS";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 20;
 const DEFAULT_RING_BYTES: u32 = 64 * 1024;
-/// Time for which a waiting thread polls before it sleeps, if earlier polling has helped.
+/// Maximum time for which a waiting thread polls before it sleeps.
 const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 
 /// A transport over rings in shared memory, between processes of one machine.
@@ -94,15 +96,15 @@ impl SharedMemory {
         SharedMemory { allowed_users: users, ..self }
     }
 
-    /// Sets the maximum time for which a waiting thread polls before it sleeps, with [`SpinPolicy::Adaptive`]: 20 us by
-    /// default, zero for never.
+    /// Sets the policy [`SpinPolicy::Adaptive`] with this maximum time for which a waiting thread
+    /// polls before it sleeps: 20 us by default, zero for never.
     #[must_use]
     pub fn max_spin(self, longest: Duration) -> Self {
         self.spin_policy(SpinPolicy::Adaptive { max_spin: longest })
     }
 
-    /// Sets the policy by which waiting threads poll before they sleep. With every policy, a thread
-    /// polls only while the peer was last seen on another core.
+    /// Sets the policy by which waiting threads poll before they sleep. Under every policy a thread
+    /// polls only if its peer was last seen on another core.
     #[must_use]
     pub fn spin_policy(self, policy: SpinPolicy) -> Self {
         SharedMemory { spin: policy, ..self }
@@ -142,7 +144,7 @@ impl Transport for SharedMemory {
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
         let fd = socket::connect(&Address::Unix(socket_path(endpoint)?), &SocketOptions::default(), deadline)?;
-        // The server passes no descriptors to the client, so the client's socket filters them out.
+        // The server passes no descriptors, so the client's socket closes descriptors that arrive.
         let fd = filtered_socket(fd);
         let peer = credentials(fd.as_fd());
         self.check_users(Some(process::effective_user_id()), user_id(&peer))?;

@@ -1,11 +1,11 @@
 //! The peer monitor: wakes threads that sleep on a connection whose peer has ended.
 //!
-//! One thread of a transport, named `net/peers`, watches the sockets of all its connections, so that no other thread
-//! has to wake up periodically. The thread exists while there are connections, or until the last ORB that used the
-//! transport [detaches](crate::Transport::detach_orb).
+//! A thread of the transport, `net/peers`, watches the sockets of all connections, so that waiting
+//! threads need not wake up periodically. The thread exists while there are connections, or until
+//! the last ORB that used the transport [detaches](crate::Transport::detach_orb).
 //!
-//! It runs in the ordinary scheduling class, or at the highest fixed priority of the threads that have slept on its
-//! connections, so that they learn in time that a peer is dead.
+//! It runs at the highest fixed priority of the threads that have slept on its connections, if
+//! there is one, so that they learn in time that a peer is dead.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,7 +24,7 @@ use corelane_sys::thread::{self, JoinHandle, Scheduling, ThreadBuilder, Tid};
 #[derive(Debug)]
 pub(super) struct PeerState {
     pub(super) rings: RingPair,
-    /// Set when the socket has reported a hang-up, and at the end of the monitor; never cleared.
+    /// Set when the socket has reported a hang-up, and at the end of the monitor. Never cleared.
     must_check: AtomicBool,
     asleep: AtomicU32,
 }
@@ -34,8 +34,8 @@ impl PeerState {
         Arc::new(PeerState { rings, must_check: AtomicBool::new(false), asleep: AtomicU32::new(0) })
     }
 
-    /// Returns true if the calling thread must check itself if the peer has ended. A thread calls this before it
-    /// sleeps, after it has set its wake method.
+    /// Returns true if the calling thread must check by itself whether the peer has ended. A thread
+    /// calls this before it sleeps, after it has set its wake method.
     pub(super) fn must_check_peer(&self) -> bool {
         // Sequentially consistent: either this load sees the flag of `request_check`, or the monitor
         // sees the thread's request to be woken.
@@ -63,15 +63,13 @@ impl PeerState {
         self.rings.writer().unpark();
     }
 
-    /// Returns true if a thread may sleep in spite of the wake-up.
-    ///
-    /// The peer can restore the word on which the thread sleeps, so one wake-up may not be enough.
+    /// Returns true if a thread may sleep in spite of a wake-up: the peer can restore the word on
+    /// which the thread sleeps.
     fn is_any_asleep(&self) -> bool {
         self.asleep.load(Ordering::SeqCst) > 0
     }
 }
 
-/// The peer monitor of a transport; clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct PeerMonitor(Arc<PiMutex<MonitorUsers>>);
 
@@ -89,7 +87,8 @@ impl Default for PeerMonitor {
 }
 
 impl PeerMonitor {
-    /// Returns the running thread, or starts one. A forked child does not have its parent's thread.
+    /// Returns the running thread, or starts one. `None` if no thread can be started. A forked
+    /// child does not have its parent's thread.
     fn start(&self) -> Option<Arc<MonitorThread>> {
         let mut current = self.0.lock();
         let is_there = |watch: &Arc<MonitorThread>| {
@@ -113,7 +112,7 @@ impl PeerMonitor {
     }
 
     /// After the last ORB, ends the thread and waits for its end. Threads that sleep on the
-    /// remaining connections then check for the peer by themselves.
+    /// remaining connections then check their peers by themselves.
     pub(super) fn detach_orb(&self) {
         let mut used = self.0.lock();
         used.orbs = used.orbs.saturating_sub(1);
@@ -128,7 +127,8 @@ impl PeerMonitor {
     }
 }
 
-/// A connection that the monitor watches; dropped before the connection's descriptor is closed.
+/// A connection that the monitor watches. [`unregister`](Self::unregister) ends the watch before
+/// the connection's descriptor is closed.
 #[derive(Debug)]
 pub(super) struct MonitoredPeer {
     watch: Arc<MonitorThread>,
@@ -184,7 +184,7 @@ struct PeerMonitorShared {
     epoll: Epoll,
     wake: EventFd,
     stop: AtomicBool,
-    /// Written under the lock `peers`, sequentially consistent.
+    /// Changed under the lock `peers`.
     priority: AtomicU8,
     thread: OnceLock<Tid>,
     peers: PiMutex<MonitoredPeers>,
@@ -199,7 +199,6 @@ struct MonitoredPeers {
 const WAKE_TOKEN: u64 = 0;
 /// Time between two wake-ups of a thread that may sleep in spite of the first one.
 const REWAKE_INTERVAL: Duration = Duration::from_millis(1);
-/// Maximum number of wake-ups at the end of the monitor.
 const MAX_FINAL_WAKE_UPS: usize = 100;
 
 impl MonitorThread {
@@ -231,7 +230,6 @@ impl MonitorThread {
         self.shared.wake.notify();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
-            // The thread runs no code that can panic.
             let _ = thread.join();
         }
     }
@@ -308,8 +306,8 @@ impl PeerMonitorShared {
     }
 }
 
-/// Wakes the threads that may sleep on these connections, and removes the connections on which no
-/// thread sleeps.
+/// Wakes the threads that may sleep on these connections, and removes connections on which no
+/// thread sleeps from the list.
 fn wake_again(hung_up: &mut Vec<Arc<PeerState>>) {
     hung_up.retain(|ends| {
         let is_any_asleep = ends.is_any_asleep();
@@ -380,7 +378,6 @@ mod tests {
         left.unregister(fd.as_fd());
     }
 
-    /// The peer restores the word on which the thread sleeps, between the wake-up and the sleep.
     #[test]
     fn wake_up_undone_by_the_peer_is_repeated() {
         let watching = PeerMonitor::default();
@@ -398,8 +395,7 @@ mod tests {
             assert!(!end.is_past(), "expected that the monitor reports the end of the socket");
             std::thread::yield_now();
         }
-        // The word has the value for which the thread sleeps, because the peer can write this
-        // value.
+        // The word has the value for which the thread sleeps, because a peer can write this value.
         let woken = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {

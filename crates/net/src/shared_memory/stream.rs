@@ -6,8 +6,8 @@
 //! reports the bell and the peer's end. So an idle connection wakes no thread, and a killed peer is
 //! noticed.
 //!
-//! A thread that does not wait ([`Wait::Now`]) requests the bell when it got fewer bytes, or less
-//! room, than it wanted.
+//! A thread that does not wait ([`Wait::Now`]) requests the bell when a read does not fill its
+//! buffer, or when a write finds no room.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,7 +26,8 @@ use super::peer_monitor::{MonitoredPeer, PeerMonitor, PeerState};
 use crate::spin::AdaptiveSpin;
 use crate::{Peer, ShutdownMode, SpinPolicy, Stream, Wait};
 
-/// Maximum time that a thread sleeps before it checks if the peer has ended, if the monitor cannot wake it.
+/// Maximum time that a thread sleeps before it checks whether the peer has ended, if the monitor
+/// cannot wake it.
 const FALLBACK_SLEEP: Duration = Duration::from_millis(50);
 /// Number of requests for the bell after which a thread reads the bell's bytes.
 const MAX_BELL_REQUESTS: u32 = 64;
@@ -37,22 +38,22 @@ pub(super) struct RingStream {
     monitored: Option<MonitoredPeer>,
     fd: DescriptorFilterSocket,
     peer: Peer,
-    /// Coarse time-out of receiving in nanoseconds; 0 for none.
+    /// Coarse time-out of receiving in nanoseconds; 0 means none.
     receive_timeout: AtomicU64,
     send_timeout: AtomicU64,
     /// True once this side has announced that it writes no more.
     write_ended: AtomicBool,
-    /// True once the connection sends and receives no more bytes.
+    /// True after [`ShutdownMode::Both`] or an error of the peer.
     shut_down: AtomicBool,
     /// Number of requests for the bell since its bytes were last read, approximately.
     bell_requests: AtomicU32,
-    /// Set while a writer with [`Wait::Now`] that found no room waits for the edge that announces
+    /// Set while a writer with [`Wait::Now`] that found no room waits for the edge that reports
     /// room.
     wants_room: AtomicBool,
-    /// Locked while a thread reads the bell's bytes or sets `wants_room`.
+    /// Locked while a thread reads the bell's bytes or requests room.
     bell: PiMutex<()>,
     spin: AdaptiveSpin,
-    /// State of polling for the next part of a large message, or for room for such a part.
+    /// State of polling within a large message: for its next part, or for room for the next part.
     pub(super) large_spin: AdaptiveSpin,
     forks: u64,
 }
@@ -88,7 +89,7 @@ impl RingStream {
     pub(super) fn read_ring(&self, reader: RingReader<'_>, buffer: &mut [u8]) -> io::Result<usize> {
         let (count, ring) = reader.read(buffer).inspect_err(|_| self.abort())?;
         if ring {
-            // If the bell cannot be delivered, the peer has ended and does not wait for room.
+            // If the write to the socket fails, the peer has ended and does not wait for room.
             let _ = self.ring_bell();
         }
         Ok(count)
@@ -142,7 +143,7 @@ impl RingStream {
 
     #[inline]
     fn request_bell(&self, reader: RingReader<'_>) {
-        // Concurrent threads may lose an increment; an exact count is not needed.
+        // Concurrent threads may lose an increment, so the count is approximate.
         let asked = self.bell_requests.load(Ordering::Relaxed);
         self.bell_requests.store(asked + 1, Ordering::Relaxed);
         if asked >= MAX_BELL_REQUESTS {
@@ -160,8 +161,8 @@ impl RingStream {
         self.drain_bell();
     }
 
-    /// Reads the bell's bytes. Returns false without reading while a writer waits for an edge that these bytes may
-    /// carry.
+    /// Reads the bell's bytes. Returns false without reading while a writer waits for an edge,
+    /// which these bytes may bring.
     fn drain_bell(&self) -> bool {
         let _bell = self.bell.lock();
         if self.wants_room.load(Ordering::Relaxed) {
@@ -169,8 +170,8 @@ impl RingStream {
         }
         self.bell_requests.store(0, Ordering::Relaxed);
         let mut octets = [0; 256];
-        // The caller detects the end or an error itself. The loop is bounded, because a hostile
-        // peer may ring without end.
+        // The caller detects the end of the stream and errors. The loop is bounded, because a
+        // hostile peer may send bytes without end.
         for _ in 0..8 {
             if !matches!(self.fd.recv(&mut octets, socket::WaitMode::Now), Ok(256)) {
                 break;
@@ -179,13 +180,14 @@ impl RingStream {
         true
     }
 
-    /// Reads all bytes of the bell but one, so that the next thread that reads the stream gets an edge.
+    /// Reads up to 1024 of the bell's bytes, and leaves at least one for a thread that waits until
+    /// the socket is readable.
     #[cold]
     fn drain_bell_but_one(&self) -> io::Result<()> {
         let mut octets = [0; 1024];
         let spare = socket::unread_bytes(self.fd.as_fd())?.saturating_sub(1).min(octets.len());
         if spare > 0 {
-            // The caller detects the end or an error itself.
+            // The caller detects the end of the stream and errors.
             let _ = self.fd.recv(&mut octets[..spare], socket::WaitMode::Now);
         }
         self.bell_requests.store(0, Ordering::Relaxed);
@@ -214,7 +216,7 @@ impl RingStream {
         }
     }
 
-    /// Returns 0 at the end of the stream, otherwise the error `otherwise`.
+    /// Returns bytes that have arrived, 0 at the end of the stream, or the error `otherwise`.
     #[cold]
     fn read_at_end_or(&self, buffer: &mut [u8], otherwise: io::ErrorKind) -> io::Result<usize> {
         let reader = self.peer_state.rings.reader();
@@ -244,8 +246,9 @@ impl RingStream {
         self.spin.is_allowed() && reader.peer_core().is_some_and(|core| thread::current_core() != Some(core))
     }
 
-    /// Sleeps until a wake-up or until `until`, at most for [`FALLBACK_SLEEP`] if no other thread would wake this
-    /// thread.
+    /// Sleeps until a wake-up or until `until` (`None`: for ever), but for at most
+    /// [`FALLBACK_SLEEP`] if the monitor would not wake this thread. Returns true if the time has
+    /// passed.
     #[inline]
     fn park(&self, until: Option<Monotonic>, park: impl Fn(Option<Duration>) -> bool) -> bool {
         let Some(watched) = &self.monitored else { return park(fallback_sleep(until)) };
@@ -410,8 +413,8 @@ impl Stream for RingStream {
 
     fn arm_readiness(&self) -> io::Result<Option<bool>> {
         if !self.drain_bell() {
-            // Another thread waits for an edge that announces room, so this thread must leave it the
-            // bell's bytes.
+            // Another thread waits for the edge that reports room, which the bell's bytes may
+            // bring.
             return Ok(Some(true));
         }
         let reader = self.peer_state.rings.reader();
@@ -438,8 +441,7 @@ impl Stream for RingStream {
             self.shut_down.store(true, Ordering::Release);
         }
         self.write_ended.store(true, Ordering::Release);
-        // The bell is not needed: the socket reports the end of either direction, and epoll reports
-        // it as an edge.
+        // The bell is not needed: the shutdown of the socket is reported, with an edge by epoll.
         writer.announce_writing_end();
         writer.unpark();
         let direction = match half {
@@ -506,8 +508,7 @@ mod tests {
                 let first = server.recv(&mut octet, Wait::Block).unwrap();
                 (first, octet[0], server.recv(&mut octet, Wait::Block).unwrap())
             });
-            // The reader sleeps for [`FALLBACK_SLEEP`] before it requests the bell, so the test
-            // waits longer.
+            // The reader requests the bell after [`FALLBACK_SLEEP`], so the test waits longer.
             std::thread::sleep(2 * FALLBACK_SLEEP);
             client.send(&[7], Wait::Block).unwrap();
             std::thread::sleep(2 * FALLBACK_SLEEP);

@@ -74,7 +74,7 @@ fn full_stream_refuses_data_until_the_peer_reads() {
         let (client, server) = pair(transport, endpoint);
         let octets: Vec<u8> = (0..100_000u32).map(|index| index.to_le_bytes()[0]).collect();
         let mut sent = 0;
-        // A network may carry bytes on after the stream refused more, so that there is room again.
+        // After a refusal a network may move bytes to the peer, so that there is room again.
         let mut refused = |wait: &dyn Fn() -> Wait| loop {
             match send(&*client, &octets, wait()) {
                 Ok(count) => sent += count,
@@ -117,8 +117,7 @@ fn halves_close_independently() {
     });
 }
 
-/// The ORB calls `shutdown(Both)` to end threads that wait for a peer. A thread that is not woken
-/// hangs the test.
+/// A thread that is not woken hangs the test.
 #[test]
 fn shutdown_of_both_halves_wakes_waiting_threads() {
     each("wakes", |transport, endpoint| {

@@ -1,5 +1,4 @@
-//! Counters of the calling thread's operations: system calls, locks, futex calls, hand-offs and
-//! allocations.
+//! Counters of the calling thread's operations, such as system calls, locks and allocations.
 //!
 //! A test takes a [`snapshot`] before and after the measured code, on the thread that runs this
 //! code, and subtracts.

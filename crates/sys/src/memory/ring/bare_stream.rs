@@ -89,7 +89,8 @@ impl BareStream {
         Ok(BareStream { mapping: SharedMapping::new(fd, Self::LENGTH)?, wait, incoming, outgoing })
     }
 
-    /// Sends all bytes of a message. Returns false if the ring is full and the other end has closed.
+    /// Sends all bytes of a message. Returns false if the ring has no room and the other end has
+    /// closed.
     #[inline]
     pub fn send(&mut self, message: &[u8]) -> bool {
         for part in message.chunks(PART) {

@@ -61,8 +61,8 @@ pub(super) fn check(fd: BorrowedFd<'_>, length: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Memory that another process can write at any time. No reference to its bytes exists, except to
-/// words as atomics.
+/// Memory that another process can write at any time. No reference to its bytes exists, except the
+/// atomics that `word` returns.
 #[derive(Debug)]
 pub(super) struct SharedMapping {
     octets: NonNull<u8>,
