@@ -4,7 +4,6 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// Maximum length of a scheme in bytes.
 const MAX_SCHEME: usize = 32;
 
 /// An address at which a transport listens or to which it connects.

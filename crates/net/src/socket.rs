@@ -18,7 +18,6 @@ use crate::spin::{AdaptiveSpin, NextWait, SpinPermit, SpinWait};
 use crate::transport::{Listener, Transport};
 use crate::{ConnectionProperties, Endpoint, Peer, ShutdownMode, SpinPolicy, Stream, Wait};
 
-/// Maximum number of connections in a listener's queue.
 pub(crate) const BACKLOG: u32 = 1024;
 
 /// Delay between connection attempts to two addresses of a name (RFC 8305, section 5).

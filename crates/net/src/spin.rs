@@ -136,8 +136,8 @@ impl AdaptiveSpin {
         self.success.store(MIN_SUCCESS, Ordering::Relaxed);
     }
 
-    /// Begins a wait that may poll. Returns `None` if the policy or the success of earlier polling
-    /// forbids it, or if too many threads poll.
+    /// Begins a wait that may poll. Returns `None` if the policy, the success of earlier polling,
+    /// or the peer's core forbids it, or if too many threads poll.
     pub(crate) fn begin(&self, is_peer_elsewhere: impl FnOnce() -> bool) -> Option<SpinWait<'_>> {
         let max_spin = match self.next_wait() {
             NextWait::Sleep => return None,

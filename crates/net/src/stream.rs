@@ -105,9 +105,10 @@ pub trait Stream: Send + Sync + fmt::Debug {
         self.send_vectored(&[IoSlice::new(octets)], wait)
     }
 
-    /// Returns a descriptor that reports an edge when bytes can be read or written, after a call
-    /// with [`Wait::Now`] has transferred fewer bytes than requested. `None` if the transport has
-    /// no descriptor; see [`set_readiness_callback`](Self::set_readiness_callback).
+    /// Returns a descriptor that reports edges: when bytes can be read, after a
+    /// [`recv`](Self::recv) with [`Wait::Now`] that did not fill its buffer, and when bytes can be
+    /// written, after a send with [`Wait::Now`] that returned `WouldBlock`. `None` if the transport
+    /// has no descriptor; see [`set_readiness_callback`](Self::set_readiness_callback).
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 
     /// Returns the descriptor with which a thread waits, by poll(2), for bytes to read and for

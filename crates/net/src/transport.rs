@@ -48,8 +48,8 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 ///   readable when a connection waits. The ORB watches it with edge-triggered epoll.
 /// * Connections are accepted in the order in which they were made. A client that connects does not
 ///   wait for `accept`.
-/// * A second listener at the same endpoint is refused with `AddrInUse`. Dropping the listener frees
-///   the endpoint: connecting then fails, and listening there succeeds again.
+/// * A second listener at the same endpoint is refused with `AddrInUse`. Dropping the listener
+///   frees the endpoint: connecting then fails, and listening there succeeds again.
 /// * `local_endpoint` contains the values that the system chose, such as the port. Clients can
 ///   connect to it.
 ///
@@ -60,11 +60,11 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 ///   [`Wait::Until`](crate::Wait::Until) returns `TimedOut` after the deadline, and one with
 ///   [`Wait::Block`](crate::Wait::Block) after the stream's coarse time-out. Data or room that is
 ///   available takes precedence over a deadline that has passed.
-/// * `recv` returns 0 only at the end of the stream. `send_vectored` takes as many bytes as there is
-///   room for; it returns an error, not 0, if there is no room.
+/// * `recv` returns 0 only at the end of the stream. `send_vectored` takes as many bytes as there
+///   is room for; it returns an error, not 0, if there is no room.
 /// * A stream with a descriptor reports an edge when there is something to read, after a `recv`
-///   with `Wait::Now` that did not fill its buffer. Likewise it reports an edge when there is room,
-///   after a send with `Wait::Now` that did not take all bytes. A stream whose descriptor does not
+///   with `Wait::Now` that did not fill its buffer. It also reports an edge when there is room,
+///   after a send with `Wait::Now` that returned `WouldBlock`. A stream whose descriptor does not
 ///   report other arrivals returns false from
 ///   [`reports_every_arrival`](Stream::reports_every_arrival) and implements
 ///   [`arm_readiness`](Stream::arm_readiness).
@@ -72,7 +72,8 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 ///   [`set_readiness_callback`](Stream::set_readiness_callback). Otherwise the ORB must serve it by
 ///   a thread of its own.
 /// * After `shutdown(Write)` the peer reads the remaining bytes and then the end of the stream, and
-///   further sends of this side fail. `shutdown(Both)` also ends every `recv` and `send` that waits.
+///   further sends of this side fail. `shutdown(Both)` also ends every `recv` and `send` that
+///   waits.
 /// * Dropping a stream closes the connection: the peer's `recv` returns 0, and the peer's sends
 ///   fail, although the first ones may succeed. In a forked child the connection belongs to the
 ///   parent, so dropping the child's copy must not end it.

@@ -282,7 +282,6 @@ fn thread_that_waits_for_data_leaves_the_edge_of_a_refused_writer() {
     let mut events = [EpollEvent::EMPTY; 1];
     assert_eq!(epoll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 1, "the edge is lost");
     assert!(server.send(&[0; 10], Wait::Now).is_ok());
-    // The writer waits no more.
     assert_eq!(server.arm_readiness().unwrap(), Some(false));
 }
 

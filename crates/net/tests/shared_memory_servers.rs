@@ -145,7 +145,6 @@ fn until_asleep(thread: &OnceLock<Tid>) {
     let sleeps = || {
         let Some(thread) = thread.get() else { return false };
         let status = fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw())).unwrap();
-        // The state follows the name, which is in parentheses.
         status.rsplit_once(") ").unwrap().1.starts_with('S')
     };
     while !sleeps() {

@@ -110,7 +110,7 @@ fn adaptive_threads_stop_polling_for_a_slow_peer() {
     each("slow", |client, server| {
         server.set_spin_policy(SpinPolicy::Adaptive { max_spin: Duration::from_nanos(1) });
         let mut buffer = [0; 8];
-        // After this arrival the kernel reports the core on which the peer runs.
+        // After this arrival a TCP socket reports the core on which the peer runs.
         client.send(b"x", Wait::Block).unwrap();
         assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 1);
         ask_once();

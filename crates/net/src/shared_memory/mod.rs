@@ -43,7 +43,6 @@ const MAGIC: [u8; 8] = *b"CLNRINGS";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 20;
 const DEFAULT_RING_BYTES: u32 = 64 * 1024;
-/// Maximum time for which a waiting thread polls before it sleeps.
 const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 
 /// A transport over rings in shared memory, between processes of one machine.

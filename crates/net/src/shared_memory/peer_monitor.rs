@@ -395,7 +395,6 @@ mod tests {
             assert!(!end.is_past(), "expected that the monitor reports the end of the socket");
             std::thread::yield_now();
         }
-        // The word has the value for which the thread sleeps, because a peer can write this value.
         let woken = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -430,7 +429,6 @@ mod tests {
                     .is_ok()
             };
             let asked = std::thread::scope(|scope| scope.spawn(sleeps).join().unwrap());
-            // The system may not permit fixed priorities.
             assert!(!asked || found() == Scheduling::Fifo(expected), "{:?}", found());
         }
         watched.unregister(fd.as_fd());

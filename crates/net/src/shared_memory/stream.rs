@@ -187,7 +187,6 @@ impl RingStream {
         let mut octets = [0; 1024];
         let spare = socket::unread_bytes(self.fd.as_fd())?.saturating_sub(1).min(octets.len());
         if spare > 0 {
-            // The caller detects the end of the stream and errors.
             let _ = self.fd.recv(&mut octets[..spare], socket::WaitMode::Now);
         }
         self.bell_requests.store(0, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 //! ```
 //! #[global_allocator]
 //! static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::CountingAllocator;
-//! 
+//!
 //! let before = corelane_sys::counters::snapshot();
 //! let octets = vec![0u8; 100];
 //! let counted = corelane_sys::counters::snapshot() - before;

@@ -121,7 +121,7 @@ impl Guarantee {
         "Set cpu.max to `max` (`CPUQuota=` in a systemd unit, `--cpus` of a container).",
         cpu_budget,
     );
-    /// Timers of ordinary threads are not delayed.
+    /// The process can remove the delay of its ordinary threads' timers.
     pub const MINIMAL_TIMER_SLACK: Guarantee = Guarantee::new(
         "timer-slack",
         "The kernel does not delay the timers of ordinary threads to save wake-ups.",
@@ -135,7 +135,7 @@ impl Guarantee {
         "Let the process write /dev/cpu_dma_latency, or boot with a bound such as intel_idle.max_cstate=1.",
         idle_states,
     );
-    /// A panic unwinds and ends one request only.
+    /// A panic unwinds, so that it ends one request and not the process.
     pub const PANIC_ISOLATION: Guarantee = Guarantee::new(
         "panic-isolation",
         "A panic in a servant fails its own request and nothing else.",

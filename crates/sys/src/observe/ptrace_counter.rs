@@ -337,7 +337,6 @@ fn octets(id: libc::pid_t, address: u64) -> Vec<u8> {
     words.flat_map(u64::to_ne_bytes).skip((address % WORD) as usize).take(MAX_INSTRUCTION_BYTES).collect()
 }
 
-/// Returns true if a thread sleeps or has ended.
 fn is_waiting(process: u32, id: libc::pid_t) -> bool {
     let text = fs::read_to_string(format!("/proc/{process}/task/{id}/stat")).unwrap_or_default();
     // The thread's name precedes the state, in parentheses, and may itself contain parentheses.

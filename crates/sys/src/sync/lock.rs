@@ -1,4 +1,4 @@
-//! Locks with a name and a scope, which count how often they are taken.
+//! Locks with a name and a scope.
 //!
 //! The scope says which threads a lock can make wait: threads of one connection, of one lane, or of
 //! the whole ORB. Taking a lock adds to the calling thread's [`counters`].

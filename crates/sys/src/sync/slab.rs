@@ -28,8 +28,8 @@
 //!
 //! *Users* counts guards, and for a moment also callers whose `get` is about to fail. Each `get`
 //! adds one, and subtracts it again if generation or flags are not as expected. Hence every change
-//! of generation or flags is an addition or a compare-and-swap that preserves the count. Comments
-//! in the code refer to some of the following rules by name:
+//! of generation or flags is a read-modify-write that preserves the count. Comments in the code
+//! refer to some of the following rules by name:
 //!
 //! * `publish`: `insert` writes the value, then sets LIVE and the generation with release. The
 //!   addition in `get` has acquire ordering. A `get` that has seen both may read the value.

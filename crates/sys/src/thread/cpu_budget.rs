@@ -55,7 +55,6 @@ struct CpuBudgetState {
     inner: PiMutex<Inner>,
 }
 
-/// A kernel timer, which any thread of the process may set.
 #[derive(Debug)]
 struct Timer(libc::timer_t);
 

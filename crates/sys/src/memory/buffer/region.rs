@@ -57,7 +57,6 @@ struct CacheInner {
     closed: AtomicBool,
 }
 
-/// Description of a cached region, at the beginning of the region.
 struct CachedRegion {
     mapped: usize,
     touched: usize,
