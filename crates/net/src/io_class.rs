@@ -10,7 +10,7 @@ use corelane_sys::thread::CpuSet;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum IoClass {
-    /// Packets are treated as the kernel treats all packets.
+    /// Packets have neither a priority nor a budget.
     #[default]
     BestEffort,
     /// Packets are processed as soon as they arrive, at the lane's priority as far as the machine

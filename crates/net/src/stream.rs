@@ -39,7 +39,7 @@ pub enum Peer {
     Ip(SocketAddr),
     /// A process on this machine, with credentials from the kernel.
     Process {
-        /// Process id at the time of connecting.
+        /// Process id, as the kernel recorded it.
         pid: i32,
         /// Effective user id.
         uid: u32,
@@ -157,8 +157,8 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// If the descriptor is closed.
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()>;
 
-    /// Sets whether threads in [`recv`](Self::recv) poll before they sleep. Has no effect where
-    /// polling is impossible. A call with [`Wait::Until`] does not poll beyond its deadline.
+    /// Sets whether threads poll before they sleep. Has no effect where polling is impossible. A
+    /// call with [`Wait::Until`] does not poll beyond its deadline.
     fn set_spin_policy(&self, policy: SpinPolicy) {
         let _ = policy;
     }

@@ -20,9 +20,8 @@ pub struct Counters {
     /// Locks taken with the scope of the whole ORB
     /// ([`LockScope::Orb`](crate::lock::LockScope::Orb)).
     pub orb_locks: u64,
-    /// Futex calls: waits for a lock that another thread holds, and waits and notifications of
-    /// condition variables, event counts and shared-memory rings. [`syscalls`](Self::syscalls) does
-    /// not include them.
+    /// Futex calls, for contended locks, condition variables, event counts and shared-memory rings.
+    /// [`syscalls`](Self::syscalls) does not include them.
     pub futex_calls: u64,
     /// Pieces of work that the thread handed to another thread.
     pub handoffs: u64,

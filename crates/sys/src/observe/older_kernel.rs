@@ -146,7 +146,6 @@ fn argument_at(index: u32) -> u32 {
     16 + 8 * index + if cfg!(target_endian = "big") { 4 } else { 0 }
 }
 
-/// Returns the kernel's number of the architecture (`AUDIT_ARCH_*`).
 fn architecture() -> io::Result<u32> {
     if cfg!(all(target_arch = "x86_64", target_pointer_width = "64")) {
         Ok(0xc000_003e)

@@ -300,7 +300,6 @@ impl<T> GenerationalSlab<T> {
                 self.vacate(index, slot, generation);
                 RetireResult::Taken(value)
             }
-            // A caller whose `get` failed was the last to leave and has claimed the value.
             None => RetireResult::Deferred,
         }
     }

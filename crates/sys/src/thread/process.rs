@@ -1,8 +1,8 @@
 //! Fork detection without a system call, and other properties of the process.
 //!
 //! After `fork` the child has one thread, and copies of the parent's sockets and lanes, which it
-//! must not use. [`fork_generation`] returns a number that the C library increases in the child
-//! (`pthread_atfork`). A raw `clone` system call goes unnoticed.
+//! must not use. [`fork_generation`] returns a number that a handler of `pthread_atfork` increases
+//! in the child. A raw `clone` system call goes unnoticed.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Once;

@@ -1,5 +1,5 @@
-//! Sockets that close the descriptors which their peers pass. A thread that reads or closes such a
-//! socket never waits for the close of a passed descriptor.
+//! Sockets that accept no descriptors from their peers. A thread that reads or closes such a socket
+//! never waits for the close of a passed descriptor.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{deferred_close, process};
 
-/// A connected stream socket that closes the descriptors which its peer passes.
+/// A connected stream socket that accepts no descriptors from its peer.
 #[derive(Debug)]
 pub struct DescriptorFilterSocket {
     fd: ManuallyDrop<OwnedFd>,
@@ -104,7 +104,7 @@ impl Drop for DescriptorFilterSocket {
     }
 }
 
-/// A listening stream socket that closes the descriptors which peers pass to its connections.
+/// A listening stream socket whose connections accept no descriptors from their peers.
 #[derive(Debug)]
 pub struct DescriptorFilterListener {
     fd: ManuallyDrop<OwnedFd>,

@@ -169,8 +169,6 @@ impl CacheInner {
                 let put = slot.compare_exchange(ptr::null_mut(), address.as_ptr(), Ordering::SeqCst, Ordering::Relaxed);
                 if put.is_ok() {
                     if self.closed.load(Ordering::SeqCst) {
-                        // The cache was closed after the first check, and `close` may have passed
-                        // this slot.
                         drop(self.take_from(slot));
                     }
                     return true;
