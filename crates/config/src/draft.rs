@@ -118,7 +118,8 @@ const MAX_CONNECTION_THREADS: usize = 256;
 const MAX_QUEUED: usize = 1024;
 
 impl PoolDraft {
-    /// Makes the program's pool, whose threads no setting can change. The error is the name of such a setting.
+    /// Makes the program's pool, whose threads no setting can change. The error is the name of such
+    /// a setting.
     fn finish_with_fixed_threads(&self) -> Result<PoolConfig, &'static str> {
         let settings = [
             ("dispatch", self.dispatch.is_some()),

@@ -68,11 +68,11 @@ pub enum SniffEvent<'m> {
     },
     /// The capture lacks this number of octets.
     MissingOctets(u64),
-    /// The sniffer dropped this number of captured octets, because all connections together held
-    /// too many octets of incomplete messages.
+    /// The sniffer dropped this number of captured octets of incomplete messages, because all
+    /// connections together took too much memory.
     DroppedOctets(usize),
-    /// The capture or the connection ends within a message. The number counts the octets of this
-    /// message that were captured.
+    /// The capture or the connection ends within messages, of which this number of octets was
+    /// captured.
     UnfinishedMessage(usize),
     /// The octets do not follow GIOP.
     Fault(ProtocolFault),
@@ -139,8 +139,8 @@ impl Sniffer {
         self.counts
     }
 
-    /// Processes a packet, and passes each event that it causes to `visit`, such as a completed
-    /// message.
+    /// Processes a packet, and passes the events that it causes, such as a completed message, to
+    /// `visit`.
     pub fn process_packet(&mut self, packet: &Packet<'_>, visit: &mut dyn FnMut(SniffRecord<'_>)) {
         let segment = match segment(packet) {
             Ok(segment) => segment,

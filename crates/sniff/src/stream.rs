@@ -1,4 +1,4 @@
-//! One direction of a TCP connection: takes segments and returns GIOP messages.
+//! One direction of a TCP connection: orders segments and extracts GIOP messages.
 
 use corelane_wire::Limits;
 use corelane_wire::connection::{Framer, FramingStep, ProtocolFault};
@@ -21,7 +21,7 @@ pub(crate) enum StreamStep<'m> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamState {
-    /// SYN was captured, and the first octets of the connection have not arrived.
+    /// SYN was captured, but not yet the first octets of the connection.
     Begin,
     /// The next octet is the first octet of a message.
     Synchronised,
@@ -85,7 +85,8 @@ impl Stream {
             return;
         }
         if self.next.is_none() && !begins_message(octets) {
-            // The capture begins after the start of the connection.
+            // The capture lacks the start of the connection, so the boundaries of messages are
+            // unknown.
             return;
         }
         let next = *self.next.get_or_insert(sequence);
@@ -142,7 +143,7 @@ impl Stream {
         }
     }
 
-    /// Processes the waiting segments, and returns the number of octets of an incomplete message.
+    /// Processes the waiting segments, and returns the number of octets of incomplete messages.
     pub(crate) fn finish(&mut self, limits: &Limits, visit: &mut Visit<'_>) -> usize {
         // Each round processes at least one segment.
         while self.is_waiting() {

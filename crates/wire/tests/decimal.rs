@@ -12,7 +12,7 @@ fn number() -> impl Strategy<Value = Decimal> {
     })
 }
 
-/// A number whose products and sums fit in an `i128`.
+/// Returns the unscaled value and the scale of a number whose products and sums fit in an `i128`.
 fn small() -> impl Strategy<Value = (i64, u8)> {
     (any::<i32>().prop_map(i64::from), 0..=6u8)
 }

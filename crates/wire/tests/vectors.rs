@@ -1,5 +1,5 @@
 //! Tests with captured messages and references of other ORBs (`vectors/README.md`): each decodes to
-//! its documented meaning and is encoded to the same bytes again.
+//! its documented meaning and can be encoded again.
 
 #[path = "support/idl.rs"]
 mod idl;

@@ -73,7 +73,8 @@ pub(crate) fn run(client: &Client, target: &str, tasks: &str, recorder: &str, le
     }
     target.validate_connection()?;
     if let Some(deadline) = client.deadline {
-        // The ORB ends a call that takes longer than its deadline, because the answer would be useless.
+        // The ORB ends a call that takes longer than its deadline, because the answer would be
+        // useless.
         target = target.with_timeout(deadline);
     }
     let mut call = task(client.name, &target)?;

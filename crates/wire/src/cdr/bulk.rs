@@ -10,7 +10,6 @@ use super::{Cdr, CdrError, Decoder, Encoder};
 pub struct BulkLayout {
     /// The strictest alignment of any part, in bytes.
     align: usize,
-    /// Sizes in bytes, indexed by the starting position modulo 8.
     sizes: [usize; 8],
 }
 
@@ -205,8 +204,8 @@ impl<'m> Decoder<'m> {
         Ok((first, self.read_raw(octets)?))
     }
 
-    /// Skips `len` elements of this layout. Returns false if the elements may lie in several
-    /// fragments, where alignment restarts; nothing is then skipped.
+    /// Skips `len` elements of this layout. Returns false, and skips nothing, if fragments or
+    /// chunks may separate the elements.
     pub(crate) fn skip_bulk(&mut self, layout: BulkLayout, len: usize) -> Result<bool, CdrError> {
         if self.may_be_split() {
             return Ok(false);

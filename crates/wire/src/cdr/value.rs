@@ -3,10 +3,10 @@
 use super::{CdrError, Decoder, Encoder, Octets, PathRecorder as _, PathStep};
 
 /// Maximum memory in bytes that the decoder reserves for the elements of a sequence before it reads
-/// the first one. A larger single element is reserved all the same.
+/// the first element. One larger element is reserved nevertheless.
 const RESERVED_AT_ONCE: usize = 64 << 10;
 
-/// A type with one CDR form.
+/// A type with an encoding in CDR.
 ///
 /// `String` and `char` have the form of IDL's narrow types; [`Encoder`] and [`Decoder`] have
 /// methods for wide text.

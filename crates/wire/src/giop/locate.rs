@@ -26,7 +26,7 @@ impl<'m> LocateRequest<'m> {
     /// Parses the message.
     ///
     /// # Errors
-    /// [`CdrError`] if it is malformed; the server answers with MessageError.
+    /// [`CdrError`] if it is malformed or exceeds a limit.
     pub fn parse(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<LocateRequest<'m>, CdrError> {
         let mut d = Decoder::new(message, header.endian).at_position(Header::LEN).with_limits(limits);
         let request_id = d.read_u32()?;

@@ -186,7 +186,7 @@ pub fn parse_policies<'d>(data: &'d [u8], limits: &Limits) -> Result<TaggedList<
 pub struct TaoEndpoint {
     /// The host, the path of a Unix socket, or the address of a transport that the program added.
     pub address: String,
-    /// The port; `None` if the profile is not an IIOP profile.
+    /// The port; `None` in a profile whose addresses have no port.
     pub port: Option<u16>,
     /// The CORBA priority of the endpoint's lane; -1 for none.
     pub priority: i16,

@@ -19,7 +19,7 @@ pub enum TypeCodeError {
     InvalidRepositoryId,
     /// The name of a member is not an identifier, or is also the name of another member.
     InvalidMemberName,
-    /// A member has a type that no member can have, such as void.
+    /// A member, an element or a base has a type that is not permitted there, such as void.
     IllegitimateMember,
     /// Two arms of a union have the same label.
     DuplicateLabel,

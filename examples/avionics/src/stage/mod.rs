@@ -84,7 +84,7 @@ impl Recorder for RecorderServant {
     }
 }
 
-/// Returns true if every call of every client succeeded.
+/// Runs the demo. Returns false if a call or a process failed, or if there was other trouble.
 pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     fs::create_dir_all(&options.folder)?;
     let folder = options.folder.canonicalize()?;
@@ -157,8 +157,8 @@ fn served(heard: &Mailbox<RecorderMessage>, server: &mut Process) -> Result<Serv
     Err("the server ended before it was ready".into())
 }
 
-/// Shows the progress until all clients have ended. Calls `observe` from the middle of the run on, until it fails, and
-/// returns its failure in the inner result.
+/// Shows the progress until all clients have ended. Calls `observe` from the middle of the run on,
+/// until it fails, and returns its failure in the inner result.
 fn watch(
     seconds: u32,
     heard: &Mailbox<RecorderMessage>,

@@ -35,8 +35,8 @@ impl Process {
         Ok(self.child.try_wait()?)
     }
 
-    /// Waits until the process ends, at most for `patience`. If the process fails or does not end, the
-    /// error contains its output.
+    /// Waits until the process ends, at most for `patience`. If the process fails or does not end,
+    /// the error contains its output.
     pub(super) fn finish(&mut self, patience: Duration) -> Result<()> {
         drop(self.input.take());
         let deadline = Instant::now() + patience;

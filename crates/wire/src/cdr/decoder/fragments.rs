@@ -9,7 +9,6 @@ use crate::giop::Header;
 pub(super) struct FragmentMap<'m> {
     /// The whole message if it has fragments, else empty.
     pub(super) message: &'m [u8],
-    /// The offsets in the message where fragments begin, in order.
     pub(super) starts: &'m [usize],
 }
 
@@ -23,8 +22,7 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Sets the offsets of fragments in place, as
-    /// [`with_fragment_starts`](Decoder::with_fragment_starts) does.
+    /// Does in place what [`with_fragment_starts`](Decoder::with_fragment_starts) does.
     #[inline]
     pub fn set_fragment_starts(&mut self, breaks: &'m [usize]) {
         if !breaks.is_empty() {
@@ -54,7 +52,6 @@ impl<'m> Decoder<'m> {
             .min(self.fragments.message.len())
     }
 
-    /// Returns the number of unread bytes in this and all later fragments or chunks.
     #[inline]
     pub(super) fn total_remaining(&self) -> usize {
         if self.chunks.level > 0 {

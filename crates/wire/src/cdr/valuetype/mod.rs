@@ -1,5 +1,5 @@
-//! The frame around the state of a value (IDL `valuetype`): tags, repository ids, chunks and indirections
-//! (CORBA 3.0.3 section 15.3.4).
+//! The frame around the state of a value (IDL `valuetype`): tags, repository ids, chunks and
+//! indirections (CORBA 3.0.3 section 15.3.4).
 //!
 //! ```text
 //! null           00000000

@@ -10,8 +10,7 @@ use super::{CHUNKED, CODEBASE, ID_LIST, IDS, INDIRECTION, ONE_ID, TAG};
 use crate::cdr::{CdrError, Decoder, Encoder, PathStep, ValuePath};
 use crate::typecode::TypeCode;
 
-/// Bookkeeping memory in bytes for each value of a message: the positions of its tag and ids, and
-/// its chunk level.
+/// Estimated bookkeeping memory in bytes for each value of a message.
 const BYTES_PER_VALUE: usize = 2 * (2 * size_of::<(usize, IndirectionTarget)>() + size_of::<u32>());
 
 /// Maximum number of bytes that [`Decoder::reread_value`] reads again, in multiples of the
@@ -271,9 +270,10 @@ impl<'m> Decoder<'m> {
     ///
     /// # Errors
     /// [`CdrError::BadValue`] if the bytes are not a value; [`CdrError::BadIndirection`];
-    /// [`CdrError::LimitExceeded`] if values, ids or the length of an id exceed the limits;
+    /// [`CdrError::StringNotTerminated`] for an id; [`CdrError::LimitExceeded`] if values, ids or
+    /// the length of an id exceed the limits; the errors of [`charge`](Decoder::charge);
     /// [`CdrError::Truncated`]; [`CdrError::Unsupported`] without a [`ValueReadState`], and in a
-    /// GIOP 1.1 message that came in fragments, where positions are meaningless.
+    /// fragmented GIOP 1.1 message, where positions are meaningless.
     pub fn read_value_head(&mut self) -> Result<ValueHead<'m>, CdrError> {
         let space = self.usable_value_read_state().ok_or(CdrError::Unsupported)?;
         let within = self.chunks().level > 0;
@@ -322,7 +322,8 @@ impl<'m> Decoder<'m> {
     /// Ends a value. If its state is chunked, skips the unread part.
     ///
     /// # Errors
-    /// [`CdrError::BadValue`] if the end is not found, [`CdrError::Truncated`].
+    /// [`CdrError::BadValue`], [`CdrError::Truncated`] and other errors if the unread part is
+    /// malformed.
     pub fn end_value(&mut self, value: &ValueStart<'m>) -> Result<(), CdrError> {
         if let Some(space) = self.usable_value_read_state() {
             space.leave_value();
@@ -348,11 +349,11 @@ impl<'m> Decoder<'m> {
         space.known_type(id).or_else(asked)
     }
 
-    /// Reads an earlier value again, from its tag on.
+    /// Reads an earlier value again. `position` is the position of its tag.
     ///
     /// # Errors
     /// The errors of `read`; [`CdrError::LimitExceeded`] if the values read again exceed 16 times
-    /// the message's size.
+    /// the message's size; [`CdrError::Unsupported`] without a [`ValueReadState`].
     pub fn reread_value<T>(
         &self,
         number: u32,
