@@ -18,7 +18,7 @@ static LIMITS: Limits =
 ///
 /// # Panics
 ///
-/// If a decoded value is encoded to other bytes after it was encoded and decoded once more.
+/// If a value that was encoded and decoded again is encoded to different bytes.
 pub fn valuetypes(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let factories = ValueFactories::new();

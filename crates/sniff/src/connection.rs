@@ -17,7 +17,7 @@ use crate::stream::{Stream, StreamStep};
 const MAX_CONNECTIONS: usize = 10_000;
 const MAX_PENDING: usize = 10_000;
 const MAX_NAME: usize = 256;
-/// Maximum number of bytes that all connections together hold.
+/// Maximum number of bytes that are stored for all connections together.
 const MAX_HELD: usize = 256 << 20;
 
 static LIMITS: Limits = Limits::DEFAULT;
@@ -100,7 +100,7 @@ pub struct SniffCounts {
     pub ip_fragments: u64,
     /// Packets whose link layer is not supported.
     pub unsupported_link_layers: u64,
-    /// Connections that were discarded because there were too many.
+    /// Connections that were discarded above the maximum of 10,000 connections.
     pub discarded_connections: u64,
 }
 

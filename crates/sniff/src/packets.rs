@@ -20,7 +20,7 @@ pub struct Packet<'p> {
     pub time_ns: u64,
     /// Number of the link layer in the registry of libpcap.
     pub link_type: i32,
-    /// The captured octets, which may be only the beginning of the packet.
+    /// The captured octets. A capture may cut a packet short.
     pub octets: &'p [u8],
 }
 
@@ -36,7 +36,7 @@ pub enum CaptureError {
     Damaged,
     /// Reading failed.
     ReadFailed,
-    /// The visitor refused a packet. Holds the visitor's reason.
+    /// The visitor refused a packet, for this reason.
     Refused(String),
 }
 

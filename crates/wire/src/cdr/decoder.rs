@@ -20,8 +20,8 @@ static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
 /// Reads CDR from one whole message or encapsulation, whose first byte is the alignment origin.
 ///
 /// Borrowed results point into the message, or into the [`Scratch`] if they need conversion. Inside
-/// a chunked value (IDL `valuetype`), each reading method also returns [`CdrError::BadValue`] if
-/// the chunks are malformed.
+/// a chunked value (IDL `valuetype`), each reading method returns [`CdrError::BadValue`] if the
+/// chunks are malformed.
 #[derive(Clone)]
 pub struct Decoder<'m> {
     bytes: &'m [u8],
@@ -202,8 +202,6 @@ impl<'m> Decoder<'m> {
         &mut self.chunks
     }
 
-    /// Restricts the decoder to the range `from..to` of `octets`, whose first byte is the alignment
-    /// origin.
     pub(super) fn set_window(&mut self, octets: &'m [u8], from: usize, to: usize) {
         self.bytes = octets.get(..to).unwrap_or_default();
         self.rest = octets.get(from..to).unwrap_or_default();
@@ -632,13 +630,13 @@ impl<'m> Decoder<'m> {
         if self.charged > limit { Err(CdrError::LimitExceeded) } else { Ok(()) }
     }
 
-    /// Charges an allocation of `octets` bytes and the allocator's overhead.
     #[inline]
     pub(crate) fn charge_block(&mut self, octets: usize) -> Result<(), CdrError> {
         if octets == 0 { Ok(()) } else { self.charge(octets.saturating_add(BLOCK_OVERHEAD)) }
     }
 
-    /// Reads `len` elements into the arena; `len` comes from [`read_len`](Decoder::read_len).
+    /// Reads `len` elements into the arena. The caller has read `len` with
+    /// [`read_len`](Decoder::read_len).
     ///
     /// # Errors
     /// The errors of `element` and of [`charge`](Decoder::charge), and [`CdrError::NoScratch`].

@@ -638,7 +638,7 @@ impl<'a> Encoder<'a> {
         parts.filter(|slice| !slice.is_empty())
     }
 
-    /// Returns all bytes as one slice, or `None` if a segment holds some of them.
+    /// Returns all bytes as one slice; `None` if there are segments.
     #[must_use]
     #[inline]
     pub fn contiguous(&self) -> Option<&[u8]> {
@@ -694,8 +694,7 @@ impl PathRecorder for Encoder<'_> {
     }
 }
 
-/// Reverses the bytes of each number. The constant size of a number lets the compiler vectorize the
-/// loop.
+/// The constant size of a number lets the compiler vectorize the loop.
 fn swap_all<const N: usize>(octets: &mut [u8]) {
     octets.as_chunks_mut::<N>().0.iter_mut().for_each(|number| number.reverse());
 }

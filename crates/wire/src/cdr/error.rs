@@ -59,18 +59,18 @@ pub enum CdrError {
     Unsupported,
     /// A TypeCode's kind does not exist, or its parameters are impossible for its kind.
     BadTypeCode,
-    /// The target of an indirection does not come earlier in the message, is incomplete, or has the
+    /// The target of an indirection does not precede it in the message, is incomplete, or has the
     /// wrong kind.
     BadIndirection,
     /// A TypeCode has a member of a type that members cannot have.
     IllegitimateMember,
-    /// A TypeCode still contains the placeholder of a recursive type.
+    /// A TypeCode contains the placeholder of a recursive type.
     IncompleteTypeCode,
     /// A value does not have the type that a TypeCode or the caller requires.
     TypeMismatch,
     /// The bytes are not a value (IDL `valuetype`): a tag or a chunk is malformed.
     BadValue,
-    /// A value (IDL `valuetype`) has another type than the receiver expects.
+    /// A value (IDL `valuetype`) does not have the type that the receiver expects.
     WrongValueType,
     /// A value's type has no registered factory, and the value cannot be truncated to a type that
     /// has one.

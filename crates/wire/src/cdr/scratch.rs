@@ -28,7 +28,7 @@ impl Scratch {
         }
     }
 
-    /// Returns the memory in bytes that the arena holds from the allocator.
+    /// Returns the memory in bytes that the arena has allocated.
     #[must_use]
     pub fn allocated(&self) -> usize {
         self.bump.allocated_bytes()

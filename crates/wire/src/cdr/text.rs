@@ -369,8 +369,6 @@ impl<'m> Decoder<'m> {
         char::from_u32(u32::from(unit)).ok_or(CdrError::NotInCodeSet)
     }
 
-    /// Removes a byte-order mark if there is one. Returns the remaining octets and their byte
-    /// order.
     fn without_mark<'o>(&self, octets: &'o [u8]) -> (&'o [u8], Endian) {
         match octets {
             [0xfe, 0xff, text @ ..] => (text, Endian::Big),

@@ -27,7 +27,6 @@ pub trait Cdr: Sized {
     /// [`CdrError`] if the bytes are not a value of this type.
     fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError>;
 
-    /// Writes consecutive elements; numbers are written in bulk.
     #[doc(hidden)]
     fn encode_all(values: &[Self], e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let mut rest = values.iter();
@@ -57,7 +56,6 @@ pub trait Cdr: Sized {
         })
     }
 
-    /// Reads an array; numbers are read in bulk.
     #[doc(hidden)]
     fn decode_array<const N: usize>(d: &mut Decoder<'_>) -> Result<[Self; N], CdrError> {
         let mut failure = Ok(());

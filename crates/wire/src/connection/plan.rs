@@ -15,7 +15,7 @@ pub struct FragmentPlan {
     request_id: u32,
     /// Maximum size of a fragment in bytes, its header included; 0 if the message is not cut.
     max_size: usize,
-    /// Number of bytes in the fragments that the iterator has returned.
+    /// Offset in the message up to which the iterator has returned fragments.
     planned: usize,
 }
 

@@ -116,8 +116,8 @@ impl<'m> LocateReply<'m> {
 /// Writes a LocateRequest.
 ///
 /// # Errors
-/// [`CdrError::LengthOverflow`]; [`CdrError::Unsupported`] for a target other than a key before
-/// GIOP 1.2.
+/// [`CdrError::LengthOverflow`]; before GIOP 1.2, [`CdrError::Unsupported`] for a target that is
+/// not a key.
 pub fn write_locate_request(
     e: &mut Encoder<'_>,
     version: Version,

@@ -338,8 +338,8 @@ pub struct RequestHeader<'h> {
 /// arguments through the encoder and then calls [`finish_message`](super::finish_message).
 ///
 /// # Errors
-/// [`CdrError::LengthOverflow`]; [`CdrError::Unsupported`] for a target other than a key before
-/// GIOP 1.2.
+/// [`CdrError::LengthOverflow`]; before GIOP 1.2, [`CdrError::Unsupported`] for a target that is
+/// not a key.
 #[inline]
 pub fn write_request_header(e: &mut Encoder<'_>, head: &RequestHeader<'_>) -> Result<(), CdrError> {
     match head.target {

@@ -324,7 +324,7 @@ impl TypeCode {
         TypeCode(TypeCodeRepr::Placeholder(id.into()))
     }
 
-    /// Returns the type without the names of members and types; only aliases keep their names
+    /// Returns the type without the names of members and types, except the names of aliases
     /// (`get_compact_typecode`).
     #[must_use]
     pub fn compact(&self) -> TypeCode {

@@ -84,7 +84,7 @@ impl Recorder for RecorderServant {
     }
 }
 
-/// Runs the demo. Returns false if a call or a process failed, or if there was other trouble.
+/// Runs the demo. Returns true if no call, no process and no admission of a task failed.
 pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     fs::create_dir_all(&options.folder)?;
     let folder = options.folder.canonicalize()?;

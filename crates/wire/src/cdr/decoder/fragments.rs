@@ -14,8 +14,8 @@ pub(super) struct FragmentMap<'m> {
 
 impl<'m> Decoder<'m> {
     /// Sets the offsets of the later fragments in an assembled GIOP 1.1 message, from which their
-    /// headers were removed. A fragment aligns its values from its own header (CORBA 3.0.3 section
-    /// 15.4.9); octets and arrays of numbers may continue in the next fragment.
+    /// headers were removed. Values are aligned from the header of their fragment (CORBA 3.0.3
+    /// section 15.4.9); octets and arrays of numbers may continue in the next fragment.
     #[must_use]
     pub fn with_fragment_starts(mut self, breaks: &'m [usize]) -> Decoder<'m> {
         self.set_fragment_starts(breaks);

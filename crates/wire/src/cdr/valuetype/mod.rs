@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A chunked value contains only chunked values. An indirection that leads out of its message or
-//! encapsulation, or to a target of another kind, is refused with
+//! encapsulation, or to a target of the wrong kind, is refused with
 //! [`CdrError::BadIndirection`](crate::CdrError::BadIndirection).
 
 mod copy;

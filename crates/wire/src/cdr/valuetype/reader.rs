@@ -42,8 +42,8 @@ type FindType = dyn Fn(&[u8]) -> Option<TypeCode> + Send;
 
 #[derive(Default)]
 struct ReadValues {
-    /// Indirection targets, sorted by memory address. Positions would not be unique, because each
-    /// encapsulation counts its own.
+    /// Indirection targets, sorted by memory address. Positions are not unique, because they count
+    /// from the start of each encapsulation.
     targets: Vec<(usize, IndirectionTarget)>,
     /// The number of chunked values around each value, indexed by the value's number in the
     /// message.
@@ -75,7 +75,7 @@ impl ValueReadState {
 
     /// Sets the functions that values in an `any` need. `look_up` finds types: a value whose type
     /// inherits from the type in the TypeCode is truncated unless `look_up` finds its actual type.
-    /// `convert` converts custom values that are needed in another form.
+    /// `convert` converts custom values whose octets cannot be copied.
     #[must_use]
     #[inline]
     pub const fn with_functions(
@@ -198,11 +198,10 @@ impl fmt::Debug for ValueReadState {
 
 #[derive(Clone, Copy)]
 pub(in crate::cdr) struct Chunks<'m> {
-    /// The whole message while the decoder sees the current chunk only; else empty.
+    /// The whole message while the decoder is restricted to a chunk; empty otherwise.
     message: &'m [u8],
     pub(in crate::cdr) level: u32,
-    /// The outermost level that an end tag has ended while the reader is still inside it; 0 if
-    /// there is none.
+    /// The outermost level that an end tag has ended and that the reader has not left; 0 for none.
     pub(super) ended_level: u32,
 }
 
@@ -220,8 +219,8 @@ impl Chunks<'_> {
 pub enum ValueHead<'m> {
     /// The null value.
     Null,
-    /// An indirection to a value whose tag comes earlier, possibly to a value that contains the
-    /// indirection: the value's number and the position of its tag.
+    /// An indirection to an earlier value, which may contain the indirection: the value's number
+    /// and the position of its tag.
     Indirection(u32, usize),
     /// A value whose state follows. [`Decoder::end_value`] ends the value.
     Value(ValueStart<'m>),
@@ -465,8 +464,8 @@ impl<'m> Decoder<'m> {
         Ok((place, target.ok_or(CdrError::BadIndirection)?))
     }
 
-    /// Returns the memory address of a position, which is unique; each encapsulation counts its own
-    /// positions.
+    /// Returns the memory address of a position. Addresses are unique in a message; positions are
+    /// not, because they count from the start of each encapsulation.
     pub(super) fn address(&self, position: usize) -> usize {
         self.bytes().as_ptr().addr() + position
     }
