@@ -138,8 +138,8 @@ impl Configuration {
 
     /// Adds the settings of environment variables. The name of a variable is `prefix`, `_` and the
     /// key in capital letters with `_` for dots and hyphens, such as `SHOP_ORB_CALL_TIMEOUT`. Lists
-    /// have spaces between their elements. The names of pools, lanes and connections come from
-    /// earlier settings.
+    /// have spaces between their elements. Variables of a pool, a lane or a connection are known if
+    /// an earlier setting has its name.
     ///
     /// # Errors
     /// For variables that begin with `prefix` and `_` and name no setting or two settings, and for

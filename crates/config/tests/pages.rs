@@ -22,7 +22,6 @@ fn known_defaults() -> BTreeMap<String, String> {
     configuration.settings().into_iter().map(|setting| (documented(&setting.key), setting.value)).collect()
 }
 
-/// Each page with configurations, and the number of its configurations.
 const PAGES: [(&str, usize); 4] = [
     (PAGE, 3),
     (include_str!("../../../docs/from-omniorb.md"), 1),
@@ -67,7 +66,6 @@ fn keys_in_the_guides_exist() {
     }
 }
 
-/// Returns the rows of the tables with keys: name, default, keys.
 fn rows() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
     let mut rows = Vec::new();
     let mut has_keys = false;

@@ -266,7 +266,6 @@ impl Connection {
     }
 }
 
-/// Parses a message as an event. Stores requests, and finds the request of a reply.
 fn message<'m>(
     step: StreamStep<'m>,
     side: usize,

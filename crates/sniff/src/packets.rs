@@ -58,11 +58,9 @@ struct Interface {
     link: i32,
     /// Units of the interface's clock per second; `None` if the file's value is invalid.
     resolution: Option<u64>,
-    /// Seconds to add to the interface's times.
     offset: i64,
 }
 
-/// Contents of the file's header that later packets need.
 enum Form {
     Pcap { link: i32, is_nanoseconds: bool },
     PcapNg(Vec<Interface>),
@@ -223,7 +221,6 @@ pub(crate) struct Segment<'p> {
 pub(crate) enum NoSegment {
     Other,
     IpFragment,
-    /// The packet's link layer is not supported.
     Link,
 }
 

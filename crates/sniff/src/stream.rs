@@ -128,7 +128,8 @@ impl Stream {
         self.append_waiting(limits, visit);
     }
 
-    /// Processes an acknowledgement: octets before `number` that the capture lacks are lost.
+    /// Processes an acknowledgement: octets before `number` that the capture lacks are reported as
+    /// lost.
     pub(crate) fn acknowledge(&mut self, number: u32, limits: &Limits, visit: &mut Visit<'_>) {
         // The acknowledgement of FIN counts one number that is no octet.
         let is_open = self.state != StreamState::Foreign && !self.is_closed;

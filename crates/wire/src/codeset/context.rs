@@ -1,4 +1,4 @@
-//! The service context that tells a server the code sets of a connection.
+//! The service context with which a client announces the code sets of a connection.
 
 use super::{CharSet, CodeSets, WideOrder, WideSet};
 use crate::cdr::{CdrError, Decoder, Encoder};

@@ -42,7 +42,6 @@ enum RecorderMessage {
     Report(Report),
 }
 
-/// The objects of the server.
 struct Served {
     flight: ObjectRef,
     maps: ObjectRef,
@@ -145,7 +144,6 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     sum_up(options, &folder, &machine, &records, tasks.as_ref(), &trouble, left_out.as_deref())
 }
 
-/// Waits until the server has announced its objects.
 fn served(heard: &Mailbox<RecorderMessage>, server: &mut Process) -> Result<Served> {
     let end = now() + PATIENCE;
     while !end.is_past() && server.ended()?.is_none() {

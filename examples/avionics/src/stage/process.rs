@@ -57,7 +57,6 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Has no effect if the child has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

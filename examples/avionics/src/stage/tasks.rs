@@ -14,7 +14,6 @@ use crate::{Result, admission};
 
 /// Time for which the jobs of the chart are recorded.
 const CHART: Duration = Duration::from_secs(1);
-/// Maximum number of jobs in the chart.
 const MAX_JOBS: u32 = 1_000;
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -115,7 +114,6 @@ impl AdmittedTasks {
         text
     }
 
-    /// Returns the section of the report.
     pub(super) fn section(&self) -> String {
         let mut page =
             String::from("<h2>Tasks of the clients</h2>\n<p>The server has promised these tasks their core.");
@@ -133,7 +131,6 @@ impl AdmittedTasks {
         page + "</table></div>\n" + &self.chart()
     }
 
-    /// Draws a Gantt chart of the recorded jobs, with a row for each task.
     fn chart(&self) -> String {
         let Some(begin) = self.jobs.iter().map(|job| job.start).min() else {
             return "<p>No job was recorded.</p>\n".to_owned();
