@@ -48,8 +48,8 @@ pub struct Limits {
     /// Messages of one connection whose first fragment has arrived and whose last has not. Stops a
     /// peer that opens thousands of fragmented requests and finishes none. Default: 128.
     pub max_partial_messages: u32,
-    /// Bytes buffered for all partial messages of one connection, in addition to one 12-byte header.
-    /// Stops a peer that sends few but large partial messages. Default: 64 MiB.
+    /// Bytes buffered for all partial messages of one connection, in addition to one 12-byte
+    /// header. Stops a peer that sends few but large partial messages. Default: 64 MiB.
     pub max_partial_bytes: u32,
     /// Fragments of one message, the first included. Stops a peer that keeps a request alive and a
     /// thread busy with empty fragments. Default: 131,072.

@@ -42,8 +42,8 @@ impl Encoder<'_> {
         self.write_narrow(value, bound, self.code_sets().char)
     }
 
-    /// Writes a string in ISO 8859-1, regardless of the negotiated code set: an operation name, a
-    /// repository id, a host.
+    /// Writes a string in ISO 8859-1, regardless of the negotiated code set, such as a repository
+    /// id.
     ///
     /// # Errors
     /// [`CdrError::NulInString`], [`CdrError::NotInCodeSet`], [`CdrError::LengthOverflow`].
@@ -294,8 +294,8 @@ impl<'m> Decoder<'m> {
         self.owned_text(octets, self.code_sets().char)
     }
 
-    /// Reads a string in ISO 8859-1, regardless of the negotiated code set: a repository id, a
-    /// host, the name of a TypeCode.
+    /// Reads a string in ISO 8859-1, regardless of the negotiated code set, such as a repository
+    /// id.
     ///
     /// # Errors
     /// The errors of [`read_str_octets`](Decoder::read_str_octets) and of
