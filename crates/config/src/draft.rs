@@ -28,7 +28,7 @@ pub(crate) struct Draft {
     pub(crate) real_time: RealTimeDraft,
     pub(crate) tcp: TcpProperties,
     pub(crate) unix: UnixProperties,
-    /// True if the section `real-time` itself has a setting.
+    /// True if a setting is in the section `real-time` and not in a subsection.
     pub(crate) has_real_time: bool,
     threadpools: Named<ThreadpoolDraft>,
     /// True if the program has one pool, whose threads no setting can change.

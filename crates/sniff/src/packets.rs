@@ -208,8 +208,8 @@ pub(crate) struct Segment<'p> {
     pub(crate) to: SocketAddr,
     /// Sequence number of the first octet of `octets`, or of SYN.
     pub(crate) sequence: u32,
-    /// Acknowledgement number: the first octet of the other direction that the sender has not
-    /// received.
+    /// Acknowledgement number: the sequence number that the sender expects next; `None` without
+    /// ACK.
     pub(crate) acknowledges: Option<u32>,
     pub(crate) begins: bool,
     pub(crate) ends: bool,

@@ -19,7 +19,7 @@ pub(crate) struct Client {
     pub(crate) deadline: Option<Duration>,
     /// Longest processor time of a call at the server; `None` for a client without a task.
     pub(crate) execution: Option<Duration>,
-    /// Fixed priority. A client with a shorter period has a higher priority.
+    /// Fixed priority; `None` for a client without a deadline.
     pub(crate) priority: Option<u8>,
 }
 
