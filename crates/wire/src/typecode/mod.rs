@@ -210,10 +210,10 @@ impl TypeCode {
         view.bases().unwrap_or_default().into_iter().rev().flat_map(View::members).map(member).collect()
     }
 
-    /// Returns true if a value of this type can be used as a value of type `expected`. Equivalent
-    /// types are substitutable, and a value type with state for each of its bases. Because
-    /// TypeCodes do not name abstract bases, a value type with state, or a value box, is
-    /// substitutable for every abstract type and for ValueBase.
+    /// Returns true if a value of this type can be used as a value of type `expected`. This holds
+    /// for equivalent types, and for a value type with state if `expected` is one of its bases.
+    /// Because TypeCodes do not name abstract bases, it holds for value types with state and for
+    /// value boxes if `expected` is an abstract type or ValueBase.
     #[must_use]
     pub fn is_substitutable_for(&self, expected: &TypeCode) -> bool {
         let (own, expected) = (self.view().unaliased(), expected.view().unaliased());

@@ -74,8 +74,8 @@ impl ValueReadState {
     }
 
     /// Sets the functions that values in an `any` need. `look_up` finds types: a value whose type
-    /// inherits from the type in the TypeCode is truncated unless `look_up` finds its actual type.
-    /// `convert` converts custom values whose octets cannot be copied.
+    /// inherits from the type in the TypeCode is truncated or refused unless `look_up` finds its
+    /// actual type. `convert` converts custom values whose octets cannot be copied.
     #[must_use]
     #[inline]
     pub const fn with_functions(
