@@ -348,8 +348,8 @@ impl Transcoder<'_, '_> {
         d: &mut Decoder<'_>,
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
-        // The arm tables have addresses of types as keys, and this type may be dropped after the
-        // value.
+        // The keys of the arm tables are addresses of types. This type may be dropped after the
+        // value, and a new type may get its address.
         let arms = std::mem::take(&mut self.arms);
         let result = match view.kind() {
             Kind::ValueBox => self.value(view.content().ok_or(CdrError::BadTypeCode)?, d, out),
@@ -385,8 +385,8 @@ impl Transcoder<'_, '_> {
             (Purpose::Send, Some(e)) => type_code.encode(e)?,
             (Purpose::Send, None) => {}
         }
-        // The arm tables have addresses of types as keys, and these types may be dropped after the
-        // value.
+        // The keys of the arm tables are addresses of types. These types may be dropped after the
+        // value, and new types may get their addresses.
         let arms = std::mem::take(&mut self.arms);
         let result = self.value(type_code.view(), d, out);
         self.arms = arms;
@@ -466,8 +466,8 @@ fn number_size(kind: Kind) -> Option<usize> {
 /// Maximum number of parts of a structure whose sequences are skipped as a whole.
 const MAX_BULK_PARTS: usize = 64;
 
-/// Returns the layout of a structure or an array that consists only of numbers. `parts` counts its
-/// parts, and is 0 at the start.
+/// Returns the layout of a number, or of a structure or an array of numbers. `parts` counts the
+/// visited parts; the caller passes 0.
 fn fixed_layout(view: View<'_>, parts: &mut usize) -> Option<BulkLayout> {
     *parts += 1;
     let view = view.unaliased();

@@ -139,8 +139,8 @@ impl Kind {
         matches!(self, Kind::ObjRef | Kind::AbstractInterface | Kind::LocalInterface | Kind::Component | Kind::Home)
     }
 
-    /// Returns true if the encoder always writes a repeated type of this kind as an indirection. It
-    /// repeats descriptions of other kinds where possible, because TAO refuses an indirection to
+    /// Returns true if the encoder always writes a repeated type of this kind as an indirection.
+    /// Descriptions of other kinds are repeated where possible, because TAO refuses indirections to
     /// them with MARSHAL.
     #[must_use]
     pub(crate) const fn is_sent_as_indirection(self) -> bool {

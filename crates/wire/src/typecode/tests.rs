@@ -104,8 +104,8 @@ fn enumeration_that_occurs_twice_is_written_twice() {
     assert_eq!(octets, [head, a, colour, &b[..2], &b[2..], colour].concat());
 }
 
-/// Structures, unions, values, events and aliases: TAO 2.2.1 refuses an indirection to a type of
-/// another kind with MARSHAL.
+/// The five kinds are structures, unions, values, events and aliases. TAO 2.2.1 refuses an
+/// indirection to a type of another kind with MARSHAL.
 #[test]
 fn indirections_are_sent_to_five_kinds() {
     let twice = |ty: &TypeCode| {
