@@ -48,12 +48,12 @@ pub const TARGETS: &[Target] = &[
     ("valuetypes", valuetypes),
 ];
 
-/// Panics for one in four thousand million inputs. `cargo xtask fuzz --prove` runs this target to
-/// show that coverage guides the engine.
+/// Panics for inputs that begin with four particular octets. `cargo xtask fuzz --prove` runs this
+/// target to show that coverage guides the engine.
 ///
 /// # Panics
 ///
-/// On purpose, for inputs that begin with the four octets of the planted fault.
+/// On purpose, for these inputs.
 pub fn planted(input: &[u8]) {
     let mut matched = 0;
     for (octet, wanted) in input.iter().zip(b"\xc0\x4e\x7a\x19") {

@@ -13,12 +13,12 @@ corelane::include_idl!("valuetypes");
 static LIMITS: Limits =
     Limits { max_nesting: 24, max_values: 48, max_repository_ids: 4, max_repository_id_length: 24, ..Limits::DEFAULT };
 
-/// Decodes a structure with values of every kind, or four values of one type. The first octet
-/// selects one of the two, the byte order and the known types.
+/// Decodes a structure with values of every kind, or four values of one type. Bits of the first
+/// octet select between the two, the byte order and the registered types.
 ///
 /// # Panics
 ///
-/// If a decoded value is encoded to other bytes after it was encoded and decoded once more.
+/// If a value that was encoded and decoded again is encoded to different bytes.
 pub fn valuetypes(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let factories = ValueFactories::new();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use corelane_fuzz::{TARGETS, planted};
 use corelane_sys::usage::thread_time;
 
-/// The processor time of one input, which does not depend on other processes of the machine.
+/// Maximum processor time of one input; the load of other processes does not matter.
 const MAX_PROCESSOR_TIME: Duration = Duration::from_secs(10);
 
 fn here() -> &'static Path {

@@ -26,13 +26,13 @@ pub(crate) struct Setting {
     pub(crate) source: SettingSource,
 }
 
-/// A setting as people see it ([`Configuration::settings`]).
+/// A setting with its value and its source ([`Configuration::settings`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShownSetting {
     /// The key, such as `pool.sensors.threads`.
     pub key: String,
-    /// The value. If no source sets it, the default. Untrusted text.
+    /// The value, or the default if no source sets one. The text is untrusted.
     pub value: String,
     /// The place that sets the value; `None` for the default.
     pub source: Option<SettingSource>,
@@ -42,8 +42,9 @@ pub struct ShownSetting {
 
 /// The settings of an ORB from a file, the environment and a program's arguments.
 ///
-/// A setting of the arguments replaces one of the environment, which replaces one of the file. Values that
-/// the program sets on the [builder](Self::builder) replace all of them.
+/// A setting of the arguments replaces one of the environment, which replaces one of the file.
+/// Values that the program sets on the [builder](Self::builder) replace the settings of all
+/// sources.
 ///
 /// # Examples
 /// ```
@@ -72,12 +73,15 @@ impl Configuration {
     }
 
     /// Reads the settings of this process: from a file, from environment variables that begin with
-    /// `prefix` and `_`, and from `arguments`. Returns the configuration and the other arguments.
+    /// `prefix` and `_`, and from `arguments`. Returns the configuration and the arguments that are
+    /// not settings.
     ///
-    /// The argument `-ORBconfig` names the file, or else the variable `PREFIX_CONFIG`.
+    /// The argument `-ORBconfig` or, without it, the variable `PREFIX_CONFIG` names the file.
+    /// Without both, no file is read.
     ///
     /// # Errors
-    /// If the file cannot be read, and for settings that are unknown, invalid or contradictory.
+    /// If the file cannot be read, if a variable is not UTF-8, and for settings that are unknown,
+    /// invalid or contradictory.
     pub fn load(
         prefix: &str,
         arguments: impl IntoIterator<Item = String>,
@@ -108,7 +112,8 @@ impl Configuration {
     /// Adds the settings of a file.
     ///
     /// # Errors
-    /// If the file cannot be read or is larger than 1 MiB, and as for [`take_text`](Self::take_text).
+    /// If the file cannot be read or is larger than 1 MiB, and as for
+    /// [`take_text`](Self::take_text).
     pub fn read_file(self, path: &Path) -> Result<Self, ConfigurationError> {
         let name = path.to_string_lossy();
         let refusal = |reason: String| ConfigurationError::new(None, format!("{}: {reason}", excerpt(&name)));
@@ -133,11 +138,12 @@ impl Configuration {
 
     /// Adds the settings of environment variables. The name of a variable is `prefix`, `_` and the
     /// key in capital letters with `_` for dots and hyphens, such as `SHOP_ORB_CALL_TIMEOUT`. Lists
-    /// have spaces between their elements. The names of pools come from the settings that were read
-    /// before.
+    /// have spaces between their elements. Variables of a pool, a lane or a connection are known if
+    /// an earlier setting has its name.
     ///
     /// # Errors
-    /// For variables that begin with `prefix` and `_` and are not settings, and for invalid values.
+    /// For variables that begin with `prefix` and `_` and name no setting or two settings, and for
+    /// invalid values.
     pub fn take_environment(
         self,
         prefix: &str,
@@ -147,15 +153,16 @@ impl Configuration {
         self.with(settings)
     }
 
-    /// Adds the settings of a program's arguments, and returns the other arguments. The name of an
-    /// argument is `-ORB` and the key without hyphens, such as `-ORBcallTimeout`; capital letters
-    /// do not count. Its value is the next argument.
+    /// Adds the settings of a program's arguments, and returns the arguments that are not settings.
+    /// The name of an argument is `-ORB` and the key without hyphens, such as `-ORBcallTimeout`;
+    /// upper and lower case do not matter. Its value is the next argument.
     ///
     /// The options of [`OrbBuilder::take_arguments`], such as `-ORBInitRef`, are stored for the
-    /// builder.
+    /// builder. `-ORBconfig` is ignored.
     ///
     /// # Errors
-    /// For arguments that begin with `-ORB` and are not settings, and for invalid values.
+    /// For arguments that begin with `-ORB` and are not settings or lack a value, and for invalid
+    /// values.
     pub fn take_arguments(
         self,
         arguments: impl IntoIterator<Item = String>,
@@ -241,11 +248,12 @@ impl Configuration {
     }
 
     /// Makes a builder for a program whose only pool is `pool`. The section `pool.NAME` of the
-    /// pool's name changes its limits, addresses and policies. The dispatch architecture and the
-    /// number of threads are the program's.
+    /// pool's name changes its limits, addresses and policies. No setting can change its dispatch
+    /// architecture and its number of threads.
     ///
     /// # Errors
-    /// As for [`builder`](Self::builder), and for settings of the pool's threads and of other pools.
+    /// As for [`builder`](Self::builder), and for settings of the pool's threads and of other
+    /// pools.
     ///
     /// # Examples
     /// ```
@@ -267,7 +275,7 @@ impl Configuration {
         taken.map(|(builder, _)| builder).map_err(|error| ConfigurationError::new(None, error.to_string()))
     }
 
-    /// Returns true if a source sets an address at which the ORB listens.
+    /// Returns true if a source has a setting `listen` or `pool.NAME.listen`.
     #[must_use]
     pub fn has_address(&self) -> bool {
         let is_address = |setting: &Setting| matches!(setting.key.parts()[..], ["listen"] | ["pool", _, "listen"]);

@@ -28,7 +28,7 @@ pub(crate) struct Draft {
     pub(crate) real_time: RealTimeDraft,
     pub(crate) tcp: TcpProperties,
     pub(crate) unix: UnixProperties,
-    /// True if the section `real-time` itself has a setting.
+    /// True if a setting is in the section `real-time` and not in a subsection.
     pub(crate) has_real_time: bool,
     threadpools: Named<ThreadpoolDraft>,
     /// True if the program has one pool, whose threads no setting can change.
@@ -94,7 +94,6 @@ impl Default for PreconnectDraft {
     }
 }
 
-/// The dispatch architecture of a pool without its numbers of threads and of queued requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DispatchKind {
     Reactive,
@@ -118,7 +117,8 @@ const MAX_CONNECTION_THREADS: usize = 256;
 const MAX_QUEUED: usize = 1024;
 
 impl PoolDraft {
-    /// Makes the program's pool, whose threads no setting can change. The error is the name of such a setting.
+    /// Makes the program's pool, whose threads no setting can change. The error is the name of a
+    /// setting that would change them.
     fn finish_with_fixed_threads(&self) -> Result<PoolConfig, &'static str> {
         let settings = [
             ("dispatch", self.dispatch.is_some()),
@@ -316,7 +316,6 @@ impl Draft {
         named(&mut self.preconnects, name)
     }
 
-    /// Makes a draft whose only pool is `pool`. Settings of the pool's name change it.
     pub(crate) fn with_fixed_pool(pool: PoolConfig) -> Self {
         let pools = vec![(pool.name.clone(), PoolDraft { config: pool, ..PoolDraft::default() })];
         Draft { pools, has_fixed_pool: true, ..Draft::default() }

@@ -23,7 +23,7 @@ pub enum SettingSource {
 }
 
 impl SettingSource {
-    /// Returns the rank of the source. A setting replaces earlier settings of equal or lower rank.
+    /// A setting replaces earlier settings of equal or lower rank.
     pub(crate) fn rank(&self) -> u8 {
         match self {
             SettingSource::File { .. } => 0,
@@ -61,7 +61,7 @@ impl ConfigurationError {
         ConfigurationError { source, reason: reason.into() }
     }
 
-    /// Returns the place of the fault; `None` if no single setting has the fault.
+    /// Returns the place of the fault, if it is known.
     #[must_use]
     pub fn place(&self) -> Option<&SettingSource> {
         self.source.as_ref()

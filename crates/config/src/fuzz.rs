@@ -8,8 +8,8 @@ const MAX_MESSAGE: usize = 2000;
 /// argument begins with `-`, and the next line is its value.
 ///
 /// # Panics
-/// If a message is long or names a line that the text does not have, or if a configuration that was
-/// accepted is shown without its settings.
+/// If a message is longer than 2000 bytes, contains an escape character, or names a line that the
+/// file does not have, or if an accepted configuration is shown without its settings.
 pub fn configuration(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let (file, words) = text.split_once('\0').unwrap_or((&text, ""));

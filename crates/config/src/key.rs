@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The key of a setting: its section and its name.
+/// The parts of a setting's path, such as `pool`, `sensors` and `threads`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key(Vec<String>);
 
@@ -37,7 +37,8 @@ impl Key {
         text
     }
 
-    /// Returns true if the name of an argument stands for this key. Hyphens, and upper and lower case, do not matter.
+    /// Returns true if `name` is the name of an argument for this key. Hyphens, and upper and lower
+    /// case, do not matter.
     pub(crate) fn is_argument(&self, name: &str) -> bool {
         let letters = |text: &str| text.replace('-', "").to_ascii_lowercase();
         letters(name) == letters(&self.0.join("."))

@@ -5,9 +5,6 @@
 //! [`OrbBuilder`](corelane::OrbBuilder). docs/configuration.md lists the settings.
 //!
 //! The crate opens the file that it is given, makes no connections and starts no threads.
-//!
-//! Invariant: each refusal of a setting names its place. The refusal of an unknown name has the most
-//! similar known name, if one is similar enough.
 #![forbid(unsafe_code)]
 
 mod configuration;

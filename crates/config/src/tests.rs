@@ -223,7 +223,8 @@ fn pools_keep_the_order_of_the_file_and_the_first_one_listens() {
     assert!(shown.contains("HalfSyncHalfAsync { threads: 2, max_queued: 1024 }"), "{shown}");
     assert!(shown.contains("ThreadPerConnection { max_threads: 256 }"), "{shown}");
     let orb = read(text).builder().unwrap().build().unwrap();
-    // A thread takes its name after it has started. The bound ends the test if no thread has it.
+    // A thread sets its name after it has started. The number of rounds is bounded, so that the
+    // test ends if no thread has the name.
     let names =
         || -> BTreeSet<String> { corelane::rt::threads().unwrap().into_iter().map(|thread| thread.name).collect() };
     for _ in 0..10_000 {
@@ -424,7 +425,7 @@ fn fuzz_target_accepts_small_inputs() {
     }
 }
 
-/// Each of these names takes a look-up, whose time must not grow with the number of names.
+/// Each of these names needs a look-up, whose time must not grow with the number of names.
 #[test]
 fn many_initial_references_are_read() {
     let text: String = (0..20_000).map(|number| format!("n{number} = 'corbaloc::h/k'\n")).collect();

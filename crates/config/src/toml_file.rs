@@ -20,11 +20,11 @@ struct Reader<'t> {
     names: usize,
 }
 
-/// Returns the settings of a text, in its order.
+/// Returns the settings of a text, in the order of the text.
 ///
 /// # Errors
-/// If the text is not TOML, has an unknown section, an invalid name or too many names, or a value of
-/// a type that no setting has.
+/// If the text is not TOML, has an unknown section, an invalid name or too many names, or a value
+/// of a type that no setting has.
 pub(crate) fn read(name: &str, text: &str) -> Result<Vec<Setting>, ConfigurationError> {
     let starts = text.bytes().enumerate().filter(|(_, octet)| *octet == b'\n').map(|(at, _)| at + 1);
     let mut reader = Reader { name, lines: std::iter::once(0).chain(starts).collect(), settings: Vec::new(), names: 0 };

@@ -102,7 +102,6 @@ pub(crate) fn list<T>(value: &RawValue, convert: impl Fn(&RawValue) -> Converted
     elements(value).iter().map(convert).collect()
 }
 
-/// Converts a value, and the text `none` to `None`.
 pub(crate) fn optional<T>(value: &RawValue, convert: impl Fn(&RawValue) -> Converted<T>) -> Converted<Option<T>> {
     match value {
         RawValue::Text(text) | RawValue::Words(text) if text == "none" => Ok(None),
@@ -164,7 +163,6 @@ pub(crate) fn positive_duration(value: &RawValue) -> Converted<Duration> {
     }
 }
 
-/// Converts a size in octets, with or without a unit, such as `16MiB`.
 pub(crate) fn size<T: TryFrom<u64>>(value: &RawValue) -> Converted<T> {
     const UNITS: &[(&str, u64)] = &[
         ("", 1),
@@ -197,7 +195,6 @@ pub(crate) fn size_in<T: TryFrom<u64>>(value: &RawValue, range: RangeInclusive<u
     converted.ok_or_else(|| format!("is a size from {} to {} octets, not {}", range.start(), range.end(), shown(value)))
 }
 
-/// Converts a spin policy: `never`, `adaptive TIME` or `always TIME`.
 pub(crate) fn spin_policy(value: &RawValue) -> Converted<SpinPolicy> {
     let refusal =
         || format!("is \"never\", \"adaptive 50us\" or \"always 50us\" with a time of your own, not {}", shown(value));
@@ -212,7 +209,6 @@ pub(crate) fn spin_policy(value: &RawValue) -> Converted<SpinPolicy> {
     }
 }
 
-/// Converts a range of numbers, `FIRST..LAST`.
 pub(crate) fn range(value: &RawValue, within: RangeInclusive<i64>) -> Converted<(i64, i64)> {
     let refusal = || format!("is a range such as \"{}..{}\", not {}", within.start(), within.end(), shown(value));
     let (RawValue::Text(written) | RawValue::Words(written)) = value else { return Err(refusal()) };

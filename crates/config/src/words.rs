@@ -8,7 +8,7 @@ use crate::key::Key;
 use crate::schema::{self, INITIAL_REFERENCES, SECTIONS};
 use crate::value::{RawValue, excerpt};
 
-/// The end of the name of the variable with the path of the file, after the prefix and `_`.
+/// Suffix, after the prefix and `_`, of the variable that contains the path of the file.
 pub(crate) const FILE_VARIABLE: &str = "CONFIG";
 pub(crate) const FILE_ARGUMENT: &str = "-ORBconfig";
 const OF_ORB: [&str; 3] = ["-ORBInitRef", "-ORBDefaultInitRef", "-ORBid"];

@@ -22,7 +22,6 @@ fn known_defaults() -> BTreeMap<String, String> {
     configuration.settings().into_iter().map(|setting| (documented(&setting.key), setting.value)).collect()
 }
 
-/// The pages with configurations, and the number of their configurations.
 const PAGES: [(&str, usize); 4] = [
     (PAGE, 3),
     (include_str!("../../../docs/from-omniorb.md"), 1),
@@ -67,7 +66,6 @@ fn keys_in_the_guides_exist() {
     }
 }
 
-/// Returns the rows of the tables with keys: name, default, keys.
 fn rows() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
     let mut rows = Vec::new();
     let mut has_keys = false;
@@ -93,7 +91,7 @@ fn rows() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
 fn options_have_the_keys_of_the_code() {
     let documented: BTreeSet<String> =
         rows().iter().flat_map(|(_, _, keys)| keys).map(|key| (*key).to_owned()).collect();
-    // One sentence describes these keys.
+    // The page describes these keys in one sentence.
     let mut known: BTreeSet<String> = known_defaults().into_keys().collect();
     known.retain(|key| !key.starts_with("real-time.pool.NAME.connections."));
     assert!(OPTIONS.contains("Real-time pools have the section `real-time.pool.NAME.connections` with the same keys."));
@@ -103,7 +101,7 @@ fn options_have_the_keys_of_the_code() {
 #[test]
 fn defaults_are_those_of_the_page() {
     let known = known_defaults();
-    // Words describe these defaults, or the default belongs to several keys.
+    // The page gives these defaults in words, or one default for several keys.
     let told = [
         "publish",
         "transports",

@@ -17,7 +17,7 @@ use crate::stream::{Stream, StreamStep};
 const MAX_CONNECTIONS: usize = 10_000;
 const MAX_PENDING: usize = 10_000;
 const MAX_NAME: usize = 256;
-/// Maximum number of bytes that all connections together hold.
+/// Maximum number of bytes that are stored for all connections together.
 const MAX_HELD: usize = 256 << 20;
 
 static LIMITS: Limits = Limits::DEFAULT;
@@ -68,11 +68,11 @@ pub enum SniffEvent<'m> {
     },
     /// The capture lacks this number of octets.
     MissingOctets(u64),
-    /// The sniffer dropped this number of captured octets, because all connections together held
-    /// too many octets of incomplete messages.
+    /// The sniffer dropped this number of captured octets of incomplete messages, because all
+    /// connections together took too much memory.
     DroppedOctets(usize),
-    /// The capture or the connection ends within a message. The number counts the octets of this
-    /// message that were captured.
+    /// The capture or the connection ends within messages, of which this number of octets was
+    /// captured.
     UnfinishedMessage(usize),
     /// The octets do not follow GIOP.
     Fault(ProtocolFault),
@@ -100,7 +100,7 @@ pub struct SniffCounts {
     pub ip_fragments: u64,
     /// Packets whose link layer is not supported.
     pub unsupported_link_layers: u64,
-    /// Connections that were discarded because there were too many.
+    /// Connections that were discarded above the maximum of 10,000 connections.
     pub discarded_connections: u64,
 }
 
@@ -139,8 +139,8 @@ impl Sniffer {
         self.counts
     }
 
-    /// Processes a packet, and passes each event that it causes to `visit`, such as a completed
-    /// message.
+    /// Processes a packet, and passes the events that it causes, such as a completed message, to
+    /// `visit`.
     pub fn process_packet(&mut self, packet: &Packet<'_>, visit: &mut dyn FnMut(SniffRecord<'_>)) {
         let segment = match segment(packet) {
             Ok(segment) => segment,
@@ -266,7 +266,6 @@ impl Connection {
     }
 }
 
-/// Parses a message as an event. Stores requests, and finds the request of a reply.
 fn message<'m>(
     step: StreamStep<'m>,
     side: usize,

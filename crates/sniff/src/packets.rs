@@ -20,7 +20,7 @@ pub struct Packet<'p> {
     pub time_ns: u64,
     /// Number of the link layer in the registry of libpcap.
     pub link_type: i32,
-    /// The captured octets, which may be only the beginning of the packet.
+    /// The captured octets. A capture may cut a packet short.
     pub octets: &'p [u8],
 }
 
@@ -36,7 +36,7 @@ pub enum CaptureError {
     Damaged,
     /// Reading failed.
     ReadFailed,
-    /// The visitor refused a packet. Holds the visitor's reason.
+    /// The visitor refused a packet, for this reason.
     Refused(String),
 }
 
@@ -58,11 +58,9 @@ struct Interface {
     link: i32,
     /// Units of the interface's clock per second; `None` if the file's value is invalid.
     resolution: Option<u64>,
-    /// Seconds to add to the interface's times.
     offset: i64,
 }
 
-/// Contents of the file's header that later packets need.
 enum Form {
     Pcap { link: i32, is_nanoseconds: bool },
     PcapNg(Vec<Interface>),
@@ -210,8 +208,8 @@ pub(crate) struct Segment<'p> {
     pub(crate) to: SocketAddr,
     /// Sequence number of the first octet of `octets`, or of SYN.
     pub(crate) sequence: u32,
-    /// Acknowledgement number: the first octet of the other direction that the sender has not
-    /// received.
+    /// Acknowledgement number: the sequence number that the sender expects next; `None` without
+    /// ACK.
     pub(crate) acknowledges: Option<u32>,
     pub(crate) begins: bool,
     pub(crate) ends: bool,
@@ -223,7 +221,6 @@ pub(crate) struct Segment<'p> {
 pub(crate) enum NoSegment {
     Other,
     IpFragment,
-    /// The packet's link layer is not supported.
     Link,
 }
 

@@ -1,4 +1,4 @@
-//! One direction of a TCP connection: takes segments and returns GIOP messages.
+//! One direction of a TCP connection: orders segments and extracts GIOP messages.
 
 use corelane_wire::Limits;
 use corelane_wire::connection::{Framer, FramingStep, ProtocolFault};
@@ -21,7 +21,7 @@ pub(crate) enum StreamStep<'m> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamState {
-    /// SYN was captured, and the first octets of the connection have not arrived.
+    /// SYN was captured, but not yet the first octets of the connection.
     Begin,
     /// The next octet is the first octet of a message.
     Synchronised,
@@ -85,7 +85,8 @@ impl Stream {
             return;
         }
         if self.next.is_none() && !begins_message(octets) {
-            // The capture begins after the start of the connection.
+            // The capture lacks the start of the connection, so the boundaries of messages are
+            // unknown.
             return;
         }
         let next = *self.next.get_or_insert(sequence);
@@ -127,7 +128,8 @@ impl Stream {
         self.append_waiting(limits, visit);
     }
 
-    /// Processes an acknowledgement: octets before `number` that the capture lacks are lost.
+    /// Processes an acknowledgement: octets before `number` that the capture lacks are reported as
+    /// lost.
     pub(crate) fn acknowledge(&mut self, number: u32, limits: &Limits, visit: &mut Visit<'_>) {
         // The acknowledgement of FIN counts one number that is no octet.
         let is_open = self.state != StreamState::Foreign && !self.is_closed;
@@ -142,7 +144,7 @@ impl Stream {
         }
     }
 
-    /// Processes the waiting segments, and returns the number of octets of an incomplete message.
+    /// Processes the waiting segments, and returns the number of octets of incomplete messages.
     pub(crate) fn finish(&mut self, limits: &Limits, visit: &mut Visit<'_>) -> usize {
         // Each round processes at least one segment.
         while self.is_waiting() {

@@ -77,8 +77,8 @@ fn lines_of(packets: &[Sent]) -> Vec<String> {
     lines
 }
 
-/// Returns a conversation of these packets: two SYN, a request in two segments, its reply, a second request and its
-/// reply.
+/// Returns a conversation of these packets: two SYN, a request in two segments, its reply, a second
+/// request and its reply.
 fn conversation(first: u32) -> Conversation {
     let mut conversation = Conversation::begin("192.0.2.1:4000", "192.0.2.2:2809", first);
     conversation.send(false, &request(1, "first"), 40);

@@ -22,8 +22,7 @@ const LIMIT: u128 = 10u128.pow(MAX_DIGITS as u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecimalError {
-    /// The number has more digits than a [`Decimal`] (31) or the [`Fixed`] type permits, after
-    /// excess fraction digits are dropped.
+    /// The number is infinite, or has too many digits for the type.
     Overflow,
     /// The divisor is 0.
     DivisionByZero,
@@ -175,7 +174,6 @@ impl Decimal {
         self.to_string().parse().unwrap_or(f64::NAN)
     }
 
-    /// Returns the number without trailing zeros in its fraction.
     fn canonical(self) -> (i128, u8) {
         let (mut unscaled, mut scale) = (self.unscaled, self.scale);
         while scale > 0 && unscaled % 10 == 0 {
@@ -238,8 +236,8 @@ impl From<u64> for Decimal {
     }
 }
 
-/// Converts a floating-point number through the shortest decimal text that identifies it. Fraction
-/// digits beyond 31 digits in total are dropped.
+/// Converts through the shortest decimal text that identifies the floating-point number. Excess
+/// fraction digits are dropped.
 impl TryFrom<f64> for Decimal {
     type Error = DecimalError;
 
@@ -252,7 +250,7 @@ impl FromStr for Decimal {
     type Err = DecimalError;
 
     /// Parses `-12.50`, with or without the `d` of IDL's literals. Fraction digits beyond 31 digits
-    /// in total are dropped.
+    /// in total, or after the 31st fraction digit, are dropped.
     fn from_str(text: &str) -> Result<Decimal, DecimalError> {
         let text = text.strip_suffix(['d', 'D']).unwrap_or(text);
         let (minus, digits) = match text.strip_prefix('-') {
@@ -398,10 +396,10 @@ impl<const D: u8, const S: u8> Fixed<D, S> {
         if unscaled.unsigned_abs() >= Self::END { Err(DecimalError::Overflow) } else { Ok(Fixed { unscaled }) }
     }
 
-    /// Returns the number `unscaled / 10^S`, for constants of generated code.
+    /// Returns the number `unscaled / 10^S`.
     ///
     /// # Panics
-    /// At compile time, if the number does not fit.
+    /// If the number has more than `D` digits.
     #[doc(hidden)]
     #[must_use]
     pub const fn constant(unscaled: i128) -> Self {

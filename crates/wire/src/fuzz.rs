@@ -35,7 +35,7 @@ static LIMITS: Limits = Limits {
     max_reference_text: 4096,
 };
 
-/// Decodes every type of CDR. The first byte of the input selects the decoder's settings.
+/// Decodes the input as values of many types. Its first byte selects the decoder's settings.
 pub fn cdr(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let bit = |bit: u8| settings >> bit & 1 == 1;
@@ -71,8 +71,8 @@ pub fn cdr(input: &[u8]) {
     }
 }
 
-/// Decodes an `any`, and checks that a decoded value can be written and read again. The first byte
-/// of the input selects the decoder's settings.
+/// Decodes an `any`. If its type and value can be encoded again, the result must decode to an
+/// equivalent type. The first byte of the input selects the decoder's settings.
 pub fn any(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let owner = Octets::from(octets.to_vec());
@@ -230,14 +230,14 @@ fn framed(stream: &[u8], sizes: &[u8]) -> Framed {
     }
 }
 
-/// Frames a stream of GIOP messages in pieces, whose sizes are the first four bytes; the output
-/// must not depend on the pieces.
+/// Frames a stream of GIOP messages that arrives in pieces, and checks that the messages do not
+/// depend on the pieces. The first four bytes select the sizes of the pieces.
 pub fn giop_framing(input: &[u8]) {
     let Some((sizes, stream)) = input.split_at_checked(4) else { return };
     let in_pieces = framed(stream, sizes);
     let at_once = framed(stream, &[]);
     assert_eq!(in_pieces.0, at_once.0);
-    // A fault may be found before the rest of a header has arrived, with fewer details.
+    // The faults may differ, because a fault is reported as soon as some bytes of a header show it.
     assert_eq!(in_pieces.1.is_some(), at_once.1.is_some());
     for (message, breaks) in &at_once.0 {
         view(message, breaks);
@@ -299,8 +299,8 @@ fn write_again(header: &Header, request: &Request<'_>) {
     }
 }
 
-/// Parses references as text, and checks that a parsed reference can be written and parsed to an
-/// equal one.
+/// Parses the text form of a reference. If the reference can be written as text, that text must
+/// parse to an equal reference.
 pub fn ior_text(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let Ok(read) = ObjectUrl::parse(&text, &LIMITS) else { return };
@@ -339,8 +339,8 @@ pub fn ior_text(input: &[u8]) {
     assert_eq!(ObjectUrl::parse(&written, &limits), Ok(read));
 }
 
-/// Performs one operation of a connection's request table, or cuts a message into fragments, for
-/// each input byte after the first, which selects the connection side.
+/// The first input byte selects the connection side. Each further byte performs one operation of a
+/// request table, or cuts a message into fragments.
 pub fn connection_ops(input: &[u8]) {
     let Some((first, rest)) = input.split_first() else { return };
     let initiative = if first & 4 == 0 { ConnectionSide::Initiator } else { ConnectionSide::Acceptor };

@@ -3,8 +3,7 @@
 //!
 //! No function of this crate opens a socket, reads a clock, starts a thread or blocks: received
 //! bytes, limits and time are arguments. Bytes from outside never make a function of this crate
-//! panic. A length that a peer declares never sizes an allocation before the announced bytes have
-//! arrived.
+//! panic.
 #![forbid(unsafe_code)]
 #![deny(
     clippy::cast_possible_truncation,

@@ -7,7 +7,7 @@ use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian};
 use crate::ior::{parse_policies, profile_tag};
 use crate::limits::Limits;
 
-/// Types of policies that a reference can carry in TAG_POLICIES.
+/// Policy types of TAG_POLICIES components and of INVOCATION_POLICIES contexts.
 pub mod policy_type {
     /// Messaging::RelativeRoundtripTimeoutPolicy.
     pub const RELATIVE_ROUND_TRIP_TIMEOUT: u32 = 32;
@@ -30,8 +30,7 @@ pub fn encode_priority_context(priority: i16) -> [u8; 4] {
     [Endian::NATIVE.to_flag(), 0, a, b]
 }
 
-/// Returns the priority in an RTCorbaPriority context. TAO writes -1 for no priority; other
-/// negative numbers are meaningless.
+/// Returns the priority in an RTCorbaPriority context. TAO writes -1 for no priority.
 ///
 /// # Errors
 /// [`CdrError`] if it is malformed.
@@ -169,8 +168,7 @@ pub fn parse_bands(value: &[u8]) -> Result<Vec<(i16, i16)>, CdrError> {
     (0..count).map(|_| Ok((d.read_i16()?, d.read_i16()?))).collect()
 }
 
-/// One protocol of a ClientProtocolPolicy, by its profile tag. The parser refuses a list that
-/// contains a protocol with unknown properties.
+/// One protocol of a ClientProtocolPolicy, identified by a profile tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolValue {
     /// IIOP.
@@ -198,7 +196,7 @@ pub enum ProtocolValue {
     },
     /// Shared memory, which has no properties.
     SharedMemory,
-    /// The transports that the program added, under one profile tag and without properties.
+    /// All transports that the program added: they share one profile tag and have no properties.
     Other,
 }
 

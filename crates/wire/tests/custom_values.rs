@@ -38,8 +38,8 @@ fn encoder(endian: Endian, shift: usize) -> Encoder<'static> {
     e
 }
 
-/// Writes a custom value, whose state has numbers of every alignment, values between chunks, an indirection
-/// within a chunk, and numbers that look like an indirection.
+/// Writes a custom value, whose state has numbers of every alignment, values between chunks, an
+/// indirection within a chunk, and numbers that look like an indirection.
 fn write_custom(e: &mut Encoder<'_>, graph: usize) -> Result<(), CdrError> {
     let inner = |e: &mut Encoder<'_>, at, number| {
         let Some(value) = e.begin_value((graph, at), keep, INNER, true)? else { return Ok(()) };

@@ -12,7 +12,7 @@ fn number() -> impl Strategy<Value = Decimal> {
     })
 }
 
-/// A number whose products and sums fit in an `i128`.
+/// Returns the unscaled value and the scale of a number whose products and sums fit in an `i128`.
 fn small() -> impl Strategy<Value = (i64, u8)> {
     (any::<i32>().prop_map(i64::from), 0..=6u8)
 }
@@ -39,8 +39,9 @@ proptest! {
             Err(DecimalError::DivisionByZero) => prop_assert_eq!(right.unscaled(), 0),
             Err(error) => prop_assert_eq!(error, DecimalError::Overflow),
             Ok(quotient) => {
-                // |left| - |quotient * right| lies between 0 and |right| units of the last digit.
-                // Floating-point numbers are exact enough here to detect a wrong digit or scale.
+                // |left| - |quotient * right| is at least 0 and less than |right| times the unit of
+                // the last digit. Floating-point numbers are exact enough to detect a wrong digit or
+                // scale.
                 let error = left.to_f64() - quotient.to_f64() * right.to_f64();
                 let unit = 10f64.powi(-i32::from(quotient.scale()));
                 let slack = left.to_f64().abs() * 1e-14;

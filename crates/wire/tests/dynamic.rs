@@ -1,5 +1,4 @@
-//! Round trips of values of random types, as trees and inside `any`, in both byte orders, at every
-//! alignment and in every code set.
+//! Round trips of values of random types, as trees and inside `any`.
 
 use corelane_wire::exception::SystemExceptionKind;
 use corelane_wire::ior::{Ior, TaggedProfile};

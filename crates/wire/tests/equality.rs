@@ -130,8 +130,8 @@ fn type_codes_that_are_values_are_compared_in_every_detail() {
     assert_ne!(second(TypeCode::LONG), second(TypeCode::SHORT));
 }
 
-/// One peer writes a value in chunks with all repository ids, another peer writes neither chunks
-/// nor ids.
+/// Peers write one value in three forms: with chunks and two repository ids, with one id, and
+/// without an id.
 #[test]
 fn chunked_and_unchunked_values_are_equal() {
     let state = || [ValueMember { name: "n".into(), ty: TypeCode::LONG, public: true }];

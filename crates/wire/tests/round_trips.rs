@@ -134,8 +134,8 @@ impl Item {
     }
 }
 
-/// Reads a sequence of numbers with one call for each number. A boundary between fragments may divide a sequence,
-/// but never a single number.
+/// Reads a sequence of numbers with one call for each number. A boundary between fragments may
+/// divide a sequence, but never a single number.
 fn one_by_one<'m, T>(d: &Decoder<'m>, number: impl Fn(&mut Decoder<'m>) -> Result<T, CdrError>) -> Vec<T> {
     let mut d = d.clone();
     let len = d.read_len(1).unwrap();
@@ -179,8 +179,7 @@ fn item(wide: bool) -> impl Strategy<Value = Item> {
             Item::Reference(Ior { type_id, profiles })
         }),
     ];
-    // Excludes halves of surrogate pairs, and characters that look like a byte-order mark at the
-    // start.
+    // Excludes halves of surrogate pairs and characters that look like a byte-order mark.
     let plane = any::<u16>().prop_filter_map("no character", |unit| char::from_u32(u32::from(unit)));
     let wchar = plane.prop_filter("a mark", |unit| !matches!(unit, '\u{feff}' | '\u{fffe}'));
     let wtext = "[a-z€\u{10000}-\u{10ffff}]{0,9}".prop_map(Item::WText);
@@ -329,7 +328,7 @@ proptest! {
         }
     }
 
-    /// The data of each fragment is aligned from the fragment's own header.
+    /// Values are aligned from the header of their fragment.
     #[test]
     fn values_round_trip_in_giop_1_1_fragments(groups in vec(items(true), 1..5), endian in endian(), pieces in vec(1usize..300, 1..4)) {
         let (version, sets) = (Version::GIOP_1_1, CodeSets::LATIN1_UTF16);

@@ -1,5 +1,5 @@
 //! Tests with captured messages and references of other ORBs (`vectors/README.md`): each decodes to
-//! its documented meaning and is encoded to the same bytes again.
+//! its documented meaning and can be encoded again.
 
 #[path = "support/idl.rs"]
 mod idl;
@@ -212,7 +212,7 @@ fn request(message: &[u8], header: &Header, expected: &Value, out: &mut Map<Stri
 
 fn compare_octets(message: &[u8], written: &[u8], expected: &Value, other: bool) {
     if message.len() != written.len() {
-        // TAO keeps the padding before an empty body if the header has contexts.
+        // TAO sends padding before an empty body if the header has contexts.
         assert!(expected["body_at"].is_null() && message.len() == written.len().next_multiple_of(8));
         return;
     }

@@ -1,5 +1,5 @@
 //! Round trips of wide text in UTF-16 that begins with each character of the basic plane, in both
-//! byte orders: as a wchar, in a wstring, and in a forwarded `any`.
+//! byte orders: as a wchar, in a wstring, and for some characters in a forwarded `any`.
 
 use corelane_wire::codeset::WideOrder;
 use corelane_wire::{AnyValue, Cdr, CodeSets, Decoder, Encoder, Endian, TypeCode, Value, Version};
@@ -92,7 +92,7 @@ fn every_character_round_trips() {
     }
 }
 
-/// Some other ORBs write a mark before every text and every character.
+/// Some ORBs write a mark before every text and every character.
 #[test]
 fn byte_order_mark_is_removed_once() {
     let form = Form { endian: Endian::Little, version: Version::GIOP_1_2, wide_order: WideOrder::Standard };

@@ -10,7 +10,8 @@ use corelane_services::cores::{AdmissionConfig, AdmissionService};
 
 use crate::Result;
 
-/// The only core that runs tasks. With one core, the demo refuses a task of the same size on every machine.
+/// The only core that runs tasks. With one core, the demo refuses a task of the same size on every
+/// machine.
 const CORE: usize = 0;
 
 /// Serves an admission object, whose tasks run on one core.
@@ -19,7 +20,8 @@ pub(crate) fn serve(orb: &Orb) -> Result<AdmissionService> {
     Ok(AdmissionConfig::new(Machine::with_cores(1)).core_pool(pool).serve(orb)?)
 }
 
-/// Returns a task that uses at most `execution` of processor time in each call, and makes at most `rate` calls per second.
+/// Returns a task that uses at most `execution` of processor time in each call, and makes at most
+/// `rate` calls per second.
 pub(crate) fn task(name: &str, execution: Duration, rate: u32, deadline: Duration) -> TaskSpec {
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let timing = TaskTiming {

@@ -19,7 +19,7 @@ pub(crate) struct Client {
     pub(crate) deadline: Option<Duration>,
     /// Longest processor time of a call at the server; `None` for a client without a task.
     pub(crate) execution: Option<Duration>,
-    /// Fixed priority. A client with a shorter period has a higher priority.
+    /// Fixed priority; `None` for a client without a deadline.
     pub(crate) priority: Option<u8>,
 }
 
@@ -73,7 +73,8 @@ pub(crate) fn run(client: &Client, target: &str, tasks: &str, recorder: &str, le
     }
     target.validate_connection()?;
     if let Some(deadline) = client.deadline {
-        // The ORB ends a call that takes longer than its deadline, because the answer would be useless.
+        // The ORB ends a call that takes longer than its deadline, because the answer would be
+        // useless.
         target = target.with_timeout(deadline);
     }
     let mut call = task(client.name, &target)?;

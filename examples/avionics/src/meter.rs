@@ -27,8 +27,8 @@ enum Sample {
     End,
 }
 
-/// Makes the calls of a client for the time `length`, and reports them to the recorder. The argument
-/// of `call` counts from 0.
+/// Makes the calls of a client for the time `length`, and reports them to the recorder. `call` gets
+/// the number of the call, from 0.
 pub(crate) fn run(
     client: &Client,
     length: Duration,
@@ -44,7 +44,7 @@ pub(crate) fn run(
             report(&name, &scheduling, &samples, &recorder)
         })?
     };
-    // Stops if the reporter has ended.
+    // Stops if the reporter has ended, or if its mailbox is full.
     call_steadily(client, length, call, &|sample| !reporter.is_finished() && samples.send(sample).is_ok());
     let _ = samples.send(Sample::End);
     reporter.join().map_err(|_| "the reporter panicked")?

@@ -1,5 +1,6 @@
 //! The hello example's server without an ORB: returns each line over TCP with an exclamation mark.
-//! The benchmark `footprint` subtracts the size of this program from the size of `hello-server`.
+//! The test and the benchmark of the footprint subtract the size of this program from the size of
+//! `hello-server`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

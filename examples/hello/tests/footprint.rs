@@ -71,8 +71,8 @@ fn server_does_not_exceed_its_size_and_memory() {
     println!("program {} KiB, resident {} KiB", size / KIB, resident / KIB);
 }
 
-/// Returns the sizes of the server's smallest form and of the program without an ORB, both built with
-/// `flags`. Build scripts and procedural macros are built once for all flags.
+/// Returns the sizes of the server's smallest form and of the program without an ORB, both built
+/// with `flags`. Build scripts and procedural macros are built once for all flags.
 fn minimal(flags: &str) -> [u64; 2] {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("minimal");
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);

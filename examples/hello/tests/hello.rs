@@ -1,5 +1,5 @@
-//! Checks that the hello world example is short, equals the text of its documentation page and of
-//! the README, and works.
+//! Checks that the hello world example is short, that its documentation page and the README show
+//! its text, and that it works.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

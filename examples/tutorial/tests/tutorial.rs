@@ -8,7 +8,8 @@ use std::process::{Child, Command, Stdio};
 
 const PAGE: &str = "../../docs/tutorial.md";
 const MAX_LINES: usize = 160;
-/// The server's address in the page. The test replaces it by the address of its own server, which has a free port.
+/// The server's address in the page. The test replaces it by the address of the server that it
+/// starts, which has a free port.
 const WRITTEN: &str = "127.0.0.1:2809";
 
 fn read(path: &str) -> String {

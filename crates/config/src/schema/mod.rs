@@ -20,7 +20,6 @@ pub(crate) enum SetError {
 
 pub(crate) struct Entry<T: 'static> {
     name: &'static str,
-    /// Short name of the value's form, for people.
     form: &'static str,
     /// The default as a value of this setting; `none` if there is none.
     default: &'static str,
@@ -49,7 +48,8 @@ impl KnownSetting {
     }
 }
 
-/// A section and its known settings. In a section without known settings, the deployer chooses the names.
+/// A section and its known settings. In a section without known settings, the deployer chooses the
+/// names.
 pub(crate) struct Section {
     pub(crate) path: &'static str,
     pub(crate) settings: fn() -> Vec<KnownSetting>,
@@ -121,7 +121,7 @@ pub(crate) fn find(key: &[&str]) -> Option<KnownSetting> {
     (section.settings)().into_iter().find(|setting| setting.name == *name)
 }
 
-/// Returns true if a section's path has the parts of `path`, or begins with them.
+/// Returns true if the path of a section begins with `path`.
 pub(crate) fn leads_to_section(path: &[&str]) -> bool {
     !path.is_empty() && SECTIONS.iter().any(|section| begins_with(section.path, path))
 }

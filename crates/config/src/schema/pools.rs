@@ -67,7 +67,6 @@ pub(super) const CONNECTIONS: &[Entry<ConnectionLimits>] = &[
     }),
 ];
 
-/// Converts `block`, `serve DEPTH` or `none`.
 pub(super) fn nested_wait(value: &RawValue) -> Converted<Option<NestedWait>> {
     optional(value, |value| {
         let words: Vec<&str> = text(value)?.split_whitespace().collect();

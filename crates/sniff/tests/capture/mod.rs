@@ -5,8 +5,7 @@ pub(crate) struct Sent {
     pub(crate) from: SocketAddrV4,
     pub(crate) to: SocketAddrV4,
     pub(crate) sequence: u32,
-    /// Acknowledgement number: the first octet of the other direction that the sender has not
-    /// received.
+    /// Acknowledgement number: the sequence number that the sender expects next.
     pub(crate) acknowledges: u32,
     /// TCP flags: FIN 1, SYN 2, RST 4, ACK 16.
     pub(crate) flags: u8,

@@ -8,9 +8,7 @@ use super::{Cdr, CdrError, Decoder, Encoder};
 /// The size of a value, padding included, for each start position modulo 8.
 #[derive(Clone, Copy, Debug)]
 pub struct BulkLayout {
-    /// The strictest alignment of any part, in bytes.
     align: usize,
-    /// Sizes in bytes, indexed by the starting position modulo 8.
     sizes: [usize; 8],
 }
 
@@ -205,8 +203,8 @@ impl<'m> Decoder<'m> {
         Ok((first, self.read_raw(octets)?))
     }
 
-    /// Skips `len` elements of this layout. Returns false if the elements may lie in several
-    /// fragments, where alignment restarts; nothing is then skipped.
+    /// Skips `len` elements of this layout. Returns false, and skips nothing, if fragments or
+    /// chunks may separate the elements.
     pub(crate) fn skip_bulk(&mut self, layout: BulkLayout, len: usize) -> Result<bool, CdrError> {
         if self.may_be_split() {
             return Ok(false);
@@ -218,10 +216,11 @@ impl<'m> Decoder<'m> {
         Ok(true)
     }
 
-    /// Reads `len` elements into a vector; `len` comes from [`read_len`](Decoder::read_len).
+    /// Reads `len` elements into a vector. The caller has read `len` with
+    /// [`read_len`](Decoder::read_len).
     ///
     /// # Errors
-    /// The errors of [`Cdr::decode`].
+    /// The errors of [`Cdr::decode`] and of [`charge`](Decoder::charge).
     pub fn read_bulk_vec<T: BulkCdr>(&mut self, len: usize) -> Result<Vec<T>, CdrError> {
         if len == 0 {
             return Ok(Vec::new());
@@ -239,10 +238,12 @@ impl<'m> Decoder<'m> {
         if out_of_range { Err(CdrError::EnumOutOfRange) } else { Ok(values) }
     }
 
-    /// Reads `len` elements into the arena; `len` comes from [`read_len`](Decoder::read_len).
+    /// Reads `len` elements into the arena. The caller has read `len` with
+    /// [`read_len`](Decoder::read_len).
     ///
     /// # Errors
-    /// The errors of [`Cdr::decode`], and [`CdrError::NoScratch`].
+    /// The errors of [`Cdr::decode`] and of [`charge`](Decoder::charge), and
+    /// [`CdrError::NoScratch`].
     pub fn read_bulk<T: BulkCdr>(&mut self, len: usize) -> Result<&'m [T], CdrError> {
         if len == 0 || self.may_be_split() {
             return self.read_slice_with(len, T::decode);

@@ -20,12 +20,12 @@ static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
 /// Reads CDR from one whole message or encapsulation, whose first byte is the alignment origin.
 ///
 /// Borrowed results point into the message, or into the [`Scratch`] if they need conversion. Inside
-/// a chunked value (IDL `valuetype`), each reading method also returns [`CdrError::BadValue`] if the
+/// a chunked value (IDL `valuetype`), each reading method returns [`CdrError::BadValue`] if the
 /// chunks are malformed.
 #[derive(Clone)]
 pub struct Decoder<'m> {
     bytes: &'m [u8],
-    /// The unread part of `bytes`; a slice needs one comparison to check the bounds of a primitive.
+    /// A slice and not an index, so that one comparison checks the bounds of a primitive.
     rest: &'m [u8],
     limits: &'m Limits,
     scratch: Option<&'m Scratch>,
@@ -35,7 +35,7 @@ pub struct Decoder<'m> {
     meter: Option<&'m MemoryMeter<'m>>,
     chunks: Chunks<'m>,
     fragments: FragmentMap<'m>,
-    /// Memory in bytes that was charged so far. Stays 0 if the decoder has a meter.
+    /// Memory in bytes that was charged so far; 0 if the decoder has a meter.
     charged: usize,
     depth: u32,
     endian: Endian,
@@ -202,8 +202,6 @@ impl<'m> Decoder<'m> {
         &mut self.chunks
     }
 
-    /// Restricts the decoder to the range `from..to` of `octets`, whose first byte is the first
-    /// byte of the message.
     pub(super) fn set_window(&mut self, octets: &'m [u8], from: usize, to: usize) {
         self.bytes = octets.get(..to).unwrap_or_default();
         self.rest = octets.get(from..to).unwrap_or_default();
@@ -610,7 +608,7 @@ impl<'m> Decoder<'m> {
     /// Charges `len` elements of a sequence, before memory is allocated for them.
     ///
     /// # Errors
-    /// [`CdrError::LimitExceeded`].
+    /// The errors of [`charge`](Decoder::charge).
     #[doc(hidden)]
     pub fn charge_elements<T>(&mut self, len: usize) -> Result<(), CdrError> {
         self.charge(len.saturating_mul(size_of::<T>()))
@@ -632,13 +630,13 @@ impl<'m> Decoder<'m> {
         if self.charged > limit { Err(CdrError::LimitExceeded) } else { Ok(()) }
     }
 
-    /// Charges an allocation of `octets` bytes and the allocator's overhead.
     #[inline]
     pub(crate) fn charge_block(&mut self, octets: usize) -> Result<(), CdrError> {
         if octets == 0 { Ok(()) } else { self.charge(octets.saturating_add(BLOCK_OVERHEAD)) }
     }
 
-    /// Reads `len` elements into the arena; `len` comes from [`read_len`](Decoder::read_len).
+    /// Reads `len` elements into the arena. The caller has read `len` with
+    /// [`read_len`](Decoder::read_len).
     ///
     /// # Errors
     /// The errors of `element` and of [`charge`](Decoder::charge), and [`CdrError::NoScratch`].
@@ -670,8 +668,7 @@ impl<'m> Decoder<'m> {
         Ok(Decoder { bytes, fragments: more, rest: inner.rest, chunks, endian, swap_bytes: foreign, ..self.clone() })
     }
 
-    /// Reads a value that may contain values of its own type. The value counts as one nesting
-    /// level.
+    /// Calls `value` one nesting level deeper.
     ///
     /// # Errors
     /// [`CdrError::NestingTooDeep`] at the limit, else the errors of `value`.

@@ -10,13 +10,13 @@ use super::{
 use crate::codeset::CodeSets;
 use crate::giop::Version;
 
-/// Writes CDR into a reusable buffer. Octet slices of at least [`BORROW_THRESHOLD`] bytes are not
-/// copied: they become segments, borrowed for `'a` or owned, between parts of the buffer.
-/// [`slices`](Encoder::slices) returns all parts in order for a vectored write.
+/// Writes CDR into a reusable buffer. Some methods borrow or take over slices of at least
+/// [`BORROW_THRESHOLD`] bytes instead of copying them: these slices become segments between parts
+/// of the buffer. [`slices`](Encoder::slices) returns all parts in order for a vectored write.
 #[derive(Debug)]
 pub struct Encoder<'a> {
     buffer: Vec<u8>,
-    /// The position minus the length of the buffer.
+    /// The position minus the length of the buffer, wrapping.
     bias: usize,
     segment_bytes: usize,
     endian: Endian,
@@ -29,8 +29,8 @@ pub struct Encoder<'a> {
     body_padding: (usize, usize),
     /// Stored inline, because most messages with a large octet sequence have one segment.
     first_segment: Segment<'a>,
-    /// State that few messages need, behind one pointer, so that other encoders are cheap to create
-    /// and drop.
+    /// State that few messages need, behind one pointer, so that an encoder is cheap to create and
+    /// drop.
     cold: Option<Box<ColdState<'a>>>,
 }
 
@@ -362,7 +362,7 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Writes a `sequence<octet>`: count and octets. The encoder keeps octets of at least
+    /// Writes a `sequence<octet>`: count and octets. The encoder takes over octets of at least
     /// [`BORROW_THRESHOLD`] bytes, and copies them only if it has [`MAX_SEGMENTS`] segments.
     ///
     /// # Errors
@@ -449,8 +449,8 @@ impl<'a> Encoder<'a> {
         self.push_segment(SegmentBytes::Borrowed(bytemuck::cast_slice(numbers)));
     }
 
-    /// Aligns and writes numbers in bulk, without a count. The encoder keeps a vector of at least
-    /// [`BORROW_THRESHOLD`] bytes in the message's byte order, and copies it only if it has
+    /// Aligns and writes numbers in bulk, without a count. The encoder takes over a vector of at
+    /// least [`BORROW_THRESHOLD`] bytes in the message's byte order, and copies it only if it has
     /// [`MAX_SEGMENTS`] segments.
     #[inline]
     pub fn write_slice_owned<T: Primitive>(&mut self, numbers: Vec<T>) {
@@ -557,7 +557,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Returns true if the contents begin with a GIOP header.
+    /// Returns true if the contents begin with the four bytes `GIOP`.
     #[must_use]
     pub fn begins_with_giop_header(&self) -> bool {
         self.buffer.starts_with(b"GIOP")
@@ -625,8 +625,8 @@ impl<'a> Encoder<'a> {
         list.get_mut(..count).unwrap_or_default()
     }
 
-    /// Returns a range of the bytes, such as one fragment, as slices in order. The range counts from
-    /// the first byte of the first of the [`slices`](Encoder::slices).
+    /// Returns a range of the contents, such as one fragment, as slices in order. Offset 0 is the
+    /// first byte of the first slice of [`slices`](Encoder::slices).
     pub fn slices_in(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
         let mut start = 0usize;
         let parts = self.slices().map(move |slice| {
@@ -638,7 +638,7 @@ impl<'a> Encoder<'a> {
         parts.filter(|slice| !slice.is_empty())
     }
 
-    /// Returns all bytes as one slice, or `None` if a segment holds some of them.
+    /// Returns all bytes as one slice; `None` if there are segments.
     #[must_use]
     #[inline]
     pub fn contiguous(&self) -> Option<&[u8]> {
@@ -694,7 +694,7 @@ impl PathRecorder for Encoder<'_> {
     }
 }
 
-/// Reverses the bytes of each number. The constant size of a number lets the compiler vectorize the loop.
+/// The constant size of a number lets the compiler vectorize the loop.
 fn swap_all<const N: usize>(octets: &mut [u8]) {
     octets.as_chunks_mut::<N>().0.iter_mut().for_each(|number| number.reverse());
 }

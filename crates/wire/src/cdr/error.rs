@@ -22,7 +22,7 @@ pub enum CdrError {
     CountExceedsInput,
     /// A length, count or size exceeds the receiver's [`Limits`](crate::Limits).
     LimitExceeded,
-    /// A length does not fit in CDR's 32 bits.
+    /// A length or an offset does not fit in CDR's 32 bits.
     LengthOverflow,
     /// An enum value is not below the number of members.
     EnumOutOfRange,
@@ -45,8 +45,8 @@ pub enum CdrError {
     NestingTooDeep,
     /// An encapsulation lacks its byte-order octet.
     EmptyEncapsulation,
-    /// A half-octet of a fixed-point value is not a digit or sign, or the value has more digits
-    /// than its type.
+    /// A half-octet of a fixed-point value is not a digit or sign, the value has more digits than
+    /// its type, or the type does not have 1 to 31 digits.
     BadFixed,
     /// A discriminator, status or selector has a value that its type does not have.
     BadDiscriminator,
@@ -59,18 +59,18 @@ pub enum CdrError {
     Unsupported,
     /// A TypeCode's kind does not exist, or its parameters are impossible for its kind.
     BadTypeCode,
-    /// The target of an indirection does not come earlier in the message, is incomplete, or has the
+    /// The target of an indirection does not precede it in the message, is incomplete, or has the
     /// wrong kind.
     BadIndirection,
     /// A TypeCode has a member of a type that members cannot have.
     IllegitimateMember,
-    /// A TypeCode still contains the placeholder of a recursive type.
+    /// A TypeCode contains the placeholder of a recursive type.
     IncompleteTypeCode,
     /// A value does not have the type that a TypeCode or the caller requires.
     TypeMismatch,
     /// The bytes are not a value (IDL `valuetype`): a tag or a chunk is malformed.
     BadValue,
-    /// A value (IDL `valuetype`) has another type than the receiver expects.
+    /// A value (IDL `valuetype`) does not have the type that the receiver expects.
     WrongValueType,
     /// A value's type has no registered factory, and the value cannot be truncated to a type that
     /// has one.
@@ -81,7 +81,7 @@ pub enum CdrError {
     /// The reference to be sent has no address, because its ORB listens at no address.
     UnreachableReference,
     /// Decoding would exceed the memory that all concurrently decoded messages may take
-    /// ([`MemoryAccount`](crate::cdr::MemoryAccount)).
+    /// ([`MemoryAccount`](crate::cdr::MemoryAccount)), or the allocator refused a sequence.
     MemoryBudgetExceeded,
 }
 
@@ -123,7 +123,7 @@ impl CdrError {
         CdrError::MemoryBudgetExceeded,
     ];
 
-    /// Returns the error that one of Corelane's own minor codes reports.
+    /// Returns the error that a minor code of Corelane reports; `None` for every other code.
     #[must_use]
     pub fn from_minor(code: u32) -> Option<CdrError> {
         let own = |error: &CdrError| {
@@ -138,8 +138,8 @@ impl CdrError {
         self.exception().0
     }
 
-    /// Returns the minor code that reports this error: the OMG's where one exists, else Corelane's
-    /// own (docs/wire-extensions.md).
+    /// Returns the minor code that reports this error: the OMG's where one exists, otherwise a code
+    /// of Corelane (docs/wire-extensions.md).
     #[must_use]
     pub fn minor(self) -> u32 {
         self.exception().1

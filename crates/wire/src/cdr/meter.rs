@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::CdrError;
 
-/// Memory in bytes that a message may take before the meter asks its [`MemoryAccount`].
+/// Memory in bytes that a message may take in addition to the memory that its meter has reserved.
 const FREE_BYTES: usize = 64 * 1024;
 /// Reservations for allocations are multiples of this number of bytes.
 const RESERVE_STEP: usize = 64 * 1024;
@@ -40,13 +40,11 @@ impl fmt::Display for MemoryRefusal {
     }
 }
 
-/// Counts the memory that decoding one message takes.
-///
-/// Beyond the first 64 KiB the meter reserves memory from an account.
+/// Counts the memory that decoding one message takes, and reserves it from an account. At most 64
+/// KiB of the counted memory are not reserved.
 pub struct MemoryMeter<'a> {
     account: &'a dyn MemoryAccount,
     charged: Cell<usize>,
-    /// Memory in bytes that the message may take before the meter asks the account again.
     allowance: Cell<usize>,
     reserved: Cell<usize>,
     refusal: Cell<Option<MemoryRefusal>>,
@@ -92,8 +90,8 @@ impl<'a> MemoryMeter<'a> {
         Ok(())
     }
 
-    /// Reserves from the account memory that is allocated already: the bytes of a large message.
-    /// The meter releases the memory when it is dropped.
+    /// Reserves memory from the account for bytes that are already allocated, such as a large
+    /// message. The meter releases the memory when it is dropped.
     ///
     /// # Errors
     /// [`CdrError::MemoryBudgetExceeded`] if less memory remains in the account.
@@ -109,7 +107,7 @@ impl<'a> MemoryMeter<'a> {
     #[cold]
     #[inline(never)]
     fn raise_allowance(&self, spent: usize) -> Result<(), CdrError> {
-        // The reservations then cover `spent`; up to 64 KiB beyond them are free.
+        // Afterwards the reservations cover `spent`, and up to 64 KiB more need no reservation.
         let wanted =
             (spent - (self.allowance.get() - FREE_BYTES)).checked_next_multiple_of(RESERVE_STEP).unwrap_or(usize::MAX);
         self.charge_existing(wanted)?;

@@ -1,8 +1,8 @@
 //! Common Data Representation: IDL values as bytes (CORBA 3.0.3 section 15.3).
 //!
-//! Every primitive is aligned to its size, counted from an origin: the first byte of the GIOP
-//! header, or the byte-order octet of an encapsulation. Both byte orders are valid: the sender
-//! announces its own, and the receiver swaps.
+//! Every primitive is aligned to its size, but to 8 bytes at most, counted from an origin: the
+//! first byte of the GIOP header, or the byte-order octet of an encapsulation. The sender announces
+//! its byte order, and the receiver swaps.
 //!
 //! | type | octets | alignment | form |
 //! |---|---|---|---|
@@ -59,15 +59,13 @@ pub use valuetype::{
 pub(crate) use error::truncated;
 pub(crate) use tagged::write_tagged;
 
-/// Minimum size in bytes of octets or numbers that are sent from the caller's memory instead of the
-/// encoder's buffer.
+/// Size in bytes from which octets and numbers are borrowed or shared instead of copied.
 pub const BORROW_THRESHOLD: usize = 16 * 1024;
 
-/// Maximum number of segments of one message in addition to the encoder's buffer; further octets
-/// are copied.
+/// Maximum number of segments (borrowed or owned slices) of an encoder; further octets are copied.
 pub const MAX_SEGMENTS: usize = 8;
 
-/// Maximum number of slices of an encoder: its segments, and the parts of the buffer between them.
+/// Maximum number of slices of an encoder: its segments and the parts of the buffer around them.
 pub const MAX_SLICES: usize = 2 * MAX_SEGMENTS + 1;
 
 /// The byte order of numbers.

@@ -8,8 +8,8 @@ use super::BORROW_THRESHOLD;
 
 /// Owned octets: a vector, or a part of a shared vector or receive buffer.
 ///
-/// A part of a receive buffer keeps the whole buffer alive; [`into_vec`](Octets::into_vec) releases
-/// the buffer.
+/// A part of a receive buffer keeps the whole buffer alive; [`into_vec`](Octets::into_vec) copies
+/// the part.
 #[derive(Clone)]
 pub struct Octets(Repr);
 
@@ -30,8 +30,7 @@ pub trait ChargedOctets: AsRef<[u8]> + Send + Sync {
 }
 
 impl Octets {
-    /// Shares all bytes of an owner whose memory counts in a budget. Octets that an encoder gets to
-    /// send do not count there any more: the connection that sends them has a bound of its own.
+    /// Shares all bytes of an owner whose memory counts in a budget.
     #[cfg(feature = "charged-octets")]
     #[must_use]
     pub fn charged(owner: Arc<dyn ChargedOctets>) -> Octets {
@@ -39,7 +38,6 @@ impl Octets {
         Octets(Repr::Charged(owner, 0..len))
     }
 
-    /// Exchanges an owner that counts in a budget for one that does not.
     #[cfg(feature = "charged-octets")]
     pub(crate) fn without_charge(self) -> Octets {
         match self.0 {

@@ -3,20 +3,15 @@
 use bytemuck::Pod;
 
 mod sealed {
-    /// A trait that other crates cannot implement.
     pub trait Sealed {}
 }
 
 /// A vector of numbers, with one variant for each size of a number.
 #[derive(Debug)]
 pub enum NumberVec {
-    /// Numbers of one byte.
     Octets(Vec<u8>),
-    /// Numbers of two bytes.
     Shorts(Vec<u16>),
-    /// Numbers of four bytes.
     Longs(Vec<u32>),
-    /// Numbers of eight bytes.
     LongLongs(Vec<u64>),
 }
 

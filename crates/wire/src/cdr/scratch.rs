@@ -2,8 +2,8 @@
 
 use bumpalo::Bump;
 
-/// A reusable arena, one for each thread. [`reset`](Scratch::reset) keeps the newest block of
-/// memory, so that steady traffic allocates nothing.
+/// A reusable arena. [`reset`](Scratch::reset) keeps the newest block of memory, so that steady
+/// traffic allocates nothing.
 #[derive(Default)]
 pub struct Scratch {
     bump: Bump,
@@ -28,7 +28,7 @@ impl Scratch {
         }
     }
 
-    /// Returns the memory in bytes that the arena holds from the allocator.
+    /// Returns the memory in bytes that the arena has allocated.
     #[must_use]
     pub fn allocated(&self) -> usize {
         self.bump.allocated_bytes()

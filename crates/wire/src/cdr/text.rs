@@ -42,8 +42,8 @@ impl Encoder<'_> {
         self.write_narrow(value, bound, self.code_sets().char)
     }
 
-    /// Writes a string in ISO 8859-1, regardless of the negotiated code set: an operation name, a
-    /// repository id, a host.
+    /// Writes a string in ISO 8859-1, regardless of the negotiated code set, such as a repository
+    /// id.
     ///
     /// # Errors
     /// [`CdrError::NulInString`], [`CdrError::NotInCodeSet`], [`CdrError::LengthOverflow`].
@@ -173,8 +173,8 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Returns true if the octets of wide text in `d` mean the same text here. Before GIOP 1.2 wide
-    /// text is aligned, so this method returns false.
+    /// Returns true if the octets of wide text in `d` mean the same text in this encoder. Before
+    /// GIOP 1.2 wide text is aligned, so the result is false.
     pub(crate) fn has_wide_form_of(&self, d: &Decoder<'_>) -> bool {
         let (own, other) = (self.code_sets(), d.code_sets());
         let order = own.wide_order == WideOrder::Standard || self.endian() == d.endian();
@@ -184,7 +184,8 @@ impl Encoder<'_> {
             && order
     }
 
-    /// Copies the wchar at `d` unchanged, if [the forms agree](Encoder::has_wide_form_of).
+    /// Copies the wchar at `d` unchanged, after [`has_wide_form_of`](Encoder::has_wide_form_of) has
+    /// returned true.
     pub(crate) fn copy_wchar(&mut self, d: &mut Decoder<'_>) -> Result<(), CdrError> {
         let mut octets = d.clone();
         d.read_wchar()?;
@@ -194,7 +195,8 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Copies the wstring at `d` unchanged, if [the forms agree](Encoder::has_wide_form_of).
+    /// Copies the wstring at `d` unchanged, after [`has_wide_form_of`](Encoder::has_wide_form_of)
+    /// has returned true.
     pub(crate) fn copy_wstr(&mut self, d: &mut Decoder<'_>, bound: u32) -> Result<(), CdrError> {
         let mut octets = d.clone();
         d.wide_octets(bound)?;
@@ -207,7 +209,7 @@ impl Encoder<'_> {
 
 const MARK: u16 = 0xfeff;
 
-/// The characters that a reader takes for a byte-order mark at the beginning of text.
+/// A reader takes these characters at the beginning of text for a byte-order mark.
 const LIKE_MARKS: [char; 2] = ['\u{feff}', '\u{fffe}'];
 
 #[inline]
@@ -275,7 +277,8 @@ impl<'m> Decoder<'m> {
     /// Reads a string into a `String`.
     ///
     /// # Errors
-    /// [`CdrError::NotInCodeSet`], and the errors of [`read_str_octets`](Decoder::read_str_octets).
+    /// [`CdrError::NotInCodeSet`], and the errors of [`read_str_octets`](Decoder::read_str_octets)
+    /// and of [`charge`](Decoder::charge).
     #[inline]
     pub fn read_string(&mut self) -> Result<String, CdrError> {
         let octets = self.read_str_octets()?;
@@ -291,11 +294,12 @@ impl<'m> Decoder<'m> {
         self.owned_text(octets, self.code_sets().char)
     }
 
-    /// Reads a string in ISO 8859-1, regardless of the negotiated code set: a repository id, a host,
-    /// the name of a TypeCode.
+    /// Reads a string in ISO 8859-1, regardless of the negotiated code set, such as a repository
+    /// id.
     ///
     /// # Errors
-    /// The errors of [`read_str_octets`](Decoder::read_str_octets).
+    /// The errors of [`read_str_octets`](Decoder::read_str_octets) and of
+    /// [`charge`](Decoder::charge).
     pub fn read_latin1_string(&mut self) -> Result<String, CdrError> {
         let octets = self.read_str_octets()?;
         self.owned_text(octets, CharSet::Latin1)
@@ -365,7 +369,6 @@ impl<'m> Decoder<'m> {
         char::from_u32(u32::from(unit)).ok_or(CdrError::NotInCodeSet)
     }
 
-    /// Returns the octets after a byte-order mark, and their byte order.
     fn without_mark<'o>(&self, octets: &'o [u8]) -> (&'o [u8], Endian) {
         match octets {
             [0xfe, 0xff, text @ ..] => (text, Endian::Big),
@@ -434,8 +437,8 @@ impl<'m> Decoder<'m> {
     /// # Errors
     /// [`CdrError::NotInCodeSet`] for octets that are not UTF-16; [`CdrError::BadWideLength`] for
     /// an odd number of octets; [`CdrError::StringNotTerminated`], [`CdrError::LimitExceeded`],
-    /// [`CdrError::Truncated`]; if wide data is not possible, the errors of
-    /// [`read_wchar`](Decoder::read_wchar).
+    /// [`CdrError::Truncated`]; the errors of [`charge`](Decoder::charge); if wide data is not
+    /// possible, the errors of [`read_wchar`](Decoder::read_wchar).
     pub fn read_wstring(&mut self) -> Result<String, CdrError> {
         self.read_bounded_wstring(u32::MAX)
     }

@@ -3,10 +3,10 @@
 use super::{CdrError, Decoder, Encoder, Octets, PathRecorder as _, PathStep};
 
 /// Maximum memory in bytes that the decoder reserves for the elements of a sequence before it reads
-/// the first one. A larger single element is reserved all the same.
+/// the first element. One larger element is reserved nevertheless.
 const RESERVED_AT_ONCE: usize = 64 << 10;
 
-/// A type with one CDR form.
+/// A type with an encoding in CDR.
 ///
 /// `String` and `char` have the form of IDL's narrow types; [`Encoder`] and [`Decoder`] have
 /// methods for wide text.
@@ -27,7 +27,6 @@ pub trait Cdr: Sized {
     /// [`CdrError`] if the bytes are not a value of this type.
     fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError>;
 
-    /// Writes consecutive elements; numbers are written in bulk.
     #[doc(hidden)]
     fn encode_all(values: &[Self], e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let mut rest = values.iter();
@@ -57,7 +56,6 @@ pub trait Cdr: Sized {
         })
     }
 
-    /// Reads an array; numbers are read in bulk.
     #[doc(hidden)]
     fn decode_array<const N: usize>(d: &mut Decoder<'_>) -> Result<[Self; N], CdrError> {
         let mut failure = Ok(());

@@ -1,9 +1,9 @@
-//! The service context that tells a server the code sets of a connection.
+//! The service context with which a client announces the code sets of a connection.
 
 use super::{CharSet, CodeSets, WideOrder, WideSet};
 use crate::cdr::{CdrError, Decoder, Encoder};
 
-/// The CodeSets context in the first request of a connection (id 1, CORBA 3.0.3 section 13.10.2.5).
+/// The CodeSets service context (id 1, CORBA 3.0.3 section 13.10.2.5).
 ///
 /// ```text
 /// context_data, an encapsulation:
@@ -44,8 +44,7 @@ impl CodeSetContext {
         data
     }
 
-    /// Returns the code sets. Returns `None` if a code set is not supported; a server then answers
-    /// with CODESET_INCOMPATIBLE minor 2.
+    /// Returns the code sets; `None` if one of them is not supported.
     #[must_use]
     pub fn code_sets(self, wide_order: WideOrder) -> Option<CodeSets> {
         let (char, wchar) = (CharSet::from_id(self.char_data)?, WideSet::from_id(self.wchar_data)?);

@@ -7,10 +7,11 @@
 //! | wchar | none | UTF-16: aligned unsigned short in the order of the message | octet n, n octets |
 //! | wstring | none | unsigned long count of code units and the NUL, units, NUL | unsigned long n, n octets, no NUL |
 //!
-//! UTF-16 in GIOP 1.2 may begin with a byte-order mark (FE FF or FF FE), which gives its byte order. Text
-//! without a mark is big-endian in a message of either byte order. Only text of a peer that is known to break
-//! this rule may be little-endian without a mark ([`WideOrder::Sender`]). If the first character of the text
-//! looks like a mark (U+FEFF, U+FFFE), the encoder adds a mark, because a reader removes the first mark.
+//! UTF-16 in GIOP 1.2 may begin with a byte-order mark (FE FF or FF FE), which gives its byte
+//! order. Text without a mark is big-endian in a message of either byte order. Only text of a peer
+//! that is known to break this rule may be little-endian without a mark ([`WideOrder::Sender`]). If
+//! the first character of the text looks like a mark (U+FEFF, U+FFFE), the encoder adds a mark,
+//! because a reader removes the first mark.
 
 mod context;
 mod negotiate;
@@ -122,7 +123,7 @@ impl CodeSets {
     /// The code sets without negotiation: ISO 8859-1, and none for wide characters.
     pub const DEFAULT: CodeSets =
         CodeSets { char: CharSet::Latin1, wchar: WideSet::None, wide_order: WideOrder::Standard };
-    /// ISO 8859-1 and UTF-16, the most common pair.
+    /// ISO 8859-1 and UTF-16.
     pub const LATIN1_UTF16: CodeSets = CodeSets { wchar: WideSet::Utf16, ..CodeSets::DEFAULT };
     /// UTF-8 and UTF-16.
     pub const UTF8_UTF16: CodeSets = CodeSets { char: CharSet::Utf8, ..CodeSets::LATIN1_UTF16 };

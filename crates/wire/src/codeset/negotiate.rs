@@ -29,8 +29,8 @@ pub struct CodeSetInfo {
 }
 
 impl CodeSetInfo {
-    /// Returns Corelane's code sets: `native` and its alternative of ISO 8859-1 and UTF-8 for char,
-    /// UTF-16 for wchar.
+    /// Returns Corelane's code sets: for char ISO 8859-1 and UTF-8, of which one is `native`, and
+    /// for wchar UTF-16.
     #[must_use]
     pub fn for_native(native: CharSet) -> CodeSetInfo {
         let other = match native {
@@ -94,8 +94,6 @@ pub struct NoCommonCodeSet;
 ///
 /// No code set for wchar is chosen if the server has none, if the client has no native one, or if
 /// the chosen one is not supported.
-///
-/// A server that does not support the fallback refuses with CODESET_INCOMPATIBLE minor 2.
 ///
 /// # Errors
 /// [`NoCommonCodeSet`] if the server names no code set for char, the client has no native code set,

@@ -52,7 +52,6 @@ pub enum FramingStep {
 pub struct Framer {
     partial_messages: Vec<PartialMessage>,
     partial_bytes: usize,
-    /// Number of fragmented messages whose first fragment has arrived on this connection.
     messages_started: u64,
 }
 

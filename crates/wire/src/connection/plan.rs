@@ -6,17 +6,16 @@ use crate::giop::{Header, MessageKind};
 
 /// An iterator over the fragments of a message: the header and the byte range of each.
 ///
-/// In GIOP 1.2 the length of every fragment but the last is a multiple of 8, so no number is cut.
-///
-/// A GIOP 1.1 message, and a message that GIOP does not permit to be fragmented, is not cut
-/// (docs/decisions/0005).
+/// In GIOP 1.2 the length of every fragment but the last is a multiple of 8, so no number of up to
+/// 8 bytes is cut. A GIOP 1.1 message is not cut (docs/decisions/0005), nor is a message that GIOP
+/// does not permit to be fragmented.
 #[derive(Clone, Debug)]
 pub struct FragmentPlan {
     header: Header,
     request_id: u32,
     /// Maximum size of a fragment in bytes, its header included; 0 if the message is not cut.
     max_size: usize,
-    /// Number of bytes in the fragments that the iterator has returned.
+    /// Offset in the message up to which the iterator has returned fragments.
     planned: usize,
 }
 
@@ -38,7 +37,8 @@ impl PlannedFragment {
 }
 
 impl FragmentPlan {
-    /// The smallest threshold in bytes. In fragments of this size, headers are a quarter of the bytes.
+    /// The smallest threshold in bytes. In fragments of this size, headers are a quarter of the
+    /// bytes.
     pub const MIN_THRESHOLD: usize = 64;
 
     /// Plans the fragments of the message with this header and request id. No fragment exceeds

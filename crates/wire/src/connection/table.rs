@@ -138,8 +138,8 @@ impl<T> RequestTable<T> {
         }
     }
 
-    /// Removes and returns a request that gets no reply, because it was not sent or is a oneway.
-    /// Returns `None` if no request with this id waits.
+    /// Removes and returns the waiting request with this id; `None` if no request with this id
+    /// waits.
     pub fn remove(&mut self, id: u32) -> Option<T> {
         self.get(id)?;
         match self.match_reply(id) {
@@ -180,8 +180,8 @@ impl<T> RequestTable<T> {
         }
     }
 
-    /// Empties the table of a connection that has ended. Returns the waiting requests with their
-    /// ids.
+    /// Removes all requests while the returned iterator advances. The iterator returns the waiting
+    /// requests with their ids.
     pub fn drain(&mut self) -> impl Iterator<Item = (u32, T)> {
         let taken: Vec<u32> = (0u32..)
             .zip(&self.slots)

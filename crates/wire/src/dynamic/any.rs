@@ -38,7 +38,7 @@ pub struct AnyValue {
     types: Option<ValueTypes>,
 }
 
-/// Lengths are unlimited, because they were checked against the connection's limits on arrival.
+/// Lengths are unlimited, because a received value was checked against limits on arrival.
 static STORED_LIMITS: Limits = Limits { max_string_length: u32::MAX, max_sequence_length: u32::MAX, ..Limits::DEFAULT };
 
 /// The size in bytes up to which a value is written without a second allocation.
@@ -187,14 +187,14 @@ impl AnyValue {
     /// Returns the value as a tree.
     ///
     /// # Errors
-    /// [`CdrError::LimitExceeded`] for more parts than a tree may have.
+    /// The errors of [`Value::decode`].
     pub fn value(&self) -> Result<Value, CdrError> {
         self.read(|d| Value::decode(&self.type_code, d))
     }
 
-    /// Returns true if the value's type is equivalent to `to`. Bounds, and narrow or wide text, may
-    /// differ in the type itself and in the elements of sequences and arrays, but not in members of
-    /// structures. Arrays must have equal lengths.
+    /// Returns true if the value's type is equivalent to `to`. In the type itself, and in the
+    /// elements of its sequences and arrays, bounds and the difference of narrow and wide text are
+    /// ignored. Arrays must have equal lengths.
     #[must_use]
     pub fn conforms_to(&self, to: &TypeCode) -> bool {
         conforms(self.type_code.view(), to.view())
@@ -264,7 +264,8 @@ impl AnyValue {
     /// Writes the value without its type.
     ///
     /// # Errors
-    /// An error for text that has no form in the encoder's code sets.
+    /// [`CdrError`] if text has no form in the encoder's code sets, or if a custom value cannot be
+    /// converted.
     pub fn encode_value(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let values = self.value_read_state();
         self.encode_value_with(&mut self.decoder().with_value_read_state(&values), e)
@@ -350,7 +351,7 @@ impl CdrForm {
 
 fn conforms(from: View<'_>, to: View<'_>) -> bool {
     let (mut from, mut to) = (from.unaliased(), to.unaliased());
-    // A received type can be a sequence of itself, so the loop is bounded.
+    // A received type can contain itself, so the loop is bounded.
     for _ in 0..Limits::DEFAULT.max_nesting {
         let lengths = match (from.kind(), to.kind()) {
             (Kind::String | Kind::WString, Kind::String | Kind::WString) => return true,

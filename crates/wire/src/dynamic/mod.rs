@@ -1,8 +1,8 @@
 //! Values whose types are known only at run time.
 //!
-//! [`AnyValue`] is an `any`: a TypeCode and the octets of a value. The octets are kept as received,
-//! so that a value passes through processes that do not know its type. For another byte order,
-//! alignment or code set, the value is converted part by part with the help of its TypeCode.
+//! [`AnyValue`] is an `any`: a TypeCode and the octets of a value. The octets are stored as
+//! received, so that a value passes through processes that do not know its type. For another byte
+//! order, alignment or code set, the value is converted part by part with the help of its TypeCode.
 //! [`Value`] is a value as a tree.
 
 mod any;

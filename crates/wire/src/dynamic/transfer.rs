@@ -107,9 +107,9 @@ impl Findings {
     }
 }
 
-/// Number of steps without bytes that every value may take.
+/// Number of steps (visited parts of a value) that are permitted even if the value has no bytes.
 const FREE_STEPS: usize = 512;
-/// Number of steps that each part with bytes permits, for the part and for the structures around
+/// Number of further steps for each part that has bytes: the part itself and the structures around
 /// it.
 const STEPS_PER_PART: usize = 16;
 
@@ -126,8 +126,8 @@ struct Transcoder<'k, 't> {
 }
 
 impl Transcoder<'_, '_> {
-    /// Counts a step, and fails above the limit on steps. The limit is necessary because a value may have many parts
-    /// of 0 bytes.
+    /// Counts a step, and fails above the limit on steps, because a value may have many parts of 0
+    /// bytes.
     fn step(&mut self) -> Result<(), CdrError> {
         self.steps += 1;
         let charged = self.charged.saturating_mul(STEPS_PER_PART);
@@ -171,7 +171,8 @@ impl Transcoder<'_, '_> {
         }
     }
 
-    /// Counts levels of types and of values together, because each alone may be within its limit.
+    /// Bounds the recursion. The decoder's nesting limit does not count structures, unions and
+    /// arrays.
     fn deeper<'m>(
         &mut self,
         d: &mut Decoder<'m>,
@@ -347,8 +348,8 @@ impl Transcoder<'_, '_> {
         d: &mut Decoder<'_>,
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
-        // The arm tables have addresses of types as keys, and this type may be dropped after the
-        // value.
+        // The keys of the arm tables are addresses of types. This type may be dropped after the
+        // value, and a new type may get its address.
         let arms = std::mem::take(&mut self.arms);
         let result = match view.kind() {
             Kind::ValueBox => self.value(view.content().ok_or(CdrError::BadTypeCode)?, d, out),
@@ -384,8 +385,8 @@ impl Transcoder<'_, '_> {
             (Purpose::Send, Some(e)) => type_code.encode(e)?,
             (Purpose::Send, None) => {}
         }
-        // The arm tables have addresses of types as keys, and these types may be dropped after the
-        // value.
+        // The keys of the arm tables are addresses of types. These types may be dropped after the
+        // value, and new types may get their addresses.
         let arms = std::mem::take(&mut self.arms);
         let result = self.value(type_code.view(), d, out);
         self.arms = arms;
@@ -450,7 +451,6 @@ fn latin1(octets: &[u8]) -> Cow<'static, str> {
     Cow::Owned(octets.iter().map(|octet| char::from(*octet)).collect())
 }
 
-/// The modifier of custom value types.
 pub(super) const CUSTOM: i16 = 1;
 
 fn number_size(kind: Kind) -> Option<usize> {
@@ -466,8 +466,8 @@ fn number_size(kind: Kind) -> Option<usize> {
 /// Maximum number of parts of a structure whose sequences are skipped as a whole.
 const MAX_BULK_PARTS: usize = 64;
 
-/// Returns the layout of a structure or an array that consists only of numbers. `parts` counts its
-/// parts, and is 0 at the start.
+/// Returns the layout of a number, or of a structure or an array of numbers. `parts` counts the
+/// visited parts; the caller passes 0.
 fn fixed_layout(view: View<'_>, parts: &mut usize) -> Option<BulkLayout> {
     *parts += 1;
     let view = view.unaliased();
@@ -614,8 +614,6 @@ mod tests {
         TypeCode::structure(&format!("IDL:{name}:1.0"), name, members).unwrap()
     }
 
-    /// Sequences of structures of numbers are skipped as a whole. The end is where the traversal of
-    /// all elements ends, which [`Value::decode`] makes.
     #[test]
     fn skipped_sequences_of_structures_end_where_their_elements_end() {
         let inner =

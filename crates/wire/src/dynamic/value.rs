@@ -111,7 +111,7 @@ impl Value {
     ///
     /// # Errors
     /// [`CdrError`] if the bytes are not such a value; [`CdrError::LimitExceeded`] for more than
-    /// 2^20 parts.
+    /// 2^20 parts; [`CdrError::CustomValue`] for a custom value (IDL `valuetype`).
     pub fn decode(type_code: &TypeCode, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
         TreeReader::default().value(type_code.view(), d)
     }
@@ -139,9 +139,9 @@ impl Value {
     /// enumerator, the first arm.
     ///
     /// # Errors
-    /// [`CdrError::LimitExceeded`] for more than 2^20 parts, or more than 256 levels of types, as in
-    /// a structure that contains itself; [`CdrError::Unsupported`] for types without an initial
-    /// value; [`CdrError::BadTypeCode`] if every label of a union is used.
+    /// [`CdrError::LimitExceeded`] for more than 2^20 parts, or more than 256 levels of types, as
+    /// in a structure that contains itself; [`CdrError::Unsupported`] for types without an initial
+    /// value; [`CdrError::BadTypeCode`] if no discriminator selects the first arm of a union.
     pub fn initial(type_code: &TypeCode) -> Result<Value, CdrError> {
         initial(type_code.view(), &mut 0, 0)
     }

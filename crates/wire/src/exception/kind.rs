@@ -79,8 +79,8 @@ kinds! {
     PersistStore "PERSIST_STORE",
     /// Operations were called in an impossible order.
     BadInvOrder "BAD_INV_ORDER",
-    /// The call failed for a reason that may pass, so a repeated call may succeed. The completion status says whether
-    /// the request was executed.
+    /// The call failed for a reason that may pass, so a repeated call may succeed. The completion
+    /// status says whether the request was executed.
     Transient "TRANSIENT",
     /// Memory could not be freed.
     FreeMem "FREE_MEM",

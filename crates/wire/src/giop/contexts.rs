@@ -26,7 +26,7 @@ pub mod context_id {
     pub const FT_REQUEST: u32 = 13;
     /// A human-readable detail of an exception.
     pub const EXCEPTION_DETAIL_MESSAGE: u32 = 14;
-    /// The time for which the client still waits, in Corelane's own form (docs/wire-extensions.md).
+    /// The remaining time for which the client waits (docs/wire-extensions.md).
     pub const REMAINING_DEADLINE: u32 = 0x434c_4e00;
     /// Security attributes (CSIv2).
     pub const SECURITY_ATTRIBUTE_SERVICE: u32 = 15;

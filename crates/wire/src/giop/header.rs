@@ -69,8 +69,7 @@ pub struct Header {
     pub size: u32,
 }
 
-/// The reason why 12 bytes are not the header of a supported message. A receiver answers each of
-/// these errors with MessageError.
+/// The reason why 12 bytes are not the header of a supported message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderError {

@@ -26,7 +26,7 @@ impl<'m> LocateRequest<'m> {
     /// Parses the message.
     ///
     /// # Errors
-    /// [`CdrError`] if it is malformed; the server answers with MessageError.
+    /// [`CdrError`] if it is malformed or exceeds a limit.
     pub fn parse(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<LocateRequest<'m>, CdrError> {
         let mut d = Decoder::new(message, header.endian).at_position(Header::LEN).with_limits(limits);
         let request_id = d.read_u32()?;
@@ -116,8 +116,8 @@ impl<'m> LocateReply<'m> {
 /// Writes a LocateRequest.
 ///
 /// # Errors
-/// [`CdrError::LengthOverflow`]; [`CdrError::Unsupported`] for a target other than a key before
-/// GIOP 1.2.
+/// [`CdrError::LengthOverflow`]; before GIOP 1.2, [`CdrError::Unsupported`] for a target that is
+/// not a key.
 pub fn write_locate_request(
     e: &mut Encoder<'_>,
     version: Version,

@@ -63,8 +63,8 @@ pub struct Reply<'m> {
     pub status: ReplyStatus,
     /// The service contexts.
     pub contexts: ReceivedServiceContexts<'m>,
-    /// Offset of the body in bytes, from the start of the header; the length of the message if it has
-    /// no body.
+    /// Offset of the body in bytes, from the start of the header; the length of the message if it
+    /// has no body.
     pub body_offset: usize,
     /// The whole message.
     pub message: &'m [u8],

@@ -13,8 +13,8 @@ pub enum ResponseExpected {
     None,
     /// A reply before the servant runs: SYNC_WITH_SERVER. Flags 1.
     Server,
-    /// A reply when the servant has run: a two-way call, or SYNC_WITH_TARGET. Flags 3; TRUE in 1.0
-    /// and 1.1.
+    /// A reply when the servant has run: a two-way call, or SYNC_WITH_TARGET. Flags 3, or any value
+    /// above 1 if received; TRUE in 1.0 and 1.1.
     Target,
 }
 
@@ -205,7 +205,7 @@ impl<'m> Request<'m> {
     /// first 12 bytes.
     ///
     /// # Errors
-    /// [`CdrError`] if it is malformed or exceeds a limit; the server answers with MessageError.
+    /// [`CdrError`] if it is malformed or exceeds a limit.
     #[inline]
     pub fn parse(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Request<'m>, CdrError> {
         let mut request = Request::unparsed(message, header);
@@ -234,8 +234,7 @@ impl<'m> Request<'m> {
     /// Parses the header of the request in place, as [`parse`](Self::parse) does.
     ///
     /// # Errors
-    /// [`CdrError`] if the header is malformed or exceeds a limit; the server answers with
-    /// MessageError.
+    /// [`CdrError`] if the header is malformed or exceeds a limit.
     #[inline]
     pub fn parse_header(&mut self, limits: &'m Limits) -> Result<(), CdrError> {
         if self.version.has_giop_1_2_headers() && self.parse_header_fast(limits).is_some() {
@@ -339,8 +338,8 @@ pub struct RequestHeader<'h> {
 /// arguments through the encoder and then calls [`finish_message`](super::finish_message).
 ///
 /// # Errors
-/// [`CdrError::LengthOverflow`]; [`CdrError::Unsupported`] for a target other than a key before
-/// GIOP 1.2.
+/// [`CdrError::LengthOverflow`]; before GIOP 1.2, [`CdrError::Unsupported`] for a target that is
+/// not a key.
 #[inline]
 pub fn write_request_header(e: &mut Encoder<'_>, head: &RequestHeader<'_>) -> Result<(), CdrError> {
     match head.target {

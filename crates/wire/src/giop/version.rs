@@ -3,7 +3,7 @@
 /// A version of GIOP, or of an IIOP profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
-    /// The major version, always 1 so far.
+    /// The major version, 1 in supported messages.
     pub major: u8,
     /// The minor version, 0 to 2 in supported messages.
     pub minor: u8,

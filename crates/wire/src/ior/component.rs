@@ -22,8 +22,7 @@ pub mod component_tag {
     pub const CSI_SEC_MECH_LIST: u32 = 33;
     /// TAO_TAG_ENDPOINTS: endpoints with their priorities.
     pub const TAO_ENDPOINTS: u32 = 0x5441_4f02;
-    /// Endpoints of lanes with their priorities, in Corelane's own profiles
-    /// (docs/wire-extensions.md).
+    /// Endpoints of lanes with their priorities, in Corelane's profiles (docs/wire-extensions.md).
     pub const LANE_ENDPOINTS: u32 = 0x434c_4e00;
     /// omniORB's Unix socket.
     pub const OMNIORB_UNIX_TRANSPORT: u32 = 0x4154_5402;
@@ -105,7 +104,7 @@ impl TaggedComponent {
     }
 
     /// Encodes TAO_TAG_ENDPOINTS for an IIOP profile or, if the endpoints have no ports, for a UIOP
-    /// profile. The first endpoint must be the profile's own address.
+    /// profile. The first endpoint must be the address of the profile.
     ///
     /// # Errors
     /// The errors of encoding the addresses.
@@ -113,7 +112,7 @@ impl TaggedComponent {
         TaggedComponent::encapsulated(component_tag::TAO_ENDPOINTS, |e| write_endpoints(e, endpoints))
     }
 
-    /// Encodes the endpoints of lanes for one of Corelane's own profiles: addresses without ports.
+    /// Encodes the endpoints of lanes for one of Corelane's profiles: addresses without ports.
     ///
     /// # Errors
     /// The errors of encoding the addresses.
@@ -181,20 +180,20 @@ pub fn parse_policies<'d>(data: &'d [u8], limits: &Limits) -> Result<TaggedList<
 /// UIOP  string path | short priority
 /// ```
 ///
-/// Corelane's own profiles use the form of UIOP.
+/// Corelane's profiles use the form of UIOP.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TaoEndpoint {
     /// The host, the path of a Unix socket, or the address of a transport that the program added.
     pub address: String,
-    /// The port; `None` if the profile is not an IIOP profile.
+    /// The port; `None` in a profile whose addresses have no port.
     pub port: Option<u16>,
     /// The CORBA priority of the endpoint's lane; -1 for none.
     pub priority: i16,
 }
 
 impl TaoEndpoint {
-    /// Reads TAO_TAG_ENDPOINTS, or the lane endpoints in one of Corelane's own profiles. `profile`
-    /// is the tag of the profile that has the component.
+    /// Reads TAO_TAG_ENDPOINTS, or the lane endpoints in one of Corelane's profiles. `profile` is
+    /// the tag of the profile that has the component.
     ///
     /// # Errors
     /// [`CdrError`] if it is malformed; [`CdrError::LimitExceeded`] for more endpoints than

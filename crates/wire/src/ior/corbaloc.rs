@@ -74,7 +74,7 @@ impl Corbaloc {
         Ok(Corbaloc { addresses, key: unescape_key(key)? })
     }
 
-    /// Returns the name of the initial reference that a `rir:` URL denotes.
+    /// Returns the name of the initial reference that a `rir:` URL denotes; `None` for other URLs.
     #[must_use]
     pub fn initial_reference(&self) -> Option<&[u8]> {
         let key = if self.key.is_empty() { NAME_SERVICE_KEY } else { &self.key };

@@ -9,7 +9,7 @@ const PRIME: u32 = 0x0100_0193;
 impl Ior {
     /// Returns true if both references have the same addresses and keys in the same order. Padding,
     /// byte order, versions, components and type ids do not matter; profiles that cannot be parsed
-    /// must have equal bytes. `false` does not mean that the objects differ.
+    /// must have equal tags and bytes. `false` does not mean that the objects differ.
     #[must_use]
     pub fn is_equivalent(&self, other: &Ior) -> bool {
         self.profiles.len() == other.profiles.len()

@@ -53,7 +53,8 @@ pub enum ProfileAddress<'p> {
     Inet {
         /// A host name, or an IP address without brackets.
         host: &'p str,
-        /// The TCP port; 0 if there is only a secure port, which a component then names.
+        /// The port; 0 in an IIOP profile if the server has no port except a secure one, which a
+        /// component names.
         port: u16,
     },
     /// A Unix socket, in Corelane's form.
@@ -228,7 +229,8 @@ impl TaggedProfile {
     }
 }
 
-/// Writes text as UTF-8, in which paths are bytes to the kernel. Code sets do not apply.
+/// Writes a string in UTF-8 regardless of the negotiated code set: the kernel treats a path as
+/// bytes.
 pub(super) fn write_path(e: &mut Encoder<'_>, path: &str) -> Result<(), CdrError> {
     if path.as_bytes().contains(&0) {
         return Err(CdrError::NulInString);

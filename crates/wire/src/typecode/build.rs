@@ -19,7 +19,7 @@ pub enum TypeCodeError {
     InvalidRepositoryId,
     /// The name of a member is not an identifier, or is also the name of another member.
     InvalidMemberName,
-    /// A member has a type that no member can have, such as void.
+    /// A member, an element or a base has a type that is not permitted there, such as void.
     IllegitimateMember,
     /// Two arms of a union have the same label.
     DuplicateLabel,
@@ -324,7 +324,7 @@ impl TypeCode {
         TypeCode(TypeCodeRepr::Placeholder(id.into()))
     }
 
-    /// Returns the type without the names of members and types; only aliases keep their names
+    /// Returns the type without the names of members and types, except the names of aliases
     /// (`get_compact_typecode`).
     #[must_use]
     pub fn compact(&self) -> TypeCode {

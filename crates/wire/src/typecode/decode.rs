@@ -37,7 +37,7 @@ struct TypeCodeReader {
     /// The position of the kind of each type that was read or is being read, in ascending order.
     seen: Vec<(usize, Child)>,
     open: Vec<u32>,
-    /// The number of levels of types that an encoder will write in place of a received indirection.
+    /// The number of levels of types that an encoder will write in place of received indirections.
     copied: u32,
 }
 
@@ -100,7 +100,6 @@ impl TypeCodeReader {
         Ok(child)
     }
 
-    /// Counts the levels of types that the encoder will write in place of a received indirection.
     fn count_copy(&mut self, child: &Child, d: &Decoder<'_>) -> Result<(), CdrError> {
         let (mut at, mut levels, mut boxes) = (child, 0, Vec::new());
         while let Child::SameGraph(index) = at

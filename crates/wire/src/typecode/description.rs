@@ -208,7 +208,8 @@ pub const fn native(id: &'static str, name: &'static str) -> TypeDescription {
     named(Kind::Native, id, name)
 }
 
-/// A value type with its own state; `modifier` is 0 none, 1 custom, 2 abstract, 3 truncatable.
+/// A value type. `members` is its state without the state of the base; `modifier` is 0 none, 1
+/// custom, 2 abstract, 3 truncatable.
 #[must_use]
 pub const fn value(
     id: &'static str,

@@ -22,7 +22,7 @@ impl TypeDescription {
     /// Writes the described type.
     ///
     /// # Errors
-    /// [`CdrError`] if a label is a character that the encoder cannot write.
+    /// [`CdrError`] if a name or a label cannot be encoded.
     pub fn write(&'static self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         TypeCode::from_description(self).encode(e)
     }

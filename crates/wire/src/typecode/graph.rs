@@ -41,9 +41,7 @@ pub(crate) struct NodeMember {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Child {
-    /// A type in the same graph, by its index.
     SameGraph(u32),
-    /// A type outside this graph.
     OtherGraph(TypeCode),
     /// A placeholder for the type with this repository id.
     Placeholder(Box<str>),

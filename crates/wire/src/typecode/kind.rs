@@ -139,8 +139,9 @@ impl Kind {
         matches!(self, Kind::ObjRef | Kind::AbstractInterface | Kind::LocalInterface | Kind::Component | Kind::Home)
     }
 
-    /// Returns true if the encoder sends an indirection to an earlier description of a type of this
-    /// kind. TAO refuses an indirection to any other kind with MARSHAL.
+    /// Returns true if the encoder always writes a repeated type of this kind as an indirection.
+    /// Descriptions of other kinds are repeated where possible, because TAO refuses indirections to
+    /// them with MARSHAL.
     #[must_use]
     pub(crate) const fn is_sent_as_indirection(self) -> bool {
         matches!(self, Kind::Struct | Kind::Union | Kind::Value | Kind::Event | Kind::Alias)

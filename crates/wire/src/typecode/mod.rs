@@ -7,8 +7,8 @@
 //! earlier type       0xffffffff | long offset, from the offset itself back to the kind of the earlier type
 //! ```
 //!
-//! Types may be recursive and may share parts, so a traversal remembers the types that it has visited, or limits
-//! its depth.
+//! Types may be recursive and may share parts, so a traversal remembers the types that it has
+//! visited, or limits its depth.
 
 mod build;
 mod compare;
@@ -126,7 +126,8 @@ impl TypeCode {
     }
 
     /// Returns the label of an arm of a union: a number, the code of a character, the number of an
-    /// enumerator, or 0 or 1 for a boolean. Returns `None` for the default arm.
+    /// enumerator, or 0 or 1 for a boolean. Returns `None` for the default arm and for other kinds
+    /// of types.
     #[must_use]
     pub fn member_label(&self, index: usize) -> Option<i128> {
         let view = self.view();
@@ -194,7 +195,7 @@ impl TypeCode {
     }
 
     /// Returns the whole state of a value type, its bases' state first. The list is empty for other
-    /// types, and if the chain of bases is endless.
+    /// types, and if the chain of bases is endless or malformed.
     #[must_use]
     pub fn state_members(&self) -> Vec<ValueMember> {
         let view = self.view().unaliased();
@@ -210,8 +211,9 @@ impl TypeCode {
     }
 
     /// Returns true if a value of this type can be used as a value of type `expected`. This holds
-    /// if the types are equivalent, or if this is a value type with state that inherits from
-    /// `expected`.
+    /// for equivalent types, and for a value type with state if `expected` is one of its bases.
+    /// Because TypeCodes do not name abstract bases, it holds for value types with state and for
+    /// value boxes if `expected` is an abstract type or ValueBase.
     #[must_use]
     pub fn is_substitutable_for(&self, expected: &TypeCode) -> bool {
         let (own, expected) = (self.view().unaliased(), expected.view().unaliased());
@@ -227,9 +229,9 @@ impl TypeCode {
         }
     }
 
-    /// Returns true if values of the two types are interchangeable. Aliases are resolved, and types
-    /// with the same repository id are equivalent; without ids everything except names is compared
-    /// (CORBA 3.0.3 section 4.11.1).
+    /// Returns true if values of the two types are interchangeable. Aliases are resolved. Two types
+    /// with repository ids are equivalent if the ids are equal; without ids everything except names
+    /// is compared (CORBA 3.0.3 section 4.11.1).
     #[must_use]
     pub fn equivalent(&self, other: &TypeCode) -> bool {
         compare::equivalent(self.view(), other.view())

@@ -104,7 +104,8 @@ fn enumeration_that_occurs_twice_is_written_twice() {
     assert_eq!(octets, [head, a, colour, &b[..2], &b[2..], colour].concat());
 }
 
-/// TAO 2.2.1 refuses an indirection to a type of any other kind with MARSHAL.
+/// The five kinds are structures, unions, values, events and aliases. TAO 2.2.1 refuses an
+/// indirection to a type of another kind with MARSHAL.
 #[test]
 fn indirections_are_sent_to_five_kinds() {
     let twice = |ty: &TypeCode| {
@@ -484,7 +485,8 @@ fn nesting_is_bounded() {
 
 #[test]
 fn shared_parts_of_types_are_compared_and_written_once() {
-    // Each type contains the previous one twice, so the last type has 2^100 parts.
+    // Each type contains the previous one twice, so the last type contains the first one 2^99
+    // times.
     let build = || {
         let mut type_code = TypeCode::structure("IDL:S0:1.0", "S0", [("x", TypeCode::LONG)]).unwrap();
         for depth in 1..100 {

@@ -39,7 +39,6 @@ pub(crate) fn profile(tag: u32, data: &[u8]) -> Value {
         | ProfileAddress::SharedMemory { path, .. } => {
             out["rendezvous_point"] = json!(path);
         }
-        // No other ORB writes such a profile.
         ProfileAddress::Other { .. } => panic!("a reference of another ORB with an added transport"),
     }
     out
@@ -130,7 +129,6 @@ fn protocol(protocol: &ProtocolValue) -> Value {
             let properties = json!({"send_buffer_size": send_buffer, "recv_buffer_size": receive_buffer});
             json!({"protocol_type": tag, "unix_domain": properties})
         }
-        // TAO writes no such protocol.
         ProtocolValue::SharedMemory | ProtocolValue::Other => panic!("a reference of TAO with a protocol of Corelane"),
     }
 }

@@ -12,7 +12,7 @@ pub(super) struct Machine {
 #[derive(Clone, Copy)]
 struct Ticks {
     idle: u64,
-    /// Time that the host of a virtual machine gave to other machines.
+    /// Time that the host gave to other virtual machines.
     stolen: u64,
     all: u64,
 }

@@ -42,7 +42,6 @@ enum RecorderMessage {
     Report(Report),
 }
 
-/// The objects of the server.
 struct Served {
     flight: ObjectRef,
     maps: ObjectRef,
@@ -84,7 +83,7 @@ impl Recorder for RecorderServant {
     }
 }
 
-/// Returns true if every call of every client succeeded.
+/// Runs the demo. Returns true if no call, no process and no admission of a task failed.
 pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     fs::create_dir_all(&options.folder)?;
     let folder = options.folder.canonicalize()?;
@@ -145,7 +144,6 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     sum_up(options, &folder, &machine, &records, tasks.as_ref(), &trouble, left_out.as_deref())
 }
 
-/// Waits until the server has announced its objects.
 fn served(heard: &Mailbox<RecorderMessage>, server: &mut Process) -> Result<Served> {
     let end = now() + PATIENCE;
     while !end.is_past() && server.ended()?.is_none() {
@@ -157,8 +155,8 @@ fn served(heard: &Mailbox<RecorderMessage>, server: &mut Process) -> Result<Serv
     Err("the server ended before it was ready".into())
 }
 
-/// Shows the progress until all clients have ended. Calls `observe` from the middle of the run on, until it fails, and
-/// returns its failure in the inner result.
+/// Shows the progress until all clients have ended. Calls `observe` from the middle of the run on,
+/// until it fails, and returns its failure in the inner result.
 fn watch(
     seconds: u32,
     heard: &Mailbox<RecorderMessage>,

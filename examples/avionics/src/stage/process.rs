@@ -35,8 +35,8 @@ impl Process {
         Ok(self.child.try_wait()?)
     }
 
-    /// Waits until the process ends, at most for `patience`. If the process fails or does not end, the
-    /// error contains its output.
+    /// Waits until the process ends, at most for `patience`. If the process fails or does not end,
+    /// the error contains its output.
     pub(super) fn finish(&mut self, patience: Duration) -> Result<()> {
         drop(self.input.take());
         let deadline = Instant::now() + patience;
@@ -57,7 +57,6 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Has no effect if the child has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -85,7 +85,6 @@ impl Record {
     }
 }
 
-/// Formats a latency in few characters: `87 us`, `1.25 ms`.
 pub(super) fn format_latency(time: Duration) -> String {
     let microseconds = time.as_secs_f64() * 1e6;
     match microseconds {
@@ -96,7 +95,6 @@ pub(super) fn format_latency(time: Duration) -> String {
     }
 }
 
-/// Formats a bound or deadline: `20 us`, `5 ms`.
 pub(super) fn format_bound(time: Duration) -> String {
     match time.as_micros() {
         microseconds @ ..1_000 => format!("{microseconds} us"),

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use super::record::{Record, format_bound, format_latency_or_dash};
 
 const REDRAW: Duration = Duration::from_millis(500);
-/// Interval at which the table is printed elsewhere than on a terminal. A run shorter than two intervals prints it once,
-/// at the latest in the middle of the run.
+/// Interval at which the table is printed elsewhere than on a terminal. A run shorter than two
+/// intervals prints the table once, in the middle of the run.
 const REPRINT: Duration = Duration::from_secs(5);
 
 pub(super) struct Table {

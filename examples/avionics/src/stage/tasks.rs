@@ -1,4 +1,4 @@
-//! The tasks that the server has admitted, a client too many, and the jobs that ran.
+//! The admitted tasks, a task that the server refuses, and the recorded jobs.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::{Result, admission};
 
 /// Time for which the jobs of the chart are recorded.
 const CHART: Duration = Duration::from_secs(1);
-/// Maximum number of jobs in the chart.
 const MAX_JOBS: u32 = 1_000;
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The task of the omniORB client. The client itself knows nothing of it: its calls go to the task reference.
+/// Name, execution time, calls per second and deadline of the omniORB client's task. The client
+/// calls the task reference as it would call any other reference.
 const GROUND_LINK: (&str, Duration, u32, Duration) =
     ("omniorb", Duration::from_millis(2), 10, Duration::from_millis(100));
-/// A client too many: it wants most of the core.
+/// A task that the server refuses, because it needs most of the core.
 const SURVEY: (&str, Duration, u32, Duration) = ("survey", Duration::from_millis(95), 10, Duration::from_millis(100));
 
-/// The admission object of the server, and what the stage has seen there.
+/// The admission object of the server, and the results of calls of it.
 pub(super) struct AdmittedTasks {
     tasks: TasksRef,
     ground_link: Option<AdmittedTask<ObjectRef>>,
@@ -33,7 +33,7 @@ pub(super) struct AdmittedTasks {
     records: Vec<TaskRecord>,
     measured: Option<Measurements>,
     jobs: Vec<JobRecord>,
-    /// The reason why the server refused the client too many.
+    /// The reason why the server refused `SURVEY`.
     refusal: String,
     was_observed: bool,
 }
@@ -62,8 +62,8 @@ impl AdmittedTasks {
         Ok(reference)
     }
 
-    /// Asks for the admission of a client too many, and lets the server record its jobs. Does so once, in the middle of a
-    /// run, when all clients have their tasks.
+    /// Asks for the admission of `SURVEY`, which the server must refuse, and starts the recording
+    /// of jobs. Further calls do nothing. Call it when all clients have their tasks.
     pub(super) fn observe_once(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.was_observed, true) {
             return Ok(());
@@ -88,7 +88,8 @@ impl AdmittedTasks {
         Ok(())
     }
 
-    /// Returns a line for each task, and one for the refused client.
+    /// Returns a line for each task, the reason if the promises are advisory, and a line for the
+    /// refused task.
     pub(super) fn lines(&self) -> String {
         let mut text = String::new();
         for (index, task) in self.records.iter().enumerate() {
@@ -113,7 +114,6 @@ impl AdmittedTasks {
         text
     }
 
-    /// Returns the section of the report.
     pub(super) fn section(&self) -> String {
         let mut page =
             String::from("<h2>Tasks of the clients</h2>\n<p>The server has promised these tasks their core.");
@@ -131,7 +131,6 @@ impl AdmittedTasks {
         page + "</table></div>\n" + &self.chart()
     }
 
-    /// Draws a Gantt chart of the recorded jobs, with a row for each task.
     fn chart(&self) -> String {
         let Some(begin) = self.jobs.iter().map(|job| job.start).min() else {
             return "<p>No job was recorded.</p>\n".to_owned();

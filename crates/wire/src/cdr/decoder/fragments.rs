@@ -9,22 +9,20 @@ use crate::giop::Header;
 pub(super) struct FragmentMap<'m> {
     /// The whole message if it has fragments, else empty.
     pub(super) message: &'m [u8],
-    /// The offsets in the message where fragments begin, in order.
     pub(super) starts: &'m [usize],
 }
 
 impl<'m> Decoder<'m> {
     /// Sets the offsets of the later fragments in an assembled GIOP 1.1 message, from which their
-    /// headers were removed. A fragment aligns its values from its own header (CORBA 3.0.3 section
-    /// 15.4.9); octets and arrays of numbers may continue in the next fragment.
+    /// headers were removed. Values are aligned from the header of their fragment (CORBA 3.0.3
+    /// section 15.4.9); octets and arrays of numbers may continue in the next fragment.
     #[must_use]
     pub fn with_fragment_starts(mut self, breaks: &'m [usize]) -> Decoder<'m> {
         self.set_fragment_starts(breaks);
         self
     }
 
-    /// Sets the offsets of fragments in place, as
-    /// [`with_fragment_starts`](Decoder::with_fragment_starts) does.
+    /// Does in place what [`with_fragment_starts`](Decoder::with_fragment_starts) does.
     #[inline]
     pub fn set_fragment_starts(&mut self, breaks: &'m [usize]) {
         if !breaks.is_empty() {
@@ -54,7 +52,6 @@ impl<'m> Decoder<'m> {
             .min(self.fragments.message.len())
     }
 
-    /// Returns the number of unread bytes in this and all later fragments or chunks.
     #[inline]
     pub(super) fn total_remaining(&self) -> usize {
         if self.chunks.level > 0 {

@@ -99,8 +99,8 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Reads the head of a value within a custom value, and copies it to `out`, if given. `around` is the number of
-    /// chunked values that contain the head.
+    /// Reads the head of a value within a custom value, and copies it to `out`, if given. `around`
+    /// is the number of chunked values that contain the head.
     fn copy_head(&mut self, tag: u32, around: u32, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
         if tag & 0xff > 0x0f || tag & CHUNKED == 0 {
             return Err(CdrError::BadValue);
@@ -198,8 +198,8 @@ impl IdText<'_> {
         if self.is_indirection && e.values().ids.contains_key(&*self.text()) { 8 } else { 5 + self.octets.len() }
     }
 
-    /// Writes an id that was text as text again, although an indirection might do: the head then
-    /// keeps its size.
+    /// An id that was text stays text even where an indirection is possible, so that the head keeps
+    /// its size.
     fn write(self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let text = self.text();
         if self.is_indirection {

@@ -1,5 +1,5 @@
-//! The frame around the state of a value (IDL `valuetype`): tags, repository ids, chunks and indirections
-//! (CORBA 3.0.3 section 15.3.4).
+//! The frame around the state of a value (IDL `valuetype`): tags, repository ids, chunks and
+//! indirections (CORBA 3.0.3 section 15.3.4).
 //!
 //! ```text
 //! null           00000000
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A chunked value contains only chunked values. An indirection that leads out of its message or
-//! encapsulation, or to a target of another kind, is refused with
+//! encapsulation, or to a target of the wrong kind, is refused with
 //! [`CdrError::BadIndirection`](crate::CdrError::BadIndirection).
 
 mod copy;

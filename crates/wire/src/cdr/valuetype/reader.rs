@@ -10,8 +10,7 @@ use super::{CHUNKED, CODEBASE, ID_LIST, IDS, INDIRECTION, ONE_ID, TAG};
 use crate::cdr::{CdrError, Decoder, Encoder, PathStep, ValuePath};
 use crate::typecode::TypeCode;
 
-/// Bookkeeping memory in bytes for each value of a message: the positions of its tag and ids, and
-/// its chunk level.
+/// Estimated bookkeeping memory in bytes for each value of a message.
 const BYTES_PER_VALUE: usize = 2 * (2 * size_of::<(usize, IndirectionTarget)>() + size_of::<u32>());
 
 /// Maximum number of bytes that [`Decoder::reread_value`] reads again, in multiples of the
@@ -43,8 +42,8 @@ type FindType = dyn Fn(&[u8]) -> Option<TypeCode> + Send;
 
 #[derive(Default)]
 struct ReadValues {
-    /// Indirection targets, sorted by memory address. Positions would not be unique, because each
-    /// encapsulation counts its own.
+    /// Indirection targets, sorted by memory address. Positions are not unique, because they count
+    /// from the start of each encapsulation.
     targets: Vec<(usize, IndirectionTarget)>,
     /// The number of chunked values around each value, indexed by the value's number in the
     /// message.
@@ -75,8 +74,8 @@ impl ValueReadState {
     }
 
     /// Sets the functions that values in an `any` need. `look_up` finds types: a value whose type
-    /// inherits from the type in the TypeCode is truncated unless `look_up` finds its actual type.
-    /// `convert` converts custom values that are needed in another form.
+    /// inherits from the type in the TypeCode is truncated or refused unless `look_up` finds its
+    /// actual type. `convert` converts custom values whose octets cannot be copied.
     #[must_use]
     #[inline]
     pub const fn with_functions(
@@ -199,11 +198,10 @@ impl fmt::Debug for ValueReadState {
 
 #[derive(Clone, Copy)]
 pub(in crate::cdr) struct Chunks<'m> {
-    /// The whole message while the decoder sees the current chunk only; else empty.
+    /// The whole message while the decoder is restricted to a chunk; empty otherwise.
     message: &'m [u8],
     pub(in crate::cdr) level: u32,
-    /// The outermost level that an end tag has ended while the reader is still inside it; 0 if
-    /// there is none.
+    /// The outermost level that an end tag has ended and that the reader has not left; 0 for none.
     pub(super) ended_level: u32,
 }
 
@@ -221,8 +219,8 @@ impl Chunks<'_> {
 pub enum ValueHead<'m> {
     /// The null value.
     Null,
-    /// An indirection to a value whose tag comes earlier, possibly to a value that contains the
-    /// indirection: the value's number and the position of its tag.
+    /// An indirection to an earlier value, which may contain the indirection: the value's number
+    /// and the position of its tag.
     Indirection(u32, usize),
     /// A value whose state follows. [`Decoder::end_value`] ends the value.
     Value(ValueStart<'m>),
@@ -271,9 +269,10 @@ impl<'m> Decoder<'m> {
     ///
     /// # Errors
     /// [`CdrError::BadValue`] if the bytes are not a value; [`CdrError::BadIndirection`];
-    /// [`CdrError::LimitExceeded`] if values, ids or the length of an id exceed the limits;
+    /// [`CdrError::StringNotTerminated`] for an id; [`CdrError::LimitExceeded`] if values, ids or
+    /// the length of an id exceed the limits; the errors of [`charge`](Decoder::charge);
     /// [`CdrError::Truncated`]; [`CdrError::Unsupported`] without a [`ValueReadState`], and in a
-    /// GIOP 1.1 message that came in fragments, where positions are meaningless.
+    /// fragmented GIOP 1.1 message, where positions are meaningless.
     pub fn read_value_head(&mut self) -> Result<ValueHead<'m>, CdrError> {
         let space = self.usable_value_read_state().ok_or(CdrError::Unsupported)?;
         let within = self.chunks().level > 0;
@@ -322,7 +321,8 @@ impl<'m> Decoder<'m> {
     /// Ends a value. If its state is chunked, skips the unread part.
     ///
     /// # Errors
-    /// [`CdrError::BadValue`] if the end is not found, [`CdrError::Truncated`].
+    /// [`CdrError::BadValue`], [`CdrError::Truncated`] and other errors if the unread part is
+    /// malformed.
     pub fn end_value(&mut self, value: &ValueStart<'m>) -> Result<(), CdrError> {
         if let Some(space) = self.usable_value_read_state() {
             space.leave_value();
@@ -348,11 +348,11 @@ impl<'m> Decoder<'m> {
         space.known_type(id).or_else(asked)
     }
 
-    /// Reads an earlier value again, from its tag on.
+    /// Reads an earlier value again. `position` is the position of its tag.
     ///
     /// # Errors
     /// The errors of `read`; [`CdrError::LimitExceeded`] if the values read again exceed 16 times
-    /// the message's size.
+    /// the message's size; [`CdrError::Unsupported`] without a [`ValueReadState`].
     pub fn reread_value<T>(
         &self,
         number: u32,
@@ -464,8 +464,8 @@ impl<'m> Decoder<'m> {
         Ok((place, target.ok_or(CdrError::BadIndirection)?))
     }
 
-    /// Returns the memory address of a position, which is unique; each encapsulation counts its own
-    /// positions.
+    /// Returns the memory address of a position. Addresses are unique in a message; positions are
+    /// not, because they count from the start of each encapsulation.
     pub(super) fn address(&self, position: usize) -> usize {
         self.bytes().as_ptr().addr() + position
     }

@@ -127,7 +127,8 @@ fn null_and_indirections_are_read_inside_chunks_and_between_chunks() {
         let len = if again { 12 } else { 8 };
         let inside = format!("7fffff08 00000004 00000001 {len:08x} {what} 00000002 ffffffff");
         let between = format!("7fffff08 00000004 00000001 {what} 00000004 00000002 ffffffff");
-        // The offset counts from its own position, which is 4 octets further inside a chunk.
+        // An offset counts from the offset field, which is 4 octets later inside a chunk than
+        // between chunks.
         for text in [inside.replace("fffffff0", "ffffffec"), between] {
             let written = octets(&text);
             let space = ValueReadState::new();
@@ -157,7 +158,7 @@ fn strings_and_sequences_end_within_their_chunk() {
     assert_eq!(read("7fffff08 00000006 00000003 6162 00 00", |d| d.read_string().map(drop)), Err(CdrError::BadValue));
     assert_eq!(read("7fffff08 00000009 00", |d| d.read_u8().map(drop)), Err(CdrError::Truncated));
     assert_eq!(read("7fffff08 00000000 00", |d| d.read_u8().map(drop)), Err(CdrError::BadValue));
-    // A count is compared with the size of all chunks, an element with the size of its own chunk.
+    // A count is compared with the size of all chunks; each element must fit in one chunk.
     assert_eq!(
         read("7fffff08 00000004 00000002 00000002 0001 0000 00000002 0002", |d| {
             let len = d.read_len(2)?;

@@ -60,7 +60,8 @@ impl Encoder<'_> {
     /// is chunked regardless of `chunked`.
     ///
     /// # Errors
-    /// [`CdrError::NestingTooDeep`] for more than 256 nested values, [`CdrError::LengthOverflow`].
+    /// [`CdrError::NestingTooDeep`] for more than 256 nested values; [`CdrError::LengthOverflow`];
+    /// the errors of [`write_latin1_str`](Encoder::write_latin1_str) for an id.
     pub fn begin_value(
         &mut self,
         identity: (usize, u32),
@@ -111,8 +112,8 @@ impl Encoder<'_> {
         Ok(UnfinishedValue { chunked })
     }
 
-    /// Begins a chunked value whose content will be copied. The bytes after its head get the same alignment as the
-    /// bytes at `from`.
+    /// Begins a chunked value whose content will be copied. The bytes after its head get the same
+    /// alignment as the bytes at `from`.
     pub(super) fn begin_copied_value(
         &mut self,
         identity: (usize, u32),
