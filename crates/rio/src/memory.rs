@@ -116,7 +116,7 @@ impl StreamBuffers {
         Ok(())
     }
 
-    /// Returns the maximum memory of the stream.
+    /// Returns the maximum memory of a stream with AF_XDP rings.
     ///
     /// # Errors
     /// As for [`check`](Self::check).
@@ -134,8 +134,7 @@ impl StreamBuffers {
         })
     }
 
-    /// Returns the maximum memory of the stream if it has no AF_XDP rings: its frames wait for a
-    /// kernel thread, or only in the sockets.
+    /// Returns the maximum memory of a stream without AF_XDP rings.
     #[must_use]
     pub fn memory_bound_without_rings(&self) -> MemoryBound {
         let [kernel_thread_queue_frames, connections] =
@@ -220,8 +219,6 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if the bounds of all streams of a receive queue are together below the size of
-        /// their rings, including the fill ring that they share.
         #[test]
         fn the_bounds_of_all_streams_hold_their_rings(exponents in prop::collection::vec(0_u32..16, 1..20)) {
             let rings: Vec<u32> = exponents.into_iter().map(|exponent| 1 << exponent).collect();
