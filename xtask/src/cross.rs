@@ -1,5 +1,5 @@
-//! `cargo xtask cross`: checks the crates for 64-bit ARM, tests included. Nothing is linked or run, so the check needs
-//! only the target's standard library.
+//! `cargo xtask cross`: checks the crates for 64-bit ARM, tests included. Nothing is linked or run,
+//! so the check needs only the target's standard library.
 
 use std::path::Path;
 use std::process::Command;

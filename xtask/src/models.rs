@@ -1,4 +1,5 @@
-//! Models of the protocols over atomics, which `loom` runs in every interleaving.
+//! Models of the protocols over atomics, which `loom` runs in all interleavings with a limited
+//! number of preemptions.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,7 @@ pub(crate) fn run_with(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
-/// Runs the models. `preemptions` is the maximum number of preemptions in an interleaving, for every model.
+/// `preemptions` is the maximum number of preemptions in an interleaving, for every model.
 fn within(steps: &mut Steps, preemptions: Option<u8>) {
     steps.step("models", |root| {
         let mut command = steps::cargo();

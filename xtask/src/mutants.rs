@@ -1,4 +1,5 @@
-//! Mutation tests: `cargo-mutants` makes one change to the code at a time, and the package's tests must then fail.
+//! Mutation tests: `cargo-mutants` makes one change to the code at a time, and the package's tests
+//! must then fail.
 //!
 //! A run takes an hour or more, so no other command includes it.
 
@@ -75,12 +76,13 @@ fn mutate(root: &Path, options: &Options) -> Outcome {
     command.args(["mutants", "--no-times", "--output"]).arg(&output).current_dir(root);
     let mut packages = BTreeSet::new();
     for file in &options.files {
-        // `--file` adds the file to the files of the configuration, so a pattern selects the mutants.
+        // `--file` adds the file to the files of the configuration, so a pattern selects the
+        // mutants.
         command.args(["--re", &pattern(file)]);
         packages.insert(package(root, file)?);
     }
-    // Without `--package`, a change of a structure's member in another package would also run the tests of that
-    // package.
+    // Without `--package`, a change of a structure's member in another package would also run the
+    // tests of that package.
     for package in packages {
         command.args(["--package", &package]);
     }
@@ -134,7 +136,8 @@ impl Results {
         })
     }
 
-    /// Fails if too few mutants were detected; a mutant with which a test does not end counts as detected.
+    /// Fails if too few mutants were detected; a mutant with which a test does not end counts as
+    /// detected.
     fn judge(&self) -> Outcome {
         let found = self.caught.len() + self.timeout.len();
         let viable = found + self.missed.len();
