@@ -13,7 +13,6 @@ const CRATES: [&str; 6] =
 
 const NAME: &str = "crates for aarch64";
 
-/// Checks the crates for aarch64. If the target is missing, first installs it with rustup.
 pub(crate) fn run(steps: &mut Steps) {
     if !steps.step("target aarch64", |root| if is_installed(root, TARGET)? { Ok(String::new()) } else { install(root) })
     {

@@ -35,7 +35,6 @@ const NEEDS: &[Need] = &[
     Need { package: "strace", found: Found::Program("strace") },
 ];
 
-/// Rust components, each with its cargo subcommand.
 const COMPONENTS: &[(&str, &str)] = &[("rustfmt", "fmt"), ("clippy", "clippy")];
 
 pub(crate) fn components(_root: &Path) -> Outcome {

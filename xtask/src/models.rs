@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use crate::steps::{self, Steps};
 
-/// The crate with the protocols over atomics and their models.
 const PACKAGE: &str = "corelane-sys";
 
 pub(crate) fn run(steps: &mut Steps) {

@@ -22,7 +22,6 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
-/// Returns the pattern of the mutants of a file, whose names begin with the file's path.
 fn pattern(file: &str) -> String {
     format!("^{}:", file.replace('.', "\\."))
 }
@@ -38,7 +37,6 @@ fn package(root: &Path, file: &str) -> Result<String, String> {
 struct Options {
     /// Files to change; an empty list means all files in [`CONFIG`].
     files: Vec<String>,
-    /// Number of mutants that are tested at a time.
     jobs: Option<u16>,
 }
 
@@ -136,8 +134,8 @@ impl Results {
         })
     }
 
-    /// Fails if too few mutants were detected; a mutant with which a test does not end counts as
-    /// detected.
+    /// Fails if too few mutants were detected, or if not all were tried. A mutant with which a test
+    /// does not end counts as detected.
     fn judge(&self) -> Outcome {
         let found = self.caught.len() + self.timeout.len();
         let viable = found + self.missed.len();

@@ -92,8 +92,8 @@ fn unsafe_outside(name: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// Returns a finding for each integration test that the manifest or the README of tests/ does not
-/// list. Cargo never compiles a test file without an entry in the manifest.
+/// Returns the differences between the integration tests, the manifest and the README of tests/.
+/// Cargo never compiles a test file without an entry in the manifest.
 fn unlisted_tests(files: &[String], manifest: &str, index: &str) -> Vec<String> {
     let is_test = |file: &&String| !file.starts_with("src/") && *file != "build.rs";
     let entries: Vec<&str> = manifest.split("\n[").filter_map(|table| table.strip_prefix("[test]]\n")).collect();

@@ -200,7 +200,7 @@ impl BudgetState {
         self.origin.saturating_add((self.period + 1).saturating_mul(self.budget.period))
     }
 
-    /// Returns the number of periods in which no method with the parameter `now` was called.
+    /// Returns the number of past periods in which no method with the parameter `now` was called.
     #[must_use]
     pub fn skipped_periods(&self) -> u64 {
         self.skipped_periods

@@ -7,7 +7,8 @@ use corelane_sys::bpf::AttachMode;
 use crate::feature_level::{FeatureLevel, LevelChange};
 use crate::memory::{MemoryBound, StreamBuffers};
 
-/// A function that is called after each change of the feature level, without a lock.
+/// A function that is called after each change of the feature level, while the transport holds no
+/// lock.
 ///
 /// It may start and end ORBs that use the transport. Changes that it causes are reported after it
 /// has returned. It must not wait for another thread that starts or ends such an ORB, because that
@@ -42,7 +43,7 @@ pub struct RioConfig {
     /// to no stream (`SO_MAX_PACING_RATE`). It has no effect at [`FeatureLevel::PlainTcp`]. `None`
     /// means no limit. Default: `None`.
     pub best_effort_pacing: Option<u32>,
-    /// Maximum number of frames that wait for the kernel thread of a stream. Default: 512.
+    /// Maximum number of frames that wait for each kernel thread. Default: 512.
     pub thread_queue_frames: u32,
     /// If true, a kernel thread of the ordinary scheduling class processes the sorted frames that
     /// belong to no stream. If false, the receive context processes them, which preempts threads.

@@ -35,7 +35,7 @@ impl FeatureLevel {
     /// All levels, the lowest first.
     pub const ALL: [Self; 4] = [Self::PlainTcp, Self::SocketOptions, Self::KernelPriorities, Self::StreamSteering];
 
-    /// Returns the next lower level, and for the lowest level the lowest level.
+    /// Returns the next lower level; for [`PlainTcp`](Self::PlainTcp) the same level.
     #[must_use]
     pub const fn next_lower(self) -> Self {
         match self {

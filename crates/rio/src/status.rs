@@ -67,8 +67,8 @@ pub fn value_of<'f>(fields: &'f StatusFields, name: &str) -> Option<&'f str> {
 }
 
 /// Returns the states of the transports in the calling thread's network namespace, sorted by
-/// process id. The processes of the transports must run as root or as this process's effective
-/// user. Transports that do not answer within a second are left out.
+/// process id. A transport is left out if its process runs neither as root nor as this process's
+/// effective user, or if it does not answer within a second.
 ///
 /// # Errors
 /// If `/proc` cannot be read.

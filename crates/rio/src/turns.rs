@@ -1,8 +1,8 @@
 //! Division of the bytes of a period among the connections of a stream.
 //!
 //! A connection that finds no free bytes joins a list. When bytes become free, the connections at
-//! the front of the list leave it, and each gets a turn: a share of the free bytes that is reserved
-//! for this connection until the period ends.
+//! the front of the list leave it, and each gets a turn: a reserved share of the free bytes. A turn
+//! ends with the period, or when its connection gives bytes back.
 //!
 //! Invariant: while a connection is in the list, no bytes of the period are free.
 
@@ -12,8 +12,8 @@ use corelane_sched::task::Nanos;
 
 use crate::budget::BudgetState;
 
-/// Lower bound in bytes of a share when free bytes are divided. The last turn of a period may be
-/// shorter.
+/// Lower bound in bytes of a share when free bytes are divided, if the budget has as many bytes.
+/// The last turn of a period may be shorter.
 const MIN_TURN: usize = 1_024;
 
 /// Index of a connection in a [`SharedBudget`].

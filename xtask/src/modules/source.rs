@@ -17,7 +17,6 @@ pub(super) struct File {
 #[derive(Debug, Default)]
 pub(super) struct Module {
     pub(super) file: usize,
-    /// Imported names, with the paths as written.
     pub(super) imports: HashMap<String, Segments>,
     /// Paths of `use` declarations that end in `*`.
     pub(super) globs: Vec<Segments>,
@@ -296,7 +295,6 @@ fn paths_in_tokens(text: &str) -> Vec<Segments> {
     paths
 }
 
-/// Returns names, `::`, and single characters; omits quoted text.
 fn tokens(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = text;

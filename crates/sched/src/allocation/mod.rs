@@ -71,7 +71,7 @@ pub struct Overheads {
     pub hand_off: Nanos,
     /// Longest time from a request's arrival until its thread is ready, by queueing and wake-up.
     pub release_jitter: Nanos,
-    /// Longest section of the ORB that cannot be preempted.
+    /// Longest time for which the ORB cannot be preempted.
     pub blocking: Nanos,
 }
 
@@ -346,8 +346,8 @@ pub struct Rejection {
     pub core: Option<CoreId>,
     /// The amount by which the share of `core` would exceed its capacity; 0 if the share fits.
     pub excess: Utilization,
-    /// An execution time with which the task would be admitted without moves: the longest one, to
-    /// within a thousandth of the core's room. `None` if no execution time would fit.
+    /// The longest execution time with which the task fits on `core` without moves, to within a
+    /// thousandth of the core's room. `None` if none fits.
     pub longest_execution: Option<Nanos>,
     /// True if every placement was tried or ruled out. False if [`Machine::max_steps`] or
     /// [`Machine::max_allocation_step`] ended the search.

@@ -189,7 +189,7 @@ pub struct PlacedTask {
 /// Writes a task file of rt-app. Its threads run for `seconds` seconds under `SCHED_FIFO`.
 ///
 /// Times are rounded to microseconds, and never in favour of a task: execution times up, periods
-/// and deadlines down. rt-app has no fields for jitter, blocking and criticality.
+/// and deadlines down. Jitter, blocking, minimum distance and criticality are omitted.
 #[must_use]
 pub fn write(tasks: &[PlacedTask], seconds: u64) -> String {
     let mut threads = Map::new();
