@@ -1,5 +1,5 @@
-//! Requirements of the tests on the machine: rustup components, and system packages for the peers.
-//! Missing packages are installed if root runs the command, and otherwise printed.
+//! Requirements of the tests on the machine: rustup components and system packages. Missing system
+//! packages are installed if root runs the command, and otherwise printed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -42,8 +42,7 @@ impl Budget {
         Self::of_bytes(u64::try_from(bytes).unwrap_or(u64::MAX), period)
     }
 
-    /// Checks that the period is in its range, and that packets or bytes are bounded by permitted
-    /// numbers.
+    /// Checks the range of the period and of the bounds, and that packets or bytes are bounded.
     ///
     /// # Errors
     /// [`BudgetError`], whose variant tells what is invalid.

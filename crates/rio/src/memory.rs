@@ -1,7 +1,8 @@
 //! The maximum memory of a stream, fixed before the stream begins.
 //!
 //! The figures are upper bounds of the memory that Linux uses. Linux doubles socket buffer sizes
-//! (socket(7)), checks a buffer's limit only before it adds a packet, and rounds rings up to pages.
+//! (socket(7)), checks a buffer's limit before it adds a packet and not after, and rounds rings up
+//! to pages.
 
 use std::fmt;
 

@@ -123,7 +123,8 @@ pub trait PriorityTransform: Send + Sync + fmt::Debug + 'static {
     /// Returns the priority at which a request with `priority` runs.
     fn inbound(&self, priority: Priority, object_id: &[u8]) -> Option<Priority>;
 
-    /// Returns the priority that a call carries. `priority` is the priority of the calling thread.
+    /// Returns the priority of an outbound request. `priority` is the priority of the calling
+    /// thread.
     fn outbound(&self, priority: Priority, object_id: &[u8]) -> Option<Priority>;
 }
 

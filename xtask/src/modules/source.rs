@@ -72,7 +72,7 @@ impl Source {
         Ok(())
     }
 
-    /// Returns the paths of child modules with their own files, each with the file of a `path`
+    /// Returns the paths of child modules in separate files, each with the file name in its `path`
     /// attribute.
     fn add_module(&mut self, file: usize, path: &[String], items: &[Item]) -> Vec<(Segments, Option<String>)> {
         let mut module = Module { file, ..Module::default() };

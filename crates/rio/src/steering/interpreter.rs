@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use corelane_sys::bpf::assembler::opcode;
 use corelane_sys::bpf::{Arithmetic, Condition, Helper, Instruction, Program, Register, Width, XdpAction};
 
-/// Maximum number of executed instructions. The program has fewer instructions and only jumps
-/// forwards.
+/// Maximum number of executed instructions. The program has fewer instructions, and no backward
+/// jump.
 const MAX_STEPS: usize = 4096;
 const STACK: usize = 512;
 

@@ -199,7 +199,7 @@ impl LoadedSteeringProgram {
     /// Returns the name that the kernel gives to the thread of a stream on `processor`.
     ///
     /// # Errors
-    /// `NotFound` for an unknown stream; any other error of the kernel.
+    /// `NotFound` for an unknown stream, or the error of the kernel.
     pub fn thread_name(&self, stream: StreamId, processor: u32) -> io::Result<String> {
         let threads = self.threads_of.get(usize::from(stream.0)).ok_or(io::ErrorKind::NotFound)?;
         Ok(format!("cpumap/{processor}/map:{}", threads.id()?))

@@ -42,7 +42,7 @@ pub use tables::{Classification, Route, Steering};
 pub struct StreamId(pub u16);
 
 impl StreamId {
-    /// The stream of every frame that belongs to no other stream.
+    /// Best effort: the stream of frames that no rule and no connection assigns to a stream.
     pub const BEST_EFFORT: Self = Self(0);
 }
 
@@ -51,7 +51,7 @@ impl StreamId {
 pub struct TableSizes {
     /// Number of streams, including best effort: one more than the highest [`StreamId`].
     pub streams: u16,
-    /// Number of receive queues of the interface.
+    /// Number of receive queues in the tables.
     pub queues: u16,
     /// Maximum number of connections in the connection table.
     pub max_connections: u32,

@@ -9,12 +9,12 @@ use crate::task::{Nanos, Task, TaskId, Timing, Utilization};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Discipline {
     /// Fixed priorities in deadline-monotonic order, or in an order that Audsley's algorithm finds;
-    /// tested by exact response times.
+    /// tested by response times.
     #[default]
     FixedPriority,
     /// Rate-monotonic priorities, tested with the bound of Liu and Layland.
     LiuLayland,
-    /// Earliest deadline first, tested by exact processor demand.
+    /// Earliest deadline first, tested by processor demand.
     EarliestDeadlineFirst,
 }
 
@@ -83,9 +83,11 @@ pub(super) struct CoreLoad {
     /// The timings of the interference, followed by the timings of the tasks.
     timings: Vec<Timing>,
     tasks: Vec<(Task, Charged)>,
-    /// For each task, a lower bound of its first completion in deadline-monotonic order.
+    /// For each task, a lower bound of `ResponseTime::first_completion` under deadline-monotonic
+    /// priorities.
     completions: Vec<Nanos>,
-    /// Number of leading tasks that are known to meet their deadlines in deadline-monotonic order.
+    /// Number of leading tasks that are known to meet their deadlines under deadline-monotonic
+    /// priorities.
     verified: usize,
     share: Utilization,
 }

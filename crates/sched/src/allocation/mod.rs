@@ -1,7 +1,8 @@
 //! Allocation of tasks to cores, and admission of further tasks.
 //!
 //! [`admit`] looks for a core on which the new task fits without a missed deadline. If there is
-//! none, it looks for moves of other tasks that make room, in the order of the [`AllocationStep`]s.
+//! none, it looks for moves of admitted tasks that make room, in the order of the
+//! [`AllocationStep`]s.
 //!
 //! Invariant: after a plan has been applied, every core passes the schedulability test of the
 //! machine's discipline. Pinned tasks never move.
@@ -215,7 +216,7 @@ impl TaskSet {
         self.placed.iter().find(|(other, _)| other.id == task).map(|(_, core)| *core)
     }
 
-    /// Applies a plan: moves other tasks to their new cores, and adds the new task to its core.
+    /// Applies a plan: moves tasks to their new cores, and adds the new task to its core.
     pub fn apply(&mut self, plan: &AdmissionPlan) {
         for step in &plan.moves {
             if let Some(task) = self.take(step.task) {
@@ -282,9 +283,9 @@ impl Warm {
 pub enum AllocationStep {
     /// A core has room for the task without moves.
     Direct,
-    /// One other task moves to another core.
+    /// One admitted task moves to another core.
     Move,
-    /// Two other tasks exchange their cores.
+    /// Two admitted tasks exchange their cores.
     Swap,
     /// All tasks of a cluster are placed again, by decreasing utilization.
     Repack,
@@ -444,8 +445,7 @@ fn reject(loads: &[CoreLoad], machine: &Machine, task: &Task, charged: &Charged,
     Rejection { task: task.id, test, core: Some(machine.cores[place].id), excess, longest_execution, is_exhaustive }
 }
 
-/// Admits tasks one after another. Returns the set of admitted tasks, and the rejection of each
-/// other task.
+/// Admits tasks one after another. Returns the set of admitted tasks, and the rejections.
 #[must_use]
 pub fn admit_all<'t>(machine: &Machine, tasks: impl IntoIterator<Item = &'t Task>) -> (TaskSet, Vec<Rejection>) {
     let mut set = TaskSet::for_machine(machine);

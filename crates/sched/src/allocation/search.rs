@@ -203,8 +203,8 @@ impl<'a> Search<'a> {
                         if self.steps.is_exhausted() {
                             return None;
                         }
-                        // An exchange makes room only if the task that comes to this core is
-                        // smaller.
+                        // An exchange makes room only if the new task of this core is smaller than
+                        // the old one.
                         if back.pinned.is_some()
                             || back_charged.floor >= charged.floor
                             || back_charged.floor > rest.room()

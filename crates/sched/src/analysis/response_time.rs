@@ -1,4 +1,4 @@
-//! Exact worst-case response times under fixed priorities.
+//! Worst-case response times under fixed priorities.
 //!
 //! The result is exact for sporadic tasks without blocking and jitter; otherwise it is an upper
 //! bound.
