@@ -377,9 +377,8 @@ impl Admission {
         Ok(())
     }
 
-    /// Returns the largest number of packets with which no bound is violated. Binary search finds
-    /// it: a bound that is violated with some number of packets is violated with every larger
-    /// number.
+    /// Returns the largest number of packets with which no bound is violated, by binary search:
+    /// more packets never remove a violation.
     fn admissible_packets(&self, request: &StreamRequest) -> Option<u32> {
         let fits = |packets| request.with_packets(packets).is_some_and(|request| self.check(&request).is_ok());
         let (mut low, mut high) = (1, request.packets());

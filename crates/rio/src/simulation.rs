@@ -1,9 +1,8 @@
 //! A simulation, in virtual time, of senders, a network that loses and reorders frames, and one
 //! core that processes the frames.
 //!
-//! The steering tables, the schedulers of the protocol threads and the feature controller are the
-//! real code of this crate. The clock, the network, TCP (segments, cumulative acknowledgements, a
-//! retransmission timer) and the kernel's queues are simulated. A seed determines the whole run.
+//! The steering tables, the schedulers and the feature controller are the crate's real code. A seed
+//! determines the whole run.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};

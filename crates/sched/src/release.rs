@@ -1,9 +1,8 @@
 //! Releases of a periodic task whose jobs run one after another.
 //!
-//! A job may end after the releases of later jobs. [`OverrunRule`] says which of the missed
-//! releases get a job. All times are arguments, in nanoseconds of a clock that the caller chose.
-//! The release times are multiples of the period after the first release, so no delay of a job adds
-//! up.
+//! [`OverrunRule`] says which releases get a job if a job ends after the releases of later jobs.
+//! All times are in nanoseconds of a clock that the caller chooses. The release times are multiples
+//! of the period after the first release, so delays of jobs do not add up.
 
 use crate::task::Nanos;
 

@@ -69,8 +69,7 @@ const TCP_BEHIND_IPV6: i16 = IP + 40;
 /// The program's maps are the maps of [`LoadedSteeringProgram`](super::LoadedSteeringProgram).
 ///
 /// # Errors
-/// [`AssembleError`] if a jump is too long. The program has some two hundred instructions, so this
-/// does not happen.
+/// [`AssembleError`] if a jump is too long, which does not happen.
 pub fn assemble(table_sizes: TableSizes) -> Result<Program, AssembleError> {
     let mut asm = Assembler::new();
     let labels = JumpLabels {

@@ -203,8 +203,8 @@ impl<'a> Search<'a> {
                         if self.steps.is_exhausted() {
                             return None;
                         }
-                        // An exchange makes room only if the new task of this core is smaller than
-                        // the old one.
+                        // An exchange makes room only if the task that moves to this core is
+                        // smaller than the task that leaves it.
                         if back.pinned.is_some()
                             || back_charged.floor >= charged.floor
                             || back_charged.floor > rest.room()

@@ -1,8 +1,7 @@
 //! End-to-end response times of chains of tasks over several processors (Tindell and Clark 1994).
 //!
-//! The difference between the best and the worst response time of a stage is the jitter of the next
-//! stage. Jitter lengthens response times, and response times lengthen jitter, so the analysis
-//! repeats until neither changes.
+//! The difference between the best and the worst response time of a stage adds to the jitter of the
+//! next stage. Jitter lengthens response times, so the analysis repeats until neither changes.
 
 use super::response_time::response_time;
 use crate::task::{Nanos, Timing};
