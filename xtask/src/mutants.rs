@@ -105,7 +105,7 @@ fn target(root: &Path) -> std::path::PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
-/// A mutant is a line `FILE:LINE:COLUMN: description of the change`.
+/// Each list has a line `FILE:LINE:COLUMN: description of the change` for each of its mutants.
 #[derive(Debug, Default)]
 struct Results {
     /// Number of all mutants, of which an interrupted run leaves some without a result.

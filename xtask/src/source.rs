@@ -57,8 +57,8 @@ fn too_long(name: &str, text: &str) -> Option<String> {
         .then(|| format!("{name} has {lines} lines besides its tests; {LONGEST} is the limit: split it by concept"))
 }
 
-/// Returns the number of lines outside blocks of unit tests, which begin at the left margin, as
-/// rustfmt formats them.
+/// Returns the number of lines outside blocks of unit tests. rustfmt begins and ends such a block
+/// at the left margin.
 fn lines_without_tests(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().collect();
     let mut count = 0;

@@ -131,7 +131,7 @@ pub enum ViolatedBound {
     /// A time of the stream's task is invalid, for example an execution time longer than the
     /// deadline.
     Timing(TimingError),
-    /// A stream with this id is admitted.
+    /// The id belongs to an admitted stream.
     Duplicate,
     /// A task would miss its deadline.
     ResponseTime {

@@ -8,7 +8,7 @@ use super::source;
 /// Two forms of IDL constructs, as written and as resolved, which share their names.
 const PAIR: [&str; 2] = ["crates/idl/src/ast.rs", "crates/idl/src/model.rs"];
 
-/// Names that several modules use, always with the module's name.
+/// Names that several modules use, qualified by the module's name.
 const CONVENTIONS: [&str; 2] = ["Error", "State"];
 
 /// Names that public types may share: `Reply` is a GIOP message, and the results of a call.

@@ -76,9 +76,8 @@ impl TableSizes {
 /// Steering rule for the TCP segments to a local port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortRule {
-    /// Rule of a server's port. A segment of a connection in the connection table goes to the
-    /// stream of the connection. Segments of unknown connections, such as connection requests, go
-    /// to best effort.
+    /// A segment of a connection in the connection table goes to the stream of the connection.
+    /// Segments of unknown connections, such as connection requests, go to best effort.
     ServerPort,
     /// Rule of a client's port, set before the client connects. Every segment to the port belongs
     /// to this stream.

@@ -16,7 +16,7 @@ pub enum Classification {
     BestEffort,
     /// The port belongs to a client of this stream.
     Port(StreamId),
-    /// The connection was accepted for this stream.
+    /// The connection table assigns the connection to this stream.
     Connection(StreamId),
 }
 
