@@ -1,4 +1,4 @@
-//! `cargo xtask check`: every check that does not run the program.
+//! `cargo xtask check`: the checks that need no test run.
 
 use std::fs;
 

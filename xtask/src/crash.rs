@@ -6,7 +6,7 @@ use crate::steps::{self, Outcome, Steps};
 
 const USUAL: u32 = 1_000;
 
-/// A test whose repetitions an environment variable sets.
+/// A test; `variable` is the environment variable with the number of its repetitions.
 #[derive(Debug)]
 struct Crash {
     title: &'static str,
@@ -51,7 +51,6 @@ const CORES: &[Crash] = &[Crash {
     variable: KILLS,
 }];
 
-/// Returns the tests of a service.
 fn tests_of(service: &str) -> Option<&'static [Crash]> {
     match service {
         "naming" => Some(NAMING),

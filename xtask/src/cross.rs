@@ -1,5 +1,5 @@
-//! `cargo xtask cross`: checks the crates for 64-bit ARM, tests included. Nothing is linked or run, so the check needs
-//! only the target's standard library.
+//! `cargo xtask cross`: checks the crates for 64-bit ARM, tests included. Nothing is linked or run,
+//! so the check needs only the target's standard library.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,6 @@ const CRATES: [&str; 6] =
 
 const NAME: &str = "crates for aarch64";
 
-/// Checks the crates for aarch64. If the target is missing, first installs it with rustup.
 pub(crate) fn run(steps: &mut Steps) {
     if !steps.step("target aarch64", |root| if is_installed(root, TARGET)? { Ok(String::new()) } else { install(root) })
     {

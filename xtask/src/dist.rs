@@ -1,6 +1,8 @@
-//! `cargo xtask dist`: builds the `corelane` command as one file that needs no library, and runs it.
+//! `cargo xtask dist`: builds the `corelane` command as one file that needs no library, and runs
+//! it.
 //!
-//! The file is linked with musl if the compiler has its standard library, else statically with glibc.
+//! The file is linked with musl if the compiler has its standard library, else statically with
+//! glibc.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -72,7 +74,6 @@ impl Drop for Running {
     }
 }
 
-/// Checks that an ELF file needs neither an interpreter nor a library.
 fn check_static(file: &[u8]) -> Result<(), String> {
     const PT_DYNAMIC: u64 = 2;
     const PT_INTERP: u64 = 3;

@@ -17,7 +17,7 @@ const PICTURE: &str = "docs/calls.svg";
 /// A machine with a lower load average counts as idle.
 const IDLE_LOAD: f64 = 0.3;
 
-/// The load average of a build falls to [`IDLE_LOAD`] within three minutes.
+/// Maximum time in seconds to wait for an idle machine.
 const MAX_WAIT_SECONDS: u32 = 240;
 
 const ROWS: [(&str, &str); 3] = [

@@ -1,6 +1,4 @@
 //! `cargo xtask fuzz`: runs the fuzz targets of fuzz/ with libFuzzer (docs/fuzzing.md).
-//!
-//! The engine has its own profile and folder, so no other build contains a part of it.
 
 mod engine;
 mod options;
@@ -19,7 +17,7 @@ use options::{Options, Work};
 pub(crate) struct Target {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    /// Maximum bytes of an input: enough for every path, and few enough for many executions.
+    /// Maximum length of an input in bytes.
     pub(crate) longest: usize,
     /// File in fuzz/dictionary/ with words that inputs may contain.
     pub(crate) dictionary: Option<&'static str>,
@@ -51,7 +49,8 @@ const TARGETS: &[Target] = &[
 /// A target with a planted fault, which coverage guidance must find.
 const PLANTED: Target = Target { name: "planted", what: "a planted fault", longest: 64, dictionary: None };
 
-/// Maximum number of executions. Without guidance, one execution in four thousand million finds the planted fault.
+/// Maximum number of executions. Without guidance, one execution in four thousand million finds the
+/// planted fault.
 const PLANTED_RUNS: u64 = 2_000_000;
 
 struct Row {
@@ -59,8 +58,8 @@ struct Row {
     ran: Ran,
 }
 
-/// Runs the command. The exit status is 0 only if no target has a finding or died, or, with `--prove`, if the
-/// planted fault was found.
+/// Runs the command. The exit status is 1 if a target has a finding or died, or if `--prove` does
+/// not find the planted fault, and 2 after an error.
 pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
     let outcome = Options::parse(words).and_then(|options| match options.work {
         Work::List => {
@@ -96,7 +95,7 @@ fn fuzz(root: &Path, options: &Options) -> Result<bool, String> {
     for path in &found {
         println!("finding: {}", path.strip_prefix(root).unwrap_or(path).display());
     }
-    // A target may die, for example of a stack overflow, without an input.
+    // A target may die without leaving an input, for example of a stack overflow.
     let died: Vec<&str> = rows.iter().filter(|row| row.ran.died).map(|row| row.name).collect();
     for name in &died {
         println!("died without leaving an input: {name}; target/fuzz/log/{name}.txt has the seed");

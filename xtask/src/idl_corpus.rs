@@ -1,6 +1,5 @@
-//! `cargo xtask idl-corpus`: compares the IDL compiler with omniidl on every IDL file below a folder.
-//!
-//! The command searches the project of a file for the files that it includes, and uses the nearest folder.
+//! `cargo xtask idl-corpus`: compares the IDL compiler with omniidl on every IDL file below a
+//! folder.
 
 mod folders;
 mod report;

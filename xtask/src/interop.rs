@@ -1,5 +1,5 @@
-//! `cargo xtask interop`: runs only the interoperability tests. With `--tao PREFIX`, the tests run against the user's
-//! installation of TAO.
+//! `cargo xtask interop`: runs the interoperability tests. With `--tao PREFIX`, the tests run
+//! against the user's installation of TAO.
 
 use std::path::Path;
 

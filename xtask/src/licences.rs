@@ -2,7 +2,7 @@
 
 use crate::metadata::Metadata;
 
-/// Licences that require at most a notice, as do Corelane's own (MIT or Apache-2.0).
+/// Permissive licences.
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",

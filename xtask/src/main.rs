@@ -1,7 +1,4 @@
 //! Tasks of the project, such as checks and test runs.
-//!
-//! Each check is a pure function from its input to a list of findings, so that tests can show that it finds a
-//! violation.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -130,7 +127,6 @@ fn main() -> ExitCode {
     steps.summary()
 }
 
-/// Builds the workspace in release mode into an empty folder.
 fn build_time(steps: &mut Steps) {
     if !steps.command("sources", steps::cargo().args(["fetch", "--locked"])) {
         return;

@@ -1,10 +1,10 @@
-//! Models of the protocols over atomics, which `loom` runs in every interleaving.
+//! Models of the protocols over atomics, which `loom` runs in all interleavings with a limited
+//! number of preemptions.
 
 use std::path::{Path, PathBuf};
 
 use crate::steps::{self, Steps};
 
-/// The crate with the protocols over atomics and their models.
 const PACKAGE: &str = "corelane-sys";
 
 pub(crate) fn run(steps: &mut Steps) {
@@ -24,7 +24,7 @@ pub(crate) fn run_with(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
-/// Runs the models. `preemptions` is the maximum number of preemptions in an interleaving, for every model.
+/// `preemptions` is the maximum number of preemptions in an interleaving, for every model.
 fn within(steps: &mut Steps, preemptions: Option<u8>) {
     steps.step("models", |root| {
         let mut command = steps::cargo();

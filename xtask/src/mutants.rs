@@ -1,4 +1,5 @@
-//! Mutation tests: `cargo-mutants` makes one change to the code at a time, and the package's tests must then fail.
+//! Mutation tests: `cargo-mutants` makes one change to the code at a time, and the package's tests
+//! must then fail.
 //!
 //! A run takes an hour or more, so no other command includes it.
 
@@ -21,7 +22,6 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
-/// Returns the pattern of the mutants of a file, whose names begin with the file's path.
 fn pattern(file: &str) -> String {
     format!("^{}:", file.replace('.', "\\."))
 }
@@ -37,7 +37,6 @@ fn package(root: &Path, file: &str) -> Result<String, String> {
 struct Options {
     /// Files to change; an empty list means all files in [`CONFIG`].
     files: Vec<String>,
-    /// Number of mutants that are tested at a time.
     jobs: Option<u16>,
 }
 
@@ -75,12 +74,13 @@ fn mutate(root: &Path, options: &Options) -> Outcome {
     command.args(["mutants", "--no-times", "--output"]).arg(&output).current_dir(root);
     let mut packages = BTreeSet::new();
     for file in &options.files {
-        // `--file` adds the file to the files of the configuration, so a pattern selects the mutants.
+        // `--file` adds the file to the files of the configuration, so a pattern selects the
+        // mutants.
         command.args(["--re", &pattern(file)]);
         packages.insert(package(root, file)?);
     }
-    // Without `--package`, a change of a structure's member in another package would also run the tests of that
-    // package.
+    // Without `--package`, a change of a structure's member in another package would also run the
+    // tests of that package.
     for package in packages {
         command.args(["--package", &package]);
     }
@@ -105,7 +105,7 @@ fn target(root: &Path) -> std::path::PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
-/// A mutant is a line `FILE:LINE:COLUMN: description of the change`.
+/// Each list has a line `FILE:LINE:COLUMN: description of the change` for each of its mutants.
 #[derive(Debug, Default)]
 struct Results {
     /// Number of all mutants, of which an interrupted run leaves some without a result.
@@ -134,7 +134,8 @@ impl Results {
         })
     }
 
-    /// Fails if too few mutants were detected; a mutant with which a test does not end counts as detected.
+    /// Fails if too few mutants were detected, or if not all were tried. A mutant with which a test
+    /// does not end counts as detected.
     fn judge(&self) -> Outcome {
         let found = self.caught.len() + self.timeout.len();
         let viable = found + self.missed.len();

@@ -1,7 +1,7 @@
 //! Miri and ThreadSanitizer, which need a nightly toolchain.
 //!
-//! Miri has no shared mappings, sockets or scheduling classes; ThreadSanitizer does not see accesses by the kernel or
-//! in assembly.
+//! Miri has no shared mappings, sockets or scheduling classes; ThreadSanitizer does not see
+//! accesses by the kernel or in assembly.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,8 @@ const PACKAGE: &str = "corelane-sys";
 /// Tests without system calls that take minutes under Miri.
 const MIRI: [&str; 3] = ["ring::protocol", "hash_index::tests::every_slot", "hash_index::tests::index_agrees"];
 const TSAN: [&str; 6] = ["lock::", "pi_mutex::", "checkout_cell::", "ring::", "slab::", "mpsc::"];
-/// The target for ThreadSanitizer, which needs a standard library that is built for an explicit target.
+/// The target for ThreadSanitizer, which needs a standard library that is built for an explicit
+/// target.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Runs tests under Miri. An empty list of `filters` selects the tests in [`MIRI`].

@@ -8,7 +8,8 @@ const LONGEST: usize = 900;
 
 const UNSAFE_HOME: &str = "crates/sys/";
 
-/// The folder of the integration tests. Cargo does not find them by itself, because they are in folders by subject.
+/// The folder of the integration tests. Cargo does not find them by itself, because they are in
+/// folders by subject.
 const TESTS: &str = "tests/";
 
 pub(crate) fn check(root: &Path) -> Result<(Vec<String>, usize), String> {
@@ -56,7 +57,8 @@ fn too_long(name: &str, text: &str) -> Option<String> {
         .then(|| format!("{name} has {lines} lines besides its tests; {LONGEST} is the limit: split it by concept"))
 }
 
-/// Returns the number of lines outside blocks of unit tests, which begin at the left margin, as rustfmt formats them.
+/// Returns the number of lines outside blocks of unit tests. rustfmt begins and ends such a block
+/// at the left margin.
 fn lines_without_tests(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().collect();
     let mut count = 0;
@@ -90,8 +92,8 @@ fn unsafe_outside(name: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// Returns the integration tests that the manifest or the README of tests/ does not list, because Cargo never compiles
-/// a test file without an entry in the manifest.
+/// Returns the differences between the integration tests, the manifest and the README of tests/.
+/// Cargo never compiles a test file without an entry in the manifest.
 fn unlisted_tests(files: &[String], manifest: &str, index: &str) -> Vec<String> {
     let is_test = |file: &&String| !file.starts_with("src/") && *file != "build.rs";
     let entries: Vec<&str> = manifest.split("\n[").filter_map(|table| table.strip_prefix("[test]]\n")).collect();
@@ -123,7 +125,8 @@ fn unlisted_tests(files: &[String], manifest: &str, index: &str) -> Vec<String> 
     found
 }
 
-/// Replaces comments, strings and character literals with blanks, so that line numbers stay the same.
+/// Replaces comments, strings and character literals with blanks, so that line numbers stay the
+/// same.
 fn code_only(text: &str) -> String {
     let letters: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());

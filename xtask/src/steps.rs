@@ -49,7 +49,6 @@ impl Steps {
         passed
     }
 
-    /// Records a step that cannot run on this machine.
     pub(crate) fn left_out(&mut self, name: &str, why: &str) {
         println!("==> {name}  [{} since the start]\n    LEFT OUT: {why}", seconds(self.started.elapsed()));
         self.done.push(Done { name: name.to_owned(), result: StepResult::LeftOut, took: Duration::ZERO });
@@ -109,7 +108,6 @@ pub(crate) fn findings(found: Vec<String>, remark: String) -> Outcome {
     if found.is_empty() { Ok(remark) } else { Err(found.join("\n")) }
 }
 
-/// Returns a command of the `cargo` that runs this program.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the complete test run, as in continuous integration.
+//! `cargo xtask test`: the complete test run.
 
 use crate::steps::{self, Steps};
 use crate::{check, host, interop, models};

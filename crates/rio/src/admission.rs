@@ -10,8 +10,7 @@
 //! 3. all streams together, with framing, leave best effort its minimum of the link;
 //! 4. all streams together need at most the memory for streams.
 //!
-//! A refusal states the violated bound, the excess, and the largest number of packets that would
-//! fit.
+//! A refusal states the violated bound and the largest number of packets that would fit.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,7 +30,7 @@ pub const MIN_ETHERNET_PAYLOAD_BYTES: u64 = 46;
 /// Size in bytes of the shortest TCP packet: an IPv4 and a TCP header.
 pub const MIN_PACKET_BYTES: u32 = 40;
 
-/// Minimum shares of the link and of every core that are kept for best effort, in thousandths.
+/// Minimum shares of the link and of each core for best effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BestEffortMinimum {
     /// Minimum share of the link, in thousandths.
@@ -40,7 +39,7 @@ pub struct BestEffortMinimum {
     pub processor: u16,
 }
 
-/// Processor time of protocol processing, as measured on the machine.
+/// Processor time of protocol processing in nanoseconds, as measured on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessingCost {
     /// Time for each period: wake-up and going to sleep of the thread.
@@ -71,11 +70,11 @@ pub struct Resources {
 /// Load that a stream causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamLoad {
-    /// A budget of packets or bytes in each period.
     Periodic {
         /// The budget.
         budget: Budget,
-        /// Latest time after the start of a period at which the period's packets must be processed.
+        /// Latest time in nanoseconds after the start of a period at which the period's packets
+        /// must be processed.
         deadline: Nanos,
     },
     /// A maximum rate of packets that are processed in the receive context. This processing
@@ -97,8 +96,8 @@ pub struct StreamRequest {
     /// Size in bytes of the stream's largest packet, with IP and TCP headers. A number below
     /// [`MIN_PACKET_BYTES`] counts as [`MIN_PACKET_BYTES`].
     pub max_packet: u32,
-    /// Maximum time for which work of lower priority, such as a softirq, keeps the stream's thread
-    /// from running.
+    /// Maximum time in nanoseconds for which work of lower priority, such as a softirq, keeps the
+    /// stream's thread from running.
     pub blocking: Nanos,
     /// Maximum memory of the stream in bytes
     /// ([`MemoryBound::total`](crate::memory::MemoryBound::total)).
@@ -129,18 +128,19 @@ impl fmt::Display for AdmissionTask {
 pub enum ViolatedBound {
     /// The budget is invalid.
     Budget(BudgetError),
-    /// The packets of a period cannot be processed by the deadline even if no other task runs, or
-    /// another time is out of range.
+    /// A time of the stream's task is invalid, for example an execution time longer than the
+    /// deadline.
     Timing(TimingError),
-    /// A stream with this id is admitted.
+    /// The id belongs to an admitted stream.
     Duplicate,
     /// A task would miss its deadline.
     ResponseTime {
         /// The task.
         task: AdmissionTask,
-        /// The task's worst-case response time with the new stream; `None` if it has no bound.
+        /// The task's worst-case response time in nanoseconds with the new stream; `None` if it has
+        /// no bound.
         response: Option<Nanos>,
-        /// The task's deadline.
+        /// The task's deadline in nanoseconds.
         deadline: Nanos,
     },
     /// The core would keep less than its minimum for best effort.
@@ -168,11 +168,11 @@ pub enum ViolatedBound {
     },
 }
 
-/// Refusal of a stream. It changes no state.
+/// Refusal of a stream, which leaves the admitted streams unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRefusal {
-    /// The first violated bound. [`ViolatedBound::Duplicate`] is checked first, and then the others in
-    /// the order of [`ViolatedBound`].
+    /// The first violated bound. [`ViolatedBound::Duplicate`] is checked first, and then the others
+    /// in the order of [`ViolatedBound`].
     pub bound: ViolatedBound,
     /// The largest number of packets in each period with which the stream would be admitted, if
     /// nothing else changes. For [`StreamLoad::Capped`] it is the number of packets in each second.
@@ -309,8 +309,8 @@ impl Admission {
         self.admitted.iter().chain([request])
     }
 
-    /// Returns the tasks of a core as (priority, task, timing). The receive context has the highest
-    /// priority.
+    /// Returns the tasks on the core of `request` as (priority, task, timing). Streams of
+    /// [`StreamLoad::Capped`] have the priority `u16::MAX`.
     fn tasks(&self, request: &StreamRequest) -> Vec<(u16, AdmissionTask, Timing)> {
         let dispatch = self.resources.dispatch.get(&request.core).map_or(&[][..], Vec::as_slice);
         let dispatch = dispatch.iter().enumerate();
@@ -377,9 +377,8 @@ impl Admission {
         Ok(())
     }
 
-    /// Returns the largest number of packets with which no bound is violated. Binary search finds
-    /// it: a bound that is violated with some number of packets is violated with every larger
-    /// number.
+    /// Returns the largest number of packets with which no bound is violated, by binary search:
+    /// more packets never remove a violation.
     fn admissible_packets(&self, request: &StreamRequest) -> Option<u32> {
         let fits = |packets| request.with_packets(packets).is_some_and(|request| self.check(&request).is_ok());
         let (mut low, mut high) = (1, request.packets());
@@ -399,7 +398,6 @@ impl Admission {
 }
 
 impl StreamRequest {
-    /// Returns the size in bytes of the stream's largest possible packet.
     fn largest_packet(&self) -> u64 {
         self.max_packet.max(MIN_PACKET_BYTES).into()
     }
@@ -413,7 +411,7 @@ impl StreamRequest {
         }
     }
 
-    /// Returns the request with another number of packets in each period or second; `None` for 0.
+    /// Returns the request with `packets` packets in each period or second; `None` for 0.
     fn with_packets(&self, packets: u32) -> Option<Self> {
         let packets = std::num::NonZeroU32::new(packets)?;
         let load = match self.load {
@@ -434,8 +432,7 @@ fn max_packets(budget: &Budget) -> u32 {
 }
 
 impl Resources {
-    /// Returns the task for a stream's protocol processing. Times that overflow are saturated, and
-    /// no analysis accepts saturated times.
+    /// Returns the task for a stream's protocol processing. Times that overflow are saturated.
     fn timing(&self, stream: &StreamRequest) -> Timing {
         match stream.load {
             StreamLoad::Periodic { budget, deadline } => {
@@ -469,7 +466,7 @@ impl Resources {
         };
         let framing = ETHERNET_OVERHEAD_BYTES + 4 * u64::from(self.vlan_tags);
         // In the worst case one packet is long and all other packets have the minimum size. Each
-        // short packet has padding of its own.
+        // short packet is padded.
         let padding = packets.saturating_mul(MIN_ETHERNET_PAYLOAD_BYTES - u64::from(MIN_PACKET_BYTES));
         let padded = packets.saturating_mul(largest.max(MIN_ETHERNET_PAYLOAD_BYTES)).min(bytes.saturating_add(padding));
         let on_link = u128::from(padded) + u128::from(packets) * u128::from(framing);

@@ -1,9 +1,7 @@
 //! Budgets: bounds on the packets and bytes of a stream that are processed in each period.
 //!
-//! Periods do not drift: period n begins n periods after the origin, even if the thread wakes late.
-//! An unused budget expires at the end of its period. The last packet of a period may exceed the
-//! remaining bytes, and the next period pays for the excess. So a stream that always has packets
-//! gets exactly its bytes in the long run, and is never ahead by more than one packet.
+//! Period n begins n periods after the origin, even if the thread wakes late. The last packet of a
+//! period may exceed the remaining bytes; later periods then have fewer bytes.
 
 use std::fmt;
 
@@ -18,24 +16,25 @@ pub struct Budget {
     pub period: Nanos,
     /// Number of packets in each period; `None` if packets are unbounded.
     pub packets: Option<u32>,
-    /// Number of bytes of IP packets in each period; `None` if bytes are unbounded.
+    /// Number of bytes in each period; `None` if bytes are unbounded.
     pub bytes: Option<u64>,
 }
 
 impl Budget {
-    /// Creates a budget of packets in each period.
+    /// Creates a budget of `packets` packets in each period, with unbounded bytes.
     #[must_use]
     pub const fn of_packets(packets: u32, period: Nanos) -> Self {
         Self { period, packets: Some(packets), bytes: None }
     }
 
-    /// Creates a budget of bytes in each period.
+    /// Creates a budget of `bytes` bytes in each period, with unbounded packets.
     #[must_use]
     pub const fn of_bytes(bytes: u64, period: Nanos) -> Self {
         Self { period, packets: None, bytes: Some(bytes) }
     }
 
-    /// Creates a budget for best effort: `thousandths` of a link of `bits_per_second`.
+    /// Creates a budget of bytes: `thousandths` of the bytes that a link of `bits_per_second`
+    /// transfers in a period.
     #[must_use]
     pub fn of_share(thousandths: u32, bits_per_second: u64, period: Nanos) -> Self {
         let bits = u128::from(bits_per_second) * u128::from(thousandths) / 1_000;
@@ -43,10 +42,10 @@ impl Budget {
         Self::of_bytes(u64::try_from(bytes).unwrap_or(u64::MAX), period)
     }
 
-    /// Checks that packets or bytes are bounded, and that the period is in the permitted range.
+    /// Checks the range of the period and of the bounds, and that packets or bytes are bounded.
     ///
     /// # Errors
-    /// [`BudgetError`] with the field that is out of range.
+    /// [`BudgetError`], whose variant tells what is invalid.
     pub fn check(&self) -> Result<(), BudgetError> {
         if !(MIN_PERIOD..=MAX_PERIOD).contains(&self.period) {
             return Err(BudgetError::Period(self.period));
@@ -66,7 +65,7 @@ pub const MAX_PERIOD_BYTES: u64 = 450_000_000_000_000;
 /// The reason why a budget is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetError {
-    /// The period is out of range.
+    /// The period in nanoseconds is not between [`MIN_PERIOD`] and [`MAX_PERIOD`].
     Period(Nanos),
     /// Neither packets nor bytes are bounded, or a bound is 0 or larger than [`MAX_PERIOD_BYTES`].
     Amount {
@@ -94,28 +93,27 @@ impl fmt::Display for BudgetError {
 
 impl std::error::Error for BudgetError {}
 
-/// Rule that determines when an unused budget expires.
+/// Rule that determines when the unused budget of a period expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetServerKind {
-    /// It expires when no packet waits. The thread then sleeps until the next period.
+    /// The budget expires when no packet waits. The thread then sleeps until the next period.
     Polling,
-    /// It expires at the end of the period. A packet that arrives later in the period is processed
-    /// at once.
+    /// The budget expires at the end of the period, so a packet that arrives in the period is
+    /// processed at once.
     Deferrable,
 }
 
-/// Consumption of a budget over time.
-///
-/// The caller calls [`take`](Self::take) for each packet, with the current time.
+/// Consumption of a budget over time, by packets ([`take`](Self::take)) or by bytes of a stream
+/// ([`reserve_bytes`](Self::reserve_bytes)).
 #[derive(Clone, Debug)]
 pub struct BudgetState {
     budget: Budget,
     service: BudgetServerKind,
     origin: Nanos,
-    /// Number of the current period.
+    /// Number of the current period, from 0.
     period: u64,
     packets_left: u32,
-    /// Bytes left in the current period; a negative number is a debt from the previous one.
+    /// Bytes left in the current period; a negative number is a debt from earlier periods.
     bytes_left: i64,
     skipped_periods: u64,
 }
@@ -138,8 +136,8 @@ impl BudgetState {
         self.budget
     }
 
-    /// Takes a packet of `bytes` bytes from the budget. Returns false if the budget does not permit
-    /// the packet before [`next_period_at`](Self::next_period_at).
+    /// Takes a packet of `bytes` bytes from the budget. Returns false, and takes nothing, if the
+    /// budget is exhausted or the first period has not begun.
     pub fn take(&mut self, bytes: u32, now: Nanos) -> bool {
         self.advance(now);
         if !self.has_budget() || now < self.origin {
@@ -154,16 +152,17 @@ impl BudgetState {
         true
     }
 
-    /// Takes up to `wanted` bytes of a stream of bytes from the budget, and never more than are left.
-    /// Returns their number with the number of the period, or `None` if no bytes are left. The
-    /// budget must bound bytes; its bound in packets has no effect here.
+    /// Takes up to `wanted` bytes, at most the bytes that are left. Returns their number and the
+    /// number of the period; `None` if it takes no bytes, for example before the first period. The
+    /// budget must bound bytes; its bound in packets has no effect.
     pub fn reserve_bytes(&mut self, wanted: usize, now: Nanos) -> Option<(usize, u64)> {
         self.advance(now);
         let bytes = if now >= self.origin { self.take_bytes(wanted) } else { 0 };
         (bytes > 0).then_some((bytes, self.period))
     }
 
-    /// Takes up to `wanted` bytes of the period that began last. Returns their number.
+    /// Takes up to `wanted` bytes of the current period, without regard to the time. Returns their
+    /// number.
     pub(crate) fn take_bytes(&mut self, wanted: usize) -> usize {
         let bytes = usize::try_from(self.bytes_left).unwrap_or(0).min(wanted);
         self.bytes_left -= i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -176,16 +175,16 @@ impl BudgetState {
         self.period
     }
 
-    /// Returns bytes that [`reserve_bytes`](Self::reserve_bytes) took in `period` and that did not
-    /// arrive. They expire if the period has ended.
+    /// Gives back bytes that [`reserve_bytes`](Self::reserve_bytes) took in `period`. They are lost
+    /// if a later period has begun.
     pub fn return_bytes(&mut self, bytes: usize, period: u64) {
         if period == self.period {
             self.bytes_left = self.bytes_left.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
         }
     }
 
-    /// Records that no packet waits. Under [`BudgetServerKind::Polling`] the remaining budget of the
-    /// period expires.
+    /// Records that no packet waits. Under [`BudgetServerKind::Polling`] the remaining budget of
+    /// the period expires.
     pub fn record_empty_queue(&mut self, now: Nanos) {
         self.advance(now);
         if self.service == BudgetServerKind::Polling && now >= self.origin {
@@ -200,7 +199,7 @@ impl BudgetState {
         self.origin.saturating_add((self.period + 1).saturating_mul(self.budget.period))
     }
 
-    /// Returns the number of whole periods that passed between two calls of the state's methods.
+    /// Returns the number of past periods in which no method with the parameter `now` was called.
     #[must_use]
     pub fn skipped_periods(&self) -> u64 {
         self.skipped_periods
@@ -246,11 +245,12 @@ pub enum ServiceClass {
     /// The receive context processes packets up to this rate. Packets above the rate are processed
     /// like packets of the class [`Priority`](Self::Priority).
     LowLatency(PacketRate),
-    /// At the start of each period, as many packets are processed as the budget permits.
+    /// In each period, packets are processed from its start until the budget or the queue is empty.
     Guaranteed(Budget),
     /// Packets are processed as soon as they arrive, at the priority of the stream's thread.
     Priority,
-    /// Packets are processed as soon as they arrive, in the ordinary class, up to a budget.
+    /// Packets are processed as soon as they arrive, in the ordinary scheduling class, until the
+    /// budget, if any, is exhausted.
     BestEffort(Option<Budget>),
 }
 
@@ -273,7 +273,7 @@ pub struct StreamScheduler {
 }
 
 impl StreamScheduler {
-    /// Starts the first period at `origin`.
+    /// Starts the first period of the class's budget, if any, at `origin`.
     ///
     /// # Errors
     /// As for [`Budget::check`].
@@ -312,10 +312,9 @@ impl StreamScheduler {
     }
 }
 
-/// Returns the indices of the streams by the priority of their threads, highest first. The order
-/// compares the lane's priority, then the period (shorter first, rate-monotonic), then the index.
-/// At equal lane priority, low latency and priority streams come before guaranteed streams. Best
-/// effort comes last.
+/// Returns the indices of `streams` in the order in which they are processed. A stream is the
+/// priority of its lane and its class. The sort keys are: best effort last, lane priority (highest
+/// first), period (shortest first; classes without a period before all periods), index.
 #[must_use]
 pub fn processing_order(streams: &[(u8, ServiceClass)]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..streams.len()).collect();
@@ -350,7 +349,6 @@ mod tests {
         state.return_bytes(100, 0);
         assert_eq!(state.reserve_bytes(600, 8), Some((100, 0)));
         assert_eq!(state.reserve_bytes(1_500, 10 * MS + 5), Some((1_000, 1)));
-        // Bytes of a period that has ended are lost.
         state.return_bytes(400, 0);
         assert_eq!(state.reserve_bytes(1, 10 * MS + 6), None);
         assert_eq!(state.next_period_at(), 20 * MS + 5);
@@ -364,7 +362,6 @@ mod tests {
         assert_eq!(turn.next_step(Some(100), 2), ThreadStep::SleepUntil(10 * MS));
         assert_eq!(turn.next_step(Some(100), 13 * MS), ThreadStep::Process);
         assert_eq!(turn.next_step(Some(100), 13 * MS), ThreadStep::Process);
-        // The late wake-up does not change the start of the next period.
         assert_eq!(turn.next_step(Some(100), 13 * MS), ThreadStep::SleepUntil(20 * MS));
     }
 
@@ -437,8 +434,6 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if several successive periods grant more than their budgets and one packet, even
-        /// if the thread asks often.
         #[test]
         fn no_run_of_periods_exceeds_its_budget(
             budget in any_budget(),
@@ -467,8 +462,6 @@ mod tests {
             }
         }
 
-        /// A thread that always has packets and asks in every period, even late, must get its whole
-        /// budget.
         #[test]
         fn a_stream_with_packets_gets_its_whole_budget(
             budget in any_budget(),
@@ -497,8 +490,6 @@ mod tests {
             }
         }
 
-        /// A thread that is late by whole periods must get the budget of one period, and nothing
-        /// for the missed periods.
         #[test]
         fn missed_periods_are_counted_and_not_made_up(budget in any_budget(), missed in 1_u64..1_000) {
             let mut state = BudgetState::new(budget, BudgetServerKind::Deferrable, 0).unwrap();

@@ -1,13 +1,7 @@
 //! The budget of a stream in received bytes, which all connections of the stream share.
 //!
-//! A connection reserves bytes before it reads, and gives back the bytes that it did not read. So
-//! the connections together never read more than the budget in a period. Only the last bytes of a
-//! connection that has ended are read without the budget. Bytes above the budget stay in the
-//! kernel's receive buffers, and TCP makes the peers wait.
-//!
-//! Connections that find the budget used up get turns ([`SharedBudget`]). When the turn of a
-//! connection begins, the kernel reports its unread bytes. The thread of the stream does so at the
-//! start of a period; within a period, the thread whose call has freed the bytes.
+//! A connection reserves bytes before it reads, and gives back the bytes that it did not read. The
+//! last bytes of a closed connection are read without the budget.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,34 +14,25 @@ use corelane_sys::thread::{CpuSet, JoinHandle, Scheduling, ThreadBuilder};
 use crate::budget::{Budget, BudgetError, BudgetServerKind, BudgetState};
 use crate::turns::{BudgetCounts, Seat, SharedBudget};
 
-/// A clock for periods, which tests replace.
 pub(crate) type Clock = fn() -> Nanos;
 
-/// Returns the time of the monotonic clock.
 pub(crate) fn monotonic() -> Nanos {
     Monotonic::now().as_nanos()
 }
 
-/// A connection that may have to wait for bytes of the budget.
 pub(crate) trait Throttled: Send + Sync {
-    /// Makes the kernel report the unread bytes, because the connection's turn has begun.
+    /// Makes the kernel report the unread bytes again, as a new edge.
     fn report_unread_bytes(&self);
 }
 
 /// Result of [`ByteBudget::reserve`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reservation {
-    /// The connection may read up to this number of bytes, at least 1.
     Granted {
-        /// Number of bytes.
         bytes: usize,
-        /// Number of the period to which the bytes belong.
         period: u64,
     },
-    /// The connection gets no bytes now. It can get bytes in the next period, or earlier if another
-    /// connection gives bytes back.
     Exhausted {
-        /// Start of the next period.
         next_period: Nanos,
     },
 }
@@ -64,15 +49,15 @@ struct Shared {
     changed: PiCondvar,
 }
 
-/// The budget with its thread. The thread ends when this value is dropped.
 pub(crate) struct ByteBudget {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ByteBudget {
-    /// Starts the first period, and the stream's thread with the given name, scheduling and cores.
-    /// Without a thread, the turns of a period begin with the first call in the period.
+    /// Starts the first period, and a thread that begins the turns of each later period. `thread`
+    /// is the name, the scheduling and the preferred cores of the thread. Without it, turns begin
+    /// in the calls of the connections.
     ///
     /// # Errors
     /// [`BudgetError`] as an `InvalidInput` error; the error of a thread that cannot start.
@@ -103,19 +88,16 @@ impl ByteBudget {
         Ok(Self { shared, thread })
     }
 
-    /// Adds a connection.
     pub(crate) fn join(&self, connection: Weak<dyn Throttled>) -> Seat {
         self.shared.state.lock().budget.join(connection)
     }
 
-    /// Removes a connection.
     pub(crate) fn leave(&self, seat: Seat) {
         let mut state = self.shared.state.lock();
         state.budget.leave(seat, (self.shared.clock)());
         self.shared.report(state);
     }
 
-    /// Reserves up to `wanted` bytes of the present period.
     pub(crate) fn reserve(&self, seat: Seat, wanted: usize) -> Reservation {
         let mut state = self.shared.state.lock();
         let reservation = match state.budget.reserve(seat, wanted, (self.shared.clock)()) {
@@ -126,16 +108,15 @@ impl ByteBudget {
         reservation
     }
 
-    /// Gives back reserved bytes that have not arrived, with the rest of the connection's turn. They
-    /// are lost if their period has passed.
+    /// Gives back reserved bytes that have not arrived, and ends the connection's turn. Bytes of an
+    /// earlier period are lost.
     pub(crate) fn give_back(&self, seat: Seat, bytes: usize, period: u64) {
         let mut state = self.shared.state.lock();
         state.budget.give_back(seat, bytes, period, (self.shared.clock)());
         self.shared.report(state);
     }
 
-    /// Makes a connection that may have unread bytes wait for its turn. Returns false if it can
-    /// reserve bytes now.
+    /// Requests a turn for the connection. Returns false if it can reserve bytes now.
     pub(crate) fn wait(&self, seat: Seat) -> bool {
         let mut state = self.shared.state.lock();
         let was_idle = !state.budget.has_waiting();
@@ -148,8 +129,7 @@ impl ByteBudget {
         waits
     }
 
-    /// Returns the numbers of the budget. An ordinary thread may call this, so the call does no work of
-    /// the real-time threads.
+    /// Begins no turn, because the calling thread may have an ordinary priority.
     pub(crate) fn counts(&self) -> BudgetCounts {
         self.shared.state.lock().budget.counts((self.shared.clock)())
     }
@@ -174,9 +154,9 @@ impl Shared {
         }
     }
 
-    /// Makes the kernel report the unread bytes of the connections whose turns have begun. Releases the
-    /// lock before each report, because this function may drop the last pointer to a connection, and
-    /// so end the connection.
+    /// Makes the kernel report the unread bytes of the connections whose turns have begun. The lock
+    /// is released before each report, because dropping the last pointer to a connection calls
+    /// [`ByteBudget::leave`].
     fn report<'a>(&'a self, mut state: PiMutexGuard<'a, State>) {
         while let Some(connection) = state.budget.next_report() {
             drop(state);
@@ -193,10 +173,8 @@ impl Drop for ByteBudget {
         let Some(thread) = self.thread.take() else { return };
         self.shared.state.lock().is_stopping = true;
         self.shared.changed.notify_all();
-        // The thread itself drops the budget if it held the last pointer to a connection.
+        // The thread itself runs this function if it held the last pointer to a connection.
         if thread.thread().id() != std::thread::current().id() {
-            // `join` fails if the thread panicked. The panic has been reported, so the error is
-            // ignored.
             let _ = thread.join();
         }
     }
@@ -223,8 +201,6 @@ mod tests {
         }
     }
 
-    /// Fails if a connection waits until the next period, an hour away, although another connection
-    /// has given back bytes or has ended.
     #[test]
     fn bytes_that_become_free_within_a_period_are_reported_at_once() {
         let budget = ByteBudget::start(4_000, Duration::from_secs(3_600), || 0, None).unwrap();

@@ -1,4 +1,4 @@
-//! The configuration of a [`RioTransport`](crate::RioTransport).
+//! Options of the transport, and the handler of level changes.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use corelane_sys::bpf::AttachMode;
 use crate::feature_level::{FeatureLevel, LevelChange};
 use crate::memory::{MemoryBound, StreamBuffers};
 
-/// A function that is called after each change of the feature level, without a lock.
+/// A function that is called after each change of the feature level, while the transport holds no
+/// lock.
 ///
 /// It may start and end ORBs that use the transport. Changes that it causes are reported after it
 /// has returned. It must not wait for another thread that starts or ends such an ORB, because that
@@ -26,8 +27,8 @@ pub struct RioConfig {
     pub level: FeatureLevel,
     /// Point in the receive path at which frames are sorted. Default: [`AttachMode::Any`].
     pub attach_mode: AttachMode,
-    /// Maximum number of connections of a stream. The transport closes further connections of
-    /// clients, and refuses to connect further ones. Default: 64.
+    /// Maximum number of connections of a stream. Above it, the transport closes accepted
+    /// connections, and refuses to open connections of a client. Default: 64.
     pub max_connections: u32,
     /// Size of the kernel's receive buffer of a stream's connection in bytes. The system limits it
     /// (`net.core.rmem_max`). Default: 131,072.
@@ -35,18 +36,21 @@ pub struct RioConfig {
     /// Size of the kernel's send buffer of a stream's connection in bytes. The system limits it
     /// (`net.core.wmem_max`). Default: 131,072.
     pub send_buffer: u32,
-    /// Maximum number of unsent bytes of a stream's connection. The kernel takes further bytes while
-    /// there are fewer (`TCP_NOTSENT_LOWAT`). Default: 16,384.
+    /// Number of unsent bytes in the kernel from which a stream's connection does not count as
+    /// writable (`TCP_NOTSENT_LOWAT`). Default: 16,384.
     pub max_unsent: u32,
-    /// Maximum rate in bytes per second at which the kernel sends on each connection that belongs to
-    /// no stream (`SO_MAX_PACING_RATE`). `None` means no limit. Default: `None`.
+    /// Maximum rate in bytes per second at which the kernel sends on each connection that belongs
+    /// to no stream (`SO_MAX_PACING_RATE`). It has no effect at [`FeatureLevel::PlainTcp`]. `None`
+    /// means no limit. Default: `None`.
     pub best_effort_pacing: Option<u32>,
-    /// Maximum number of frames that wait for the kernel thread of a stream. Default: 512.
+    /// Maximum number of frames that wait for each kernel thread. Default: 512.
     pub thread_queue_frames: u32,
-    /// If true, a kernel thread of the ordinary class processes the sorted frames that belong to no
-    /// stream, in the place of the receive context, which preempts threads. Default: `false`.
+    /// If true, a kernel thread of the ordinary scheduling class processes the sorted frames that
+    /// belong to no stream. If false, the receive context processes them, which preempts threads.
+    /// Default: `false`.
     pub best_effort_thread: bool,
-    /// Core on which the kernel threads of best effort and of streams without cores run. Default: 0.
+    /// Core on which the kernel threads of best effort and of streams without cores run. Default:
+    /// 0.
     pub default_core: u32,
     /// Called after each change of the feature level. Default: `None`.
     pub on_level_change: Option<LevelChangeHandler>,

@@ -15,24 +15,23 @@ use crate::interface_steering::SteeredConnection;
 use crate::transport::{ConnectionSlot, packet_priority};
 use crate::turns::Seat;
 
-/// A connection of a stream.
 pub(crate) struct RioStream(Arc<Connection>);
 
 struct Connection {
-    /// The entry in the steering tables, which ends before the connection.
+    /// Entry in the steering tables, dropped before `inner`.
     _steered: Option<SteeredConnection>,
     inner: Box<dyn Stream>,
     slot: ConnectionSlot,
-    /// The place among the connections that share the budget. `None` without a budget.
+    /// Place among the connections that share the stream's budget; `None` if the stream has no
+    /// budget.
     seat: Option<Seat>,
-    /// Coarse time-out of receiving in nanoseconds; 0 for none.
+    /// Coarse receive time-out in nanoseconds; 0 means none.
     receive_timeout: AtomicU64,
-    /// A set that watches the socket, from the first time that a thread waits for the budget. The set
-    /// becomes readable when a turn begins, although the socket is readable all the time.
+    /// Edge-triggered epoll instance of the socket, created at its first use; `None` if it cannot
+    /// be created. It becomes readable when a turn begins, although the socket was readable before.
     arrivals: OnceLock<Option<Epoll>>,
 }
 
-/// Result of one attempt to read.
 enum Attempt {
     Received(usize),
     NothingUnread,
@@ -48,12 +47,10 @@ impl RioStream {
         }))
     }
 
-    /// Returns the budget with the connection's place.
     fn share(&self) -> Option<(&ByteBudget, Seat)> {
         self.0.slot.stream().budget.as_ref().zip(self.0.seat)
     }
 
-    /// Receives at most as many bytes as the budget of the stream permits.
     fn recv_within(&self, (budget, seat): (&ByteBudget, Seat), buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
         let connection = &*self.0;
         let Some(fd) = connection.inner.readiness() else { return connection.inner.recv(buffer, wait) };
@@ -80,12 +77,12 @@ impl RioStream {
             };
             let until = Some(deadline.map_or(next_period, |deadline| deadline.min(next_period)));
             let Some(arrivals) = connection.arrivals() else {
-                // Only the end of the connection ends this wait before its time.
+                // Without interest in reading, only a hang-up ends this wait before `until`.
                 poll::wait(fd, false, false, until)?;
                 continue;
             };
-            // The thread waits only after an attempt that followed the discarding of reports. So a
-            // turn that begins after the attempt ends the wait.
+            // Old reports are discarded before the attempt that precedes a wait. So a turn that
+            // begins after this attempt ends the wait.
             if is_watched {
                 poll::wait_readable(arrivals.as_fd(), until)?;
             }
@@ -96,8 +93,7 @@ impl RioStream {
 }
 
 impl Connection {
-    /// Reads once, without waiting. A connection that finds no bytes in the budget then waits for its
-    /// turn.
+    /// Reads once without blocking.
     fn attempt(&self, fd: BorrowedFd<'_>, budget: &ByteBudget, seat: Seat, buffer: &mut [u8]) -> io::Result<Attempt> {
         let wanted = buffer.len();
         match budget.reserve(seat, wanted) {
@@ -117,8 +113,8 @@ impl Connection {
                 }
             }
             Reservation::Exhausted { next_period } => {
-                // No further bytes come from a connection that has ended. Its last bytes are read
-                // without the budget, so that its end is seen.
+                // A closed connection delivers no new bytes. Its last bytes are read without the
+                // budget, so that the reader sees the end at once.
                 if poll::check_hang_up(fd)?.both_closed {
                     return self.inner.recv(buffer, Wait::Now).map(Attempt::Received);
                 }
@@ -130,9 +126,8 @@ impl Connection {
         }
     }
 
-    /// Returns true if the connection can read bytes, or its end, now. Otherwise the set of
-    /// [`arrivals`](Self::arrivals) becomes readable when this may have changed. `None` without the
-    /// set.
+    /// Implements [`Stream::arm_readiness`] for a connection that shares a budget. `None` if
+    /// [`arrivals`](Self::arrivals) cannot be created.
     fn can_read(&self, budget: &ByteBudget, seat: Seat) -> io::Result<Option<bool>> {
         let (Some(fd), Some(arrivals)) = (self.inner.readiness(), self.arrivals()) else { return Ok(None) };
         discard_reports(arrivals)?;
@@ -140,8 +135,6 @@ impl Connection {
         Ok(Some(unread.hung_up || unread.readable && !budget.wait(seat)))
     }
 
-    /// Returns the set that becomes readable when a turn begins; `None` if the process has no
-    /// descriptor for it.
     fn arrivals(&self) -> Option<&Epoll> {
         let watch = || {
             let fd = self.inner.readiness()?;
@@ -160,7 +153,7 @@ impl Connection {
     }
 }
 
-/// Makes a set of one edge-triggered descriptor readable at the next report only.
+/// Consumes the reported edge, so that `set` becomes readable at the next one.
 fn discard_reports(set: &Epoll) -> io::Result<()> {
     set.wait(&mut [EpollEvent::EMPTY; 1], Some(Duration::ZERO)).map(drop)
 }
@@ -168,7 +161,7 @@ fn discard_reports(set: &Epoll) -> io::Result<()> {
 impl Throttled for Connection {
     fn report_unread_bytes(&self) {
         if let Some(fd) = self.inner.readiness() {
-            // An error means that the connection has ended, which the kernel reports by itself.
+            // An error means that the connection has ended, which the kernel reports itself.
             let _ = socket::report_unread_bytes(fd);
         }
     }
@@ -252,7 +245,7 @@ impl Stream for RioStream {
 
     fn set_dscp(&self, dscp: u8) -> io::Result<()> {
         self.0.inner.set_dscp(dscp)?;
-        // For IPv4 the kernel derives another priority from the code point.
+        // For IPv4, setting the code point makes the kernel change `SO_PRIORITY`.
         match self.0.inner.readiness() {
             Some(fd) => socket::set_priority(fd, packet_priority()),
             None => Ok(()),

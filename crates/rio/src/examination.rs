@@ -1,4 +1,4 @@
-//! An examination of an interface: which features real-time I/O has there, and why not more.
+//! An examination of the features that real-time I/O has on an interface.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::feature_level::{Capabilities, FeatureLevel, InterfaceState};
 use crate::level_control::{capabilities, interface_state};
 use crate::{RioConfig, RioTransport};
 
-/// One feature, or one condition of features.
+/// A feature, or a condition of features, with its state on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FeatureFinding {
@@ -19,7 +19,7 @@ pub struct FeatureFinding {
     pub feature: &'static str,
     /// True if the feature is available, or the condition is met.
     pub is_available: bool,
-    /// The present state.
+    /// The present state, or the reason why the feature is missing.
     pub found: String,
     /// The change that makes the feature available. Empty if none is needed or possible.
     pub remedy: &'static str,
@@ -37,12 +37,11 @@ pub struct InterfaceExamination {
     pub findings: Vec<FeatureFinding>,
 }
 
-/// Examines which features [`RioTransport`] would have on an interface, for a
-/// process with the privileges of the calling thread.
+/// Examines which features [`RioTransport`] has on an interface, with the privileges of the calling
+/// thread.
 ///
-/// The level is that of a transport, which exists for a moment and attaches a program to the
-/// interface, in the kernel's generic path, if the privileges permit it. Without streams the program
-/// passes every frame.
+/// If the privileges permit it, the function attaches the steering program to the interface for a
+/// moment, in the kernel's generic path. Without streams the program passes every frame.
 #[must_use]
 pub fn examine(interface: &str) -> InterfaceExamination {
     let transport = RioTransport::new(RioConfig::for_interface(interface).attach_mode(AttachMode::Generic));
@@ -56,7 +55,7 @@ pub fn examine(interface: &str) -> InterfaceExamination {
         "",
     ));
     findings.extend(steering_findings(interface));
-    // A level that is not reached although all conditions are met failed at the interface.
+    // If all conditions are met and the level is not reached, the attachment failed.
     let hook =
         if level == FeatureLevel::StreamSteering { Ok("the program is accepted".to_owned()) } else { Err(limit) };
     if hook.is_ok() || findings.iter().all(|one| one.is_available || !one.is_needed) {
@@ -66,8 +65,8 @@ pub fn examine(interface: &str) -> InterfaceExamination {
     InterfaceExamination { level, findings }
 }
 
-/// Returns the reason why the calling thread cannot sort frames by stream on any interface; `None` if
-/// it can.
+/// Returns the reason why the calling thread cannot sort frames by stream on any interface; `None`
+/// if it can.
 #[must_use]
 pub fn steering_refusal() -> Option<String> {
     let refusal = bpf::unavailable_reason().map(|reason| reason.to_string());

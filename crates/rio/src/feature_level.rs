@@ -1,8 +1,7 @@
 //! Feature levels: sets of features in use, and changes between them while the system runs.
 //!
-//! Every level uses the same sockets. A change of level moves frames from one queue to another and
-//! never breaks a connection: TCP retransmits the segments that are lost during the change. A
-//! [`FeatureController`] decides on the steps of a change, and its caller executes them.
+//! A [`FeatureController`] decides on the steps of a change, and its caller executes them. A change
+//! keeps all connections: TCP retransmits the segments that are lost meanwhile.
 //!
 //! ```text
 //! level               steps, in the order in which the controller does them
@@ -12,9 +11,7 @@
 //! StreamSteering      Rings, Threads, Connections, Program
 //! ```
 //!
-//! Invariant: steps are undone in reverse order. The program therefore sends frames to rings only
-//! while the rings, their threads and the tables of connections are in place. The journal exists
-//! until the settings that it records are restored.
+//! Invariant: steps are undone in reverse order.
 
 use std::fmt;
 
@@ -30,7 +27,7 @@ pub enum FeatureLevel {
     SocketOptions,
     /// The kernel's receive threads and transmit queues have priorities.
     KernelPriorities,
-    /// The driver sorts frames by stream.
+    /// The steering program sorts frames by stream.
     StreamSteering,
 }
 
@@ -38,7 +35,7 @@ impl FeatureLevel {
     /// All levels, the lowest first.
     pub const ALL: [Self; 4] = [Self::PlainTcp, Self::SocketOptions, Self::KernelPriorities, Self::StreamSteering];
 
-    /// Returns the next lower level; the lowest level returns itself.
+    /// Returns the next lower level; for [`PlainTcp`](Self::PlainTcp) the same level.
     #[must_use]
     pub const fn next_lower(self) -> Self {
         match self {
@@ -48,7 +45,6 @@ impl FeatureLevel {
         }
     }
 
-    /// Returns the number of steps that are in place at this level.
     const fn steps(self) -> usize {
         match self {
             Self::PlainTcp => 0,
@@ -75,27 +71,25 @@ impl fmt::Display for FeatureLevel {
     }
 }
 
-/// A step from one level towards the next. Undoing the step restores the state before the step.
+/// A step from one level towards the next, which the caller of a [`FeatureController`] executes or
+/// skips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FeatureStep {
-    /// Sets budgets, buffers, pacing and priorities of the sockets.
+    /// Set budgets, buffers, pacing and priorities of the sockets.
     SocketOptions,
-    /// Writes the interface's settings to a file. After a crash, the next start restores the
-    /// settings from it.
+    /// Record the interface's settings in a file, from which they can be restored after a crash.
     Journal,
-    /// Moves receive processing into kernel threads with a priority and a core.
+    /// Move receive processing into kernel threads with a priority and a core.
     ThreadedNapi,
-    /// Creates a transmit class (HTB) for each stream.
+    /// Create a transmit class (HTB) for each stream.
     TransmitClasses,
-    /// Creates frames, AF_XDP sockets and the TUN device. Undoing the step waits for frames that
-    /// the kernel still holds.
+    /// Create frames, AF_XDP sockets and the TUN device.
     Rings,
-    /// Starts protocol threads. Undoing the step first writes the frames that wait in the rings to
-    /// the TUN device.
+    /// Start the threads that process the frames of streams.
     Threads,
-    /// Fills the tables of ports and connections.
+    /// Fill the tables of ports and connections.
     Connections,
-    /// Attaches the steering program to the interface.
+    /// Attach the steering program to the interface.
     Program,
 }
 
@@ -120,7 +114,7 @@ impl FeatureStep {
     }
 }
 
-/// Capabilities of the process that the levels need.
+/// Linux capabilities that the levels need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
 pub struct Capabilities {
@@ -138,7 +132,7 @@ impl Capabilities {
     /// All capabilities that [`FeatureLevel::StreamSteering`] needs.
     pub const ALL: Self = Self { net_admin: true, bpf: true, net_raw: true, sys_nice: true };
 
-    /// Returns the first capability that `level` needs and the process lacks.
+    /// Returns the name of the first capability that `level` needs and the process lacks.
     #[must_use]
     pub fn missing_for(&self, level: FeatureLevel) -> Option<&'static str> {
         let kernel_priorities = [(self.net_admin, "CAP_NET_ADMIN"), (self.sys_nice, "CAP_SYS_NICE")];
@@ -163,7 +157,7 @@ pub enum InterfaceState {
     Up,
 }
 
-/// The XDP program on the interface.
+/// Owner of the XDP program on the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum XdpHookState {
     /// The interface has no XDP program.
@@ -222,10 +216,10 @@ impl fmt::Display for LevelLimit {
     }
 }
 
-/// Times of a [`FeatureController`].
+/// Times of a [`FeatureController`] in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControllerTiming {
-    /// Time between two probes. A probe notices the loss of a feature.
+    /// Time from the end of a probe to the next probe.
     pub probe_interval: Nanos,
     /// Time until the first retry of a failed step.
     pub first_retry: Nanos,
@@ -234,8 +228,7 @@ pub struct ControllerTiming {
 }
 
 impl Default for ControllerTiming {
-    /// Returns the default times: 250 ms between probes, so that the controller notices a lost
-    /// feature and leaves its level within a second. Retries come after 250 ms to 30 s.
+    /// Returns 250 ms between probes, and 250 ms to 30 s until a retry.
     fn default() -> Self {
         Self { probe_interval: 250_000_000, first_retry: 250_000_000, max_retry: 30_000_000_000 }
     }
@@ -264,8 +257,8 @@ pub enum ActionResult {
     /// The step was skipped, for example to keep a queueing discipline of another owner. The
     /// controller counts the step as done.
     Skipped,
-    /// The step was not done and left no trace. The answer to an undo means that the changes of the
-    /// step had been removed before.
+    /// The action failed. A step that was to be done has left no trace. A step that was to be
+    /// undone counts as undone.
     Failed,
 }
 
@@ -384,8 +377,7 @@ impl FeatureController {
         target
     }
 
-    /// Returns the next action. `None` while an action is in progress, and if no action is due
-    /// before [`next_action_at`](Self::next_action_at).
+    /// Returns the next action. `None` while an action is in progress, or if no action is due.
     pub fn poll(&mut self, now: Nanos) -> Option<FeatureAction> {
         if self.running.is_some() {
             return None;
@@ -432,7 +424,7 @@ impl FeatureController {
         let target = self.target(now).0.steps();
         if self.done > target || self.is_program_lost {
             let place = self.done.checked_sub(1)?;
-            // A skipped step needs no undoing, but undoing it as well keeps the count simple.
+            // Skipped steps are undone as well, because `done` counts them.
             return FeatureStep::ALL.get(place).copied().map(FeatureAction::Undo);
         }
         if self.done < target { FeatureStep::ALL.get(self.done).copied().map(FeatureAction::Do) } else { None }

@@ -1,8 +1,7 @@
 //! Parsing of frames as the driver receives them, to find frames that may belong to a stream.
 //!
 //! [`parse`] is the specification for parsing in the XDP program of [`steering`](crate::steering),
-//! and tests compare the program with it. Every length is checked before use. So a frame that is
-//! truncated, or has a wrong length field, is [`ParsedFrame::BestEffort`].
+//! and tests compare the program with it.
 //!
 //! ```text
 //! | Ethernet 14 | VLAN tag 4, up to two | IPv4 20, no options | TCP 20..60 | payload | padding |
@@ -27,7 +26,6 @@ pub const IPV6_HEADER_BYTES: usize = 40;
 /// Size in bytes of a TCP header without options.
 pub const TCP_HEADER_BYTES: usize = 20;
 
-/// Values of the Ethernet type field.
 pub(crate) mod ether_type {
     pub(crate) const IPV4: u16 = 0x0800;
     pub(crate) const ARP: u16 = 0x0806;
@@ -38,7 +36,6 @@ pub(crate) mod ether_type {
     pub(crate) const IPV6: u16 = 0x86dd;
 }
 
-/// Values of IPv4's protocol and IPv6's next header field.
 pub(crate) mod protocol {
     pub(crate) const TCP: u8 = 6;
     pub(crate) const ICMPV6: u8 = 58;
@@ -123,8 +120,8 @@ pub enum ParsedFrame {
     /// The kernel handles the frame in the receive context: ARP, IPv6 neighbour discovery,
     /// multicast and broadcast.
     Pass,
-    /// The frame belongs to no stream: it has another protocol, IP options, a fragment or an
-    /// extension header, or is malformed.
+    /// The frame belongs to no stream: it has a protocol other than TCP, IP options, a fragment or
+    /// an extension header, or is malformed.
     BestEffort,
     /// A TCP segment in one whole IP datagram.
     Tcp(ConnectionKey),
@@ -136,7 +133,7 @@ pub fn parse(frame: &[u8]) -> ParsedFrame {
     parse_ethernet(frame).unwrap_or(ParsedFrame::BestEffort)
 }
 
-/// Parses an Ethernet frame; `None` if it belongs to no stream.
+/// Returns `None` for [`ParsedFrame::BestEffort`].
 fn parse_ethernet(frame: &[u8]) -> Option<ParsedFrame> {
     let first = *frame.get(..ETHERNET_HEADER_BYTES)?.first()?;
     // The group bit of the destination address is set for multicast and broadcast.
@@ -215,8 +212,7 @@ fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
 pub(crate) mod build {
     use super::*;
 
-    /// Builds a TCP frame between two ends with equal IP versions, with `tags` VLAN tags and
-    /// `payload` bytes.
+    /// `tags` is the number of VLAN tags, and `payload` the number of payload bytes.
     pub(crate) fn tcp(remote: SocketAddr, local: SocketAddr, tags: usize, payload: usize) -> Vec<u8> {
         let mut segment = [remote.port().to_be_bytes(), local.port().to_be_bytes()].concat();
         segment.extend([0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
@@ -334,8 +330,7 @@ mod tests {
         }
     }
 
-    /// Each entry changes one byte of a valid frame. Fails if the changed frame belongs to a
-    /// stream.
+    /// Each entry is an IP version, the offset of the changed byte, its new value and the fault.
     #[test]
     fn options_fragments_and_wrong_lengths_belong_to_no_stream() {
         let ip = ETHERNET_HEADER_BYTES;

@@ -19,7 +19,6 @@ use crate::steering::{
 const STREAMS: u16 = 64;
 /// Number of receive queues in the tables. Frames of further queues are best effort.
 const QUEUES: u16 = 64;
-/// Maximum number of connections in the tables.
 const MAX_CONNECTIONS: u32 = 4_096;
 
 /// The steering program with its tables, and its link to the interface. Dropping it detaches the
@@ -28,23 +27,21 @@ const MAX_CONNECTIONS: u32 = 4_096;
 pub(crate) struct InterfaceSteering {
     program: LoadedSteeringProgram,
     link: Mutex<Option<XdpLink>>,
-    /// Number of listeners and connections that need the rule of a port.
+    /// For each local port, the number of listeners and connections that need its rule.
     ports: Mutex<BTreeMap<u16, u32>>,
     unused_streams: Mutex<Vec<StreamId>>,
     connections: Mutex<ConnectionOwners>,
 }
 
-/// The connection to which each entry of the table belongs. The addresses of a connection that has
-/// ended can be those of a new one before the old entry is removed.
+/// For each entry of the connection table, the number of its connection. A new connection can have
+/// the addresses of a closed one whose entry has not been removed.
 #[derive(Debug, Default)]
 struct ConnectionOwners {
     by_key: BTreeMap<ConnectionKey, u64>,
-    /// Number of the connection that was added last.
     last: u64,
 }
 
 impl InterfaceSteering {
-    /// Loads the program, without attaching it.
     pub(crate) fn load() -> Result<Self, SteeringError> {
         let sizes = TableSizes { streams: STREAMS, queues: QUEUES, max_connections: MAX_CONNECTIONS };
         Ok(Self {
@@ -56,13 +53,11 @@ impl InterfaceSteering {
         })
     }
 
-    /// Returns the loaded program.
     #[cfg(test)]
     pub(crate) fn program(&self) -> &corelane_sys::bpf::LoadedProgram {
         self.program.program()
     }
 
-    /// Attaches the program to the interface. Has no effect if it is attached.
     pub(crate) fn attach(&self, name: &str, mode: AttachMode) -> io::Result<()> {
         let mut link = self.link.lock();
         if link.is_none() {
@@ -71,22 +66,19 @@ impl InterfaceSteering {
         Ok(())
     }
 
-    /// Detaches the program.
     pub(crate) fn detach(&self) {
         self.link.lock().take();
     }
 
-    /// Returns true if the program is attached to an interface.
     pub(crate) fn is_attached(&self) -> bool {
         self.link.lock().as_ref().is_some_and(|link| link.interface().is_ok_and(|interface| interface.is_some()))
     }
 
-    /// Returns the frame counts of a stream.
     pub(crate) fn counts(&self, stream: StreamId) -> Result<StreamCounts, SteeringError> {
         self.program.counts(stream)
     }
 
-    /// Returns the frame counts of all streams together, without best effort.
+    /// Returns the sum of the frame counts of all streams, without best effort.
     pub(crate) fn total_counts(&self) -> Result<StreamCounts, SteeringError> {
         let mut total = StreamCounts::default();
         for stream in (1..STREAMS).map(StreamId) {
@@ -98,8 +90,8 @@ impl InterfaceSteering {
         Ok(total)
     }
 
-    /// Adds a stream whose frames a kernel thread processes on `core`, with the scheduling of the
-    /// lane. The second value is the reason why the kernel thread has another scheduling, if it has.
+    /// Adds a stream whose frames a kernel thread on `core` processes. The returned text is the
+    /// reason why the kernel thread does not have `scheduling`.
     pub(crate) fn open_stream(
         self: &Arc<Self>,
         core: u32,
@@ -131,7 +123,6 @@ impl InterfaceSteering {
         self.program.set_stream(id, StreamDelivery { delivery: Delivery::Thread, in_context_cap: None })
     }
 
-    /// Gives the kernel thread of a stream the scheduling of the lane.
     fn schedule_thread(&self, stream: StreamId, core: u32, scheduling: Scheduling) -> io::Result<()> {
         let name = self.program.thread_name(stream, core)?;
         let hidden = || io::Error::new(io::ErrorKind::NotFound, format!("the process does not see the thread {name}"));
@@ -139,8 +130,7 @@ impl InterfaceSteering {
         thread::set_scheduling(Some(thread), scheduling)
     }
 
-    /// Adds the rule of a local port. Frames of connections that are not in the tables stay best
-    /// effort.
+    /// Adds a rule for the frames to a local port, or counts a further user of the rule.
     pub(crate) fn open_port(self: &Arc<Self>, port: u16) -> Result<SteeredPort, SteeringError> {
         let mut ports = self.ports.lock();
         let users = ports.entry(port).or_default();
@@ -166,18 +156,15 @@ impl SteeredStream {
         &self.steering
     }
 
-    /// Returns the frame counts of the stream.
     pub(crate) fn counts(&self) -> Result<StreamCounts, SteeringError> {
         self.steering.counts(self.id)
     }
 
-    /// Returns the name of the kernel thread; `None` if the kernel does not tell it.
     pub(crate) fn thread_name(&self) -> Option<String> {
         self.steering.program.thread_name(self.id, self.core).ok()
     }
 
-    /// Adds a connection of the stream. `None` if its addresses have different IP versions, which
-    /// does not happen.
+    /// Adds a connection of the stream. Returns `None` if the addresses have different IP versions.
     pub(crate) fn add_connection(
         &self,
         remote: SocketAddr,
@@ -202,7 +189,7 @@ impl Drop for SteeredStream {
             return;
         }
         let program = &self.steering.program;
-        // An error leaves an entry to which no connection leads.
+        // If a call fails, an entry remains that no connection uses.
         let _ = program.set_stream(self.id, StreamDelivery::default());
         let _ = program.stop_thread(self.id, self.core);
         self.steering.unused_streams.lock().push(self.id);
@@ -238,7 +225,6 @@ impl Drop for SteeredPort {
 #[derive(Debug)]
 pub(crate) struct SteeredConnection {
     key: ConnectionKey,
-    /// Number that no other connection has.
     number: u64,
     port: SteeredPort,
 }
@@ -264,8 +250,6 @@ mod tests {
 
     use super::*;
 
-    /// Fails if the kernel thread of a stream does not get the lane's scheduling, or outlives the
-    /// stream.
     #[test]
     fn the_kernel_thread_of_a_stream_has_the_priority_of_the_lane() {
         if let Some(refusal) = crate::examination::steering_refusal() {
@@ -313,8 +297,6 @@ mod tests {
         assert_eq!(steering.open_stream(0, None, 64).unwrap().0.id, StreamId(1));
     }
 
-    /// Fails if the end of a connection removes the entry of a later connection with the same
-    /// addresses.
     #[test]
     fn entry_of_a_later_connection_with_the_same_addresses_stays() {
         if let Some(refusal) = unavailable_reason() {

@@ -1,5 +1,4 @@
-//! The feature level of a transport: the steps that a [`FeatureController`] decides on, executed on
-//! this machine.
+//! Execution of the steps that a [`FeatureController`] decides on.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,14 +16,12 @@ use crate::feature_level::{
 };
 use crate::interface_steering::InterfaceSteering;
 
-/// Returns the capabilities of the calling thread.
 pub(crate) fn capabilities() -> Capabilities {
     // include/uapi/linux/capability.h. CAP_SYS_ADMIN includes CAP_BPF.
     let has = bpf::has_capability;
     Capabilities { net_admin: has(12), net_raw: has(13), sys_nice: has(23), bpf: has(39) || has(21) }
 }
 
-/// Returns the state of an interface.
 pub(crate) fn interface_state(name: &str) -> InterfaceState {
     match interface::is_running(name) {
         Ok(true) => InterfaceState::Up,
@@ -37,31 +34,26 @@ struct State {
     controller: FeatureController,
     /// The program, which stays loaded while the level changes; `None` until it is first loaded.
     steering: Option<Arc<InterfaceSteering>>,
-    /// The error of the last step that failed.
     failure: Option<String>,
-    /// Number of ORBs that use the transport.
     orbs: usize,
-    /// Number of the thread `rio/level` that may run. Another number ends it.
+    /// Number of the thread `rio/level` that may run. A thread with a different number ends.
     thread_number: u64,
-    /// Changes that the handler has not got yet.
     changes: VecDeque<LevelChange>,
-    /// True while a thread calls the handler.
     is_reporting: bool,
 }
 
-/// The feature level of a transport.
 pub(crate) struct LevelControl {
     config: RioConfig,
     requested: FeatureLevel,
     state: PiMutex<State>,
-    /// Notified when the thread must end.
     changed: PiCondvar,
     /// The thread `rio/level`. The lock is never held while the handler runs.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl LevelControl {
-    /// Raises the level as far as the machine permits.
+    /// Creates the control, and raises the level as far as the machine and the configuration
+    /// permit.
     pub(crate) fn new(config: RioConfig) -> Self {
         let requested = match config.level {
             FeatureLevel::StreamSteering if config.interface.is_some() => FeatureLevel::StreamSteering,
@@ -84,14 +76,12 @@ impl LevelControl {
         control
     }
 
-    /// Returns the level in use. The level [`FeatureLevel::KernelPriorities`] has no effect yet, and
-    /// counts as the next lower one.
     pub(crate) fn level(&self) -> FeatureLevel {
         effective(self.state.lock().controller.level())
     }
 
-    /// Returns the reason why the level is not higher. If the reason is a failed step, also returns the
-    /// error of the step.
+    /// Returns the reason why the level is not higher, and the error if the reason is a failed
+    /// step.
     pub(crate) fn limit(&self) -> (LevelLimit, Option<String>) {
         let state = self.state.lock();
         let (_, limit) = state.controller.target(Monotonic::now().as_nanos());
@@ -99,14 +89,12 @@ impl LevelControl {
         (limit, state.failure.clone().filter(|_| is_failure))
     }
 
-    /// Returns the program with its tables; `None` if it was never loaded.
     pub(crate) fn steering(&self) -> Option<Arc<InterfaceSteering>> {
         self.state.lock().steering.clone()
     }
 
-    /// Counts an ORB that uses the transport. The first one raises the level as far as the machine
-    /// permits, and starts the thread that notices changes of the machine. The streams keep their
-    /// connections and their entries in the tables.
+    /// Counts an ORB. The first ORB raises the level as far as the machine permits and, if steering
+    /// is configured, starts the thread that probes the machine.
     pub(crate) fn attach_orb(self: &Arc<Self>) {
         let mut state = self.state.lock();
         state.orbs += 1;
@@ -120,13 +108,13 @@ impl LevelControl {
         self.run_due();
         if self.config.interface.is_some() && self.config.level == FeatureLevel::StreamSteering {
             let control = Arc::clone(self);
-            // Without the thread the level stays as it is.
+            // If the thread cannot start, the level does not follow changes of the machine.
             let thread = ThreadBuilder::new().name("rio/level").spawn(move || control.run(number)).ok();
             *self.thread.lock() = thread;
         }
     }
 
-    /// Counts an ORB as ended. The last one ends the thread and lowers the level to plain TCP.
+    /// The end of the last ORB ends the thread and lowers the level to plain TCP.
     pub(crate) fn detach_orb(&self) {
         let mut state = self.state.lock();
         state.orbs = state.orbs.saturating_sub(1);
@@ -138,9 +126,8 @@ impl LevelControl {
         drop(state);
         self.changed.notify_all();
         let thread = self.thread.lock().take();
-        // The handler of changes may end an ORB in the thread itself, which then ends later.
+        // The handler may end the last ORB in this thread, which cannot join itself and ends later.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
-            // `join` fails if the thread panicked. The panic has been reported.
             let _ = thread.join();
         }
         self.run_due();
@@ -161,7 +148,6 @@ impl LevelControl {
         }
     }
 
-    /// Executes all actions that are due.
     fn run_due(&self) {
         loop {
             let now = Monotonic::now().as_nanos();
@@ -180,8 +166,8 @@ impl LevelControl {
         }
     }
 
-    /// Calls the handler for each change, without a lock. A change that the handler itself causes is
-    /// reported after the handler has returned.
+    /// One thread at a time calls the handler, without the lock. It reports the changes that all
+    /// threads and the handler itself cause.
     fn report_changes(&self) {
         let mut state = self.state.lock();
         if std::mem::replace(&mut state.is_reporting, true) {
@@ -212,7 +198,7 @@ impl LevelControl {
     fn do_step(&self, step: FeatureStep) -> ActionResult {
         let done = match step {
             FeatureStep::SocketOptions | FeatureStep::Connections => Ok(()),
-            // Kernel threads take the place of rings.
+            // Not implemented: frames go to kernel threads instead of rings.
             FeatureStep::Journal | FeatureStep::ThreadedNapi | FeatureStep::TransmitClasses | FeatureStep::Rings => {
                 return ActionResult::Skipped;
             }
@@ -252,19 +238,18 @@ impl LevelControl {
         ProbeResult {
             capabilities: capabilities(),
             interface: self.config.interface.as_deref().map_or(InterfaceState::Absent, interface_state),
-            // Only an attempt to attach the program shows that another program has the hook.
+            // An attempt to attach the program shows if another program has the hook, so a probe
+            // assumes that the hook is free.
             hook: if is_ours { XdpHookState::Ours } else { XdpHookState::Free },
         }
     }
 }
 
-/// Returns the level whose features are in use at a level. The features of
-/// [`FeatureLevel::KernelPriorities`] do not exist yet.
+/// [`FeatureLevel::KernelPriorities`] is not implemented, and counts as the next lower level.
 fn effective(level: FeatureLevel) -> FeatureLevel {
     if level == FeatureLevel::KernelPriorities { FeatureLevel::SocketOptions } else { level }
 }
 
-/// Returns the reason for which the program cannot be attached to an interface.
 fn attach_error(name: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists => {

@@ -1,14 +1,13 @@
 //! Real-time I/O: packets keep their priority from the network driver to the lane and back.
 //!
-//! Without this crate, priorities take effect only in the lane's `epoll_wait`. Until then packets
-//! wait in the order of their arrival, whatever their priority. This crate sorts frames in the
-//! driver, so that each stream has its own queue, protocol thread and budget. (Kuhns, Schmidt and
-//! Levine, "The Design and Performance of a Real-time I/O Subsystem", RTAS 1999.)
+//! Without this crate, packets wait in the order of their arrival until a lane reads them, whatever
+//! their priority. This crate sorts frames in the driver, so that each stream has a queue, a kernel
+//! thread and a budget. (Kuhns, Schmidt and Levine, "The Design and Performance of a Real-time I/O
+//! Subsystem", RTAS 1999.)
 //!
 //! | module | content | pure |
 //! |---|---|---|
-//! | [`admission`] | the decision whether a stream can get its guarantees together with dispatch
-//! and best effort | yes |
+//! | [`admission`] | the decision whether a stream can get its guarantees | yes |
 //! | [`budget`] | the packets and bytes of a stream that are processed in each period | yes |
 //! | [`frame`] | parsing of frames that may belong to a stream: Ethernet, VLAN, IPv4, IPv6, TCP | yes |
 //! | [`memory`] | the maximum number of bytes that a stream occupies | yes |
@@ -16,7 +15,7 @@
 //! | [`examination`] | the features that an interface has, and why not more | no |
 //! | [`steering`] | a frame's stream and queue: tables, XDP program, kernel maps | except maps |
 //! | [`status`] | the live state of transports, for other processes | no |
-//! | `transport`, `connection` | [`RioTransport`]: TCP whose connections are streams | no |
+//! | `transport`, `connection` | [`RioTransport`]: TCP whose connections belong to streams | no |
 //! | `turns` | the bytes of a period, divided among the connections that wait for them | yes |
 //! | `byte_budget` | the bytes that the connections of a stream receive in each period | no |
 //! | `level_control` | the steps of a feature level, done on this machine | no |

@@ -1,7 +1,8 @@
 //! The maximum memory of a stream, fixed before the stream begins.
 //!
 //! The figures are upper bounds of the memory that Linux uses. Linux doubles socket buffer sizes
-//! (socket(7)), checks a buffer's limit only before it adds a packet, and rounds rings up to pages.
+//! (socket(7)), checks a buffer's limit before it adds a packet and not after, and rounds rings up
+//! to pages.
 
 use std::fmt;
 
@@ -116,7 +117,7 @@ impl StreamBuffers {
         Ok(())
     }
 
-    /// Returns the maximum memory of the stream.
+    /// Returns the maximum memory of a stream with AF_XDP rings.
     ///
     /// # Errors
     /// As for [`check`](Self::check).
@@ -134,8 +135,7 @@ impl StreamBuffers {
         })
     }
 
-    /// Returns the maximum memory of the stream if it has no AF_XDP rings: its frames wait for a
-    /// kernel thread, or only in the sockets.
+    /// Returns the maximum memory of a stream without AF_XDP rings.
     #[must_use]
     pub fn memory_bound_without_rings(&self) -> MemoryBound {
         let [kernel_thread_queue_frames, connections] =
@@ -220,8 +220,6 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if the bounds of all streams of a receive queue are together below the size of
-        /// their rings, including the fill ring that they share.
         #[test]
         fn the_bounds_of_all_streams_hold_their_rings(exponents in prop::collection::vec(0_u32..16, 1..20)) {
             let rings: Vec<u32> = exponents.into_iter().map(|exponent| 1 << exponent).collect();

@@ -1,4 +1,4 @@
-//! Rate caps in packets per second. The state is one number, and no division is needed.
+//! Rate caps in packets per second, whose check needs no division.
 
 use std::num::NonZeroU32;
 
@@ -6,8 +6,8 @@ use corelane_sched::task::Nanos;
 
 /// A maximum packet rate with a burst (the generic cell rate algorithm of ITU-T I.371).
 ///
-/// In any time span `t` the cap grants at most `burst + t / interval` packets, rounded down. The XDP
-/// program contains an implementation of this algorithm as well.
+/// In any time span `t` the cap grants at most `burst + t / interval` packets, rounded down. The
+/// XDP program implements the same algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRate {
     interval: Nanos,
@@ -23,14 +23,14 @@ impl PacketRate {
         Self { interval, tolerance: interval * u64::from(burst.get() - 1), burst }
     }
 
-    /// Returns the time between two packets at the maximum rate.
+    /// Returns the time in nanoseconds between two packets at the maximum rate.
     #[must_use]
     pub const fn interval(&self) -> Nanos {
         self.interval
     }
 
-    /// Returns the maximum time by which a packet may arrive before it is due. At the maximum rate
-    /// a burst without its first packet takes this time.
+    /// Returns the maximum time in nanoseconds by which a packet may be early: `burst` - 1
+    /// intervals.
     #[must_use]
     pub const fn tolerance(&self) -> Nanos {
         self.tolerance
@@ -43,7 +43,7 @@ impl PacketRate {
     }
 
     /// Returns true if a packet that arrives at `now` is granted. `state` is the time at which the
-    /// next packet is due. It starts at 0, and a granted packet moves it.
+    /// next packet is due, at first 0. Each granted packet advances it.
     pub fn grant(&self, state: &mut Nanos, now: Nanos) -> bool {
         let due_at = (*state).max(now);
         if due_at - now > self.tolerance {
@@ -85,8 +85,6 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if more packets are granted between two times than the burst and the packets that
-        /// the rate permits.
         #[test]
         fn no_span_of_time_gets_more_than_the_cap(
             pps in 1_u32..2_000_000,
@@ -109,7 +107,6 @@ mod tests {
             }
         }
 
-        /// A sender that stays below the cap must never be refused.
         #[test]
         fn packets_at_the_cap_are_all_granted(pps in 1_u32..2_000_000, early in 0_u64..1_000, count in 1_u64..50) {
             let rate = rate(pps, 2);

@@ -1,9 +1,8 @@
 //! A simulation, in virtual time, of senders, a network that loses and reorders frames, and one
 //! core that processes the frames.
 //!
-//! The steering tables, the schedulers of the protocol threads and the feature controller are the
-//! real code of this crate. The clock, the network, TCP (segments, cumulative acknowledgements, a
-//! retransmission timer) and the kernel's queues are simulated. A seed determines the whole run.
+//! The steering tables, the schedulers and the feature controller are the crate's real code. A seed
+//! determines the whole run.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
@@ -21,7 +20,7 @@ use crate::steering::{Delivery, PortRule, Route, Steering, StreamDelivery, Strea
 
 const US: Nanos = 1_000;
 const MS: Nanos = 1_000_000;
-/// Processor time for one packet.
+/// Processor time for one packet in nanoseconds.
 const COST: Nanos = 20 * US;
 const RETRANSMISSION: Nanos = 60 * MS;
 /// Maximum number of segments in flight on a connection.
@@ -37,7 +36,6 @@ impl LinearCongruence {
     }
 }
 
-/// A TCP connection with both ends.
 #[derive(Default)]
 struct SimulatedConnection {
     frame: Vec<u8>,
@@ -55,7 +53,6 @@ struct SimulatedConnection {
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Owner(u16);
 
-/// A frame in flight or in a queue, identified by its connection and segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct SimulatedSegment {
     connection: usize,
@@ -72,7 +69,6 @@ enum SimulatedArrival {
     Timer {
         connection: usize,
     },
-    /// The core has processed this segment.
     Processed(SimulatedSegment),
     Wake,
 }
@@ -83,7 +79,7 @@ enum SimulatedArrival {
 struct Network {
     loss: u64,
     delay: Nanos,
-    /// Maximum additional delay of a frame. Frames with different delays overtake each other.
+    /// Maximum additional delay of a frame. Frames with different delays can overtake each other.
     jitter: Nanos,
 }
 
@@ -97,7 +93,6 @@ struct Simulation {
     steering: Steering,
     is_attached: bool,
     is_link_up: bool,
-    /// Segments that wait in the queue of each stream.
     queues: Vec<VecDeque<SimulatedSegment>>,
     turns: Vec<StreamScheduler>,
     has_threads: bool,
@@ -202,7 +197,6 @@ impl Simulation {
         }
     }
 
-    /// Sends the segments that the window permits.
     fn send(&mut self, connection: usize) {
         loop {
             let state = &mut self.connections[connection];
@@ -241,7 +235,6 @@ impl Simulation {
         self.schedule(at, arrival);
     }
 
-    /// Processes a frame that arrives at the interface.
     fn receive(&mut self, segment: SimulatedSegment) {
         let owner = self.connections[segment.connection].stream.0;
         let route = if self.is_attached {
@@ -266,7 +259,6 @@ impl Simulation {
         }
     }
 
-    /// Delivers a segment to TCP, and acknowledges all segments received without a gap.
     fn deliver(&mut self, segment: SimulatedSegment) {
         let state = &mut self.connections[segment.connection];
         self.processed[usize::from(state.stream.0)] += 1;
@@ -305,7 +297,6 @@ impl Simulation {
         }
     }
 
-    /// Processes the segments that wait in the rings, as the threads do before they end.
     fn drain(&mut self) {
         for stream in 0..self.queues.len() {
             while let Some(segment) = self.queues[stream].pop_front() {
@@ -327,9 +318,8 @@ fn guarantees() -> [Budget; 3] {
     [80, 40, 20].map(|packets| Budget::of_packets(packets, 10 * MS))
 }
 
-/// Fails if a guaranteed stream gets less than its budget, or best effort less than the remaining
-/// time of the core. The core can process 500 packets in 10 ms. Best effort starts first and has no
-/// limit.
+/// The core can process 500 packets in 10 ms, of which the guarantees take 140. Best effort starts
+/// first and has no limit.
 #[test]
 fn guaranteed_streams_get_their_budgets_and_best_effort_the_remainder() {
     let mut simulation = Simulation::new(1, NEAR, None, &guarantees());
@@ -367,8 +357,6 @@ fn best_effort_stays_below_its_ceiling() {
     assert!(sums.iter().all(|sum| (199..=201).contains(sum)), "{sums:?}");
 }
 
-/// Peers that were never accepted send to a lane's port as fast as the network permits. Fails if
-/// the lane then processes fewer packets.
 #[test]
 fn flood_at_a_lane_port_does_not_slow_the_lane() {
     let rate = |flood: usize| {
@@ -403,7 +391,6 @@ fn a_stream_that_is_too_slow_drops_only_its_own_frames() {
     assert_eq!(simulation.connections[other].delivered, 500);
 }
 
-/// Executes one action of the controller on the simulated interface.
 fn act(simulation: &mut Simulation, action: FeatureAction, facts: &ProbeResult) -> ActionResult {
     match action {
         FeatureAction::Probe => {
@@ -425,8 +412,7 @@ fn act(simulation: &mut Simulation, action: FeatureAction, facts: &ProbeResult) 
     ActionResult::Done
 }
 
-/// Connections send while the feature level changes repeatedly, the link fails, and frames are lost
-/// and reordered. Every segment arrives, in order, and no frame is in the queue of another stream.
+/// Fails if a segment is not delivered, or if a frame is in the queue of another stream.
 #[test]
 fn connections_survive_every_change_of_level() {
     let mut levels = BTreeSet::new();
@@ -479,7 +465,7 @@ fn change_something(
             simulation.is_link_up = facts.interface == InterfaceState::Up;
         }
         1 => {
-            // A program of another owner replaces the steering program.
+            // A foreign program detaches the steering program.
             facts.hook = XdpHookState::Foreign;
             simulation.is_attached = false;
         }

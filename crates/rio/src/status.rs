@@ -1,9 +1,7 @@
 //! The live state of transports, which other processes can read.
 //!
-//! A transport that an ORB uses listens at a Unix socket in the abstract name space of the network
-//! namespace, and answers each connection with its state as text. The kernel removes the socket with
-//! the process, so nothing is left of a killed one. Only root and the user of the process get an
-//! answer.
+//! A transport that an ORB uses listens at an abstract Unix socket, and answers each connection
+//! with its state as text. Only root and the user of the process get an answer.
 //!
 //! ```text
 //! corelane-rio 1
@@ -27,20 +25,19 @@ use corelane_sys::eventfd::EventFd;
 use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 use corelane_sys::{poll, process, socket};
 
-/// Beginning of the names of the sockets.
+/// Prefix of the sockets' names. The process id and a number follow.
 const NAME: &str = "corelane-rio/";
-/// First line of an answer.
 const VERSION: &str = "corelane-rio 1";
-/// Beginning of the part of a stream.
+/// Line before the fields of each stream.
 const STREAM: &str = "[stream]";
 /// Maximum length of an answer in bytes.
 const MAX_BYTES: u64 = 1 << 20;
-/// Maximum time of an answer.
+/// Time-out of each read and each write of an answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Time between two attempts to accept, after an error.
+/// Pause after a failed `accept`.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Names and values of one part of a report, in the order of the report.
+/// Names and values of the fields of a transport or of a stream, in the order of the report.
 pub type StatusFields = Vec<(String, String)>;
 
 /// The state of one transport of a process.
@@ -69,9 +66,9 @@ pub fn value_of<'f>(fields: &'f StatusFields, name: &str) -> Option<&'f str> {
     fields.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
 }
 
-/// Returns the state of every transport in the network namespace of the calling thread, whose
-/// process belongs to the user of this process or to root. Processes that do not answer within a
-/// second are left out.
+/// Returns the states of the transports in the calling thread's network namespace, sorted by
+/// process id. A transport is left out if its process runs neither as root nor as this process's
+/// effective user, or if it does not answer within a second.
 ///
 /// # Errors
 /// If `/proc` cannot be read.
@@ -99,7 +96,7 @@ fn read_report(name: &str) -> io::Result<TransportReport> {
     Ok(TransportReport { process: peer.pid, ..report })
 }
 
-/// Returns the report in an answer, without the number of the process.
+/// Parses an answer. In the result, `process` is 0.
 fn parse(text: &str) -> Option<TransportReport> {
     let mut lines = text.lines();
     if lines.next() != Some(VERSION) {
@@ -118,7 +115,6 @@ fn parse(text: &str) -> Option<TransportReport> {
     Some(report)
 }
 
-/// Returns true if `user` is root or the user of this process.
 fn is_trusted(user: u32) -> bool {
     user == 0 || user == process::effective_user_id()
 }
@@ -140,7 +136,7 @@ impl StatusText {
     }
 }
 
-/// The socket of a transport, with the thread that answers.
+/// The socket of a transport, with the thread that answers each connection.
 #[derive(Debug)]
 pub(crate) struct StatusServer {
     stop: Arc<EventFd>,
@@ -148,7 +144,7 @@ pub(crate) struct StatusServer {
 }
 
 impl StatusServer {
-    /// Starts the thread, which asks `text` for each answer.
+    /// Starts a thread that calls `text` for each answer.
     pub(crate) fn start(text: impl Fn() -> StatusText + Send + 'static) -> io::Result<Self> {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -158,14 +154,15 @@ impl StatusServer {
         let stop = Arc::new(EventFd::new()?);
         let stopped = Arc::clone(&stop);
         let run = move || {
-            // An error of the kernel ends the thread, and with it the answers.
+            // An error of the wait ends the thread.
             while let Ok((has_connection, false)) = poll::wait_readable_either(listener.as_fd(), stopped.as_fd(), None)
             {
                 if has_connection {
                     match listener.accept() {
-                        // The error concerns one connection.
+                        // An error of `answer` concerns one connection.
                         Ok((connection, _)) => drop(answer(connection, &text)),
-                        // Without a free descriptor the connection stays readable.
+                        // If `accept` fails for lack of descriptors, the listener stays readable.
+                        // The pause avoids a busy loop.
                         Err(_) => drop(poll::wait_readable(stopped.as_fd(), Some(Monotonic::now() + RETRY))),
                     }
                 }
@@ -187,7 +184,6 @@ impl Drop for StatusServer {
     fn drop(&mut self) {
         self.stop.notify();
         if let Some(thread) = self.thread.take() {
-            // `join` fails if the thread panicked. The panic has been reported.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! The transport: TCP whose connections are streams with a service class.
+//! [`RioTransport`]: TCP connections that belong to streams with a service class.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -23,20 +23,20 @@ use crate::status::{StatusServer, StatusText};
 use crate::steering::{StreamCounts, StreamId};
 use crate::turns::BudgetCounts;
 
-/// Priority of the sent packets of a stream in the queues of the interface. It is the highest that
-/// needs no capability.
+/// `SO_PRIORITY` of the sockets of a stream. A higher priority needs `CAP_NET_ADMIN` (socket(7)).
 const STREAM_PRIORITY: u8 = 6;
 
 /// TCP with real-time I/O. It serves the addresses of [`Tcp`], which it replaces in the list of an
 /// ORB's transports.
 ///
-/// A lane with the class [`IoClass::Priority`] or [`IoClass::Guaranteed`] is a stream for each of its
-/// addresses. A client's connections with equal class, priority and cores are one stream. Connections
-/// of the class [`IoClass::BestEffort`] belong to no stream.
+/// Above [`FeatureLevel::PlainTcp`], a lane with the class [`IoClass::Priority`] or
+/// [`IoClass::Guaranteed`] is a stream for each of its addresses. A client's connections with equal
+/// class, priority and cores are one stream. Connections of the class [`IoClass::BestEffort`]
+/// belong to no stream.
 ///
-/// The transport uses the highest [`FeatureLevel`] that the machine permits. A level needs no
-/// change of the program, and the sockets are the same at each level. When the last ORB that uses
-/// the transport has ended, the level falls to [`FeatureLevel::PlainTcp`] until another ORB begins.
+/// The transport uses the highest [`FeatureLevel`] that the machine and the configuration permit.
+/// When the last ORB that uses the transport has ended, the level falls to
+/// [`FeatureLevel::PlainTcp`] until another ORB begins.
 ///
 /// # Examples
 /// ```
@@ -55,33 +55,30 @@ const STREAM_PRIORITY: u8 = 6;
 pub struct RioTransport {
     tcp: Tcp,
     config: RioConfig,
-    /// A clock that a test moves. The transport then has no threads for periods, which could not
-    /// wait for this clock.
+    /// Replaces the monotonic clock in tests. The transport then starts no period threads, which
+    /// could not wait for this clock.
     test_clock: Option<Clock>,
     levels: Arc<LevelControl>,
-    /// Number of streams that were made.
+    /// Number of the stream that was opened last.
     numbers: AtomicU32,
     streams: Arc<StreamList>,
-    /// Number of ORBs that use the transport, and the socket that reports its state.
+    /// Number of ORBs that use the transport, and the server that reports the transport's state.
     status: Mutex<(usize, Option<StatusServer>)>,
-    /// Held while a client's stream is opened, so that calls of one class at the same moment share
-    /// one stream.
+    /// Held from the look-up of a client's stream until the stream is open, so that concurrent
+    /// calls with equal properties open one stream.
     client_opening: PiMutex<()>,
 }
 
 type StreamList = Mutex<Vec<Weak<StreamState>>>;
 
-/// A stream with the resources that its connections share.
 pub(crate) struct StreamState {
     number: u32,
     io: IoProperties,
-    /// True if the connections were accepted, false if they are a client's.
     is_of_listener: bool,
     pub(crate) budget: Option<ByteBudget>,
     steered: Option<SteeredStream>,
     connections: AtomicU32,
     refused: AtomicU32,
-    /// The reason why the stream has less than the feature level promises.
     lack: Option<String>,
     max_connections: u32,
     queue_frames: u32,
@@ -92,34 +89,35 @@ pub(crate) struct StreamState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamStatus {
-    /// Number of the stream, which no other stream of the transport has.
+    /// Number of the stream, unique in the transport.
     pub number: u32,
     /// Service class, priority and cores of the lane or of the client's calls.
     pub io: IoProperties,
     /// Number of open connections.
     pub connections: u32,
-    /// Number of connections that the transport refused because the stream had its maximum.
+    /// Number of connections that the transport refused because the stream had its maximum of
+    /// connections.
     pub refused_connections: u32,
-    /// Frames by the way in which the steering program handled them. `None` if the program does not
-    /// sort the stream's frames.
+    /// Counts of the frames of this stream, and of earlier streams with its number in the steering
+    /// tables. `None` if the steering program does not sort the frames, or if its counters cannot
+    /// be read.
     pub frames: Option<StreamCounts>,
-    /// The reason why the stream has less than the feature level promises.
+    /// The reason why the stream lacks a function of the feature level; `None` if it lacks none.
     pub lack: Option<String>,
     /// Use of the budget. `None` for a class without a budget.
     pub budget: Option<BudgetCounts>,
-    /// True for the connections that a listener accepted, false for those of a client.
+    /// True if a listener accepts the stream's connections, false if a client opens them.
     pub is_of_listener: bool,
     /// Maximum number of connections.
     pub max_connections: u32,
-    /// Name of the kernel thread that processes the stream's frames. `None` if the program does not
-    /// sort them.
+    /// Name of the kernel thread that processes the stream's frames; `None` if there is no such
+    /// thread, or if its name is unknown.
     pub kernel_thread: Option<String>,
     /// Maximum number of frames that wait for the kernel thread.
     pub queue_frames: u32,
 }
 
 impl StreamStatus {
-    /// Adds the state to a report.
     fn write(&self, text: &mut StatusText) {
         text.begin_stream();
         text.add("number", self.number);
@@ -151,7 +149,7 @@ impl StreamStatus {
 
 impl RioTransport {
     /// Creates a transport at the highest feature level that the machine and the configuration
-    /// permit. [`level`](Self::level) and [`limit`](Self::limit) tell the result.
+    /// permit. The result is in [`level`](Self::level) and [`limit`](Self::limit).
     #[must_use]
     pub fn new(config: RioConfig) -> Self {
         Self::with_clock(config, None)
@@ -194,26 +192,26 @@ impl RioTransport {
         statuses(&self.streams)
     }
 
-    /// Returns the frame counts of all streams together, including streams that have ended. `None` if
-    /// the steering program was never loaded.
+    /// Returns the sum of the frame counts of all streams, including streams that have ended.
+    /// `None` if the steering program was never loaded, or if its counters cannot be read.
     #[must_use]
     pub fn frame_counts(&self) -> Option<StreamCounts> {
         self.levels.steering()?.total_counts().ok()
     }
 
-    /// Returns the counts of the frames that belong to no stream. `missed` counts the frames that the
-    /// receive context processes. `None` if the steering program was never loaded.
+    /// Returns the counts of the frames that belong to no stream. `missed` counts the frames that
+    /// the receive context processes. `None` if the steering program was never loaded, or if its
+    /// counters cannot be read.
     #[must_use]
     pub fn best_effort_frames(&self) -> Option<StreamCounts> {
         self.levels.steering()?.counts(StreamId::BEST_EFFORT).ok()
     }
 
-    /// Returns the properties of a stream's sockets. Buffers without a size get the configured size.
+    /// Returns `properties` with the configured size for each buffer that has none.
     fn fixed(&self, properties: &ConnectionProperties) -> ConnectionProperties {
         fixed(&self.config, properties)
     }
 
-    /// Returns true if connections with these properties belong to no stream.
     fn is_plain(&self, io: &IoProperties) -> bool {
         io.class == IoClass::BestEffort || self.level() == FeatureLevel::PlainTcp
     }
@@ -257,8 +255,6 @@ impl RioTransport {
         Ok(stream)
     }
 
-    /// Returns the stream of a client's connections with these properties. Opens the stream if it does
-    /// not exist.
     fn client_stream(&self, io: &IoProperties) -> io::Result<Arc<StreamState>> {
         let _opening = self.client_opening.lock();
         let known: Vec<Arc<StreamState>> = self.streams.lock().iter().filter_map(Weak::upgrade).collect();
@@ -281,7 +277,6 @@ fn statuses(streams: &StreamList) -> Vec<StreamStatus> {
     streams.iter().map(|stream| stream.status()).collect()
 }
 
-/// Returns the state of a transport for other processes.
 fn status_text(interface: Option<&str>, levels: &LevelControl, streams: &StreamList) -> StatusText {
     let mut text = StatusText::new();
     interface.iter().for_each(|name| text.add("interface", name));
@@ -341,7 +336,8 @@ impl Transport for RioTransport {
             }
             return Ok(stream);
         }
-        // The place is taken first, so that the server sees no connection without a place.
+        // The slot is taken before the connection is made, so that the server never sees a
+        // connection above the maximum.
         let slot = ConnectionSlot::take(&self.client_stream(io)?)?;
         slot.adopt(self.tcp.connect_with(endpoint, &self.fixed(properties), deadline)?)
     }
@@ -387,7 +383,7 @@ impl Transport for RioTransport {
         if status.0 == 1 {
             let (levels, streams) = (Arc::clone(&self.levels), Arc::clone(&self.streams));
             let interface = self.config.interface.clone();
-            // Without the socket, other processes do not see the transport.
+            // Without the server the transport works, but other processes cannot read its state.
             status.1 = StatusServer::start(move || status_text(interface.as_deref(), &levels, &streams)).ok();
         }
     }
@@ -399,8 +395,8 @@ impl Transport for RioTransport {
         drop(status);
         drop(ended);
         self.tcp.detach_orb();
-        // References keep the transport of an ORB that has ended. The interface must not stay
-        // occupied until the last reference is dropped.
+        // Object references keep the transport after its ORB has ended, but must not keep the
+        // interface occupied.
         self.levels.detach_orb();
     }
 }
@@ -423,12 +419,11 @@ impl StreamState {
     }
 }
 
-/// Priority of the sent packets of a stream's connections.
 pub(crate) const fn packet_priority() -> u8 {
     STREAM_PRIORITY
 }
 
-/// A connection's place in its stream until the value is dropped.
+/// One of the `max_connections` places of a stream, which is free again when the value is dropped.
 pub(crate) struct ConnectionSlot(Arc<StreamState>);
 
 impl ConnectionSlot {
@@ -446,7 +441,8 @@ impl ConnectionSlot {
         Ok(slot)
     }
 
-    /// Makes a new connection a connection of the stream.
+    /// Sets the stream's socket options on a new connection, and adds the connection to the
+    /// steering tables.
     ///
     /// # Errors
     /// If the kernel refuses an option.
@@ -478,7 +474,6 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// Limits the rate at which the kernel sends on a connection.
 fn pace(stream: &dyn Stream, rate: Option<u32>) -> io::Result<()> {
     match (rate, stream.readiness()) {
         (Some(rate), Some(fd)) => socket::set_max_pacing_rate(fd, rate),
@@ -491,9 +486,10 @@ struct RioListener {
     /// `None` for best effort.
     stream: Option<Arc<StreamState>>,
     config: RioConfig,
-    /// Maximum rate of best-effort connections in bytes per second.
+    /// `SO_MAX_PACING_RATE` of accepted connections in bytes per second, for a listener without a
+    /// stream.
     rate: Option<u32>,
-    /// Dropped after the listener has been closed.
+    /// Dropped after `inner`, so after the listener has been closed.
     port: Option<SteeredPort>,
 }
 
@@ -507,7 +503,7 @@ impl Listener for RioListener {
     fn accept(&self) -> io::Result<Box<dyn Stream>> {
         let inner = self.inner.accept()?;
         match &self.stream {
-            // The error concerns this connection only, so the caller accepts the next one.
+            // The error concerns one connection, not the listener.
             Some(stream) => {
                 let adopted = ConnectionSlot::take(stream).and_then(|slot| slot.adopt(inner));
                 adopted.map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))

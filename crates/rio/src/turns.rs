@@ -1,15 +1,10 @@
-//! The bytes of a period, divided among the connections of a stream in turn.
+//! Division of the bytes of a period among the connections of a stream.
 //!
-//! A connection takes bytes that no turn holds. If none are left, it waits in a list. When bytes
-//! become free, the connections at the front of the list leave it and get a turn each: equal shares
-//! of the bytes, which no other connection can take. A connection that wants more than its turn goes
-//! to the end of the list.
+//! A connection that finds no free bytes joins a list. When bytes become free, the connections at
+//! the front of the list leave it, and each gets a turn: a reserved share of the free bytes. A turn
+//! ends with the period, or when its connection gives bytes back.
 //!
-//! Bytes become free at the start of a period, and when a connection gives back bytes that it did
-//! not need. Turns end with the period.
-//!
-//! Invariant: while a connection waits, all bytes of the period are taken or belong to turns. Each
-//! call takes constant time, plus constant time for each turn that begins.
+//! Invariant: while a connection is in the list, no bytes of the period are free.
 
 use std::collections::VecDeque;
 
@@ -17,19 +12,18 @@ use corelane_sched::task::Nanos;
 
 use crate::budget::BudgetState;
 
-/// Minimum number of bytes of a turn, if the budget has as many. With many waiting connections, each
-/// gets its turn in one of several periods, instead of a few bytes in each.
+/// Lower bound in bytes of a share when free bytes are divided, if the budget has as many bytes.
+/// The last turn of a period may be shorter.
 const MIN_TURN: usize = 1_024;
 
-/// Number of a connection's place in a [`SharedBudget`].
+/// Index of a connection in a [`SharedBudget`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seat(usize);
 
-/// A budget of bytes that connections share. `C` identifies a connection for reports.
+/// A budget of bytes that connections share. `C` identifies a connection.
 #[derive(Debug)]
 pub(crate) struct SharedBudget<C> {
     budget: BudgetState,
-    /// Number of bytes in each period.
     bytes: usize,
     period: u64,
     places: Vec<Place<C>>,
@@ -37,18 +31,19 @@ pub(crate) struct SharedBudget<C> {
     /// First and last place of the list of waiting connections.
     ends: Option<(usize, usize)>,
     waiting: usize,
-    /// Places whose turns have begun and are not reported yet.
+    /// Places whose turns have begun, but which [`next_report`](Self::next_report) has not
+    /// returned.
     begun: VecDeque<usize>,
     counts: BudgetCounts,
 }
 
-/// Numbers of a stream's budget, for diagnostics.
+/// Use of a stream's budget, for diagnostics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetCounts {
-    /// Number of bytes that the connections have received.
+    /// Number of bytes that the connections took from the budget.
     pub received_bytes: u64,
-    /// Number of bytes that they have received in the present period.
+    /// Number of bytes that the connections took in the current period.
     pub period_bytes: u64,
     /// Number of connections that wait for bytes of the budget.
     pub waiting: u32,
@@ -66,8 +61,8 @@ struct Place<C> {
     /// Bytes left of the turn in the period `turn_period`.
     turn: usize,
     turn_period: u64,
-    /// Bytes received in turns since the connection last went to the end of the list, or gave back the
-    /// rest of a turn.
+    /// Bytes reserved in turns since the connection was last put at the end of the list or ended a
+    /// turn.
     served: usize,
 }
 
@@ -86,7 +81,7 @@ impl<C> Place<C> {
 }
 
 impl<C: Clone> SharedBudget<C> {
-    /// Shares a budget that bounds bytes.
+    /// `budget` must bound bytes.
     pub(crate) fn new(budget: BudgetState) -> Self {
         let bytes = usize::try_from(budget.budget().bytes.unwrap_or(0)).unwrap_or(usize::MAX);
         Self {
@@ -102,7 +97,6 @@ impl<C: Clone> SharedBudget<C> {
         }
     }
 
-    /// Adds a connection.
     pub(crate) fn join(&mut self, connection: C) -> Seat {
         let place = Place::new(connection);
         let index = self.vacant.pop().unwrap_or(self.places.len());
@@ -110,13 +104,12 @@ impl<C: Clone> SharedBudget<C> {
             Some(vacant) => *vacant = place,
             None => self.places.push(place),
         }
-        // Later calls need no memory.
+        // Makes the later calls of real-time threads free of allocation.
         self.vacant.reserve(self.places.len());
         self.begun.reserve(self.places.len());
         Seat(index)
     }
 
-    /// Removes a connection. The rest of its turn goes to the waiting connections.
     pub(crate) fn leave(&mut self, seat: Seat, now: Nanos) {
         self.begin_period(now);
         self.remove_from_list(seat.0);
@@ -129,7 +122,7 @@ impl<C: Clone> SharedBudget<C> {
         self.begin_turns();
     }
 
-    /// Reserves up to `wanted` bytes of the present period. Returns their number, at least 1, with
+    /// Reserves up to `wanted` bytes of the current period. Returns their number, at least 1, with
     /// the number of the period; `None` if the connection gets no bytes now.
     pub(crate) fn reserve(&mut self, seat: Seat, wanted: usize, now: Nanos) -> Option<(usize, u64)> {
         self.begin_period(now);
@@ -144,8 +137,8 @@ impl<C: Clone> SharedBudget<C> {
         (bytes > 0).then_some((bytes, period))
     }
 
-    /// Gives back bytes that were reserved in `period` and have not arrived, with the rest of the
-    /// turn: the connection has no unread bytes. All of them are lost if the period has passed.
+    /// Gives back bytes that were reserved in `period` and have not arrived, and ends the
+    /// connection's turn. If the period has passed, the bytes are lost.
     pub(crate) fn give_back(&mut self, seat: Seat, bytes: usize, period: u64, now: Nanos) {
         self.counts.received_bytes = self.counts.received_bytes.saturating_sub(bytes as u64);
         self.begin_period(now);
@@ -171,8 +164,8 @@ impl<C: Clone> SharedBudget<C> {
         if is_free || is_in_turn && place.turn > 0 {
             return false;
         }
-        // A turn of the last bytes of a period can be short, and does not cost the connection its
-        // place at the front.
+        // The last turn of a period can be shorter than `least`. Its connection then returns to the
+        // front of the list.
         let keeps_place = is_in_turn && (1..least).contains(&place.served);
         if !keeps_place {
             place.served = 0;
@@ -182,8 +175,7 @@ impl<C: Clone> SharedBudget<C> {
         true
     }
 
-    /// Starts the period that contains `now`, if it has not begun, with the turns of the connections
-    /// that wait.
+    /// Starts the period that contains `now`, if it is new, and begins turns in it.
     pub(crate) fn begin_period(&mut self, now: Nanos) {
         let period = self.budget.period_at(now);
         if period != self.period {
@@ -193,7 +185,7 @@ impl<C: Clone> SharedBudget<C> {
         }
     }
 
-    /// Returns a connection whose turn has begun, once for each turn. The caller makes it read.
+    /// Returns the next connection whose turn has begun; the caller then makes it read.
     pub(crate) fn next_report(&mut self) -> Option<C> {
         while let Some(index) = self.begun.pop_front() {
             if let Some(connection) = self.places.get(index).and_then(|place| place.connection.clone()) {
@@ -203,28 +195,26 @@ impl<C: Clone> SharedBudget<C> {
         None
     }
 
-    /// Returns true if a connection waits.
     pub(crate) fn has_waiting(&self) -> bool {
         self.waiting > 0
     }
 
-    /// Returns the start of the next period.
     pub(crate) fn next_period_at(&self) -> Nanos {
         self.budget.next_period_at()
     }
 
-    /// Returns the budget.
     pub(crate) fn budget(&self) -> crate::budget::Budget {
         self.budget.budget()
     }
 
-    /// Returns the numbers at the time `now`, without a change: a query begins no turn.
+    /// Begins neither a period nor turns, so `period_bytes` is 0 after the end of the current
+    /// period.
     pub(crate) fn counts(&self, now: Nanos) -> BudgetCounts {
         let period_bytes = if now < self.next_period_at() { self.counts.period_bytes } else { 0 };
         BudgetCounts { period_bytes, waiting: u32::try_from(self.waiting).unwrap_or(u32::MAX), ..self.counts }
     }
 
-    /// Bytes of the period that are neither taken nor part of a turn.
+    /// Returns the number of bytes of the period that are neither taken nor part of a turn.
     fn free_bytes(&self) -> usize {
         let (_, bytes) = self.budget.remaining();
         usize::try_from(bytes.unwrap_or(0)).unwrap_or(usize::MAX)
@@ -234,7 +224,6 @@ impl<C: Clone> SharedBudget<C> {
         MIN_TURN.min(self.bytes)
     }
 
-    /// Divides the free bytes among the connections at the front of the list.
     fn begin_turns(&mut self) {
         while let Some((first, _)) = self.ends {
             let free = self.free_bytes();
@@ -287,7 +276,7 @@ impl<C: Clone> SharedBudget<C> {
         self.waiting -= 1;
     }
 
-    /// Makes two places neighbours in the list; `None` stands for the end of the list.
+    /// Makes two places neighbours in the list. `None` is an end of the list.
     fn link(&mut self, previous: Option<usize>, next: Option<usize>) {
         if let Some(place) = previous.and_then(|index| self.places.get_mut(index)) {
             place.next = next;
@@ -312,7 +301,7 @@ mod tests {
         SharedBudget::new(budget)
     }
 
-    /// Reads as a connection with `unread` unread bytes. Returns the number of bytes that it got.
+    /// Reads as a connection with `unread` unread bytes. Returns the number of received bytes.
     fn read(budget: &mut SharedBudget<usize>, seat: Seat, unread: usize, now: Nanos) -> usize {
         let wanted = 4_000;
         let mut received = 0;
@@ -332,8 +321,6 @@ mod tests {
         std::iter::from_fn(|| budget.next_report()).collect()
     }
 
-    /// Fails if a connection that always has more unread bytes, and is always read first, takes
-    /// bytes from a connection that waits.
     #[test]
     fn flooding_connection_leaves_the_others_their_shares() {
         let mut budget = shared(6_000);
@@ -341,16 +328,14 @@ mod tests {
         assert_eq!(read(&mut budget, flood, usize::MAX, 0), 6_000);
         for period in 1..100 {
             let now = period * PERIOD;
-            // The other connection has had to wait since its request arrived in the last period.
             assert_eq!(read(&mut budget, other, 500, now - 1), 0);
             assert_eq!(read(&mut budget, flood, usize::MAX, now), 3_000);
             assert_eq!(read(&mut budget, other, 500, now), 500);
-            // The flood gets the rest of the other turn, and nothing is lost.
+            // The flood gets the bytes that `other` gave back, so no bytes are lost.
             assert_eq!(read(&mut budget, flood, usize::MAX, now), 2_500);
         }
     }
 
-    /// Bytes that a connection does not need go to connections that wait, within the period.
     #[test]
     fn given_back_bytes_begin_a_turn_within_the_period() {
         let mut budget = shared(5_000);
@@ -361,7 +346,6 @@ mod tests {
         budget.give_back(first, 3_000, period, 6);
         assert_eq!(reports(&mut budget), [1, 2]);
         assert_eq!(budget.reserve(second, 9_000, 6), Some((1_500, 0)));
-        // The bytes of a turn belong to one connection, until it has ended.
         assert_eq!(budget.reserve(second, 1, 6), None);
         assert_eq!(budget.reserve(first, 1, 6), None);
         assert!(budget.wait(first, 6));
@@ -371,14 +355,12 @@ mod tests {
         assert_eq!((counts.received_bytes, counts.period_bytes, counts.waits), (5_000, 5_000, 3));
     }
 
-    /// A turn that no connection uses does not outlive its period, and does not keep a place.
     #[test]
     fn unused_turn_ends_with_the_period() {
         let mut budget = shared(4_000);
         let [first, second] = [0, 1].map(|number| budget.join(number));
         assert_eq!(budget.reserve(first, 9_000, 0), Some((4_000, 0)));
         assert!(budget.wait(first, 0) && budget.wait(second, 0));
-        // A query begins no turn.
         let counts = [PERIOD - 1, PERIOD].map(|now| budget.counts(now));
         assert_eq!(counts.map(|counts| (counts.period_bytes, counts.waiting)), [(4_000, 2), (0, 2)]);
         assert!(reports(&mut budget).is_empty());
@@ -386,14 +368,12 @@ mod tests {
         assert_eq!(reports(&mut budget), [0, 1]);
         assert_eq!(budget.reserve(first, 9_000, PERIOD), Some((2_000, 1)));
         assert!(budget.wait(first, PERIOD));
-        // The second connection is not read, for example because its peer takes no replies.
+        // The second connection has not used its turn of period 1.
         budget.begin_period(2 * PERIOD);
         assert_eq!(reports(&mut budget), [0]);
         assert_eq!(budget.reserve(first, 9_000, 2 * PERIOD), Some((4_000, 2)));
     }
 
-    /// With more waiting connections than turns in a period, each gets its turn in some period, even
-    /// if the last turn of a period is short.
     #[test]
     fn many_connections_are_served_in_the_order_of_the_list() {
         let mut budget = shared(2_500);
@@ -432,8 +412,8 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if a period gives more than its bytes, if bytes stay free while a connection waits,
-        /// or if the list loses or repeats a connection.
+        /// Fails if a period gives more than its bytes, if bytes stay free while a connection
+        /// waits, or if the list loses or repeats a connection.
         #[test]
         fn any_order_of_calls_keeps_the_budget(
             bytes in 1_u64..8_000,

@@ -14,7 +14,7 @@ use corelane_sys::process;
 #[path = "../../net/tests/conformance/checks.rs"]
 mod checks;
 
-/// Real-time I/O with a service class for all connections.
+/// Real-time I/O in which all listeners and connections have one service class.
 #[derive(Debug)]
 struct InClass(RioTransport, IoClass);
 
@@ -50,7 +50,6 @@ impl Transport for InClass {
 const CLASSES: [IoClass; 4] = [
     IoClass::BestEffort,
     IoClass::Priority,
-    // One budget is larger than a message, and the other one much smaller.
     IoClass::Guaranteed { bytes: 400_000, period: Duration::from_millis(1) },
     IoClass::Guaranteed { bytes: 3_000, period: Duration::from_micros(100) },
 ];
@@ -65,7 +64,8 @@ fn at_level(config: RioConfig, level: FeatureLevel, check: &dyn Fn(&dyn Transpor
     }
 }
 
-/// Runs `check` at each feature level that the machine permits, with each service class.
+/// Runs `check` at each implemented feature level that the machine permits, with each service
+/// class.
 fn each(_name: &str, check: impl Fn(&dyn Transport, &Endpoint) + Sync) {
     for level in [FeatureLevel::PlainTcp, FeatureLevel::SocketOptions] {
         at_level(RioConfig::default(), level, &check);

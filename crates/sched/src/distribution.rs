@@ -6,8 +6,8 @@ use crate::task::Nanos;
 /// lower bound.
 const BUCKETS_PER_POWER: u64 = 4;
 
-/// Number of buckets for all times of 64 bits: a bucket for each time below 4 ns, then four for each
-/// power of two.
+/// Number of buckets for all times of 64 bits: a bucket for each time below 4 ns, then four for
+/// each power of two.
 const BUCKETS: usize = 252;
 
 /// Times as a histogram, with the exact number, minimum, mean and maximum. The size does not depend
@@ -27,7 +27,6 @@ impl Default for TimeDistribution {
     }
 }
 
-/// Prints the summary without the buckets.
 impl std::fmt::Debug for TimeDistribution {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TimeDistribution")
@@ -39,7 +38,6 @@ impl std::fmt::Debug for TimeDistribution {
     }
 }
 
-/// Returns the index of the bucket that holds a time.
 fn bucket(time: Nanos) -> usize {
     let power = time.checked_ilog2().unwrap_or(0);
     let index = match power.checked_sub(2) {
@@ -50,14 +48,13 @@ fn bucket(time: Nanos) -> usize {
     usize::try_from(index).unwrap_or(BUCKETS - 1).min(BUCKETS - 1)
 }
 
-/// Returns the largest time that a bucket holds.
 fn upper_bound(bucket: usize) -> Nanos {
     let bucket = u64::try_from(bucket).unwrap_or(u64::MAX);
     if bucket < BUCKETS_PER_POWER {
         return bucket;
     }
     let (shift, part) = (bucket / BUCKETS_PER_POWER - 1, bucket % BUCKETS_PER_POWER);
-    // The sum is at most 2^64, and the subtraction brings it into range.
+    // The shifted value is at most 2^64, and the subtraction brings it into range.
     let bound = u128::from(BUCKETS_PER_POWER + part + 1) << shift;
     u64::try_from(bound - 1).unwrap_or(Nanos::MAX)
 }
@@ -132,7 +129,6 @@ mod tests {
             let index = bucket(time);
             assert!(time <= upper_bound(index), "{time}");
             assert!(index == 0 || time > upper_bound(index - 1), "{time}");
-            // The error is at most a quarter.
             assert!(u128::from(upper_bound(index)) * 4 <= u128::from(time) * 5, "{time}");
         }
         assert_eq!((bucket(Nanos::MAX), upper_bound(BUCKETS - 1)), (BUCKETS - 1, Nanos::MAX));

@@ -1,7 +1,7 @@
 //! Random task sets for experiments. Each seed determines one set, on every machine.
 //!
-//! The shares of a group are uniformly distributed over all combinations that have the group's sum
-//! and in which no share exceeds one processor.
+//! The utilizations of a group's tasks are uniformly distributed over all combinations that have
+//! the group's sum and in which no task exceeds one processor.
 
 use crate::random::Random;
 use crate::task::{Nanos, Task, TaskId, Timing, Utilization};
@@ -12,7 +12,6 @@ pub const FIRST_GROUP_TASKS: usize = 10;
 /// Number of failed draws of UUniFast-Discard after which the sampler uses a random walk.
 const MAX_DRAWS: u32 = 100;
 
-/// Number of steps of the random walk for each task of a group.
 const STEPS_PER_TASK: usize = 100;
 
 /// Parameters of random task sets.
@@ -42,8 +41,8 @@ impl Workload {
         }
     }
 
-    /// Creates the parameters of sets with `tasks` tasks in one group, with the periods of the
-    /// paper.
+    /// Creates the parameters of sets with `tasks` tasks in one group, with periods from 50 ms to 1
+    /// s.
     #[must_use]
     pub fn one_group(utilization: Utilization, tasks: usize) -> Self {
         Self { utilization, groups: vec![tasks], min_period: 50_000_000, max_period: 1_000_000_000 }

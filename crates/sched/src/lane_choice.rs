@@ -12,9 +12,9 @@
 //! | no lanes | client propagated | | at the client's priority, which must be in a band if there are bands |
 //! | no lanes | none | yes | refused when the POA is created |
 //!
-//! For a client that sends no priority, the POA's server priority replaces the client's priority. If no lane
-//! serves this priority, the request runs in the lowest lane. In a pool with lanes, each request runs at the
-//! priority of its lane.
+//! For a client that sends no priority, the POA's server priority replaces the client's priority.
+//! If no lane serves this priority, the request runs in the lowest lane. In a pool with lanes, each
+//! request runs at the priority of its lane.
 
 use std::fmt;
 
@@ -81,7 +81,7 @@ pub enum PolicyViolation {
     BandsWithoutModel,
     /// The priority is in no band.
     OutsideBands,
-    /// A band contains the priority of no lane.
+    /// A band contains no lane's priority.
     BandWithoutLane,
     /// No lane has the priority.
     NoLane,
@@ -153,8 +153,8 @@ impl LanePolicies<'_> {
         }
     }
 
-    /// Returns the index of the lane that serves a priority; `None` in a pool without lanes. `bound`
-    /// is the band that the client declared for the request's connection.
+    /// Returns the index of the lane that serves a priority; `None` in a pool without lanes.
+    /// `bound` is the band that the client declared for the request's connection.
     fn lane_of(&self, priority: Priority, bound: Option<PriorityBand>) -> Result<Option<usize>, PolicyViolation> {
         if self.lanes.is_empty() {
             return Ok(None);
@@ -167,19 +167,16 @@ impl LanePolicies<'_> {
             None => bound.filter(|band| band.contains(priority)).ok_or(PolicyViolation::NoLane)?,
         };
         let within = (0..self.lanes.len()).filter(|&lane| band.contains(self.lanes[lane]));
-        // A client that selects an endpoint chooses the lowest lane inside the band, so the server
-        // does the same.
         within.min_by_key(|&lane| self.lanes[lane]).map(Some).ok_or(PolicyViolation::BandWithoutLane)
     }
 
     /// Chooses the lane and the priority of a request. `asked` is the client's priority, and
-    /// `object` is the priority that the object itself has. `bound` is the band that the client
-    /// declared for its connection; it applies if the policies have no bands.
+    /// `object` the priority set for the object. `bound` is the band that the client declared for
+    /// its connection; it applies if the policies have no bands.
     ///
     /// # Errors
-    /// For a client's priority: [`PolicyViolation::OutsideBands`], or without bands
-    /// [`PolicyViolation::NoLane`] or [`PolicyViolation::BandWithoutLane`]. Other requests run in
-    /// the lowest lane instead.
+    /// [`PolicyViolation`] if the client's priority is in no band, or if no lane serves it. If no
+    /// lane serves a priority that the server determines, the request runs in the lowest lane.
     pub fn choose(
         &self,
         asked: Option<Priority>,
@@ -204,10 +201,10 @@ impl LanePolicies<'_> {
     }
 
     /// Returns the indices of the lanes whose endpoints a reference contains, by increasing
-    /// priority; none without a priority model. `object` is the priority that the object itself has.
-    /// With a server-declared priority the result is the lane that serves the object. With a
-    /// client-propagated priority it is all lanes or, if the policies have bands, all lanes inside a
-    /// band.
+    /// priority; none without a priority model. `object` is the priority set for the object. With a
+    /// server-declared priority the result is the lane that serves the object. With a
+    /// client-propagated priority it is all lanes or, if the policies have bands, all lanes inside
+    /// a band.
     #[must_use]
     pub fn published_lanes(&self, object: Option<Priority>) -> Vec<usize> {
         let Some(declared) = self.model else { return Vec::new() };

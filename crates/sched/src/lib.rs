@@ -1,6 +1,6 @@
 //! Priorities and scheduling decisions as pure functions: no clock, no thread, no socket.
 //!
-//! Invariant: every priority that leaves this crate is within 0 to 32767, even if a peer sent another number.
+//! Invariant: every CORBA priority that this crate returns is within 0 to 32767.
 #![forbid(unsafe_code)]
 #![deny(
     clippy::cast_possible_truncation,

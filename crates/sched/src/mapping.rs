@@ -52,7 +52,8 @@ pub trait PriorityMapping: Send + Sync + fmt::Debug + 'static {
 
 /// A mapping that spreads all CORBA priorities evenly over the native range. It maps the CORBA
 /// priority `c` to the native priority that is `floor(|max - min| * c / 32767)` steps from `min`
-/// towards `max`. The conversion back rounds up, so that native -> CORBA -> native is the identity.
+/// towards `max`. The conversion back rounds up, so that native -> CORBA -> native is the identity
+/// for ranges of at most 32,768 priorities.
 ///
 /// # Examples
 /// ```
@@ -122,7 +123,8 @@ pub trait PriorityTransform: Send + Sync + fmt::Debug + 'static {
     /// Returns the priority at which a request with `priority` runs.
     fn inbound(&self, priority: Priority, object_id: &[u8]) -> Option<Priority>;
 
-    /// Returns the priority that a call carries. `priority` is the priority of the calling thread.
+    /// Returns the priority of an outbound request. `priority` is the priority of the calling
+    /// thread.
     fn outbound(&self, priority: Priority, object_id: &[u8]) -> Option<Priority>;
 }
 
@@ -134,8 +136,6 @@ mod tests {
         Priority::new(number).unwrap()
     }
 
-    /// Checks that a mapping is monotonic, and that it maps each native priority back to a priority
-    /// of the same native level.
     fn obeys(mapping: &dyn PriorityMapping, range: NativeRange, direction: i32, mapped: usize) {
         let mut last: Option<i32> = None;
         let mut count = 0;

@@ -10,8 +10,8 @@ pub trait NetworkPriorityMapping: Send + Sync + fmt::Debug + 'static {
     fn to_dscp(&self, priority: Priority) -> Option<u8>;
 }
 
-/// A table of code points. Each code point applies from its own priority up to the next priority of
-/// the table.
+/// A table of code points. A code point applies from its lowest priority up to the lowest priority
+/// of the next code point.
 ///
 /// # Examples
 /// ```

@@ -3,7 +3,7 @@
 
 /// Default maximum number of buffered requests.
 pub const DEFAULT_MAX_BUFFERED_REQUESTS: u32 = 1024;
-/// Default maximum size in bytes of all buffered requests.
+/// Default maximum total size in bytes of the buffered requests.
 pub const DEFAULT_MAX_BUFFERED_BYTES: u64 = 64 << 20;
 
 /// Bounds on the requests that a lane buffers.

@@ -38,7 +38,7 @@ impl std::error::Error for QuantityError {}
 /// Reads a time: a decimal number and a unit, `ns`, `us`, `ms` or `s`.
 ///
 /// # Errors
-/// [`QuantityError`] if the text is not a time, or not a whole number of nanoseconds.
+/// [`QuantityError`] if the text is not a time, or not a whole number of nanoseconds of 64 bits.
 ///
 /// # Examples
 /// ```

@@ -1,8 +1,8 @@
-//! Releases of a periodic task in the program that runs its jobs one after another.
+//! Releases of a periodic task whose jobs run one after another.
 //!
-//! A job may end after the releases of later jobs. [`OverrunRule`] says which of the missed releases
-//! get a job. All times are arguments, in nanoseconds of a clock that the caller chose. The release
-//! times are multiples of the period after the first release, so no delay of a job adds up.
+//! [`OverrunRule`] says which releases get a job if a job ends after the releases of later jobs.
+//! All times are in nanoseconds of a clock that the caller chooses. The release times are multiples
+//! of the period after the first release, so delays of jobs do not add up.
 
 use crate::task::Nanos;
 
@@ -20,7 +20,6 @@ pub enum OverrunRule {
     },
 }
 
-/// The default is [`SkipMissed`](Self::SkipMissed).
 impl Default for OverrunRule {
     fn default() -> Self {
         Self::SkipMissed
@@ -43,7 +42,7 @@ impl OverrunRule {
 pub struct Release {
     /// Number of the release; the first one is 0.
     pub number: u64,
-    /// Time of the release. It saturates, so it never wraps to an early time.
+    /// Time of the release in nanoseconds. It saturates, so it never wraps to an early time.
     pub at: Nanos,
 }
 
@@ -98,14 +97,12 @@ mod tests {
     const FIRST: Nanos = 1_000;
     const PERIOD: Nanos = 10;
 
-    /// Ends the first job `offset` after its release. Returns the skipped releases and the next one.
     fn after(offset: Nanos, rule: OverrunRule) -> (u64, Release) {
         let mut sequence = ReleaseSequence::new(FIRST, PERIOD);
         let skipped = sequence.complete(FIRST + offset, rule);
         (skipped, sequence.next())
     }
 
-    /// Counts the releases after the first one and before `end`, one by one.
     fn passed(end: Nanos) -> u64 {
         (1..).map(|number| FIRST + number * PERIOD).take_while(|at| *at < end).count() as u64
     }
@@ -116,7 +113,6 @@ mod tests {
             let (skipped, next) = after(offset, OverrunRule::SkipMissed);
             assert_eq!(skipped, passed(FIRST + offset), "{offset}");
             assert_eq!(next, Release { number: 1 + skipped, at: FIRST + (1 + skipped) * PERIOD });
-            // The next release has not passed, and the release before it has.
             assert!(next.at >= FIRST + offset, "{offset}");
             assert!(next.number == 1 || next.at - PERIOD < FIRST + offset, "{offset}");
         }
@@ -151,7 +147,6 @@ mod tests {
         assert_eq!((sequence.missed(0), sequence.complete(0, OverrunRule::SkipMissed)), (0, 0));
     }
 
-    /// Runs jobs of the given lengths in virtual time. Returns the release and the start of each.
     fn run(rule: OverrunRule, lengths: &[Nanos]) -> Vec<(Release, Nanos)> {
         let mut sequence = ReleaseSequence::new(FIRST, PERIOD);
         let mut now = FIRST;

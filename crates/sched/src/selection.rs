@@ -1,5 +1,5 @@
 //! Decisions of the client: the effective value of a policy, the band of a call, and the endpoints
-//! for it.
+//! for the call.
 
 use std::fmt;
 
@@ -64,9 +64,9 @@ pub fn select_band(
     bands.band_of(priority).map(Some).ok_or(SelectionError::OutsideBands)
 }
 
-/// Returns true if an endpoint serves a call, by the rule of [`select_endpoints`]. `endpoint` is
-/// the priority of the endpoint in the reference (-1: none). `has_no_priorities` is true if no
-/// endpoint of the reference has a priority.
+/// Returns true if an endpoint serves a call. `endpoint` is the priority of the endpoint in the
+/// reference (-1: none). `has_no_priorities` is true if no endpoint of the reference has a
+/// priority.
 #[must_use]
 pub fn endpoint_serves(
     model: Option<PriorityModel>,

@@ -1,4 +1,4 @@
-//! A discrete-event simulator of periodic tasks on cores, with which tests compare the analysis.
+//! A discrete-event simulator of periodic tasks on cores.
 //!
 //! Time is virtual and jumps from event to event. Jobs are preemptive, and the jobs of one task run
 //! in the order of their arrival.
@@ -12,7 +12,8 @@ pub enum SchedulingRule {
     /// Jobs run in the order of their [`levels`](SimulatedSystem::levels). Jobs of one level run in
     /// the order in which they became ready.
     FixedPriority,
-    /// Jobs run in the order of their deadlines. Jobs with equal deadlines run in the order of their tasks.
+    /// Jobs run in the order of their deadlines. Jobs with equal deadlines run in the order of
+    /// their tasks.
     EarliestDeadlineFirst,
 }
 
@@ -292,8 +293,7 @@ impl<'a> SimulationRun<'a> {
         chosen
     }
 
-    /// Returns the job that each core runs. A running job that is among the most urgent jobs stays
-    /// on its core.
+    /// A running job that is among the most urgent jobs stays on its core.
     fn chosen_globally(&self, order: Vec<usize>) -> Vec<Option<usize>> {
         let mut chosen: Vec<Option<usize>> = vec![None; self.running.len()];
         let whole: Vec<usize> = (0..chosen.len()).filter(|&core| !self.is_lost(core)).collect();

@@ -1,4 +1,4 @@
-//! Periodic tasks, and the machine that runs them.
+//! Periodic tasks, and the identifiers of tasks, hosts and cores.
 
 use std::fmt;
 
@@ -12,8 +12,6 @@ pub const MIN_PERIOD: Nanos = 100_000;
 pub const MAX_PERIOD: Nanos = 3_600_000_000_000;
 
 /// Arrivals and execution time of a task's jobs.
-///
-/// Each job may become ready up to `jitter` late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timing {
     /// Worst-case execution time of one job.
@@ -31,34 +29,34 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Creates a timing whose deadline is its period, without jitter and blocking.
+    /// Creates a timing whose deadline is its period. Jitter, blocking and minimum distance are 0.
     #[must_use]
     pub const fn new(execution: Nanos, period: Nanos) -> Self {
         Self { execution, period, deadline: period, jitter: 0, blocking: 0, min_distance: 0 }
     }
 
-    /// Returns the timing with another deadline.
+    /// Sets [`deadline`](field@Self::deadline).
     #[must_use]
     pub const fn with_deadline(mut self, deadline: Nanos) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Returns the timing with another release jitter.
+    /// Sets [`jitter`](field@Self::jitter).
     #[must_use]
     pub const fn with_jitter(mut self, jitter: Nanos) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// Returns the timing with another blocking time.
+    /// Sets [`blocking`](field@Self::blocking).
     #[must_use]
     pub const fn with_blocking(mut self, blocking: Nanos) -> Self {
         self.blocking = blocking;
         self
     }
 
-    /// Returns the timing with another shortest distance between jobs that become ready.
+    /// Sets [`min_distance`](field@Self::min_distance).
     #[must_use]
     pub const fn with_min_distance(mut self, min_distance: Nanos) -> Self {
         self.min_distance = min_distance;
@@ -73,8 +71,8 @@ impl Timing {
         Utilization(u64::try_from(share).unwrap_or(u64::MAX))
     }
 
-    /// Returns the utilization rounded down. If the rounded shares of tasks together exceed a
-    /// capacity, the exact shares exceed it.
+    /// Returns the utilization, rounded down to a billionth. If the rounded shares of tasks
+    /// together exceed a capacity, the exact shares exceed it.
     #[must_use]
     pub fn utilization_floor(&self) -> Utilization {
         let parts = u128::from(self.execution) * u128::from(Utilization::ONE.0);
@@ -144,12 +142,12 @@ pub struct CoreId {
 /// Criticality of a task: the order in which tasks get another core after the loss of their core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Criticality {
-    /// Tasks that get another core after all others.
+    /// Tasks that get another core after all other tasks.
     Low,
     /// Ordinary tasks.
     #[default]
     Normal,
-    /// Tasks that get another core before all others.
+    /// Tasks that get another core before all other tasks.
     High,
 }
 

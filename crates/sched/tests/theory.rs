@@ -59,8 +59,6 @@ fn response_times_equal_simulation_from_the_critical_instant() {
                 observed.missed == 0,
                 "seed {seed}, task {place} of {tasks:?}: {response:?}, {observed:?}"
             );
-            // All tasks before the first task without a bound have completed their jobs at time
-            // 240.
             if meets {
                 let response = response.expect("the task meets its deadline").from_arrival;
                 assert_eq!(response, observed.worst_response, "seed {seed}, task {place} of {tasks:?}");
@@ -172,8 +170,8 @@ fn place(machine: &Machine, core: CoreId) -> usize {
     machine.cores.iter().position(|other| other.id == core).expect("a core of the machine")
 }
 
-/// Returns the simulated system of an admitted set. Each job takes the machine's overhead in addition
-/// to its execution time.
+/// Returns the simulated system of an admitted set. Each job takes the machine's overhead in
+/// addition to its execution time.
 fn as_system(set: &TaskSet, machine: &Machine, random: &mut Random) -> SimulatedSystem {
     let promises = allocation::task_placements(set, machine);
     let timing = |id: TaskId| set.iter().find(|(task, _)| task.id == id).expect("a task of the set").0.timing;

@@ -15,7 +15,8 @@ use crate::steps;
 /// While this variable is set, this program is cargo's workspace wrapper of the compiler.
 const COMPILING: &str = "CORELANE_FUZZ_COMPILER";
 
-/// Compiler options that count the passes through every edge of the code, and map each counter to its code.
+/// Compiler options that count the passes through every edge of the code, and map each counter to
+/// its code.
 const COVERAGE: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -23,11 +24,12 @@ const COVERAGE: &[&str] = &[
     "-Cllvm-args=-sanitizer-coverage-pc-table",
 ];
 
-/// Reports both operands of every comparison to the engine, which inserts them into its inputs.
+/// Compiler option that reports the operands of each comparison to the engine, which inserts them
+/// into its inputs.
 const COMPARISONS: &str = "-Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// A crate without reports of comparisons. Its inputs are text with a dictionary, and the reports make it five times
-/// slower.
+/// A crate without reports of comparisons, which make it much slower. Its inputs are text with a
+/// dictionary.
 const WITHOUT_COMPARISONS: &str = "corelane_idl";
 
 /// Seconds after which an input counts as a finding.
@@ -52,7 +54,7 @@ pub(crate) struct Ran {
     pub(crate) executions: u64,
     pub(crate) took: Duration,
     pub(crate) edges: u64,
-    /// Edges by their frequency, and comparisons by their distance.
+    /// Number of features, as libFuzzer counts them: edges with their frequency, and comparisons.
     pub(crate) features: u64,
     pub(crate) inputs: u64,
     pub(crate) megabytes: u64,
@@ -72,8 +74,8 @@ pub(crate) fn as_compiler() -> Option<ExitCode> {
     Some(ExitCode::FAILURE)
 }
 
-/// Returns the instrumentation options for a call of the compiler. Build scripts and macros run on the host and get no
-/// options.
+/// Returns the instrumentation options for a call of the compiler. Build scripts and macros run on
+/// the host and get no options.
 fn instrumentation(words: &[OsString]) -> Vec<&'static str> {
     let after = |name: &str| words.iter().skip_while(|word| *word != name).nth(1).and_then(|word| word.to_str());
     if after("--target").is_none() {

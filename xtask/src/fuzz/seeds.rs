@@ -76,8 +76,8 @@ impl Vectors {
         Ok(vectors)
     }
 
-    /// Returns streams for each message, with different piece sizes: the message alone, and the
-    /// message with half of the next one.
+    /// Returns two streams for each message that has a next one: the message, and the message with
+    /// half of the next one. They have different piece sizes.
     fn streams(&self) -> BTreeSet<Vec<u8>> {
         let mut seeds = BTreeSet::new();
         for (message, next) in self.messages.iter().zip(self.messages.iter().skip(1)) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::{File, Module, Segments, Source};
 
-/// Maximum length of a chain of re-exports. A longer chain is a circle.
+/// Maximum length of a chain of re-exports. A longer chain counts as a circle.
 const MAX_REEXPORTS: usize = 16;
 
 #[derive(Debug, Default)]
@@ -101,7 +101,7 @@ impl Resolver<'_> {
                     return join(&child);
                 }
                 let imported = module.imports.get(name)?;
-                // `use name::...` of another crate imports the crate itself.
+                // An import that begins with its own name is another crate.
                 if imported.first() == Some(first) {
                     return None;
                 }

@@ -1,4 +1,5 @@
-//! Each file of a crate may use files of its own layer and of the layers below.
+//! Check of the layers inside a crate: a file may use files of its layer and of the layers below
+//! it.
 
 use super::graph::Graph;
 

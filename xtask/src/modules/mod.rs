@@ -1,4 +1,5 @@
-//! Checks of modules: uses between files, layers inside the ORB, circles of files, and names of types.
+//! Checks of modules: uses between files, layers inside the ORB, circles of files, and names of
+//! types.
 //!
 //! Code that is compiled only for tests does not count.
 
@@ -12,10 +13,10 @@ use std::path::{Path, PathBuf};
 use graph::Graph;
 use names::TypeNames;
 
-/// A circle of this many files is refused.
+/// Number of files from which a circle is refused.
 const CIRCLE_FILES: usize = 8;
 
-/// A circle of this many lines is refused.
+/// Number of lines from which a circle is refused.
 const CIRCLE_LINES: usize = 3500;
 
 /// Returns the circles that are too large, and a description of the largest circle.

@@ -8,16 +8,15 @@ use super::source;
 /// Two forms of IDL constructs, as written and as resolved, which share their names.
 const PAIR: [&str; 2] = ["crates/idl/src/ast.rs", "crates/idl/src/model.rs"];
 
-/// Names that several modules use, always with the module's name.
+/// Names that several modules use, qualified by the module's name.
 const CONVENTIONS: [&str; 2] = ["Error", "State"];
 
-/// A Reply is a GIOP message, and also the results that a caller of the ORB reads.
+/// Names that public types may share: `Reply` is a GIOP message, and the results of a call.
 const SHARED: [&str; 1] = ["Reply"];
 
 /// Files that define a type, with true for a public type.
 type Definitions = BTreeSet<(String, bool)>;
 
-/// The types of the workspace by name.
 pub(super) struct TypeNames(BTreeMap<String, Definitions>);
 
 impl TypeNames {

@@ -17,7 +17,6 @@ pub(super) struct File {
 #[derive(Debug, Default)]
 pub(super) struct Module {
     pub(super) file: usize,
-    /// Imported names, with the paths as written.
     pub(super) imports: HashMap<String, Segments>,
     /// Paths of `use` declarations that end in `*`.
     pub(super) globs: Vec<Segments>,
@@ -44,7 +43,7 @@ pub(super) fn read(folder: &Path) -> Result<Source, String> {
 }
 
 impl Source {
-    /// Adds a file and its child modules, which are in the folder `children`.
+    /// Adds a file and its child modules. `children` is the folder of the child modules.
     fn add_file(&mut self, src: &Path, path: &Path, children: &Path, module: &[String]) -> Result<(), String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let name = path.strip_prefix(src).unwrap_or(path).to_string_lossy().into_owned();
@@ -73,7 +72,8 @@ impl Source {
         Ok(())
     }
 
-    /// Returns the paths of child modules with their own files, each with the file of a `path` attribute.
+    /// Returns the paths of child modules in separate files, each with the file name in its `path`
+    /// attribute.
     fn add_module(&mut self, file: usize, path: &[String], items: &[Item]) -> Vec<(Segments, Option<String>)> {
         let mut module = Module { file, ..Module::default() };
         let mut outside = Vec::new();
@@ -125,7 +125,8 @@ impl Module {
     }
 }
 
-/// Splits a `use` declaration into paths and the names that they bind; a path that ends in `*` binds none.
+/// Splits a `use` declaration into paths and the names that they bind; a path that ends in `*`
+/// binds none.
 fn flatten(tree: &UseTree, before: &mut Segments, into: &mut Vec<(Segments, Option<String>)>) {
     match tree {
         UseTree::Path(path) => {
@@ -221,7 +222,8 @@ struct PathCollector<'m>(&'m mut Module);
 impl<'ast> Visit<'ast> for PathCollector<'_> {
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let segments: Segments = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        // A path of one segment names a local item, or an import that is counted once.
+        // A path of one segment names a local item, or an import, which [`Module::add_import`]
+        // counts.
         if path.leading_colon.is_none() && segments.len() > 1 {
             self.0.uses.insert(segments);
         }
@@ -263,7 +265,8 @@ impl<'ast> Visit<'ast> for PathCollector<'_> {
     }
 }
 
-/// Returns the paths of two or more segments in the printed tokens of a macro, which have blanks between them.
+/// Returns the paths of two or more segments in the printed tokens of a macro, which have blanks
+/// between them.
 fn paths_in_tokens(text: &str) -> Vec<Segments> {
     let mut paths = Vec::new();
     let mut path: Segments = Vec::new();
@@ -292,7 +295,6 @@ fn paths_in_tokens(text: &str) -> Vec<Segments> {
     paths
 }
 
-/// Returns names, `::`, and single characters; omits quoted text.
 fn tokens(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = text;

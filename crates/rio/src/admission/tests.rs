@@ -31,8 +31,6 @@ fn periodic(stream: u16, packets: u32, period: Nanos) -> StreamRequest {
     }
 }
 
-/// Fails unless the number of packets that the refusal offers would be admitted, and one more
-/// packet would be refused.
 fn assert_offer_is_tight(admission: &Admission, request: &StreamRequest, refusal: &StreamRefusal) {
     let offered = refusal.admissible_packets.expect("an offer");
     let with = |packets| admission.check(&request.with_packets(packets).unwrap());
@@ -106,7 +104,6 @@ fn best_effort_keeps_its_minimum_of_the_link() {
 fn short_packets_are_padded_on_the_link() {
     let request = StreamRequest { max_packet: 40, ..periodic(1, 1, MS) };
     assert_eq!(resources().bits_per_second(&request), (46 + 38) * 8 * 1_000);
-    // If only bytes are bounded, every packet may be as short as possible.
     let load = StreamLoad::Periodic { budget: Budget::of_bytes(4_000, MS), deadline: MS };
     assert_eq!(resources().bits_per_second(&StreamRequest { load, ..request }), 100 * (46 + 38) * 8 * 1_000);
 }
@@ -204,8 +201,6 @@ prop_compose! {
 }
 
 proptest! {
-    /// Fails if a deadline of an admitted stream is missed, or if an offer is not the largest
-    /// possible.
     #[test]
     fn promises_hold_and_offers_are_tight(requests in prop::collection::vec(any_request(), 1..20)) {
         let mut admission = Admission::new(resources());
@@ -223,7 +218,6 @@ proptest! {
         }
     }
 
-    /// A stream that is refused must also be refused after more streams have been admitted.
     #[test]
     fn another_stream_never_makes_room(one in any_request(), other in any_request(), third in any_request()) {
         let mut few = Admission::new(resources());

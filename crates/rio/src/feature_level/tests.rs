@@ -9,7 +9,6 @@ const PACE: ControllerTiming = ControllerTiming { probe_interval: TICK, first_re
 const GOOD: ProbeResult =
     ProbeResult { capabilities: Capabilities::ALL, interface: InterfaceState::Up, hook: XdpHookState::Free };
 
-/// A simulated machine: its steps in place, and the result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
     in_place: Vec<FeatureStep>,
@@ -26,7 +25,6 @@ impl World {
         ProbeResult { hook: if is_attached { XdpHookState::Ours } else { self.facts.hook }, ..self.facts }
     }
 
-    /// Begins an action. Fails if the order of the steps is wrong.
     fn begin(&self, action: FeatureAction) {
         match action {
             FeatureAction::Probe => {}
@@ -120,7 +118,6 @@ fn each_missing_capability_has_its_level() {
     );
 }
 
-/// Each fault must lower the level within a second, and the end of the fault must restore it.
 #[test]
 fn lost_feature_lowers_the_level_within_a_second() {
     let timing = ControllerTiming::default();
@@ -236,8 +233,8 @@ fn key(controller: &FeatureController, world: &World, now: Nanos) -> Key {
     (state, (controller.probe_at.saturating_sub(now), failure, controller.retry), world.clone())
 }
 
-/// Explores every order of events, and visits each reachable state once. Events are results of each
-/// kind, faults that begin and end at any time, changes of the configuration, and passing time.
+/// Visits each reachable state once. The events are results of each kind, faults that begin and end
+/// at any time, changes of the configuration, and passing time.
 #[test]
 fn every_order_of_events_keeps_the_order_of_steps() {
     let worlds = [
@@ -259,7 +256,7 @@ fn every_order_of_events_keeps_the_order_of_steps() {
         *most.entry(controller.level()).or_default() += 1;
         check_state(&controller, &world);
         for facts in worlds {
-            // A program of another owner replaces the steering program, which is then detached.
+            // A foreign program and the removal of the interface detach the steering program.
             let mut world = World { facts, ..world.clone() };
             if facts.hook == XdpHookState::Foreign || facts.interface == InterfaceState::Absent {
                 world.in_place.retain(|step| *step != FeatureStep::Program);
@@ -297,7 +294,8 @@ fn every_order_of_events_keeps_the_order_of_steps() {
     println!("{} states: {most:?}", seen.len());
 }
 
-/// Fails if the controller's record of the steps in place is wrong.
+/// Checks the controller's record of the steps in place, except the program, which a fault can
+/// detach.
 fn check_state(controller: &FeatureController, world: &World) {
     let known: Vec<FeatureStep> = FeatureStep::ALL.into_iter().filter(|step| controller.is_in_place(*step)).collect();
     let in_place = world.in_place.iter().filter(|step| **step != FeatureStep::Program);
@@ -308,8 +306,6 @@ fn index(number: u32) -> usize {
     usize::try_from(number).unwrap()
 }
 
-/// Starts from states in the middle of changes. Fails if the controller does not reach the
-/// requested level after the faults have ended.
 #[test]
 fn requested_level_is_reached_after_faults_end() {
     let mut state = 1_u64;

@@ -14,7 +14,6 @@ pub(crate) struct SteeringPair {
 }
 
 impl SteeringPair {
-    /// Copies the tables of `oracle` into maps.
     pub(crate) fn new(oracle: Steering) -> Self {
         let program = assemble(oracle.table_sizes()).expect("the program can be assembled");
         let tables = tables(&oracle);
@@ -36,7 +35,7 @@ impl SteeringPair {
         route
     }
 
-    /// Compares the counts of every stream.
+    /// Compares the counts of each stream, and the number of passed frames.
     ///
     /// # Panics
     /// If the counts differ.
@@ -79,8 +78,8 @@ impl SteeringPair {
     }
 }
 
-/// Returns the specification's tables as the program's maps, in the order of their symbols. The
-/// CPUMAPs of the streams follow.
+/// Returns the specification's tables as the program's maps, in the order of their symbols, and
+/// then the CPUMAP of each stream.
 fn tables(oracle: &Steering) -> Vec<ProgramTable> {
     let (parts, table_sizes) = (oracle.parts(), oracle.table_sizes());
     let mut ports = vec![0; 4 << 16];
@@ -133,7 +132,6 @@ mod tests {
             pair.compare_counts();
         }
 
-        /// Fails if random bytes reach a stream, although the tables have no connection.
         #[test]
         fn random_bytes_reach_no_stream(frame in prop::collection::vec(any::<u8>(), 0..200), queue in 0_u32..3) {
             let mut oracle = Steering::new(TableSizes { streams: 2, queues: 2, max_connections: 1 });
@@ -145,8 +143,7 @@ mod tests {
         }
     }
 
-    /// Fails unless the frames of the property test take all kinds of routes. If all frames took
-    /// one route, the property would prove nothing.
+    /// If all frames took one route, the property test would prove nothing.
     #[test]
     fn scenarios_reach_every_kind_of_route() {
         let mut seen = BTreeSet::new();

@@ -1,18 +1,13 @@
 //! An interpreter of the steering program for tests. It checks every access against the bounds of
 //! the accessed object.
-//!
-//! The kernel's verifier proves that a program accesses only its own objects. This interpreter
-//! checks the rule at run time, with a frame of exactly known length and with maps that a test can
-//! fill and read. The crate `rbpf` is not suitable: its helpers are plain functions without state,
-//! so they cannot serve maps, and its context lacks the 32-bit frame pointers of `struct xdp_md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use corelane_sys::bpf::assembler::opcode;
 use corelane_sys::bpf::{Arithmetic, Condition, Helper, Instruction, Program, Register, Width, XdpAction};
 
-/// Maximum number of executed instructions. The program has fewer instructions and only jumps
-/// forwards.
+/// Maximum number of executed instructions. The program has fewer instructions, and no backward
+/// jump.
 const MAX_STEPS: usize = 4096;
 const STACK: usize = 512;
 
@@ -20,14 +15,11 @@ const STACK: usize = 512;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProgramFault(pub(crate) String);
 
-/// A map of the program, in the interpreter.
 #[derive(Clone, Debug)]
 pub(crate) enum ProgramTable {
-    /// Values by index, stored consecutively.
     Array { value_size: usize, values: Vec<u8> },
     /// Values by key: `places` maps a key to an index in `values`.
     Hash { key_size: usize, value_size: usize, places: BTreeMap<Vec<u8>, usize>, values: Vec<u8> },
-    /// Indices to which `bpf_redirect_map` may send a frame.
     Targets(BTreeSet<u32>),
     /// Indices of other tables.
     Tables(Vec<usize>),
@@ -42,7 +34,7 @@ enum RegisterValue {
     FrameEnd,
     Stack(i64),
     Table(usize),
-    /// A position within the values of a table.
+    /// `offset` bytes into the value at index `place` of a table.
     Entry {
         table: usize,
         place: usize,
@@ -50,7 +42,6 @@ enum RegisterValue {
     },
 }
 
-/// One run of a program.
 pub(crate) struct Interpreter<'r> {
     program: &'r Program,
     tables: &'r mut [ProgramTable],
@@ -165,7 +156,7 @@ impl<'r> Interpreter<'r> {
         let length = i64::try_from(self.frame.len()).unwrap_or(i64::MAX).cast_unsigned();
         let (left, right) = match (self.register(instruction.destination)?, self.operand(instruction)?) {
             (RegisterValue::Scalar(left), RegisterValue::Scalar(right)) => (left, right),
-            // A frame pointer is compared by its offset, which is never negative.
+            // Frame pointers are compared as offsets. A negative offset is a fault.
             (RegisterValue::Frame(at), RegisterValue::FrameEnd) if at >= 0 => (at.cast_unsigned(), length),
             // A pointer to an entry or a table is never 0.
             (RegisterValue::Entry { .. } | RegisterValue::Table(_), RegisterValue::Scalar(0)) => (1, 0),
@@ -344,8 +335,7 @@ fn sign_extend(constant: i32) -> u64 {
     i64::from(constant).cast_unsigned()
 }
 
-/// Reads a number of up to 8 bytes in little-endian order, the order of the machines that run the
-/// tests.
+/// Reads a little-endian number, in the byte order of the machines that run the tests.
 fn little(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

@@ -89,7 +89,8 @@ impl LoadedSteeringProgram {
     /// an interface.
     ///
     /// # Errors
-    /// [`SteeringError::Map`] or [`SteeringError::Program`] if the kernel refuses one of them.
+    /// [`SteeringError`] if the program cannot be assembled, or if the kernel refuses a map or the
+    /// program.
     pub fn load(table_sizes: TableSizes) -> Result<Self, SteeringError> {
         let (streams, slots) = (u32::from(table_sizes.streams), table_sizes.slots());
         let array = |name, value_size, entries| Map::create(MapKind::Array, name, WORD, value_size, entries);
@@ -132,7 +133,7 @@ impl LoadedSteeringProgram {
     /// Sets or removes the rule of a local port.
     ///
     /// # Errors
-    /// [`SteeringError`] for an unknown stream, or if the kernel refuses the change.
+    /// [`SteeringError`] for an unknown stream or best effort, or if the kernel refuses the change.
     pub fn set_port(&self, port: u16, rule: Option<PortRule>) -> Result<(), SteeringError> {
         if let Some(PortRule::ClientPort(stream)) = rule {
             self.check(stream)?;
@@ -143,8 +144,8 @@ impl LoadedSteeringProgram {
     /// Adds a connection, or moves it to another stream.
     ///
     /// # Errors
-    /// [`SteeringError`] for an unknown stream or a full table, or if the kernel refuses the
-    /// change.
+    /// [`SteeringError`] for an unknown stream, best effort or a full table, or if the kernel
+    /// refuses the change.
     pub fn add_connection(&self, key: ConnectionKey, stream: StreamId) -> Result<(), SteeringError> {
         self.check(stream)?;
         let added = self.connections.update(key.as_bytes(), &u32::from(stream.0).to_ne_bytes());
@@ -173,8 +174,8 @@ impl LoadedSteeringProgram {
         Ok(self.streams.update(&u32::from(stream.0).to_ne_bytes(), &entry.encode())?)
     }
 
-    /// Puts an AF_XDP socket into a slot. The socket must be bound to the slot's receive queue;
-    /// otherwise the kernel drops the frames sent to the socket.
+    /// Puts an AF_XDP socket into the slot of a stream and a receive queue. The socket must be
+    /// bound to the slot's receive queue; otherwise the kernel drops the frames sent to the socket.
     ///
     /// # Errors
     /// [`SteeringError`] for an unknown stream or queue, or if the kernel refuses the change.
@@ -198,7 +199,7 @@ impl LoadedSteeringProgram {
     /// Returns the name that the kernel gives to the thread of a stream on `processor`.
     ///
     /// # Errors
-    /// `NotFound` for an unknown stream; any other error of the kernel.
+    /// `NotFound` for an unknown stream, or the error of the kernel.
     pub fn thread_name(&self, stream: StreamId, processor: u32) -> io::Result<String> {
         let threads = self.threads_of.get(usize::from(stream.0)).ok_or(io::ErrorKind::NotFound)?;
         Ok(format!("cpumap/{processor}/map:{}", threads.id()?))
@@ -287,7 +288,6 @@ mod tests {
 
     const TABLE_SIZES: TableSizes = TableSizes { streams: 3, queues: 2, max_connections: 2 };
 
-    /// Prints the reason and returns true if the kernel does not permit the test.
     fn is_refused() -> bool {
         let refusal = unavailable_reason();
         refusal.iter().for_each(|refusal| println!("not run: {refusal}"));

@@ -1,5 +1,4 @@
-//! Steering: the decision about each frame, to which stream it belongs and where it waits for the
-//! stream's thread.
+//! Steering: the decision to which stream each frame belongs, and where the frame waits.
 //!
 //! | module | content |
 //! |---|---|
@@ -7,7 +6,7 @@
 //! | `program` | [`assemble`], the decision as an XDP program |
 //! | `kernel` | [`LoadedSteeringProgram`], the program and its tables in the kernel |
 //!
-//! Each step of a frame's path takes constant time:
+//! The path of a frame:
 //!
 //! ```text
 //! frame ─► parse ─► TCP? ─► port table ─► connection table ─► stream ─► cap of the receive context ─► in context
@@ -38,12 +37,12 @@ pub use kernel::{LoadedSteeringProgram, SteeringError};
 pub use program::assemble;
 pub use tables::{Classification, Route, Steering};
 
-/// Number of a stream. The packets of one lane, or of one private connection, are a stream.
+/// Number of a stream in the steering tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u16);
 
 impl StreamId {
-    /// The stream of every frame that belongs to no other stream.
+    /// Best effort: the stream of frames that no rule and no connection assigns to a stream.
     pub const BEST_EFFORT: Self = Self(0);
 }
 
@@ -52,9 +51,9 @@ impl StreamId {
 pub struct TableSizes {
     /// Number of streams, including best effort: one more than the highest [`StreamId`].
     pub streams: u16,
-    /// Number of receive queues of the interface.
+    /// Number of receive queues in the tables.
     pub queues: u16,
-    /// Maximum number of accepted connections.
+    /// Maximum number of connections in the connection table.
     pub max_connections: u32,
 }
 
@@ -77,8 +76,8 @@ impl TableSizes {
 /// Steering rule for the TCP segments to a local port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortRule {
-    /// Rule of a server's port. A segment of an accepted connection goes to the stream of the
-    /// connection. Any other segment, such as a connection request, goes to best effort.
+    /// A segment of a connection in the connection table goes to the stream of the connection.
+    /// Segments of unknown connections, such as connection requests, go to best effort.
     ServerPort,
     /// Rule of a client's port, set before the client connects. Every segment to the port belongs
     /// to this stream.
@@ -190,20 +189,13 @@ impl std::error::Error for TableError {}
 mod symbol {
     use super::MapSymbol;
 
-    /// An array with a rule for each port.
     pub(super) const PORTS: MapSymbol = MapSymbol(0);
-    /// A hash table with a stream for each connection.
     pub(super) const CONNECTIONS: MapSymbol = MapSymbol(1);
-    /// An array with an entry for each stream.
     pub(super) const STREAMS: MapSymbol = MapSymbol(2);
-    /// An array with the state of the cap for each slot.
     pub(super) const LIMITS: MapSymbol = MapSymbol(3);
-    /// Per-processor array: stream to counts; after the last stream, the number of frames passed.
+    /// The values are counts by stream and, after the last stream, the number of passed frames.
     pub(super) const COUNTS: MapSymbol = MapSymbol(4);
-    /// AF_XDP sockets by slot.
     pub(super) const RINGS: MapSymbol = MapSymbol(5);
-    /// Array of CPUMAPs by stream.
     pub(super) const THREADS: MapSymbol = MapSymbol(6);
-    /// An array with a processor for each slot.
     pub(super) const PROCESSORS: MapSymbol = MapSymbol(7);
 }

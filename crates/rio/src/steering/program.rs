@@ -1,9 +1,8 @@
 //! The decision of [`Steering`](super::Steering) as an XDP program.
 //!
 //! The program has no loop, and adds only constants to pointers, so that the verifier accepts it
-//! without `CAP_PERFMON`. A length field of a frame is compared, as a number, with the length of
-//! the frame. Constants are compared with fields in network order. Only lengths and ports that are
-//! used as numbers are byte-swapped.
+//! without `CAP_PERFMON`. Fields are compared with constants in network order. Lengths and ports
+//! are byte-swapped.
 //!
 //! Registers between the calls:
 //!
@@ -26,25 +25,26 @@ use crate::frame::{
     NEIGHBOUR_DISCOVERY, ON_LINK_HOP_LIMIT, TCP_HEADER_BYTES, VLAN_TAG_BYTES, ether_type, protocol,
 };
 
-/// Values of the field `delivery` in the stream table. The value 0 means [`Delivery::Off`](super::Delivery::Off).
+/// Values of the field `delivery` in the stream table; 0 is
+/// [`Delivery::Off`](super::Delivery::Off).
 pub(super) const RING: u32 = 1;
 pub(super) const THREAD: u32 = 2;
 
-/// Fields of the context, `struct xdp_md`.
+/// Offsets in the context, `struct xdp_md`.
 mod context {
     pub(super) const DATA: i16 = 0;
     pub(super) const DATA_END: i16 = 4;
     pub(super) const RX_QUEUE: i16 = 16;
 }
 
-/// Fields of an entry of the stream table (`StreamDelivery::encode`).
+/// Offsets in an entry of the stream table (`StreamDelivery::encode`).
 mod entry {
     pub(super) const DELIVERY: i16 = 0;
     pub(super) const INTERVAL: i16 = 8;
     pub(super) const TOLERANCE: i16 = 16;
 }
 
-/// Fields of the counts (`StreamCounts`). The entry after the last stream counts passed frames.
+/// Offsets in the counts (`StreamCounts`). The entry after the last stream counts passed frames.
 mod count {
     pub(super) const IN_CONTEXT: i16 = 0;
     pub(super) const QUEUED: i16 = 8;
@@ -54,9 +54,7 @@ mod count {
 
 /// Offsets on the stack, relative to R10.
 mod stack {
-    /// Key of the connection, 40 bytes.
     pub(super) const KEY: i16 = -40;
-    /// Key of 4 bytes for look-ups in arrays.
     pub(super) const INDEX: i16 = -44;
     pub(super) const NOW: i16 = -56;
 }
@@ -68,11 +66,10 @@ const TCP_BEHIND_IPV6: i16 = IP + 40;
 
 /// Assembles the XDP program for tables of the given sizes.
 ///
-/// The program's maps are the maps of [`LoadedSteeringProgram`](super::LoadedSteeringProgram), by index.
+/// The program's maps are the maps of [`LoadedSteeringProgram`](super::LoadedSteeringProgram).
 ///
 /// # Errors
-/// [`AssembleError`] if a jump is too long. The program has some two hundred instructions, so this
-/// does not happen.
+/// [`AssembleError`] if a jump is too long, which does not happen.
 pub fn assemble(table_sizes: TableSizes) -> Result<Program, AssembleError> {
     let mut asm = Assembler::new();
     let labels = JumpLabels {
@@ -121,8 +118,8 @@ impl ProgramWriter {
         self.asm.set(R0, XdpAction::PASS).exit();
     }
 
-    /// Parses the Ethernet header. Leaves the frame's address, moved past the VLAN tags, in R7 and the
-    /// Ethernet type in R9.
+    /// Parses the Ethernet header. Leaves the frame's address, moved past the VLAN tags, in R7 and
+    /// the Ethernet type in R9.
     fn ethernet(&mut self) {
         let pass = self.labels.pass;
         self.asm.set(R6, R1).call(Helper::XdpFrameLength).set(R5, R0);
@@ -218,7 +215,6 @@ impl ProgramWriter {
         self.asm.load(Width::Half, R9, R7, tcp + 2).swap_network_order_16(R9);
     }
 
-    /// Writes the version and the ports into the key.
     fn key(&mut self, version: u8, tcp: i16) {
         let version = i32::from_ne_bytes([0, 0, 0, version]);
         self.asm.store(Width::Word, R10, stack::KEY, version);
@@ -242,7 +238,8 @@ impl ProgramWriter {
         self.asm.load(Width::Word, R9, R0, 0);
     }
 
-    /// Delivers a frame to the queue of the stream in R9, or jumps to `nowhere` if there is none.
+    /// Passes a frame below the cap of the stream in R9, or puts the frame into the stream's queue.
+    /// Jumps to `nowhere` if there is no queue.
     fn deliver(&mut self, nowhere: Label) {
         let (missed, queue, thread, queued) = (self.asm.label(), self.asm.label(), self.asm.label(), self.asm.label());
         self.asm.store(Width::Word, R10, stack::INDEX, R9);
@@ -293,7 +290,6 @@ impl ProgramWriter {
         self.asm.set(R0, XdpAction::PASS).exit();
     }
 
-    /// Adds one to a count of the stream in R9.
     fn count(&mut self, field: i16) {
         let none = self.asm.label();
         self.asm.store(Width::Word, R10, stack::INDEX, R9);
@@ -317,12 +313,11 @@ impl ProgramWriter {
     }
 }
 
-/// Returns the constant that equals a 16-bit field in network order after its load from a frame.
+/// Returns the number that a load yields for `field` in network order.
 fn network(field: u16) -> i32 {
     i32::from(field.to_be())
 }
 
-/// Returns the length of a header as a constant.
 fn constant(bytes: usize) -> i32 {
     i32::try_from(bytes).unwrap_or(i32::MAX)
 }

@@ -1,6 +1,6 @@
 //! Steering tables and frames from arbitrary bytes, for property tests and the fuzz target.
 //!
-//! Most frames are well formed except for a few bytes, because purely random bytes never have a
+//! Most frames are well formed except for a few bytes, because purely random bytes rarely have a
 //! known Ethernet type.
 
 use std::net::SocketAddr;
@@ -9,14 +9,12 @@ use std::num::NonZeroU32;
 use super::{Delivery, PacketRate, PortRule, Steering, StreamDelivery, StreamId, TableSizes};
 use crate::frame::{ConnectionKey, build};
 
-/// Maximum number of frames in one scenario.
 const MAX_FRAMES: usize = 16;
-/// Maximum number of connections in the tables of one scenario.
 const MAX_CONNECTIONS: u32 = 6;
 /// Port of the server (first) and port of the client (second).
 const PORTS: [u16; 2] = [2809, 40001];
 
-/// A frame, with its receive queue and its time of arrival.
+/// A frame, with its receive queue and its time of arrival in nanoseconds.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) frame: Vec<u8>,
@@ -24,7 +22,6 @@ pub(crate) struct Arrival {
     pub(crate) now: u64,
 }
 
-/// Steering tables, and the frames to steer with them.
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) steering: Steering,
@@ -56,7 +53,6 @@ impl Bytes<'_> {
 }
 
 impl Scenario {
-    /// Reads a scenario. `processors` is the number of processors for kernel threads, at least 1.
     pub(crate) fn read(bytes: &[u8], processors: u8) -> Self {
         let mut bytes = Bytes(bytes);
         let table_sizes = TableSizes {
@@ -126,7 +122,6 @@ impl Scenario {
     }
 }
 
-/// Returns the remote and the local end of a client's connection.
 fn ends(version: u8, client: u8, port: u16) -> (SocketAddr, SocketAddr) {
     let (remote, local) = match version {
         4 => ([10, 0, 0, client].into(), [10, 0, 0, 9].into()),
@@ -138,7 +133,6 @@ fn ends(version: u8, client: u8, port: u16) -> (SocketAddr, SocketAddr) {
 fn frame(bytes: &mut Bytes<'_>) -> Vec<u8> {
     let kind = bytes.next();
     if kind & 0xf0 == 0xf0 {
-        // A frame without any structure.
         let length = usize::from(bytes.next());
         return (0..length).map(|_| bytes.next()).collect();
     }

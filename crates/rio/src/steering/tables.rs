@@ -16,7 +16,7 @@ pub enum Classification {
     BestEffort,
     /// The port belongs to a client of this stream.
     Port(StreamId),
-    /// The connection was accepted for this stream.
+    /// The connection table assigns the connection to this stream.
     Connection(StreamId),
 }
 
@@ -58,11 +58,8 @@ pub struct Steering {
     ports: BTreeMap<u16, PortRule>,
     connections: BTreeMap<ConnectionKey, StreamId>,
     streams: Vec<StreamDelivery>,
-    /// Slots that have an AF_XDP socket.
     rings: BTreeSet<u32>,
-    /// Streams and processors that have a kernel thread.
     threads: BTreeSet<(StreamId, u32)>,
-    /// The processor of each slot's kernel thread.
     processors: Vec<u32>,
     limits: Vec<Nanos>,
     counts: Vec<StreamCounts>,
@@ -70,7 +67,7 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Creates empty tables. Every frame passes or goes to best effort, for which no queue is set.
+    /// Creates tables without rules, connections and queues, so that every frame passes.
     #[must_use]
     pub fn new(table_sizes: TableSizes) -> Self {
         let slots = usize::try_from(table_sizes.slots()).unwrap_or(0);
@@ -218,14 +215,14 @@ impl Steering {
         self.counts.get(usize::from(stream.0)).copied().unwrap_or_default()
     }
 
-    /// Returns the number of frames whose verdict was [`Classification::Pass`].
+    /// Returns the number of frames that were classified as [`Classification::Pass`].
     #[must_use]
     pub fn passed_frames(&self) -> u64 {
         self.passed
     }
 
-    /// Determines the queue for a frame of `stream`, and counts the result. `None` if the stream
-    /// has no queue.
+    /// Determines the route of a frame of `stream`, and counts the frame. `None` if the stream has
+    /// no queue for the frame.
     fn deliver(&mut self, stream: StreamId, queue: u32, now: Nanos) -> Option<Route> {
         let entry = *self.streams.get(usize::from(stream.0))?;
         let slot = self.table_sizes.slot(stream, queue);
@@ -263,7 +260,6 @@ impl Steering {
         self.table_sizes.slot(stream, queue).ok_or(error)
     }
 
-    /// Returns the tables. Tests build the interpreter's maps from them.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn parts(&self) -> Parts<'_> {
         Parts {
@@ -278,7 +274,6 @@ impl Steering {
     }
 }
 
-/// The tables from which the interpreter's maps are built.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) struct Parts<'s> {
     pub(super) ports: &'s BTreeMap<u16, PortRule>,

@@ -28,7 +28,7 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
     listener.accept().unwrap()
 }
 
-/// Sends until the peer takes no more bytes. Returns their number.
+/// Sends until a send would block. Returns the number of sent bytes.
 fn fill(stream: &dyn Stream) -> usize {
     let mut sent = 0;
     while let Ok(count) = stream.send_vectored(&[IoSlice::new(&[7; 4_096])], Wait::Now) {
@@ -37,7 +37,7 @@ fn fill(stream: &dyn Stream) -> usize {
     sent
 }
 
-/// Reads without waiting until the stream refuses. Returns the number of bytes.
+/// Reads until a read would block. Returns the number of received bytes.
 fn drain(stream: &dyn Stream) -> usize {
     let (mut received, mut buffer) = (0, [0; 777]);
     while let Ok(count) = stream.recv(&mut buffer, Wait::Now) {
@@ -46,8 +46,6 @@ fn drain(stream: &dyn Stream) -> usize {
     received
 }
 
-/// Fails if, in any period, the connections of a stream receive more than the budget, or less although
-/// they have unread bytes.
 #[test]
 fn connections_of_a_stream_receive_exactly_the_budget() {
     static NOW: AtomicU64 = AtomicU64::new(1_000);
@@ -73,8 +71,7 @@ fn connections_of_a_stream_receive_exactly_the_budget() {
     assert_eq!(drain(&*servers[0]) + drain(&*servers[1]), budget);
 }
 
-/// Fails if a thread that waits in an edge-triggered epoll instance does not learn of the bytes that
-/// the next period permits. The sender sends nothing more, so only the stream's thread reports them.
+/// The sender sends nothing more, so only the stream's thread can report the unread bytes.
 #[test]
 fn unread_bytes_are_reported_in_the_next_period() {
     let transport = transport();
@@ -92,7 +89,7 @@ fn unread_bytes_are_reported_in_the_next_period() {
     let (mut received, mut buffer) = (0, [0; 3_001]);
     while received < sent {
         assert_eq!(epoll.wait(&mut [EpollEvent::EMPTY; 1], Some(Duration::from_secs(60))).unwrap(), 1);
-        // As the ORB does, the reader takes a read that does not fill the buffer for the last one.
+        // Like the ORB, the reader ends the loop after a read that does not fill the buffer.
         while let Ok(count) = server.recv(&mut buffer, Wait::Now) {
             received += count;
             if count < buffer.len() {
@@ -100,11 +97,10 @@ fn unread_bytes_are_reported_in_the_next_period() {
             }
         }
     }
-    // 20 budgets need 20 starts of a period after the first one.
+    // The bytes need 21 periods, of which the first may have begun earlier.
     assert!(begun.elapsed() > PERIOD * 19, "{:?}", begun.elapsed());
 }
 
-/// A reader with a dedicated thread waits for the next period inside `recv`.
 #[test]
 fn a_blocking_reader_receives_all_bytes_and_keeps_its_timeouts() {
     let transport = transport();
@@ -122,7 +118,6 @@ fn a_blocking_reader_receives_all_bytes_and_keeps_its_timeouts() {
     assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap_err().kind(), io::ErrorKind::TimedOut);
 }
 
-/// The end of a connection is seen although the budget is used up for an hour.
 #[test]
 fn the_end_of_a_connection_is_seen_without_budget() {
     let transport = transport();
@@ -140,8 +135,6 @@ fn the_end_of_a_connection_is_seen_without_budget() {
     });
 }
 
-/// Fails if a thread that waits with poll(2) for a connection without budget, and for a cancellation,
-/// does not sleep, or does not learn of its turn.
 #[test]
 fn a_connection_without_budget_is_not_readable_until_its_turn() {
     static NOW: AtomicU64 = AtomicU64::new(1_000);
@@ -161,7 +154,7 @@ fn a_connection_without_budget_is_not_readable_until_its_turn() {
     let other = accept(&*listener);
     NOW.fetch_add(10_000_000, Ordering::Relaxed);
     assert_eq!(transport.streams()[0].budget.unwrap().waiting, 1);
-    // The first read of the stream in the next period begins the turn; the query has not.
+    // The query begins no turn. The first read of the stream in the next period does.
     assert!(!is_readable(server.arrivals().unwrap()));
     assert_eq!(drain(&*other), 0);
     assert!(is_readable(server.arrivals().unwrap()));
@@ -173,7 +166,6 @@ fn a_connection_without_budget_is_not_readable_until_its_turn() {
     assert_eq!(server.arm_readiness().unwrap(), Some(true));
 }
 
-/// Calls of a client that begin at the same moment must share one stream, and with it one budget.
 #[test]
 fn first_calls_at_the_same_moment_open_one_stream() {
     const THREADS: usize = 8;
@@ -196,8 +188,6 @@ fn first_calls_at_the_same_moment_open_one_stream() {
     }
 }
 
-/// Fails if the server sees a connection that the client's stream has no place for, or if the error
-/// looks like one of the server.
 #[test]
 fn a_client_at_its_maximum_of_connections_refuses_before_it_connects() {
     let transport = RioTransport::new(RioConfig::default().max_connections(1));
@@ -216,8 +206,6 @@ fn a_client_at_its_maximum_of_connections_refuses_before_it_connects() {
     connect().unwrap();
 }
 
-/// Fails if the handler of level changes is called under a lock of the transport, or inside its own
-/// call.
 #[test]
 fn the_handler_of_level_changes_may_start_and_end_orbs() {
     use std::sync::OnceLock;
@@ -245,7 +233,7 @@ fn the_handler_of_level_changes_may_start_and_end_orbs() {
         TRANSPORT.get().unwrap().attach_orb();
         TRANSPORT.get().unwrap().detach_orb();
     });
-    // A thread that waits for itself does not end.
+    // The time limit turns a deadlock of the handler into a failure.
     let deadline = Monotonic::now() + Duration::from_secs(60);
     while !run.is_finished() {
         assert!(!deadline.is_past(), "the handler does not return");
@@ -267,8 +255,6 @@ fn a_class_without_bytes_or_period_is_refused() {
     }
 }
 
-/// Fails if a stream whose server does not read holds more than its bound, or accepts more
-/// connections than its maximum.
 #[test]
 fn a_stream_holds_at_most_its_memory_bound() {
     let transport = RioTransport::new(RioConfig::default().max_connections(3).buffers(20_000, 30_000));
@@ -318,7 +304,6 @@ fn sockets_have_the_options_of_their_class() {
     }
 }
 
-/// Fails if a read takes bytes from the budget that have not arrived.
 #[test]
 fn bytes_that_do_not_arrive_stay_in_the_budget() {
     let transport = RioTransport::with_clock(RioConfig::default(), Some(|| 1_000));

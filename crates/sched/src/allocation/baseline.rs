@@ -55,8 +55,8 @@ pub fn passes_global_edf_density(timings: &[Timing], cores: u32) -> bool {
 }
 
 /// Returns true if the tasks pass the interference test for global earliest deadline first
-/// (Bertogna, Cirinei and Lipari 2005). Returns false if a deadline exceeds its period, or a task has
-/// jitter or blocking.
+/// (Bertogna, Cirinei and Lipari 2005). Returns false if a deadline exceeds its period, or a task
+/// has jitter or blocking.
 #[must_use]
 pub fn passes_global_edf_interference(timings: &[Timing], cores: u32) -> bool {
     timings.iter().enumerate().all(|(place, task)| {
@@ -78,9 +78,9 @@ fn work_before(task: &Timing, interval: u64) -> u64 {
 }
 
 /// Returns true if the tasks pass a bound for global rate-monotonic scheduling (Bertogna, Cirinei
-/// and Lipari 2005). On m cores the total utilization must be at most m / 2 (1 - U_max) + U_max, with
-/// the largest utilization U_max. Returns false if a deadline is below its period, or a task has jitter
-/// or blocking.
+/// and Lipari 2005). On m cores the total utilization must be at most m / 2 (1 - U_max) + U_max,
+/// with the largest utilization U_max. Returns false if a deadline is below its period, or a task
+/// has jitter or blocking.
 #[must_use]
 pub fn passes_global_rate_monotonic(timings: &[Timing], cores: u32) -> bool {
     let shares: Vec<Utilization> = timings.iter().map(Timing::utilization).collect();
@@ -92,8 +92,6 @@ pub fn passes_global_rate_monotonic(timings: &[Timing], cores: u32) -> bool {
         && timings.iter().all(|task| task.deadline >= task.period && is_undelayed(task))
 }
 
-/// Returns true for a task without jitter and blocking, which the tests of global scheduling in this
-/// module do not model.
 fn is_undelayed(task: &Timing) -> bool {
     task.jitter == 0 && task.blocking == 0
 }

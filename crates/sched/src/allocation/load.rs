@@ -9,12 +9,12 @@ use crate::task::{Nanos, Task, TaskId, Timing, Utilization};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Discipline {
     /// Fixed priorities in deadline-monotonic order, or in an order that Audsley's algorithm finds;
-    /// tested by exact response times.
+    /// tested by response times.
     #[default]
     FixedPriority,
     /// Rate-monotonic priorities, tested with the bound of Liu and Layland.
     LiuLayland,
-    /// Earliest deadline first, tested by exact processor demand.
+    /// Earliest deadline first, tested by processor demand.
     EarliestDeadlineFirst,
 }
 
@@ -36,8 +36,6 @@ impl Charged {
     pub(super) fn new(timing: Timing) -> Self {
         let (floor, ceiling) = (timing.utilization_floor(), timing.utilization());
         let one = u128::from(Utilization::ONE.0);
-        // The next job of a task without jitter has not arrived when a job of lower priority
-        // completes.
         let counted = if timing.jitter == 0 { one.saturating_sub(u128::from(floor.0)) } else { one };
         // Each product fits into 128 bits; their sum need not.
         let weight =
@@ -81,15 +79,15 @@ pub(super) struct CoreLoad {
     discipline: Discipline,
     capacity: Utilization,
     max_levels: u32,
-    /// Work with a priority above all tasks: the manager, connection threads, lanes with a higher
-    /// priority.
     interference: Vec<Charged>,
     /// The timings of the interference, followed by the timings of the tasks.
     timings: Vec<Timing>,
     tasks: Vec<(Task, Charged)>,
-    /// For each task, a lower bound of its first completion in deadline-monotonic order.
+    /// For each task, a lower bound of `ResponseTime::first_completion` under deadline-monotonic
+    /// priorities.
     completions: Vec<Nanos>,
-    /// Number of leading tasks that are known to meet their deadlines in deadline-monotonic order.
+    /// Number of leading tasks that are known to meet their deadlines under deadline-monotonic
+    /// priorities.
     verified: usize,
     share: Utilization,
 }
@@ -163,8 +161,8 @@ impl CoreLoad {
         Some(self.remove(place))
     }
 
-    /// Analyses the tasks from index `verified` on, under fixed priorities, until one of them is not
-    /// known to meet its deadline.
+    /// Analyses the tasks from index `verified` on, under fixed priorities, until one of them is
+    /// not known to meet its deadline.
     pub(super) fn refresh(&mut self, steps: &mut StepBudget) {
         if self.discipline != Discipline::FixedPriority {
             return;
@@ -233,7 +231,7 @@ impl CoreLoad {
         let mut product = ONE;
         self.interference.is_empty()
             && self.tasks.iter().map(|(_, charged)| charged).chain(added).all(|charged| {
-                // Each factor is at most 2 units, so the product fits into 126 bits.
+                // Each factor is at most 2 * `ONE`, so the product fits into 128 bits.
                 product = (product * charged.factor.min(2 * ONE)).div_ceil(ONE);
                 charged.is_simple() && charged.factor <= 2 * ONE && product <= 2 * ONE
             })
@@ -350,8 +348,8 @@ fn needs_search(timings: &[Timing]) -> bool {
     timings.iter().any(|timing| timing.deadline > timing.period || timing.blocking != blocking)
 }
 
-/// Returns true if no task has a shorter period than the interference, as the bound of Liu and Layland
-/// requires.
+/// Returns true if no task has a shorter period than the interference, as the bound of Liu and
+/// Layland requires.
 fn have_longer_periods(tasks: &[Timing], interference: &[Timing]) -> bool {
     let longest = interference.iter().map(|timing| timing.period).max().unwrap_or(0);
     tasks.iter().all(|task| task.period >= longest)

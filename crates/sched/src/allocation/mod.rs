@@ -1,7 +1,8 @@
 //! Allocation of tasks to cores, and admission of further tasks.
 //!
 //! [`admit`] looks for a core on which the new task fits without a missed deadline. If there is
-//! none, it looks for moves of other tasks that make room, in the order of the [`AllocationStep`]s.
+//! none, it looks for moves of admitted tasks that make room, in the order of the
+//! [`AllocationStep`]s.
 //!
 //! Invariant: after a plan has been applied, every core passes the schedulability test of the
 //! machine's discipline. Pinned tasks never move.
@@ -28,8 +29,8 @@ pub const DEFAULT_CAPACITY: Utilization = Utilization(950_000_000);
 /// Default maximum number of analysis steps ([`StepBudget`]) in one search for moves.
 pub const DEFAULT_MAX_STEPS: u32 = 1 << 22;
 
-/// Maximum number of analysis steps ([`StepBudget`]) in a search for moves that must end within
-/// some 200 us.
+/// Maximum number of analysis steps ([`StepBudget`]) in a search for moves under [inline
+/// bounds](Machine::with_inline_bounds).
 pub const MAX_INLINE_STEPS: u32 = 1 << 15;
 
 /// Default number of native priority levels for the tasks of one core.
@@ -45,8 +46,7 @@ pub struct Core {
     pub id: CoreId,
     /// The share of the core that tasks may use.
     pub capacity: Utilization,
-    /// Work with a priority above all tasks: the manager, connection threads, real-time threads of
-    /// other processes.
+    /// Work with a priority above all tasks, for example of connection threads.
     pub interference: Vec<Timing>,
     /// The number of the core's cluster. Tasks move only within a cluster, for example between
     /// cores that share a cache.
@@ -72,7 +72,7 @@ pub struct Overheads {
     pub hand_off: Nanos,
     /// Longest time from a request's arrival until its thread is ready, by queueing and wake-up.
     pub release_jitter: Nanos,
-    /// Longest section of the ORB that cannot be preempted.
+    /// Longest time for which the ORB cannot be preempted.
     pub blocking: Nanos,
 }
 
@@ -126,10 +126,10 @@ impl Machine {
         }
     }
 
-    /// Returns the machine with limits for decisions that take at most some 200 us.
+    /// Returns the machine with limits for decisions that must be short.
     ///
     /// After a rejection that is not [exhaustive](Rejection::is_exhaustive), a decision without
-    /// these limits, on another thread, can succeed.
+    /// these limits can succeed.
     #[must_use]
     pub fn with_inline_bounds(mut self) -> Self {
         self.max_allocation_step = match self.cores.len() {
@@ -192,7 +192,8 @@ impl TaskSet {
         Self { placed: self.placed, warm: Some(Warm { machine: machine.clone(), loads }) }
     }
 
-    /// Iterates over tasks and their cores, in the order of their admission.
+    /// Iterates over the tasks and their cores, in the order in which the tasks were placed on
+    /// these cores.
     pub fn iter(&self) -> impl Iterator<Item = (&Task, CoreId)> {
         self.placed.iter().map(|(task, core)| (task, *core))
     }
@@ -215,7 +216,7 @@ impl TaskSet {
         self.placed.iter().find(|(other, _)| other.id == task).map(|(_, core)| *core)
     }
 
-    /// Applies a plan: moves other tasks to their new cores, and adds the new task to its core.
+    /// Applies a plan: moves tasks to their new cores, and adds the new task to its core.
     pub fn apply(&mut self, plan: &AdmissionPlan) {
         for step in &plan.moves {
             if let Some(task) = self.take(step.task) {
@@ -225,7 +226,7 @@ impl TaskSet {
         self.insert(plan.task, plan.core);
     }
 
-    /// Puts a task on a core without a test, for example a task that was admitted earlier.
+    /// Puts a task on a core without a test.
     pub fn insert(&mut self, task: Task, core: CoreId) {
         self.placed.push((task, core));
         if let Some(warm) = &mut self.warm
@@ -270,8 +271,6 @@ impl TaskSet {
 }
 
 impl Warm {
-    /// Compares the properties of the machine, other than its cores, on which the stored analysis
-    /// depends. It does not depend on the limits of decisions.
     fn suits(&self, machine: &Machine) -> bool {
         self.machine.discipline == machine.discipline
             && self.machine.overheads == machine.overheads
@@ -284,9 +283,9 @@ impl Warm {
 pub enum AllocationStep {
     /// A core has room for the task without moves.
     Direct,
-    /// One other task moves to another core.
+    /// One admitted task moves to another core.
     Move,
-    /// Two other tasks exchange their cores.
+    /// Two admitted tasks exchange their cores.
     Swap,
     /// All tasks of a cluster are placed again, by decreasing utilization.
     Repack,
@@ -312,7 +311,7 @@ pub struct AdmissionPlan {
     pub task: Task,
     /// The new task's core.
     pub core: CoreId,
-    /// Moves of other tasks that must come first.
+    /// Moves of admitted tasks that make room for the new task.
     pub moves: Vec<Move>,
     /// The allocation step that found the room.
     pub found_by: AllocationStep,
@@ -320,7 +319,7 @@ pub struct AdmissionPlan {
     pub response: Option<Nanos>,
 }
 
-/// The test that a rejected task failed, on the core with the most room.
+/// The test that a rejected task failed. Tests of a core refer to the core with the most room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmissionTest {
     /// The core's share would exceed its capacity.
@@ -343,12 +342,13 @@ pub struct Rejection {
     pub task: TaskId,
     /// The test that the task failed.
     pub test: AdmissionTest,
-    /// The core with the most room; `None` if the machine has no core for the task.
+    /// The core with the most room on which the task may run; `None` for [`AdmissionTest::NoCore`]
+    /// and [`AdmissionTest::DuplicateId`].
     pub core: Option<CoreId>,
     /// The amount by which the share of `core` would exceed its capacity; 0 if the share fits.
     pub excess: Utilization,
-    /// An execution time with which the task would be admitted without moves: the longest one, to
-    /// within a thousandth of the core's room. `None` if no execution time would fit.
+    /// The longest execution time with which the task fits on `core` without moves, to within a
+    /// thousandth of the core's room. `None` if none fits.
     pub longest_execution: Option<Nanos>,
     /// True if every placement was tried or ruled out. False if [`Machine::max_steps`] or
     /// [`Machine::max_allocation_step`] ended the search.
@@ -445,8 +445,7 @@ fn reject(loads: &[CoreLoad], machine: &Machine, task: &Task, charged: &Charged,
     Rejection { task: task.id, test, core: Some(machine.cores[place].id), excess, longest_execution, is_exhaustive }
 }
 
-/// Admits tasks one after another. Returns the set of admitted tasks, and the rejection of each
-/// other task.
+/// Admits tasks one after another. Returns the set of admitted tasks, and the rejections.
 #[must_use]
 pub fn admit_all<'t>(machine: &Machine, tasks: impl IntoIterator<Item = &'t Task>) -> (TaskSet, Vec<Rejection>) {
     let mut set = TaskSet::for_machine(machine);

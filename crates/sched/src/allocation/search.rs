@@ -7,7 +7,7 @@ use super::{AdmissionPlan, AllocationStep, Machine, Move};
 use crate::analysis::StepBudget;
 use crate::task::{Task, Utilization};
 
-/// Minimum number of analysis steps for a test of each core.
+/// Minimum number of analysis steps of the search for a core without moves.
 const DIRECT_STEPS: u32 = 1 << 17;
 
 /// The search for a placement of one task. Cores are identified by their index in the machine.
@@ -18,7 +18,6 @@ pub(super) struct Search<'a> {
     is_cut: bool,
 }
 
-/// A task to be placed, and its core before the search, if it has one.
 #[derive(Clone, Copy)]
 struct SearchTask {
     task: Task,
@@ -129,7 +128,6 @@ impl<'a> Search<'a> {
         task.pinned.is_none_or(|pinned| self.machine.cores[core].id == pinned)
     }
 
-    /// Returns the core with the least room on which the task fits without moves.
     fn best_fit(&mut self, item: &SearchTask, cores: &[usize]) -> Option<usize> {
         let loads = self.loads;
         let possible = |core: &usize| self.may_run(&item.task, *core) && loads[*core].room() >= item.charged.floor;
@@ -169,7 +167,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the load of `core` in which the new task replaces the task at index `place`; `None`
-    /// if that task is pinned or the new task does not fit.
+    /// if the replaced task is pinned, the new task does not fit, or the steps end.
     fn rest_with(&mut self, item: &SearchTask, core: usize, place: usize) -> Option<CoreLoad> {
         let load = &self.loads[core];
         let (task, charged) = &load.tasks()[place];
@@ -189,7 +187,6 @@ impl<'a> Search<'a> {
         Some(rest)
     }
 
-    /// Exchanges two tasks of different cores, so that the new task fits on one of these cores.
     fn with_a_swap(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         let loads = self.loads;
         for &core in cores {
@@ -206,8 +203,8 @@ impl<'a> Search<'a> {
                         if self.steps.is_exhausted() {
                             return None;
                         }
-                        // An exchange makes room only if the task that comes to this core is
-                        // smaller.
+                        // An exchange makes room only if the task that moves to this core is
+                        // smaller than the task that leaves it.
                         if back.pinned.is_some()
                             || back_charged.floor >= charged.floor
                             || back_charged.floor > rest.room()
@@ -251,8 +248,8 @@ impl<'a> Search<'a> {
         cores.iter().map(empty).collect()
     }
 
-    /// Places all tasks of the cluster again, the largest task first, each on the core where it
-    /// fits best.
+    /// Places all tasks of the cluster again, the largest task first, each on the core with the
+    /// least room on which it fits.
     fn repacked(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         let items = self.items(item, cores);
         let mut loads = self.emptied(cores);

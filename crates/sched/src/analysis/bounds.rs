@@ -60,8 +60,7 @@ fn power(mut base: u128, mut exponent: u32, bound: u128) -> u128 {
 }
 
 pub(super) fn product(one: u128, other: u128) -> u128 {
-    // In this module both factors are at most 3 * SCALE, which is below 2^62, so the product fits
-    // into 128 bits.
+    // Both factors are at most 3 * `SCALE`, which is below 2^62, so the product fits into 128 bits.
     one.saturating_mul(other).div_ceil(SCALE)
 }
 
@@ -106,7 +105,7 @@ fn is_simple(task: &Timing) -> bool {
 }
 
 /// Returns an upper bound of a task's worst-case response time from its arrival, in linear time
-/// (Bini and Baruah 2007).
+/// (Bini and Baruah 2007). The tasks of higher priority are in `above`.
 ///
 /// `None` if the bound does not apply: the tasks in `above` use the whole processor, or a second
 /// job may become ready before the first job completes.

@@ -1,13 +1,12 @@
 //! End-to-end response times of chains of tasks over several processors (Tindell and Clark 1994).
 //!
-//! The difference between the best and the worst response time of a stage is the jitter of the next
-//! stage. Jitter lengthens response times, and response times lengthen jitter, so the analysis
-//! repeats until neither changes.
+//! The difference between the best and the worst response time of a stage adds to the jitter of the
+//! next stage. Jitter lengthens response times, so the analysis repeats until neither changes.
 
 use super::response_time::response_time;
 use crate::task::{Nanos, Timing};
 
-/// Maximum number of rounds, after which the analysis fails.
+/// Maximum number of rounds of [`end_to_end_responses`], after which it fails.
 pub const MAX_ROUNDS: u32 = 1 << 12;
 
 /// One task of a chain on a processor.
@@ -18,9 +17,9 @@ pub struct Stage {
     /// The stage's priority on its processor; a larger number is more urgent. Stages with equal
     /// priority interfere with each other.
     pub priority: u32,
-    /// The stage's timing; the deadline counts from the chain's arrival. The jitter of a first
-    /// stage is the jitter of the chain's arrivals. The jitter of a later stage is added to the
-    /// jitter that its predecessor causes.
+    /// The stage's timing, whose deadline is ignored. The jitter of a first stage is the jitter of
+    /// the chain's arrivals. The jitter of a later stage is added to the jitter that its
+    /// predecessor causes.
     pub timing: Timing,
     /// Shortest execution time of the stage's jobs.
     pub best_execution: Nanos,
@@ -210,7 +209,7 @@ mod tests {
     #[test]
     fn jobs_leave_a_stage_closer_together_than_they_came() {
         let found = end_to_end_responses(&bursts(&[(5, 5), (3, 1), (2, 2)], 2)).expect("a fixed point");
-        // Two jobs of the last stage, 3 units apart, and the task's own execution time of 2.
+        // The task runs for 2 units, and two jobs of 2 units, 3 units apart, preempt it.
         assert_eq!(found[3].response, 6);
     }
 
@@ -227,8 +226,8 @@ mod tests {
         let mut stages = bursts(&[(5, 5), (2, 2)], 1);
         stages[0].best_execution = 50;
         let found = end_to_end_responses(&stages).expect("a fixed point");
-        // Three jobs are 5 units apart, and the task's own execution time of 1 comes after the
-        // first job.
+        // The task runs for 1 unit after a job of 2 units. The next job comes 5 units after the
+        // first.
         assert_eq!(found[2].response, 3);
         stages[2].timing.execution = 4;
         assert_eq!(end_to_end_responses(&stages).expect("a fixed point")[2].response, 4 + 2 * 2);

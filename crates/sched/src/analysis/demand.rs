@@ -1,5 +1,5 @@
-//! The exact test for earliest deadline first on one core: Quick Processor-demand Analysis (Zhang
-//! and Burns 2009).
+//! The test for earliest deadline first on one core: Quick Processor-demand Analysis (Zhang and
+//! Burns 2009).
 //!
 //! A set is schedulable if, for every deadline in the first busy period, the demand fits into the
 //! time until the deadline. The demand is the sum of three parts: jobs whose arrivals and deadlines

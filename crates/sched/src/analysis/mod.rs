@@ -1,7 +1,7 @@
 //! Schedulability analysis on one core: tests of deadlines, and worst-case response times.
 //!
-//! Invariant: all numbers are integers, no sum wraps, and a [`StepBudget`] or a constant limits every loop.
-//! An analysis that reaches its limit returns "not schedulable", never "schedulable".
+//! Invariant: all numbers are integers, and no sum wraps. An analysis that reaches its maximum
+//! number of steps returns "not schedulable" or no response time, never "schedulable".
 
 pub mod bounds;
 pub mod chain;
@@ -81,8 +81,8 @@ pub fn shortest_span(timing: &Timing, jobs: u64) -> Nanos {
     periodic.max(gaps.saturating_mul(timing.min_distance))
 }
 
-/// Returns the most execution time of jobs that become ready within `length`; `None` if it exceeds
-/// the range.
+/// Returns the maximum execution time of the jobs that become ready within `length`; `None` if it
+/// exceeds the range.
 pub(crate) fn work(tasks: &[Timing], length: Nanos) -> Option<Nanos> {
     tasks.iter().try_fold(0_u64, |sum, task| sum.checked_add(max_arrivals(task, length).checked_mul(task.execution)?))
 }

@@ -55,7 +55,8 @@ pub fn audsley_order_below(interference: &[Timing], tasks: &[Timing], steps: &mu
 /// Returns the level of each task (0 is the most urgent), with the fewest levels on which every
 /// task meets its deadline. `None` if no such assignment exists, or if the step budget ends first.
 ///
-/// Tasks of one level interfere with each other, and all of them are below `interference`.
+/// Tasks of one level interfere with each other. The tasks in `interference` have a higher priority
+/// than all levels.
 #[must_use]
 pub fn shared_levels(interference: &[Timing], tasks: &[Timing], steps: &mut StepBudget) -> Option<Vec<u32>> {
     let mut open = deadline_monotonic_order(tasks);

@@ -1,4 +1,4 @@
-//! Exact worst-case response times under fixed priorities.
+//! Worst-case response times under fixed priorities.
 //!
 //! The result is exact for sporadic tasks without blocking and jitter; otherwise it is an upper
 //! bound.
@@ -71,8 +71,9 @@ pub fn all_meet_deadlines(tasks: &[Timing]) -> bool {
     tasks.iter().enumerate().all(|(place, task)| meets_deadline(task, above(place)))
 }
 
-/// Runs the busy-window analysis of one task; `at_least` is a lower bound of the first job's
-/// completion. With a `deadline` the analysis returns `None` as soon as a job is known to miss it.
+/// Runs the busy-window analysis of one task. `more` is a further interfering task, and `at_least`
+/// a lower bound of the first job's completion. Returns `None` if the steps end, or as soon as a
+/// job is known to miss `deadline`.
 pub(crate) fn follow(
     task: &Timing,
     interfering: &[Timing],
@@ -112,8 +113,9 @@ pub(crate) fn follow(
     None
 }
 
-/// Returns the time from a job's arrival to its completion at `done`. `earlier_periods` is the sum of
-/// the periods of the earlier jobs in the busy window. Both times count from the start of the window.
+/// Returns the time from a job's arrival to its completion at `done`. `earlier_periods` is the sum
+/// of the periods of the earlier jobs in the busy window. Both times count from the start of the
+/// window.
 fn from_arrival(done: Nanos, task: &Timing, earlier_periods: Nanos) -> Nanos {
     match done.checked_sub(earlier_periods) {
         Some(in_period) => in_period.saturating_add(task.jitter),

@@ -39,14 +39,16 @@ impl Server {
     }
 }
 
-/// Returns the utilization up to which `tasks` periodic tasks are schedulable together with a server.
+/// Returns the utilization up to which `tasks` periodic tasks are schedulable together with a
+/// server.
 ///
-/// The priorities are rate-monotonic, and the server, of utilization `server`, has the highest priority. The
-/// result is rounded down. With n tasks and a server of utilization Us it is n ((2 / (Us + 1))^(1/n) - 1) for
-/// a polling or sporadic server and n (((Us + 2) / (2 Us + 1))^(1/n) - 1) for a deferrable server.
+/// The priorities are rate-monotonic, and the server, of utilization `server`, has the highest
+/// priority. The result is rounded down. With n tasks and a server of utilization Us it is n ((2 /
+/// (Us + 1))^(1/n) - 1) for a polling or sporadic server and n (((Us + 2) / (2 Us + 1))^(1/n) - 1)
+/// for a deferrable server.
 ///
-/// No task may have a shorter period than the server. With a deferrable server, no task may have a shorter
-/// period than the sum of the server's period and budget.
+/// No task may have a shorter period than the server. With a deferrable server, no task may have a
+/// shorter period than the sum of the server's period and budget.
 #[must_use]
 pub fn max_periodic_utilization(kind: ServerKind, server: Utilization, tasks: u32) -> Utilization {
     let share = server.min(Utilization::ONE);

@@ -1,6 +1,4 @@
 //! Task files: the description of a system's tasks and its machine.
-//!
-//! A reader accepts text of bounded size. An error names the field, and the line if it is known.
 
 pub mod rt_app;
 pub mod toml;

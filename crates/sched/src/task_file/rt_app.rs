@@ -13,7 +13,7 @@ use crate::task::{CoreId, Nanos, Task, TaskId, Timing, TimingField};
 
 const MICROSECOND: u64 = 1_000;
 
-/// The native priority of the most urgent level in a written file.
+/// Native priority of level 0 in a written file.
 const TOP_PRIORITY: u32 = 98;
 
 /// Properties of threads and phases that are not events.
@@ -91,8 +91,6 @@ fn read_thread(path: &str, thread: &Map<String, Value>) -> Result<Task, TaskFile
                 period = Some(microseconds(&format!("{field}.period"), time)?);
             }
             "timer" => return Err(wrong(&field, "a periodic task has one timer")),
-            // A thread whose events are in a phase may have properties of its own outside of the
-            // phase.
             _ if IGNORED.contains(&event.as_str()) => {}
             _ => return Err(wrong(&field, "a periodic task has the events run, runtime and timer only")),
         }
@@ -122,8 +120,7 @@ fn read_thread(path: &str, thread: &Map<String, Value>) -> Result<Task, TaskFile
     Ok(Task { pinned, ..task })
 }
 
-/// Returns the events of a thread: the events of its only phase or, without phases, of the thread
-/// itself.
+/// Returns the path and the fields of the thread's only phase or, without phases, of the thread.
 fn only_phase<'t>(
     path: &str,
     thread: &'t Map<String, Value>,
@@ -192,7 +189,7 @@ pub struct PlacedTask {
 /// Writes a task file of rt-app. Its threads run for `seconds` seconds under `SCHED_FIFO`.
 ///
 /// Times are rounded to microseconds, and never in favour of a task: execution times up, periods
-/// and deadlines down. rt-app has no fields for jitter, blocking and criticality.
+/// and deadlines down. Jitter, blocking, minimum distance and criticality are omitted.
 #[must_use]
 pub fn write(tasks: &[PlacedTask], seconds: u64) -> String {
     let mut threads = Map::new();

@@ -56,10 +56,10 @@ impl<'d> TomlTable<'d> {
         self.value(name).map(|value| Self::of(self.text, name, value)).transpose()
     }
 
-    /// Returns the tables of this name, at most `max`.
+    /// Returns the tables of this name; an empty list if the field is absent.
     ///
     /// # Errors
-    /// If the field is no array of tables, or has more tables.
+    /// If the field is no array of tables, or has more than `max` tables.
     pub fn tables(&mut self, name: &'static str, max: usize) -> Result<Vec<TomlTable<'d>>, TaskFileError> {
         let Some(value) = self.value(name) else { return Ok(Vec::new()) };
         let DeValue::Array(tables) = value.get_ref() else {
@@ -72,8 +72,8 @@ impl<'d> TomlTable<'d> {
         tables.iter().map(|table| Self::of(self.text, name, table)).collect()
     }
 
-    /// Returns the names and numbers of a table whose fields are numbers of 32 bits, in the order of
-    /// the names.
+    /// Returns the names and numbers of a table whose fields are numbers of 32 bits, in the order
+    /// of the names.
     ///
     /// # Errors
     /// If a field has another value.
@@ -90,7 +90,7 @@ impl<'d> TomlTable<'d> {
         self.table.iter().map(number).collect()
     }
 
-    /// Returns a string for each element of an array.
+    /// Returns the strings of an array; an empty list if the field is absent.
     ///
     /// # Errors
     /// If the field is no array of strings.
@@ -120,7 +120,7 @@ impl<'d> TomlTable<'d> {
         TaskFileError::new(Some(line_of(self.text, value.span().start)), self.field(name), reason)
     }
 
-    /// Returns an error of a field, with the field's line, or that of the table if the field is absent.
+    /// Returns an error with the line of the field or, if the field is absent, of the table.
     #[must_use]
     pub fn wrong_field(&self, name: &str, reason: &str) -> TaskFileError {
         match self.table.get(name) {
@@ -129,16 +129,16 @@ impl<'d> TomlTable<'d> {
         }
     }
 
-    /// Returns the error of a field that is needed and absent.
+    /// Returns the error of a required field that is absent.
     #[must_use]
     pub fn missing(&self, name: &str) -> TaskFileError {
         TaskFileError::new(Some(self.line), self.field(name), "the field is missing")
     }
 
-    /// Returns a string.
+    /// Returns a string; `None` if the field is absent.
     ///
     /// # Errors
-    /// If the field has another value.
+    /// If the value is no string.
     pub fn string(&mut self, name: &'static str) -> Result<Option<&'d str>, TaskFileError> {
         let Some(value) = self.value(name) else { return Ok(None) };
         match value.get_ref() {
@@ -147,10 +147,10 @@ impl<'d> TomlTable<'d> {
         }
     }
 
-    /// Returns a time, a string such as `"3ms"`.
+    /// Returns the time of a string such as `"3ms"`; `None` if the field is absent.
     ///
     /// # Errors
-    /// If the field is no time.
+    /// If the value is no time.
     pub fn time(&mut self, name: &'static str) -> Result<Option<Nanos>, TaskFileError> {
         let Some(string) = self.string(name)? else { return Ok(None) };
         parse_time(string).map(Some).map_err(|error| self.wrong_field(name, &error.to_string()))
@@ -167,10 +167,10 @@ impl<'d> TomlTable<'d> {
         found.map(Some).ok_or_else(|| self.wrong_field(name, &format!("expected one of: {}", names.join(", "))))
     }
 
-    /// Returns a number within these bounds.
+    /// Returns a number from `least` to `most`; `None` if the field is absent.
     ///
     /// # Errors
-    /// If the field is no such number.
+    /// If the value is no such number.
     pub fn number(&mut self, name: &'static str, least: u32, most: u32) -> Result<Option<u32>, TaskFileError> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let DeValue::Integer(integer) = value.get_ref() else {
@@ -182,10 +182,10 @@ impl<'d> TomlTable<'d> {
         number.map(Some).ok_or_else(|| self.wrong(name, value, &format!("expected {least} to {most}")))
     }
 
-    /// Checks that each field of the table was asked for.
+    /// Checks that each field of the table was read.
     ///
     /// # Errors
-    /// If the table has another field.
+    /// If the table has a field that was not read.
     pub fn refuse_unknown(&self) -> Result<(), TaskFileError> {
         match self.table.keys().find(|key| !self.known.contains(key.get_ref().as_ref())) {
             Some(key) => {
