@@ -17,7 +17,6 @@ pub(crate) struct IdleStateLock {
 }
 
 impl IdleStateLock {
-    /// Returns `None` if the device does not exist or its use is not permitted.
     pub(crate) fn hold() -> Option<Self> {
         let mut device = OpenOptions::new().write(true).open("/dev/cpu_dma_latency").ok()?;
         // The device takes microseconds as a native 32-bit integer.
@@ -60,7 +59,6 @@ impl Drop for BusyCores {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // The thread's code does not panic.
             let _ = thread.join();
         }
     }

@@ -137,7 +137,8 @@ impl<'o> Report<'o> {
         self.add_json_values(title, values)
     }
 
-    /// Writes single numbers as JSON lines without text.
+    /// Writes single numbers as JSON lines without text, and adds those with a bound to the next
+    /// verdict.
     pub(crate) fn add_json_values(&mut self, title: &str, values: &[SingleValue]) -> Result<(), Failure> {
         for value in values {
             let mut object = labelled(self.object("value").string("group", title), &value.label)
@@ -315,7 +316,7 @@ fn width<'t>(texts: impl Iterator<Item = &'t String>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0).max("config".len())
 }
 
-/// Formats the columns of the costs, which are empty without costs.
+/// Formats the columns of the costs; `-` without costs.
 fn columns_of_cost(figure: &Figure) -> String {
     let Some(cost) = figure.cost else {
         return format!("{:>7} {:>7} {:>8} {:>8} {:>6}", "-", "-", "-", "-", "-");

@@ -39,9 +39,10 @@ impl Samples {
     }
 }
 
-/// Times each of `count` calls, and returns the time from the first call's start to the last call's end.
+/// Times each of `count` calls, and returns the time from the first call's start to the last call's
+/// end.
 ///
-/// The clock is read once per call, so each call time includes one reading (about 25 ns).
+/// The clock is read once per call, so each call time includes one reading.
 ///
 /// Returns the error of the first call that fails, and makes no further call.
 #[inline(always)]
@@ -72,12 +73,12 @@ pub(crate) struct Summary {
     pub(crate) max_us: f64,
     pub(crate) mean_us: f64,
     pub(crate) sd_us: f64,
-    /// Calls per second over all repetitions.
     pub(crate) per_s: f64,
 }
 
 impl Summary {
-    /// Computes statistics of times in nanoseconds, whose total is `whole`.
+    /// `times` are in nanoseconds. The rate is the number of times per `whole`. Returns `None`
+    /// without times.
     #[must_use]
     pub(crate) fn of(times: &[u64], whole: Duration) -> Option<Summary> {
         let mut sorted = times.to_vec();

@@ -94,7 +94,6 @@ impl RunningProgram {
         told.map_err(|error| Failure::new(format!("cannot write to {}: {error}", self.name)))
     }
 
-    /// Returns the next line of the program's output.
     pub(crate) fn line(&mut self, patience: Duration) -> Result<String, Failure> {
         let line = self.line_within(patience)?;
         line.ok_or_else(|| Failure::new(format!("{} has written nothing for {} s", self.name, patience.as_secs())))

@@ -1,6 +1,4 @@
-//! Goals of the hot path: limits on Corelane's calls relative to bare sockets and other ORBs of the same run.
-//!
-//! A missed goal is not a failure of the run.
+//! Goals of Corelane's figures. A missed goal is not a failure of the run.
 
 pub(crate) mod cores;
 pub(crate) mod rio;

@@ -249,7 +249,8 @@ impl Testbed {
         Ok(Testbed { bench, transport, floors, others })
     }
 
-    /// Starts new Corelane servers, because a flood of oneways moves its connection to other threads permanently.
+    /// Starts new Corelane servers for each group, because a flood of oneways moves its connection
+    /// to other threads permanently.
     pub(crate) fn variant_group(
         &self,
         orb: &Orb,

@@ -8,7 +8,6 @@ pub(crate) const MICROSECONDS_PER_CALL: &str = "us per call";
 #[derive(Clone, Debug)]
 pub(crate) struct SingleValue {
     pub(crate) label: FigureLabel,
-    /// Name of the number, such as `client system calls per call`.
     pub(crate) quantity: String,
     pub(crate) value: f64,
     /// Unit, such as `octets`; empty for a count.

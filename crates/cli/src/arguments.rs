@@ -284,7 +284,6 @@ pub(crate) fn parse(
     })
 }
 
-/// Returns the subcommand's name and its arguments.
 pub(crate) fn parse_subcommand(
     name: &str,
     command: Command,

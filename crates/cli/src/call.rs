@@ -280,9 +280,10 @@ impl Sources {
     }
 }
 
-/// Converts a word to an argument of this type. The word, or the content of the file that it names, is JSON. It is
-/// the text itself if it is not JSON, or if the type is text and it is not a JSON string. For sequences and arrays
-/// of octets, a file has the octets, and a number is hexadecimal digits.
+/// Converts a word, or the content of the file that it names, to an argument of this type. A JSON
+/// string is its text. Other JSON is a value, except for types of text. For these types, and
+/// without valid JSON, the word itself is the text. For sequences and arrays of octets, a file
+/// contains the octets, and a number is hexadecimal digits.
 fn argument(word: &str, type_code: &TypeCode, types: &mut Types<'_>, sources: &mut Sources) -> Result<Any, String> {
     let is_of_octets = json::is_of_octets(type_code);
     let contents = match sources.read(word)? {

@@ -266,7 +266,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Adds the configured options to the words, except options that the words already contain.
+    /// Adds the configured options to the words, except options that the words contain.
     fn with_configured_options(&self, tool: &str, words: Vec<OsString>) -> Vec<OsString> {
         let first = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         let subcommand = format!("{tool} {first}");
@@ -341,7 +341,8 @@ impl Settings {
     }
 }
 
-/// Adds the configured options of a command to its words. The error is a message for the user.
+/// Adds the configured options of a command to its words, unless the words ask for help. The error
+/// is a message for the user.
 pub(crate) fn with_configured_options(tool: &str, words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let is_set = || env::vars_os().any(|(name, _)| name.as_encoded_bytes().starts_with(b"CORELANE_"));
     let asks_for_help = words.iter().any(|word| word == "--help" || word == "-h");

@@ -93,7 +93,7 @@ impl Dump<'_> {
         Some(match &self.compilation.model.get(id).kind {
             DefinitionKind::Module(members) => {
                 let definitions = self.all(members);
-                // The file adds nothing to the ORB's own module.
+                // The predefined module CORBA is left out if the file adds nothing to it.
                 if self.types.name(id) == "CORBA" && definitions.is_empty() {
                     return None;
                 }

@@ -21,9 +21,10 @@ pub(crate) fn compile(file: &Path, options: &CompileOptions) -> Result<Compilati
 
 pub(crate) struct Types<'c> {
     compilation: &'c Compilation,
-    /// Definitions whose TypeCode is incomplete. Inside it, the definition becomes a recursive TypeCode.
+    /// Definitions whose TypeCodes are under construction. Inside its own TypeCode, a definition
+    /// becomes a recursive TypeCode.
     open: Vec<DefinitionId>,
-    /// An incomplete TypeCode, with a recursion to a type in `open`, is not in the map.
+    /// A TypeCode with a recursion to a definition in `open` is not in the map.
     made: HashMap<DefinitionId, TypeCode>,
     values: u32,
 }

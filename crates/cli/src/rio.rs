@@ -160,8 +160,8 @@ fn stream_to_text(stream: &StatusFields) -> String {
     text
 }
 
-/// The kernel ends programs, tables and threads with the process, so there is nothing to remove. The
-/// command looks whether this is so.
+/// The kernel removes programs, tables and threads with their process, so the command removes
+/// nothing and reports what it finds.
 fn clean(name: &str, reports: &[TransportReport], is_json: bool) -> String {
     let on_interface = |report: &&TransportReport| report.field("interface").is_some();
     let users: Vec<u32> = reports.iter().filter(on_interface).map(|report| report.process).collect();

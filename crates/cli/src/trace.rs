@@ -241,8 +241,8 @@ fn handovers(process: &ProcessRecords) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_
 
 type ProcessPoint<'p> = (u32, &'p PassedProbe);
 
-/// Returns the departure and arrival of each message. The arrival is the nearest in time that has the request's id or no
-/// id yet. It may belong to a call that was not recorded.
+/// Returns the departure and arrival of each message. The arrival is the nearest in time that has
+/// the request's id or no id. It may belong to a call that was not recorded.
 fn messages(processes: &[ProcessRecords]) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| {
         let probes = processes.iter().flat_map(|process| process.probes.iter().map(|point| (process.pid, point)));

@@ -201,7 +201,6 @@ fn examples_of_the_page_print_what_the_page_shows() {
     }
 }
 
-/// A process of `corelane cores serve`.
 struct AdmissionServer {
     process: std::process::Child,
     /// `corbaloc:` reference that the server printed.

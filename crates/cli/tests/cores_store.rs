@@ -21,7 +21,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        // The path of a Unix socket is short.
+        // The path of a Unix socket has a small maximum length.
         let path = std::env::temp_dir().join(format!("corelane-cs-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
@@ -119,7 +119,8 @@ fn reference(promise: &Promise) -> String {
     promise.target.as_ref().expect("a task reference").to_string()
 }
 
-/// Returns the promised tasks. The shares of all tasks must be those that the cores have.
+/// Returns the promised tasks. Checks that the shares of all tasks add up to the used shares of the
+/// cores.
 fn promised(tasks: &TasksRef) -> BTreeMap<u64, TaskRecord> {
     let (records, cores, _) = tasks.snapshot().unwrap();
     let shares: u64 = records.iter().map(|record| record.timing.execution * 1_000_000_000 / record.timing.period).sum();
@@ -237,8 +238,8 @@ fn wait_until(what: &str, is_done: impl Fn() -> bool) {
 
 /// The lease with which clients and killed clients admit tasks. A client then renews it to an hour.
 const SHORT_LEASE: u64 = 2_000 * MS;
-/// Tasks without an owner up to which the next cycle begins without waiting for the end of their
-/// leases. A client may have 100 tasks.
+/// With at most this number of tasks without an owner, the next cycle begins before their leases
+/// end. A client may have 100 tasks.
 const MAX_ORPHANS: usize = 30;
 const TASKS_PER_CLIENT: usize = 8;
 
@@ -280,7 +281,7 @@ impl Client {
         MS / 10 * (1 + self.below(9) as u64)
     }
 
-    /// Makes a request. Returns its exception.
+    /// Makes a random request, and returns its exception.
     fn request(&mut self, tasks: &TasksRef, target: &ObjectRef) -> Result<(), SystemException> {
         let system = |error: AdmitError| match error {
             AdmitError::System(exception) => exception,
@@ -364,7 +365,7 @@ impl Client {
         }
     }
 
-    /// Renews all tasks, and checks that they have kept their references.
+    /// Renews all tasks, and checks that their references are unchanged.
     fn renew_all(&mut self, tasks: &TasksRef) {
         self.held.retain_mut(|held| {
             let Promise { task, token, .. } = held.promise;
@@ -384,7 +385,7 @@ impl Client {
     }
 }
 
-/// Starts a client process that admits three tasks, and kills it at a random time.
+/// Starts a client process that admits three tasks, and kills it after 0 to 39 ms.
 fn kill_client(reference: &str, cycle: usize) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
     command.args(["cores", "admit", "-", "--lease", "2s", "--at", reference]);

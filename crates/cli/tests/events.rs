@@ -12,7 +12,6 @@ fn corelane(words: &[&str]) -> Command {
     command
 }
 
-/// A program that runs until it is dropped.
 struct Running {
     process: Child,
     output: BufReader<ChildStdout>,
@@ -49,7 +48,7 @@ fn run(words: &[&str]) -> Output {
     corelane(words).output().expect("the program starts")
 }
 
-/// Pushes texts until the consumer, which may not be connected yet, prints a line.
+/// Pushes texts until the consumer prints a line. The consumer may connect after the first texts.
 fn first_line(tail: &mut Running, push: &[&str]) -> String {
     let is_printed = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -141,7 +140,6 @@ fn tail_prints_the_sets_of_a_filter() {
     assert_eq!(refused.status.code(), Some(1));
 }
 
-/// A file with a channel of two lanes.
 const CHANNEL_FILE: &str = "\
 [channel]
 builder = 'prefix'
@@ -314,7 +312,6 @@ fn http(address: &str, request: &[u8]) -> String {
     answer
 }
 
-/// Returns the body of a resource.
 fn resource(address: &str, path: &str) -> String {
     let answer = http(address, format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes());
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
@@ -381,7 +378,8 @@ fn wrong_requests_of_the_page_are_refused_and_the_server_goes_on() {
     assert_eq!(status(&endless), "HTTP/1.1 431 Request Header Fields Too Large");
     let head = http(address, format!("HEAD / HTTP/1.1\r\n{host}").as_bytes());
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
-    // Clients that send a part of a request get no answer, and hold other clients for a bounded time.
+    // Clients that send a part of a request get no answer, and delay other clients for a bounded
+    // time.
     let silent: Vec<_> = (0..10)
         .map(|_| {
             let mut stream = std::net::TcpStream::connect(address).expect("the server listens");
@@ -455,7 +453,7 @@ fn channels_are_created_counted_and_destroyed() {
     assert!(shown.contains("    lane 0: 0 sets, 0 bytes\n    lane 1: 2 sets, "), "{shown}");
     let table = output(&["top", "--at", &monitor, "--count", "2", "--interval", "0.01"]);
     assert_eq!(table.lines().filter(|line| line.starts_with("ground")).count(), 2, "{table}");
-    // No client may destroy a channel, and over the control socket the permitted user may.
+    // Clients may not destroy a channel; over the control socket, the permitted user may.
     let refused = channel.destroy().unwrap_err();
     assert_eq!(refused.kind(), corelane::SystemExceptionKind::NoPermission);
     let refused = run(&["destroy", &format!("{server_at}/ground")]);

@@ -16,7 +16,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Returns what `status` tells about this process.
+/// Returns the transports of this process in the report of `status`.
 fn own_transports() -> Vec<Json> {
     let output = rio(&["status", "lo", "--json"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -16,14 +16,13 @@ use crate::options::BenchOptions;
 use crate::report::Report;
 use crate::value::SingleValue;
 
-/// Numbers of parts of the generated IDL. A part has about 190 lines.
 const PARTS: [usize; 2] = [45, 190];
 
 const TURNS: usize = 15;
 
 /// Maximum time in seconds for a million lines.
 const MOST_SECONDS_PER_MILLION: f64 = 2.0;
-/// Maximum time as a fraction of omniidl's time.
+/// Maximum time as a fraction of omniidl's time for the same text.
 const MOST_SHARE: f64 = 0.1;
 
 /// A back end without output for omniidl, which does not run without a back end.

@@ -93,7 +93,7 @@ impl Repeat for Untimed {
     }
 }
 
-/// Repeats calls of an operation. Each operation has its own loop, so that the loop does not choose the
+/// Repeats calls of an operation. Each operation has its own loop, so that no loop branches on the
 /// operation.
 fn repeated(
     target: &CountedTargetRef,
@@ -166,7 +166,6 @@ pub(crate) struct TwoWayCaller {
 pub(crate) struct PrioritizedCaller {
     pub(crate) caller: TwoWayCaller,
     pub(crate) orb: RtOrb,
-    /// Priority that the calling thread takes before its next call.
     pub(crate) priority: Option<i16>,
 }
 

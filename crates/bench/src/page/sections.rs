@@ -38,7 +38,7 @@ pub(crate) fn of_bench(runs: &[RecordedRun], bench: &str) -> String {
     text
 }
 
-/// Draws curves through the points of several groups, for an axis on which each group has one point.
+/// Draws curves across groups, for each axis on which all points of a group have one position.
 fn across_groups(runs: &[RecordedRun], bench: &str, several: bool) -> String {
     let placed: Vec<RunLine<'_, ResultLine>> = numbered(runs, |run| &run.results)
         .filter(|(_, _, line)| line.label.bench == bench && line.axis_point.is_some())
@@ -84,7 +84,7 @@ fn groups(runs: &[RecordedRun], bench: &str) -> Vec<String> {
     found
 }
 
-/// Benchmarks with curves of mean and standard deviation, like the papers' figures.
+/// Benchmarks whose curves show mean and standard deviation, as in the figures of the papers.
 const MT_CUBIT: [&str; 2] = ["mt", "mt-equal"];
 
 fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
@@ -195,7 +195,7 @@ struct SeriesPoint<'p> {
     values: Vec<f64>,
 }
 
-/// Each point has one number for each measure.
+/// Each point has an x value, and a number for each measure.
 struct Series<'p> {
     peer: &'p str,
     name: String,

@@ -7,7 +7,7 @@ use super::papers;
 use super::read::{RecordedAxisPoint, RecordedLabel, RecordedRun, ResultLine, ValueLine};
 use super::table::{Column, Table};
 
-/// Highlights rows with differences between runs.
+/// Rows in which the runs differ are highlighted.
 pub(crate) fn environment(runs: &[RecordedRun]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in runs.iter().flat_map(|run| &run.environment) {
@@ -95,7 +95,7 @@ pub(crate) fn papers(bench: &str) -> String {
     text
 }
 
-/// Returns tables of times and costs. With `several`, a column names the run of each row.
+/// Returns tables of times and costs. With `several`, the first column names the run.
 pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> String {
     let columns = |numbers: &[&str]| {
         let texts = several.then_some("run").into_iter().chain(["peer", "config"]).map(Column::text);
@@ -338,7 +338,6 @@ mod tests {
         line(id, &record)
     }
 
-    /// Returns three runs; the third repeats the lines of the second. The first and the third share another line.
     fn runs() -> Vec<RecordedRun> {
         let (run, end) = (|id| line(id, "\"run\",\"debug_build\":false"), |id| line(id, "\"end\""));
         let texts = [

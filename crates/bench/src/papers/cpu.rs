@@ -135,15 +135,14 @@ fn ran(thread: Tid) -> Option<ThreadRunTime> {
     std::fs::read_to_string(file).ok().as_deref().and_then(read_ran)
 }
 
-/// Parses three numbers: nanoseconds on a core, nanoseconds waiting for a core, and the number of
-/// times that the thread was scheduled.
+/// Parses the schedstat file of a thread: nanoseconds on a core, nanoseconds waiting for a core,
+/// and the number of times that the thread was scheduled.
 fn read_ran(text: &str) -> Option<ThreadRunTime> {
     let mut numbers = text.split_whitespace().map(str::parse);
     let (nanoseconds, _, times) = (numbers.next()?.ok()?, numbers.next()?, numbers.next()?.ok()?);
     Some(ThreadRunTime { nanoseconds, times })
 }
 
-/// Dropping the handle ends the thread.
 struct Scavenger {
     id: Tid,
     stop: Arc<AtomicBool>,
@@ -226,8 +225,8 @@ pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mu
     Ok(())
 }
 
-/// Returns the number of calls. The full depth makes the papers' 10,000,000 calls without work. Variants with
-/// work make at most 2,000 calls in a turn.
+/// At the full depth, variants without work make the papers' 10,000,000 calls. Variants with work
+/// make at most 2,000 calls in a turn.
 fn run_length(options: &BenchOptions, rounds: u32) -> RunLength {
     let asked = options.run_length;
     match (options.depth, rounds) {
@@ -271,8 +270,8 @@ fn orbs() -> Result<Orbs, Failure> {
 }
 
 impl Orbs {
-    /// Returns the variants, and the processor times that each records. The first variant is the baseline, the
-    /// virtual function.
+    /// Returns the variants, and the processor times that each records. The first variant, the
+    /// virtual call, is the baseline.
     fn variants(
         &self,
         rounds: u32,

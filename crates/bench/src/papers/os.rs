@@ -1,4 +1,5 @@
-//! The benchmark `os`: the effect of the operating system on one ORB.
+//! The benchmark `os`: the effect of the operating system on calls through Corelane and on bare
+//! sockets.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -29,7 +30,6 @@ use crate::sample::Samples;
 use crate::service::RunningProgram;
 use crate::workload::message_sizes;
 
-/// Priority of both sides in the settings with fixed priorities.
 const PRIORITY: u8 = 10;
 
 const REST: Duration = Duration::from_millis(5);
@@ -85,9 +85,9 @@ impl<'o> OsVariants<'o> {
         Ok(OsVariants { options, orb: client_orb(0)?, variants: Vec::new(), pairs: Vec::new() })
     }
 
-    /// Adds bare sockets and Corelane in one setting; `set` puts a subject into the setting. The report compares both
-    /// with bare sockets in the setting of the first call, and Corelane also with itself there and with bare
-    /// sockets in the same setting.
+    /// Adds bare sockets and Corelane in one setting; `set` puts a subject into the setting.
+    /// Corelane is compared with the bare sockets of its setting. In later settings, both are also
+    /// compared with themselves in the first setting.
     fn add(
         &mut self,
         name: &str,

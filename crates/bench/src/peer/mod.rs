@@ -16,7 +16,6 @@ use crate::placement::{Placement, Side};
 use crate::sample::Samples;
 use crate::service::RunningProgram;
 
-/// Maximum time of one turn.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +145,7 @@ impl BuiltPeer {
         self.kind
     }
 
-    /// Returns the path of the native program. JacORB has none.
+    /// Returns the path of the native program, which JacORB lacks.
     #[must_use]
     pub(crate) fn program(&self) -> PathBuf {
         self.out.join("bench")
@@ -213,7 +212,7 @@ impl BuiltPeer {
         Ok(PeerCalls { name, client, operation, how, server })
     }
 
-    /// Starts a client that calls on request by its standard input.
+    /// Starts a client that makes the calls that its standard input requests.
     pub(crate) fn caller(&self, reference: &str, placement: &Placement) -> Result<RunningProgram, Failure> {
         let mut command = self.command();
         command.arg(reference);

@@ -16,8 +16,8 @@ pub(crate) mod acceptance {
     /// Maximum part of the rejected utilization on 4 to 64 cores, with a utilization of 0.9 for each
     /// core.
     pub(crate) const MAX_REJECTED_ON_MANY_CORES: f64 = 0.5;
-    /// Maximum number of tasks that an exhaustive search accepts on two cores, relative to
-    /// decisions with bounded time.
+    /// Maximum number of tasks that an exhaustive search accepts on two cores, relative to the
+    /// number that admission with bounded time accepts.
     pub(crate) const MAX_EXHAUSTIVE_RATIO: f64 = 1.0 / 0.999;
 }
 
@@ -34,7 +34,8 @@ pub(crate) mod decide {
 
 /// Goals of `cores-migration`.
 pub(crate) mod migration {
-    /// Maximum median of the migration of a sleeping thread, relative to that of a running thread.
+    /// Maximum median of the migration of a sleeping thread, relative to the median of a running
+    /// thread.
     pub(crate) const MAX_SLEEPING_RATIO: f64 = 0.1;
 }
 
@@ -48,7 +49,8 @@ pub(crate) mod path {
     pub(crate) const MAX_HAND_OVER_US: f64 = 10.0;
     /// Maximum mean in microseconds of a change that moves 15 threads between two cores.
     pub(crate) const MAX_MOVES_US: f64 = 100.0;
-    /// Maximum mean in microseconds that a rejection adds to a call and the decision.
+    /// Maximum by which the mean of a rejected admission exceeds the sum of the means of a call and
+    /// of a decision, in microseconds.
     pub(crate) const MAX_REJECTION_US: f64 = 8.0;
 }
 

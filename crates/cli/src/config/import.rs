@@ -37,7 +37,6 @@ pub(super) fn split(words: Vec<OsString>) -> (Vec<OsString>, Vec<(usize, String)
     (own, of_orb)
 }
 
-/// Runs the command and returns its exit status. `words` are the `-ORB` options.
 pub(super) fn run(parsed: &ArgMatches, words: Vec<(usize, String)>, out: &mut dyn Write) -> u8 {
     let refuse = |reason: String, out: &mut dyn Write| arguments::print_refusal(Some(reason), USAGE, out);
     let orb = match arguments::text(parsed, "from").as_deref() {

@@ -15,7 +15,6 @@ use crate::text::{json_text, printable};
 /// Time in seconds for which rt-app runs the tasks of a file that `--rt-app` writes.
 const RT_APP_SECONDS: u64 = 10;
 
-/// A task with its placement in the schedule.
 struct TaskRow<'s> {
     named: &'s NamedTask,
     /// Placement of the task. A rejected task has the placement at which it would miss a deadline.

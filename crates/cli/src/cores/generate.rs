@@ -11,10 +11,8 @@ use super::CoresArguments;
 /// Number of cores of the machine in the MC-ORB paper.
 const CORES: u32 = 2;
 
-/// Balance factor if the user gives no `--balance`.
 const BALANCE: Utilization = Utilization(500_000_000);
 
-/// Prints a random task file.
 pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let utilization = arguments.utilization.unwrap_or_default();
     let workload = match arguments.tasks {

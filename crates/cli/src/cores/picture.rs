@@ -23,7 +23,6 @@ const NAMED_COLOURS: usize = 8;
 /// Maximum number of tasks in a picture.
 const MAX_ROWS: usize = 500;
 
-/// The response time of a task and its deadline.
 pub(super) struct ResponseBar<'n> {
     pub(super) name: &'n str,
     pub(super) core: Option<u32>,
@@ -79,13 +78,11 @@ pub(super) fn schedule(names: &[&str], cores: usize, duration: Nanos, outcome: &
     })
 }
 
-/// A row of a Gantt chart, with a note behind its bars.
 pub(super) struct GanttRow {
     pub(super) name: String,
     pub(super) note: String,
 }
 
-/// A span of time in a row of a Gantt chart.
 #[derive(Clone, Copy)]
 pub(super) struct GanttBar {
     pub(super) row: usize,
@@ -171,7 +168,6 @@ fn text(svg: &mut String, x: u64, y: usize, anchor: &str, text: &str) {
     let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{text}</text>");
 }
 
-/// Cuts a name to the width of its column.
 fn short(name: &str) -> String {
     cut(name, 18)
 }
@@ -187,8 +183,7 @@ fn hundredths(number: u64) -> String {
     format!("{}.{:02}", number / 100, number % 100)
 }
 
-/// Returns the colour of a core. The colours of Okabe and Ito are distinct for colour-blind readers
-/// too.
+/// The colours of Okabe and Ito, which colour-blind readers can distinguish.
 fn colour(core: usize) -> &'static str {
     const COLOURS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000"];
     COLOURS[core % COLOURS.len()]

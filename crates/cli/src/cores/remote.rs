@@ -27,23 +27,21 @@ use crate::text::{json_text, printable};
 
 /// Default address of the server, which only programs on this machine can reach.
 const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:2810";
-/// Default reference of the admission object.
 const DEFAULT_AT: &str = "corbaloc::1.2@127.0.0.1:2810/CorelaneTasks";
 /// Default lease of `admit`. It is long, because the command ends at once and no client renews the
 /// lease.
 const DEFAULT_LEASE: Nanos = 3_600_000_000_000;
-/// Maximum number of connections of tasks that `serve` binds to threads, on a machine with few
-/// cores.
+/// Minimum of the pool's limit of threads, so that many connections can be bound to threads on a
+/// machine with few cores.
 const MAX_BOUND: u32 = 64;
 
-/// Requests of a server with a store that wait for the disk at the same time.
+/// Maximum number of requests that wait for the disk at the same time, with a store.
 const MAX_WAITING_SAVES: usize = 12;
-/// Endpoints that each serve one task.
+/// Number of endpoints that each serve one task.
 const TASK_ENDPOINTS: u16 = 16;
 /// The largest port from which all ports of tasks exist.
 pub(super) const MAX_FIRST_PORT: u16 = u16::MAX - TASK_ENDPOINTS;
 
-/// Serves an admission object until the process receives a termination signal.
 pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let termination = signal::termination().map_err(|error| error.to_string())?;
     let available = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -133,7 +131,7 @@ fn restored_text(arguments: &CoresArguments, service: &AdmissionService) -> Stri
     text
 }
 
-/// Returns the admission object of `--at`, or of the default address.
+/// Returns the admission object of `--at`, else of the default address.
 pub(super) fn object(orb: &Orb, arguments: &CoresArguments) -> Result<TasksRef, String> {
     let at = arguments.at.as_deref().unwrap_or(DEFAULT_AT);
     let object = naming::object_of_word(orb, at)?.ok_or("the reference is nil")?;
@@ -219,7 +217,6 @@ fn spec(named: &NamedTask, target: Option<ObjectRef>, lease: Nanos) -> Result<Ta
     })
 }
 
-/// Requests the admission of a task, and waits for the decision.
 fn admit_one(tasks: &TasksRef, spec: &TaskSpec) -> AdmitOutcome {
     match admit_task(tasks, spec) {
         Ok(promise) => AdmitOutcome::Promised(promise),
@@ -297,7 +294,6 @@ pub(super) fn withdraw(arguments: &CoresArguments) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Prints all tasks and cores of a server.
 pub(super) fn snapshot(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
     let snapshot = object(&orb, arguments)?.snapshot().map_err(|exception| explain(&exception))?;
@@ -393,7 +389,6 @@ fn hexadecimal(token: &[u8; 16]) -> String {
     token.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// Parses the id of a task and its token.
 pub(super) fn task_and_token(task: &str, token: &str) -> Option<(TaskId, [u8; 16])> {
     let is_token = token.len() == 32 && token.bytes().all(|digit| digit.is_ascii_hexdigit());
     let number = u128::from_str_radix(token, 16).ok().filter(|_| is_token)?;

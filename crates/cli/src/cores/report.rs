@@ -1,4 +1,4 @@
-//! The command `corelane cores report`, which draws the jobs that the cores of a server really ran.
+//! The command `corelane cores report`, which draws the jobs that the cores of a server ran.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,13 +25,12 @@ const MAX_RECORDS: usize = 200_000;
 /// The detailed chart shows this many periods of the task with the longest period.
 const DETAIL_PERIODS: u64 = 4;
 
-/// The jobs that a server has recorded.
 #[derive(Default)]
 struct Recording {
     jobs: Vec<JobRecord>,
     /// Number of records that newer ones replaced before this program got them.
     lost: u64,
-    /// True if there were more records than a report has.
+    /// True if the server had more records than a report can have.
     is_truncated: bool,
 }
 
@@ -143,7 +142,6 @@ fn escaped(text: &str) -> String {
     printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Returns the longest time of a job.
 fn longest(jobs: &[&JobRecord]) -> Nanos {
     jobs.iter().map(|job| job.finish.saturating_sub(job.start)).max().unwrap_or(0)
 }

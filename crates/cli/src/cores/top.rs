@@ -23,7 +23,6 @@ const DEFAULT_REFRESH: Duration = Duration::from_secs(1);
 /// Sequence that moves the cursor of a terminal to the top left corner and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// The state of a server at one instant.
 pub(super) struct Monitored {
     pub(super) tasks: TaskRecords,
     pub(super) cores: CoreRecords,
@@ -34,7 +33,6 @@ pub(super) struct Monitored {
 }
 
 impl Monitored {
-    /// Asks an admission object for its state.
     pub(super) fn fetch(tasks: &TasksRef) -> Result<Self, String> {
         let (tasks, cores, counts, measured) = tasks.monitor().map_err(|exception| match exception.kind() {
             Kind::BadOperation => format!("{exception}: the server is older than this command"),

@@ -1,5 +1,5 @@
-//! The command `corelane doctor`, which shows the real-time guarantees of this machine, or why an object cannot be
-//! called.
+//! The command `corelane doctor`, which shows the real-time guarantees of this machine, the state
+//! of a network interface, or why an object cannot be called.
 
 mod finding;
 mod interface;

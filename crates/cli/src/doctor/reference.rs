@@ -212,7 +212,7 @@ impl Examination {
         }));
     }
 
-    /// Returns true if a connection was made.
+    /// Returns true if a TCP connection was made, or if the file of the address is a socket.
     fn address(&mut self, candidate: &Candidate) -> bool {
         if let Some(finding) = published(&candidate.endpoint) {
             self.add(at(candidate, finding));
@@ -291,7 +291,6 @@ impl Examination {
         is_there
     }
 
-    /// Returns true if the object can be called.
     fn interface(&mut self, orb: &Orb, candidate: &Candidate, ior: &Ior) -> bool {
         let asked = alone(orb, candidate, self.step()).and_then(|object| {
             let is_missing = object.non_existent()?;

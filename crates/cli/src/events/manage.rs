@@ -36,7 +36,8 @@ pub(super) fn create(arguments: &EventsArguments, out: &mut dyn Write) -> Result
     Ok(())
 }
 
-/// Destroys a channel: over the control socket of its server, or by its own operation `destroy`.
+/// Destroys a channel: over the control socket of its server, or with the channel's operation
+/// `destroy`.
 pub(super) fn destroy(arguments: &EventsArguments) -> Result<(), String> {
     let orb = Orb::new().map_err(message)?;
     let Some(path) = arguments.control.as_deref() else {

@@ -23,7 +23,6 @@ use crate::naming;
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
 
-/// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--channel NAME]... [--lane N[:PRIORITY]]...
                              [--overflow POLICY] [--filter-builder NAME] [--allow-control USER,... --control PATH]
@@ -88,9 +87,7 @@ Exit status: 0 done, 1 not done, 2 wrong usage. `check`: 1 if a part of a filter
 missed.
 ";
 
-/// Message for an invalid interval.
 const INTERVAL: &str = "an interval is a number of seconds";
-/// A subcommand of `corelane events`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventsCommand {
     Serve,
@@ -104,7 +101,6 @@ enum EventsCommand {
     Check,
 }
 
-/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let repeated = |name, value| option(name, value).action(ArgAction::Append);
     let serve = arguments::command("serve", USAGE).args([
@@ -137,7 +133,6 @@ pub(crate) fn command() -> Command {
     arguments::with_descriptions(arguments::command("events", USAGE).subcommands(all), USAGE)
 }
 
-/// Runs the command with the arguments after `corelane events`.
 pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let (action, arguments) = match parse(words) {
         Ok(parsed) => parsed,
@@ -171,7 +166,6 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<(EventsCommand, Events
     refine(&parsed.0, &parsed.1).map_err(Some)
 }
 
-/// Converts the values of options and checks which words are present.
 fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsArguments), String> {
     let action = match command {
         "serve" => EventsCommand::Serve,

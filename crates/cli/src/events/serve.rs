@@ -17,7 +17,6 @@ use crate::serving::{ServerOptions, corbaloc_urls};
 /// Name of the channel if no name is given.
 const DEFAULT_CHANNEL: &str = "EventChannel";
 
-/// Serves channels until the process receives a termination signal.
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let termination = signal::termination().map_err(message)?;
     // One thread keeps the order of each supplier's oneway pushes. It never waits: each consumer has
@@ -64,7 +63,6 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     orb.shutdown(true).map_err(message)
 }
 
-/// Returns the settings of each channel of the server.
 fn channel_builder(arguments: &EventsArguments) -> EventChannelBuilder {
     let builder = EventChannel::builder().max_waiting_pulls(0).lanes(arguments.lanes.iter().cloned());
     let builder = builder.overflow(arguments.overflow).filter_builder(arguments.filter_builder);

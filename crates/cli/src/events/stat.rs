@@ -19,7 +19,7 @@ use crate::text::{excerpt, json_line, printable};
 
 /// Default time from one table of `top` to the next.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of channels and of consumers that the commands read.
+/// The commands read no further channels, or consumers of a channel, after this number.
 const MAX_READ: usize = 100_000;
 
 fn monitor(orb: &Orb, arguments: &EventsArguments) -> Result<MonitorRef, String> {
@@ -33,13 +33,13 @@ fn monitor(orb: &Orb, arguments: &EventsArguments) -> Result<MonitorRef, String>
     }
 }
 
-/// Returns all channels, in the order of their names.
+/// Returns the channels in the order of their names.
 fn channels(monitor: &MonitorRef) -> Result<Vec<Channel>, String> {
     let mut all: Vec<Channel> = Vec::new();
     loop {
         let after = all.last().map_or("", |channel| channel.name.as_str());
         let next = monitor.channels_after(after).map_err(message)?;
-        // A server that does not go on in the order of the names would be asked without end.
+        // Without this check, a server that returns names out of order would be asked without end.
         if next.first().is_none_or(|first| first.name.as_str() <= after) || all.len() >= MAX_READ {
             return Ok(all);
         }
@@ -47,7 +47,7 @@ fn channels(monitor: &MonitorRef) -> Result<Vec<Channel>, String> {
     }
 }
 
-/// Returns all consumers of a channel, in the order of their numbers.
+/// Returns the consumers of a channel in the order of their numbers.
 fn consumers(monitor: &MonitorRef, name: &str) -> Result<Vec<Consumer>, String> {
     let mut all: Vec<Consumer> = Vec::new();
     loop {
@@ -164,7 +164,6 @@ fn print(out: &mut dyn Write, text: &str) -> bool {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
 }
 
-/// Prints the channels of a server.
 pub(super) fn list(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let orb = Orb::new().map_err(message)?;
     for channel in channels(&monitor(&orb, arguments)?)? {
@@ -174,7 +173,6 @@ pub(super) fn list(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-/// Prints the counts of all channels, or of one channel and its consumers.
 pub(super) fn stat(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let orb = Orb::new().map_err(message)?;
     let monitor = monitor(&orb, arguments)?;
@@ -200,7 +198,8 @@ pub(super) fn stat(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-/// Prints the channels with their rates until the process receives a termination signal.
+/// Prints the channels with their rates until a termination signal, until `--count` tables are
+/// printed, or until the reader closes the pipe.
 pub(super) fn top(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let termination = signal::termination().map_err(message)?;
     let orb = Orb::new().map_err(message)?;

@@ -20,7 +20,7 @@ use super::options::EventsArguments;
 use crate::json::{any_to_json, hexadecimal};
 use crate::text::{json_line, printable};
 
-/// Maximum number of events that wait to be printed. The channel then waits for the terminal.
+/// Maximum number of events that wait to be printed. Further pushes wait.
 const MAX_WAITING: usize = 1_000;
 /// Address of the consumer, which only programs on this machine can reach.
 const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:0";
@@ -92,7 +92,8 @@ impl cos::PushConsumer for Consumer {
     }
 }
 
-/// Prints events until a termination signal, the wanted number of events, or the channel's end.
+/// Prints events until a termination signal, until `--count` events are printed, until the channel
+/// ends, or until the reader closes the pipe.
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let termination = signal::termination().map_err(message)?;
     let listen = arguments.listen.last().map_or(DEFAULT_LISTEN, String::as_str);

@@ -58,7 +58,7 @@ pub(super) struct Content<'d> {
     pub(super) name: &'static str,
     /// `None` if the format is unknown or the content is malformed.
     pub(super) text: Option<String>,
-    /// Lines of text, each with the octets of a value whose format is unknown.
+    /// Lines of text. A line of a value with an unknown format has the octets of the value.
     pub(super) details: Vec<(String, Option<&'d [u8]>)>,
     /// Null if `text` is `None`.
     pub(super) json: Json,

@@ -167,8 +167,9 @@ impl Importer<'_, '_> {
         self.out.line(|| format!("{name}: {reason}"), || json!({ "name": name, "error": reason }))
     }
 
-    /// Creates a context for the context of this name, and adds its names to the work. A context that has been copied, or
-    /// that belongs to another server, is bound and not copied.
+    /// Copies the context of this name: creates a context at the destination, and adds its names to
+    /// the work. A context that was copied before, or that belongs to another server, is bound and
+    /// not copied.
     fn copy_context(&mut self, work: &ContextCopy, name: &[NameComponent]) -> Result<(), String> {
         let object = work.from.resolve(name).map_err(rebind_message)?.ok_or("nil")?;
         if self.made.get(&object).is_some() {

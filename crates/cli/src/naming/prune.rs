@@ -153,7 +153,8 @@ impl PruneWalk {
     }
 }
 
-/// Returns false if the name is no longer bound to `object`.
+/// Unbinds the name. Returns false, without a change, if the name is not bound to `object` any
+/// more.
 fn unbind_from(context: &NamingContextRef, name: &[NameComponent], object: &ObjectRef) -> Result<bool, String> {
     let found = context.resolve(name).map_err(rebind_message)?;
     if found.is_none_or(|found| found.ior() != object.ior()) {

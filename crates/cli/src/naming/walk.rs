@@ -123,7 +123,7 @@ impl<V> ObjectMap<V> {
     }
 }
 
-/// The addresses of one server, which distinguish its contexts from those of other servers.
+/// The addresses of one server, which distinguish its contexts from contexts of other servers.
 pub(super) struct ServerAddresses {
     addresses: Vec<ServerLocation>,
     known: HashMap<(String, u16), Vec<ServerLocation>>,

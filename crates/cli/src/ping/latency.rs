@@ -81,7 +81,8 @@ impl Latencies {
     }
 }
 
-/// Returns the smallest time that at least `percent` percent of the sorted times do not exceed.
+/// Returns the smallest time that at least `percent` percent of the sorted times do not exceed, in
+/// the unit of the times.
 fn percentile(sorted: &[u64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default() as f64

@@ -41,7 +41,7 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
         MessagePrinter { arguments, signatures, out, first: None, failure: None }
     }
 
-    /// Returns the first write error as a message for the user.
+    /// Flushes the output. Returns the first write error as a message for the user.
     pub(super) fn written(&mut self) -> Result<(), String> {
         match self.failure.take() {
             Some(failure) => Err(failure),

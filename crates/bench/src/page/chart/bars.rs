@@ -18,12 +18,11 @@ const ROW: f64 = 34.0;
 /// Space at the right for the longest bar's number, in pixels.
 const RIGHT: f64 = 64.0;
 
-/// Returns bar charts for a page. Bars of very different lengths have separate scales.
+/// Bars of very different lengths get charts with separate scales.
 pub(crate) fn bars(unit: &str, bars: &[Bar]) -> String {
     plots(unit, bars).iter().map(Plot::inline).collect()
 }
 
-/// Returns a complete SVG file with several panels of bars.
 pub(crate) fn picture(title: &str, unit: &str, panels: &[(String, Vec<Bar>)], style: &str) -> String {
     const WIDTH: f64 = 860.0;
     const MARGIN: f64 = 16.0;

@@ -36,7 +36,7 @@ pub(super) struct LoadMix {
     pub(super) high: Box<dyn GroupClient>,
     pub(super) scheduling: Scheduling,
     pub(super) period: Duration,
-    /// Number of calls of the high-priority client. Its end ends the other clients.
+    /// Number of calls of the high-priority client. After them, all clients end.
     pub(super) calls: usize,
     pub(super) placement: Placement,
     pub(super) server: u32,

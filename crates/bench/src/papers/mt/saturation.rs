@@ -68,13 +68,13 @@ pub(crate) fn saturation(
         return Ok(());
     }
     let (calls, repetitions) = (calls(options, [100, 400, 4000]), repetitions(options));
-    // Two clients saturate the server's core if the kernel chooses the cores.
+    // If the kernel chooses the cores, it takes two clients to saturate the server's core.
     let loads = if options.placement.cores == CoreChoice::Any { 2 } else { 1 };
     let priorities: Vec<u8> = std::iter::once(TOP_PRIORITY).chain(std::iter::repeat_n(LOW, loads)).collect();
     let rounds = rounds_for(WORK);
     for transport in [BaselineTransport::Tcp, BaselineTransport::Unix] {
         let mut served = vec![laned(&priorities, transport, options)?];
-        // All threads of omniORB have one priority.
+        // All threads of omniORB have one priority, so both priorities are measured.
         for priority in [TOP_PRIORITY, LOW] {
             served.extend(report.or_report_missing(
                 "saturation",
@@ -127,8 +127,8 @@ pub(crate) fn saturation(
     Ok(())
 }
 
-/// Measures without bounds at 100 % of the core, where the kernel's fair server stops all fixed priorities, so
-/// that no ORB can meet a bound.
+/// Measures at 100 % of the core, without bounds: the kernel's fair server then stops all threads
+/// of fixed priority, so that no ORB can meet a bound.
 fn apart(
     one: &ServerUnderTest,
     (loads, rounds, calls): (usize, u32, usize),

@@ -27,7 +27,6 @@ use crate::workload::message_sizes;
 
 /// Highest native priority of the benchmarks. There are 98 levels, so a server has at most 98 lanes.
 pub(super) const TOP_PRIORITY: u8 = levels::LEVELS;
-/// Maximum time until a server sends its references.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) struct ServerUnderTest {
@@ -40,7 +39,7 @@ pub(super) struct ServerUnderTest {
 
 enum ClientSource {
     Orb(Orb, Vec<String>, Connections),
-    /// One reference for each client, and the CORBA priority of the client's thread.
+    /// For each client a reference, and the CORBA priority of its thread.
     Banded(Orb, Vec<String>, Vec<i16>),
     Floor(String, MessageSizes),
 }
@@ -170,7 +169,7 @@ pub(super) fn laned(
     transport: BaselineTransport,
     options: &BenchOptions,
 ) -> Result<ServerUnderTest, Failure> {
-    // Lanes set the priorities of their threads.
+    // The lanes set the priorities of their threads.
     let placement = Placement { scheduling: None, ..options.placement };
     let mut server = start_server_with_lanes(priorities, transport, &placement)?;
     let references = listed(&mut server, "references")?;
@@ -180,7 +179,7 @@ pub(super) fn laned(
 /// Starts a server with lanes and bands for clients whose threads have these CORBA priorities
 /// (CLIENT_PROPAGATED).
 pub(super) fn banded(priorities: Vec<i16>, options: &BenchOptions) -> Result<ServerUnderTest, Failure> {
-    // Lanes set the priorities of their threads.
+    // The lanes set the priorities of their threads.
     let placement = Placement { scheduling: None, ..options.placement };
     let mut server = start_server_with_bands(&priorities, &placement)?;
     let references = listed(&mut server, "references")?;

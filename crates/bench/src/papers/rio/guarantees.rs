@@ -26,7 +26,6 @@ const WINDOW_MS: usize = 100;
 /// Time in milliseconds after the start of a stream that is not judged.
 const SETTLING_MS: usize = 300;
 
-/// A stream with a guarantee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GuaranteedStream {
     /// Number among the streams.
@@ -54,7 +53,6 @@ pub(super) const SENDER_PRIORITY: u8 = 20;
 pub(super) const VARIANTS: [ReceiveVariant; 2] = [ReceiveVariant::SocketOptions, ReceiveVariant::Steered];
 
 impl GuaranteedStream {
-    /// Name of the stream's port.
     pub(super) fn port(self, variant: ReceiveVariant) -> String {
         format!("{}-{}", variant.word(), self.number)
     }
@@ -74,7 +72,7 @@ impl GuaranteedStream {
     }
 }
 
-/// The bytes that arrived in each millisecond.
+/// The numbers of bytes that arrived in each millisecond.
 pub(super) struct GuaranteeRun {
     pub(super) best_effort: Vec<u64>,
     /// In the order of [`STREAMS`].
@@ -85,7 +83,7 @@ pub(super) struct GuaranteeRun {
     pub(super) together: Range<usize>,
 }
 
-/// Time between the starts of two streams, and time with all of them.
+/// Returns the time between the starts of two streams, and the time with all streams.
 fn times(options: &BenchOptions) -> (Duration, Duration) {
     match options.depth {
         _ if is_trial(options) => (Duration::from_millis(400), Duration::from_millis(600)),
@@ -95,7 +93,6 @@ fn times(options: &BenchOptions) -> (Duration, Duration) {
     }
 }
 
-/// Measures the guarantees of each variant in turn.
 pub(super) fn guarantees(
     testbed: &RioTestbed,
     options: &BenchOptions,
@@ -124,7 +121,6 @@ pub(super) fn guarantees(
     Ok(())
 }
 
-/// Returns the rates, and their distances from the guarantees, over all runs of a variant.
 fn judged(variant: ReceiveVariant, runs: &[GuaranteeRun]) -> Vec<SingleValue> {
     let value = |config: &str, quantity: &str, value, unit, bound| SingleValue {
         label: label(variant.peer(), config, variant.name()),
@@ -163,7 +159,7 @@ fn judged(variant: ReceiveVariant, runs: &[GuaranteeRun]) -> Vec<SingleValue> {
     values
 }
 
-/// Returns the bytes of best effort in a millisecond, alone and beside the guarantees.
+/// Returns the bytes of best effort in a millisecond: alone, and beside the guaranteed streams.
 fn best_effort(runs: &[GuaranteeRun]) -> (f64, f64) {
     let mean = |range: fn(&GuaranteeRun) -> &Range<usize>| {
         let rates = runs.iter().map(|run| rate(&run.best_effort, range(run)));
@@ -172,11 +168,11 @@ fn best_effort(runs: &[GuaranteeRun]) -> (f64, f64) {
     (mean(|run| &run.alone), mean(|run| &run.together))
 }
 
-/// Returns the percentage by which best effort beside the guarantees falls short of the rest that they leave
-/// of its rate alone.
+/// Returns by how many percent best effort beside the guaranteed streams falls short of its rate
+/// alone minus the guaranteed rates.
 ///
 /// # Errors
-/// If the guarantees leave nothing.
+/// The guaranteed rates exceed the rate of best effort alone.
 fn shortfall(alone: f64, beside: f64) -> Result<f64, String> {
     let guaranteed: f64 = STREAMS.iter().map(|stream| stream.rate()).sum();
     let rest = alone - guaranteed;
@@ -211,7 +207,6 @@ fn windows(bytes: &[u64], range: &Range<usize>) -> Vec<u64> {
     whole.map(|start| (start..start + WINDOW_MS).map(in_range).sum()).collect()
 }
 
-/// Returns the bandwidth of each connection by time.
 fn pictured(variant: ReceiveVariant, run: &GuaranteeRun) -> Vec<SingleValue> {
     let best_effort = ("best effort".to_owned(), &run.best_effort);
     let streams = STREAMS.iter().zip(&run.streams).map(|(stream, bytes)| (stream.name(), bytes));
@@ -235,7 +230,7 @@ pub(super) fn timeline(variant: ReceiveVariant, name: &str, bytes: &[u64], end: 
     points.collect()
 }
 
-/// Returns the milliseconds from `begin` on that are judged, up to `end`.
+/// Returns the judged milliseconds between `begin` and `end`, without the first [`SETTLING_MS`].
 pub(super) fn settled(begin: Duration, end: Duration) -> Range<usize> {
     let milliseconds = |time: Duration| usize::try_from(time.as_millis()).unwrap_or(0);
     milliseconds(begin) + SETTLING_MS..milliseconds(end).max(milliseconds(begin) + SETTLING_MS)

@@ -30,7 +30,7 @@ use crate::testbed::require_fixed_priorities;
 use shared::{BENCH, CORELANE};
 use testbed::RioTestbed;
 
-/// Measurements of the paper, or of this design, whose mechanism does not exist.
+/// Measurements whose mechanism Corelane does not implement, with the reason.
 const NOT_IMPLEMENTED: [(&str, &str); 4] = [
     ("Corelane, protocol processing in a lane's thread", "AF_XDP rings and TUN are not implemented"),
     ("Corelane, kernel priorities", "threaded NAPI and transmit classes (HTB) are not implemented"),

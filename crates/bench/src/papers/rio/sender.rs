@@ -38,7 +38,6 @@ const BLOCK: usize = 8 * 1024;
 const BLOCKS_AT_ONCE: u32 = 16;
 /// The measured CORBA call.
 const CALL: MeasuredOperation = MeasuredOperation::Octets(ECHO_BYTES);
-/// Maximum time of one call.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum time until a thread that sends notices that it must end.
 const NOTICE: Duration = Duration::from_millis(100);
@@ -53,7 +52,6 @@ struct Sender {
     sending: Vec<JoinHandle<io::Result<()>>>,
 }
 
-/// Runs the sender on `core` until the standard input ends.
 pub(crate) fn serve(core: usize) -> Result<(), Failure> {
     let mut sender = Sender {
         core,
@@ -126,7 +124,7 @@ impl Sender {
         if rate > 0 {
             socket::set_max_pacing_rate(stream.as_fd(), rate).map_err(failed)?;
         }
-        // The unread bytes of a connection that ends must not keep its server from the next one.
+        // The unread bytes of a connection that ends must not delay the server's next connection.
         socket::set_linger(stream.as_fd(), Some(Duration::ZERO)).map_err(failed)?;
         let is_over = self.is_over.clone();
         let builder = ThreadBuilder::new().name("bench/send").affinity(CpuSet::one(self.core));
@@ -140,7 +138,7 @@ impl Sender {
     /// Ends the threads that send.
     ///
     /// # Errors
-    /// If a thread ended before: the calls beside it then had less load.
+    /// A thread ended before, so that the calls beside it had less load.
     fn quiet(&mut self) -> Result<(), Failure> {
         self.is_over.store(true, Ordering::Relaxed);
         let ends: Vec<_> = self.sending.drain(..).map(JoinHandle::join).collect();
@@ -154,15 +152,16 @@ impl Sender {
     }
 }
 
-/// Sends blocks until `is_over`. A thread that sleeps leaves the core to others at times.
+/// Sends blocks until `is_over`. With `sleeps`, pauses for a millisecond after each
+/// [`BLOCKS_AT_ONCE`] blocks.
 ///
 /// # Errors
-/// If the connection fails before.
+/// The connection failed.
 fn send_until(is_over: &AtomicBool, sleeps: bool, mut send: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
     let (block, mut blocks) = ([0; BLOCK], 0_u32);
     while !is_over.load(Ordering::Relaxed) {
         match send(&block) {
-            // After the time-out the thread looks whether it must end.
+            // The time-out lets the thread check `is_over`.
             Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 return Err(error);
             }
@@ -187,8 +186,8 @@ fn connect(port: u16, timeout: Duration) -> Result<TcpStream, Failure> {
     open().map_err(|error| Failure::new(format!("cannot connect to port {port}: {error}")))
 }
 
-/// Makes uncounted and then counted calls, and returns the times of the counted ones. Only the calls
-/// have the priority.
+/// Makes uncounted and then counted calls at a priority, and returns the times of the counted
+/// calls.
 fn timed(
     priority: &str,
     warm_up: usize,

@@ -6,7 +6,6 @@ use corelane_sys::thread::{CpuSet, Scheduling};
 /// Native priority of the measured threads on both sides.
 pub(super) const PRIORITY: u8 = 80;
 
-/// A way in which the receiver treats packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReceiveVariant {
     /// The kernel's TCP, with all threads in the ordinary class.
@@ -67,7 +66,8 @@ impl ReceiveVariant {
         matches!(self, Steered | SteeredOrdinary)
     }
 
-    /// Name of a lane whose packets are treated in this way. `None` if no calls are measured.
+    /// Name of a lane whose packets are treated in this way. `None` if no CORBA calls are measured
+    /// in this way.
     pub(super) fn lane_name(self) -> Option<&'static str> {
         match self {
             KernelFifo => Some("lane over TCP"),
@@ -82,7 +82,6 @@ impl ReceiveVariant {
         (self != Kernel).then_some(PRIORITY)
     }
 
-    /// Scheduling of the threads that send and answer.
     pub(super) fn scheduling(self) -> Scheduling {
         self.priority().map_or(Scheduling::Other, Scheduling::Fifo)
     }

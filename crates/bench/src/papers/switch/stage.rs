@@ -17,7 +17,6 @@ pub(crate) struct SwitchSetting {
     /// Priority of the first thread; `None` means the ordinary class. The second thread's priority is higher by one, or
     /// equal in the test of yielding.
     pub(crate) priority: Option<u8>,
-    /// True if both threads share a core.
     pub(crate) same_core: bool,
 }
 
@@ -26,8 +25,8 @@ impl SwitchSetting {
         self.same_core && self.priority.is_some()
     }
 
-    /// Returns a builder of the second thread. Its fixed priority is the first thread's priority if `equal`, and
-    /// otherwise the next higher priority.
+    /// If `equal`, the second thread's fixed priority is the first thread's, else the next higher
+    /// priority.
     pub(crate) fn builder(&self, equal: bool) -> ThreadBuilder {
         let mut builder = ThreadBuilder::new().name("bench/partner");
         if let Some(core) = self.partner {

@@ -8,7 +8,7 @@ pub(super) struct ListeningAddress {
     pub(super) place: Place,
     pub(super) shown: String,
     pub(super) address: String,
-    /// The address that references carry, if it is not `address`.
+    /// The address in references, if it differs from `address`.
     pub(super) published: Option<String>,
 }
 
@@ -89,7 +89,6 @@ pub(super) fn tao(endpoint: &str) -> Result<Vec<ConvertedEndpoint>, Refusal> {
     addresses.split(',').map(convert).collect()
 }
 
-/// Returns the version before the `@`, and the address after it. An address without `@` has no version.
 fn without_version(address: &str) -> (Option<&str>, &str) {
     match address.split_once('@') {
         Some((version, address)) => (Some(version), address),

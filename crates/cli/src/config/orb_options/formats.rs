@@ -32,7 +32,8 @@ pub(super) enum OptionContent {
 }
 
 impl OrbOption {
-    /// Creates an option of a file. Fails if its text was not UTF-8; comments may have such bytes.
+    /// Creates an option of a file. Fails if the text of the option was not UTF-8; comments may
+    /// contain any bytes.
     fn new(line: usize, service: Option<&str>, shown: &str, content: OptionContent) -> Result<Self, Malformed> {
         if shown.contains(char::REPLACEMENT_CHARACTER) {
             return Err(Malformed::new(line, shortened(shown), "not UTF-8"));
@@ -52,8 +53,8 @@ pub(super) fn shortened(text: &str) -> String {
     }
 }
 
-/// Returns the options in a text, and their ORB if it is known. Without `orb`, the first line that is no comment
-/// determines the format.
+/// Returns the options in a text, and their ORB if it is known. If `orb` is `None`, the first line
+/// that is no comment determines the format.
 pub(super) fn parse(text: &str, orb: Option<ForeignOrb>) -> Result<(Option<ForeignOrb>, Vec<OrbOption>), Malformed> {
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     let Some((number, first)) = lines.find(|(_, line)| !line.is_empty() && !line.starts_with('#')) else {

@@ -63,7 +63,7 @@ impl Malformed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     Malformed(&'static str),
-    /// Corelane has nothing like the valid value.
+    /// The value is valid, but Corelane has no counterpart.
     NoCounterpart(&'static str),
 }
 
@@ -92,7 +92,8 @@ impl Imported {
         Imported { target, ..Imported::default() }
     }
 
-    /// Converts the options in a text. Without `orb`, the first line that is no comment determines the format.
+    /// Converts the options in a text. If `orb` is `None`, the first line that is no comment
+    /// determines the format.
     ///
     /// # Errors
     /// [`Malformed`], if the text is not a configuration or has an invalid value.

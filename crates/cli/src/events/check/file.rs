@@ -11,11 +11,9 @@ const MAX_ENTRIES: usize = 1_000;
 
 const BUILDERS: [(&str, FilterBuilder); 2] = [("basic", FilterBuilder::Basic), ("prefix", FilterBuilder::Prefix)];
 
-/// A channel as a file describes it.
 #[derive(Debug, Default)]
 pub(super) struct ChannelFile {
     pub(super) names: EventNames,
-    /// The numbers of the declared sources.
     pub(super) sources: Vec<EventSource>,
     pub(super) builder: FilterBuilder,
     /// Processor time of the channel for each delivery.
@@ -29,7 +27,7 @@ pub(super) struct ChannelFile {
 #[derive(Debug)]
 pub(super) struct FileLane {
     pub(super) rt_info: u32,
-    /// The types whose events are in this lane if their publication names none.
+    /// The types whose events are in this lane if their publication names no lane.
     pub(super) types: Vec<EventType>,
 }
 
@@ -45,7 +43,6 @@ pub(super) struct FilePublication {
     /// Execution time of a consumer that gets one event.
     pub(super) wcet: Option<Nanos>,
     pub(super) deadline: Option<Nanos>,
-    /// The number of the lane.
     pub(super) lane: Option<usize>,
 }
 
@@ -53,7 +50,8 @@ pub(super) struct FilePublication {
 pub(super) struct FileSubscription {
     pub(super) name: String,
     pub(super) filter: EventFilter,
-    /// The channel's builder does not read this filter, for this reason.
+    /// The reason why the channel's filter builder refuses the filter; `None` if it accepts the
+    /// filter.
     pub(super) refusal: Option<String>,
     pub(super) wcet: Option<Nanos>,
     pub(super) deadline: Option<Nanos>,
@@ -157,7 +155,7 @@ fn read_subscription(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Fi
     let filter = filter.map_err(|error| table.wrong_field("filter", &error.to_string()))?;
     let refusal = match EventFilter::build(file.builder, filter.dependencies().headers(), &limits) {
         Err(error) => Some(error.to_string()),
-        // The builder reads them as groups beside each other.
+        // The basic builder reads nested groups as groups beside each other.
         Ok(built) if built != filter => Some("the basic builder has no groups inside groups".to_owned()),
         Ok(_) => None,
     };

@@ -8,16 +8,16 @@ use corelane_services::events::{SetArrival, SetTrigger, TimeoutKind};
 
 use super::file::{ChannelFile, FilePublication, FileSubscription};
 
-/// The handling of the sets of one kind by one consumer.
+/// The work of one consumer for the sets of events that one trigger starts.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// The number of the subscription.
+    /// Index of the subscription in the file.
     pub(super) subscription: usize,
     pub(super) trigger: JobTrigger,
     /// The most urgent and the least urgent lane in which the sets may be.
     pub(super) lanes: (usize, usize),
     pub(super) timing: Result<Timing, Undeclared>,
-    /// The number of a job without a known load that may delay this one. The job is then not analysed.
+    /// Index of a job without a known load that may delay this job, which is then not analysed.
     pub(super) delayed_by: Option<usize>,
     /// The worst-case response time, if it is known and has a bound.
     pub(super) response: Option<Nanos>,
@@ -26,12 +26,11 @@ pub(super) struct Job {
 /// The event whose arrival starts a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobTrigger {
-    /// The publication with this number.
+    /// The publication with this index in the file.
     Publication(usize),
     Timeout(TimeoutKind, Nanos),
 }
 
-/// The reason why a job is not analysed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Undeclared {
     Period,
@@ -73,7 +72,8 @@ impl Job {
     }
 }
 
-/// Returns the jobs of a subscription. `publications` has the publication of each published event.
+/// Returns the jobs of a subscription. `publications` has the index of the publication of each
+/// published event.
 pub(super) fn jobs(
     file: &ChannelFile,
     number: usize,

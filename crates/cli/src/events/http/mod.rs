@@ -1,7 +1,8 @@
 //! The page of `serve --http`: the counts of all channels for a browser, and for Prometheus.
 //!
-//! The responder knows four resources and changes nothing. Each connection has one request. Its
-//! size, its time and the number of connections are bounded, so that no client can hold the server.
+//! The responder has five resources and changes nothing. Each connection has one request. The size
+//! and the time of a request, and the number of connections, are bounded, so that no client can
+//! occupy the server.
 
 mod request;
 mod resources;
@@ -22,7 +23,8 @@ use crate::text::excerpt;
 
 /// Maximum size of a request's head in bytes.
 const MAX_HEAD: usize = 8 << 10;
-/// Time within which a request has to arrive, and again for its answer to be taken.
+/// Maximum time in which a request must arrive, and maximum time in which the client must read the
+/// answer.
 const MAX_TIME: Duration = Duration::from_secs(5);
 /// Maximum number of connections that are served at a time. Each has a thread. Further ones wait in
 /// the kernel.
@@ -50,7 +52,8 @@ pub(super) fn serve(address: SocketAddr, monitor: EventMonitor) -> Result<Socket
             let place = places.take();
             match listener.accept() {
                 Ok((stream, _)) => start(stream, bound, &monitor, place),
-                // For example, the process has too many open files. Connections that end make room.
+                // For example, the process has too many open files. Connections that end release
+                // some.
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),
             }
         }
@@ -59,7 +62,6 @@ pub(super) fn serve(address: SocketAddr, monitor: EventMonitor) -> Result<Socket
     Ok(bound)
 }
 
-/// The places of connections that are served at a time.
 struct Places {
     taken: Mutex<usize>,
     freed: Condvar,
@@ -70,7 +72,6 @@ impl Places {
         Arc::new(Self { taken: Mutex::new("connections of the page", LockScope::Orb, 0), freed: Condvar::new() })
     }
 
-    /// Waits for a free place, and takes it.
     fn take(self: &Arc<Self>) -> Place {
         let mut taken = self.taken.lock();
         while *taken == MAX_CONNECTIONS {
@@ -98,11 +99,10 @@ fn start(stream: TcpStream, bound: SocketAddr, monitor: &EventMonitor, place: Pl
         let _ = answer(stream, bound, &monitor);
         drop(place);
     };
-    // Without a thread the connection is closed.
+    // If no thread can be created, the connection closes.
     let _ = ThreadBuilder::new().name("events/http").spawn(answer);
 }
 
-/// Answers the request of a connection.
 fn answer(mut stream: TcpStream, bound: SocketAddr, monitor: &EventMonitor) -> io::Result<()> {
     let response = match read_head(&mut stream)?.as_deref() {
         None => refusal(431, "Request Header Fields Too Large"),
@@ -157,8 +157,8 @@ fn write_within(stream: &mut TcpStream, mut octets: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes a connection. Bytes that were not read would make the kernel reset it, and the client
-/// could lose the answer.
+/// Closes a connection. Bytes that were not read would make the kernel reset the connection, and
+/// the client could lose the answer.
 fn finish(stream: &mut TcpStream) -> io::Result<()> {
     stream.shutdown(std::net::Shutdown::Write)?;
     let deadline = Monotonic::now() + MAX_TIME;
@@ -173,7 +173,7 @@ fn finish(stream: &mut TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the time until the deadline, which is not 0.
+/// Returns the time until the deadline, or an error if the deadline has passed.
 fn left(deadline: Monotonic) -> io::Result<Duration> {
     let left = deadline.remaining();
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }

@@ -9,8 +9,8 @@ use serde_json::{Value as Json, json};
 use crate::events::stat::{channel_json, consumer_json, reasons};
 use crate::text::json_line;
 
-/// Maximum number of consumers whose counts an answer has, over all channels. The counts of
-/// channels have all consumers.
+/// Maximum number of consumers in an answer, over all channels. The counts of a channel include all
+/// its consumers.
 const MAX_CONSUMERS: usize = 4_096;
 /// Maximum number of channels in an answer.
 const MAX_CHANNELS: usize = 4_096;
@@ -26,7 +26,6 @@ pub(super) enum Resource {
 }
 
 impl Resource {
-    /// Returns the resource with this path.
     pub(super) fn at(path: &str) -> Option<Self> {
         Some(match path {
             "/" => Self::Page,
@@ -59,7 +58,6 @@ impl Resource {
     }
 }
 
-/// The counts of a channel and of its consumers.
 type ChannelCounts = (Channel, Vec<Consumer>);
 
 fn read(monitor: &EventMonitor) -> Vec<ChannelCounts> {
@@ -121,7 +119,7 @@ const CHANNEL_METRICS: [ChannelMetric; 9] = [
 
 fn metrics(channels: &[ChannelCounts]) -> String {
     let mut text = String::new();
-    // A string takes every text.
+    // Writing to a String does not fail.
     let _ = write_metrics(&mut text, channels);
     text
 }
