@@ -59,8 +59,6 @@ impl Cost {
         self.steal_ms += other.steal_ms;
     }
 
-    /// Adds the processor times per call, and the totals of the context switches and of the stolen
-    /// time.
     pub(crate) fn record(&self, object: Object, calls: usize) -> Object {
         let calls = calls.max(1) as f64;
         object
@@ -132,7 +130,6 @@ mod tests {
 
     #[test]
     fn resident_memory_is_the_sum_of_its_kinds() {
-        // One reading, because other tests allocate and free memory between two readings.
         let status = fs::read_to_string("/proc/self/status").unwrap();
         let parts = ["RssAnon:", "RssFile:", "RssShmem:"].map(|name| memory(&status, name));
         assert_eq!(memory(&status, "VmRSS:"), parts.iter().sum::<f64>(), "{status}");

@@ -243,7 +243,6 @@ fn scheduling(class: Option<Scheduling>) -> String {
     }
 }
 
-/// Returns the real-time threads of other programs, each with its name, class and priority.
 fn realtime_threads() -> Vec<String> {
     let own = std::process::id().to_string();
     let mut found = Vec::new();

@@ -18,7 +18,6 @@ pub(crate) struct FigureLabel {
     pub(crate) transport: &'static str,
     pub(crate) op: String,
     pub(crate) config: String,
-    /// Set if the figure is a point of a line.
     pub(crate) axis_point: Option<AxisPoint>,
 }
 
@@ -75,7 +74,6 @@ pub(crate) struct Ratio {
     pub(crate) p50_us: f64,
     /// A ratio below 1 means that this variant is faster.
     pub(crate) ratio: f64,
-    /// The smallest and the largest ratio of the repetitions.
     pub(crate) range: (f64, f64),
 }
 
@@ -234,8 +232,6 @@ fn compared(group: &Group, all: Vec<CollectedSamples>) -> Vec<Figure> {
     figures
 }
 
-/// On a terminal, a new line overwrites the previous line. In a file or a pipe, each group has one
-/// line.
 #[derive(Debug)]
 pub(crate) struct Progress {
     terminal: bool,

@@ -125,7 +125,6 @@ pub(crate) fn start_name_server(
     start("Corelane's name server", &["naming", place, durability], placement)
 }
 
-/// Returns the process and the text after `ready` in its first line.
 pub(crate) fn start(name: &str, words: &[&str], placement: &Placement) -> Result<(RunningProgram, String), Failure> {
     RunningProgram::start(name, ourselves(words)?, placement, Side::Server)
 }

@@ -132,7 +132,6 @@ impl MeasuredOperation {
             MeasuredOperation::Structs(0) => 4,
             MeasuredOperation::Structs(count) => 4 + 10 + 8 * (count - 1),
             MeasuredOperation::Octets(count) | MeasuredOperation::TakeOctets(count) => 4 + count,
-            // The terminating NUL is part of the message.
             MeasuredOperation::String(count) => 4 + count + 1,
         }
     }

@@ -24,7 +24,6 @@ pub(crate) struct BenchOptions {
     pub(crate) depth: Depth,
     pub(crate) requested: RequestedRunLength,
     pub(crate) placement: Placement,
-    /// Number of threads in the pool of a baseline server or of an ORB's server.
     pub(crate) threads: usize,
     /// Operations to call. If empty, each benchmark uses its defaults.
     pub(crate) operations: Vec<MeasuredOperation>,
@@ -79,7 +78,6 @@ impl BenchOptions {
             threads: 4,
             operations: Vec::new(),
             transports: Vec::new(),
-            // The sources from which this program was built.
             peers_folder: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/peers")),
             hello_server: None,
             minimal_server: None,
@@ -195,7 +193,6 @@ impl<I: Iterator<Item = OsString>> OptionValue<'_, I> {
         }
     }
 
-    /// Fails if a value was given, as in `--quick=yes`.
     fn unused(self) -> Result<(), Failure> {
         match self.joined {
             Some(_) => Err(Failure::new(format!("`{}` takes no value", self.name))),

@@ -122,7 +122,7 @@ pub struct EnteredPlacement {
 
 impl Drop for EnteredPlacement {
     fn drop(&mut self) {
-        // The previous values need no permission, and nothing can be done if a core has disappeared.
+        // Ignores errors: nothing can be done if the kernel refuses the previous values.
         let _ = thread::set_scheduling(None, self.scheduling);
         let _ = thread::set_affinity(None, &self.cores);
     }

@@ -144,7 +144,6 @@ impl PlanStep {
                     taken += 1;
                     writeln!(lines, "{line}").map_err(|error| error.to_string())?;
                 }
-                // Other lines, for example of a login script, are not results.
                 false => trouble = trouble.or(Some(line)),
             }
         }
@@ -249,7 +248,6 @@ mod tests {
             path
         };
         let ssh = script("ssh", "#!/bin/sh\nhost=$1; shift; echo \"welcome to $host\"; exec sh -c \"$*\"\n");
-        // A script replaces the program on the host and prints its arguments.
         let there = script(
             "corelane",
             "#!/bin/sh\n[ \"$3\" = broken ] && exit 3\necho \"{\\\"schema\\\":\\\"corelane-bench\\\",\\\"version\\\":1,\\\"run\\\":\\\"r\\\",\\\"record\\\":\\\"run\\\",\

@@ -192,8 +192,6 @@ pub(crate) fn serve(kind: ProbedServer) -> Result<(), Failure> {
     .map_err(|error| failed(&error))
 }
 
-/// Returns nanoseconds: the minimum of several rounds, because other activity of the machine adds
-/// time.
 fn cost(on: bool) -> f64 {
     const ROUNDS: usize = 50;
     const PROBES: u32 = 1000;
@@ -251,8 +249,8 @@ pub const LAST_SERVER_PROBE: &str = "reply sent";
 
 /// Returns the durations of the stages between the probes `from` and `to`, in nanoseconds.
 ///
-/// A stage is the time between two successive probes of one thread, and has the name of the second probe. For a request
-/// without the probe `to`, the stages end at the request's last probe.
+/// A stage is the time between two successive probes of one thread, and has the name of the second
+/// probe.
 #[must_use]
 pub fn stage_durations(probes: &[PassedProbe], from: &str, to: &str) -> Vec<(String, Vec<u64>)> {
     let mut stages: Vec<(String, Vec<u64>)> = Vec::new();

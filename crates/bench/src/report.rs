@@ -27,13 +27,9 @@ pub(crate) struct Report<'o> {
     json: Option<Box<dyn Write>>,
     run: String,
     incomplete: bool,
-    /// Figures since the last verdict.
     figures: Vec<Figure>,
-    /// Single numbers with a bound since the last verdict.
     bounded: Vec<SingleValue>,
-    /// Number of goals in all verdicts.
     goals: u64,
-    /// Number of goals that are met.
     met: u64,
 }
 
@@ -55,7 +51,6 @@ impl<'o> Report<'o> {
         Ok(Report { out, json, run, incomplete: false, figures: Vec::new(), bounded: Vec::new(), goals: 0, met: 0 })
     }
 
-    /// Writes the machine and the numbers of calls, before all other output.
     pub(crate) fn begin(
         &mut self,
         name: Option<&str>,
@@ -194,7 +189,6 @@ impl<'o> Report<'o> {
         self.line(object)
     }
 
-    /// Reports an error as a [missing](Self::add_missing) measurement and returns `None`.
     pub(crate) fn or_report_missing<T>(
         &mut self,
         bench: &str,
@@ -316,7 +310,6 @@ fn width<'t>(texts: impl Iterator<Item = &'t String>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0).max("config".len())
 }
 
-/// Formats the columns of the costs; `-` without costs.
 fn columns_of_cost(figure: &Figure) -> String {
     let Some(cost) = figure.cost else {
         return format!("{:>7} {:>7} {:>8} {:>8} {:>6}", "-", "-", "-", "-", "-");
@@ -332,7 +325,6 @@ fn columns_of_cost(figure: &Figure) -> String {
     )
 }
 
-/// Formats call times in microseconds, with one line for each variant.
 fn table(title: &str, compare: ComparedQuantity, figures: &[Figure]) -> String {
     let quantity = match compare {
         ComparedQuantity::Median => "ratio of medians (lowest to highest of a repetition)",

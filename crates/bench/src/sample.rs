@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use corelane_sys::clock::{self, Monotonic};
 
-/// Times of calls. Their memory is allocated and written to before the first call.
+/// Times of calls. [`with_capacity`](Self::with_capacity) allocates the memory and writes to it
+/// before the first call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     nanoseconds: Vec<u64>,
@@ -18,7 +19,6 @@ impl Samples {
         Samples { nanoseconds }
     }
 
-    /// Adds a time. Does not allocate while the reserved memory suffices.
     #[inline]
     pub(crate) fn push(&mut self, nanoseconds: u64) {
         self.nanoseconds.push(nanoseconds);
@@ -107,7 +107,6 @@ pub(crate) const CDF_FRACTIONS: [f64; 31] = [
     0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0,
 ];
 
-/// Returns the time in microseconds at each fraction of [`CDF_FRACTIONS`].
 #[must_use]
 pub(crate) fn cdf_us(times: &[u64]) -> Vec<f64> {
     if times.is_empty() {

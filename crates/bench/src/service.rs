@@ -31,7 +31,6 @@ pub(crate) struct RunningProgram {
 }
 
 impl RunningProgram {
-    /// Starts `command`, waits for its line `ready ...`, and returns the text after `ready`.
     pub(crate) fn start(
         name: &str,
         mut command: Command,
@@ -135,7 +134,6 @@ impl Drop for RunningProgram {
         let deadline = Instant::now() + END;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() >= deadline {
-                // Both calls fail only if the program has just ended.
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 return;

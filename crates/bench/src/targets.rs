@@ -28,7 +28,7 @@ impl CoreArrangement {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OperationSet {
-    /// Calls through stubs, with either dispatch architecture.
+    /// Calls through stubs to a server with a thread per connection or with leader/followers.
     Plain,
     PerConnection,
     LeaderFollowers,
@@ -82,7 +82,6 @@ impl TargetBound {
             let Ratio { with, ratio, .. } = found?;
             Some((*ratio, "x", format!("against {} {}", with.peer, with.config), at_most))
         };
-        // The first ratio compares with the baseline.
         let floor = figure
             .ratios
             .first()
@@ -174,7 +173,6 @@ pub(crate) mod naming {
     /// Maximum median of resolving one component among 10 bindings, relative to a call that returns
     /// as many octets.
     pub(crate) const MAX_RESOLVE_TO_CALL_RATIO: f64 = 1.25;
-    /// Minimum rate of resolving, relative to the rate of omniNames.
     pub(crate) const MIN_RESOLVE_TO_OMNINAMES_RATIO: f64 = 1.15;
     /// Maximum median of resolving among more bindings, relative to the median among 10.
     pub(crate) const MAX_MEDIAN_RATIO: f64 = 1.05;
@@ -192,7 +190,6 @@ pub(crate) mod naming {
     /// Minimum rate of 16 clients' durable changes, relative to the rate at which the disk can
     /// sync.
     pub(crate) const MIN_DURABLE_TO_SYNC_RATIO_16_CLIENTS: f64 = 8.0;
-    /// Minimum rate of relaxed changes, relative to the rate of omniNames.
     pub(crate) const MIN_RELAXED_TO_OMNINAMES_RATIO: f64 = 1.0;
     /// Maximum time in seconds from the start with a million bindings to the first answer.
     pub(crate) const MAX_START_S: f64 = 1.0;

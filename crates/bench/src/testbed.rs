@@ -120,7 +120,6 @@ pub(crate) fn report_missing_spin(
     report.add_missing(bench, "floor", "spin over shm: client and server share a core; name two with --cores A,B")
 }
 
-/// Reports the benchmark as missing and returns false if fixed priorities are not permitted.
 pub(crate) fn require_fixed_priorities(bench: &str, report: &mut Report<'_>) -> Result<bool, Failure> {
     if !permits_fixed_priorities() {
         report.add_missing(
@@ -345,7 +344,6 @@ impl Testbed {
             }
         }
         if self.transport == BaselineTransport::SharedMemory {
-            // The configurations of a group with two transports begin with the transport.
             let named = variants.iter_mut().filter(|variant| variant.label.transport != "none");
             named.for_each(|variant| prefix_transport(&mut variant.label));
         }

@@ -223,7 +223,6 @@ pub(crate) enum ArgumentRefusal {
 }
 
 impl ArgumentRefusal {
-    /// Returns the message; `None` if the user requests help.
     pub(crate) fn reason(self) -> Option<String> {
         match self {
             ArgumentRefusal::Help => None,
@@ -250,7 +249,6 @@ impl ArgumentRefusal {
 
 /// Returns the exit status.
 pub(crate) fn print_refusal(reason: Option<String>, help: &str, out: &mut dyn Write) -> u8 {
-    // The reader may have closed the pipe.
     let _ = match &reason {
         Some(reason) => write!(out, "error: {reason}\n\n{help}"),
         None => out.write_all(help.as_bytes()),

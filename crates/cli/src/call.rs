@@ -91,7 +91,6 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
             Err(error) if arguments.is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
             Err(error) => (NOT_DONE, format!("error: {error}\n")),
         };
-        // The reader may have closed the pipe.
         let _ = out.write_all(text.as_bytes());
         return status;
     }
@@ -140,7 +139,6 @@ fn refine(parsed: &ArgMatches) -> Result<CallArguments, String> {
     Ok(CallArguments { idl, options, interface, timeout: timeout.transpose()?, context, list, is_json, words })
 }
 
-/// The returned values, or the raised user exception.
 type CallOutcome = Result<Json, Json>;
 
 fn list(arguments: &CallArguments) -> Result<String, String> {
@@ -249,7 +247,6 @@ fn request(
     Ok(request)
 }
 
-/// The sources of arguments, of which the standard input can be read once.
 #[derive(Default)]
 struct Sources {
     standard_input_is_read: bool,

@@ -106,7 +106,6 @@ fn show(parsed: &ArgMatches, arguments: Vec<String>, out: &mut dyn Write) -> u8 
         Err(error) if is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
         Err(error) => (NOT_DONE, format!("error: {error}\n")),
     };
-    // The reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes());
     status
 }
@@ -305,7 +304,6 @@ impl Settings {
             let rest = option.command.strip_prefix(wanted);
             rest.is_some_and(|rest| wanted.is_empty() || rest.is_empty() || rest.starts_with(' '))
         };
-        // The result cannot borrow the closure.
         let wanted: Vec<&KnownOption> = self.options.iter().filter(is_wanted).collect();
         wanted.into_iter().map(|option| (option, self.set.get(&(option.command.clone(), option.name.clone()))))
     }

@@ -9,7 +9,6 @@ use corelane_idl::compile::{Compilation, CompileOptions};
 use corelane_idl::model::{ConstantValue, DefinitionId, DefinitionKind, Member, Type, Union};
 use corelane_wire::typecode::{UnionMember, ValueMember};
 
-/// Compiles an IDL file. The error contains the compiler's messages.
 pub(crate) fn compile(file: &Path, options: &CompileOptions) -> Result<Compilation, String> {
     let compilation = Compilation::of_file(file, options);
     let compilation = compilation.map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
@@ -41,7 +40,6 @@ impl<'c> Types<'c> {
         model.ids().filter(is_value).filter_map(|id| self.of_definition(id).ok()).collect()
     }
 
-    /// Returns the number of the next value. The first number is 1.
     pub(crate) fn number_value(&mut self) -> u32 {
         self.values += 1;
         self.values

@@ -169,13 +169,11 @@ fn fixed_text(value: i128, type_code: &TypeCode) -> String {
     if part.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{part}") }
 }
 
-/// Converts JSON to a value of this type. The error is a message for the user.
 pub(crate) fn to_any(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Any, String> {
     let value = read(json, type_code, types)?;
     Any::from_value(type_code, &value).map_err(|error| error.to_string())
 }
 
-/// Fails with a message for the user, if the type does not permit the length.
 pub(crate) fn octets_to_any(octets: Vec<u8>, type_code: &TypeCode) -> Result<Any, String> {
     let length = octets.len();
     let any = Any::from_value(type_code, &Value::Octets(octets.into()));

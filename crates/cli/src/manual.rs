@@ -65,7 +65,6 @@ pub(crate) fn completions(words: vec::IntoIter<OsString>, out: &mut dyn Write) -
     // The generator panics if its output fails.
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut program(), "corelane", &mut text);
-    // The reader may have closed the pipe.
     let _ = out.write_all(&text);
     DONE
 }

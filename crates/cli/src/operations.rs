@@ -15,7 +15,6 @@ pub(crate) struct Signature {
     pub(crate) parameters: Vec<(Direction, String, Type)>,
     pub(crate) raises: Vec<DefinitionId>,
     pub(crate) oneway: bool,
-    /// Empty if the operation has no `context` clause.
     pub(crate) context: Vec<String>,
 }
 
@@ -66,7 +65,6 @@ fn interfaces(compilation: &Compilation) -> Vec<DefinitionId> {
     model.ids().filter(is_remote).collect()
 }
 
-/// Returns the interfaces with the name `interface`, or, without a name, with the repository id `type_id`.
 fn chosen(
     compilation: &Compilation,
     types: &Types<'_>,

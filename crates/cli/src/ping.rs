@@ -105,7 +105,6 @@ pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
         Err(error) if arguments.is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
         Err(error) => (NOT_DONE, format!("error: {error}\n")),
     };
-    // The reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes());
     status
 }

@@ -182,7 +182,7 @@ fn slices(process: &ProcessRecords, thread: u32, origin: u64, events: &mut Vec<O
     let mut request = 0;
     for (index, pair) in probes.windows(2).enumerate() {
         let [before, point] = pair else { continue };
-        // A probe without an id belongs to the thread's current request.
+        // A probe without an id belongs to the request of the thread's next probe with an id.
         request =
             probes[index + 1..].iter().find(|later| later.request_id != 0).map_or(request, |later| later.request_id);
         let waited = wait(&point.name);

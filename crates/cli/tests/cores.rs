@@ -7,7 +7,6 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value as Json;
 
-/// Runs `corelane cores` with `input` as its standard input.
 fn cores(words: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
     command.arg("cores").args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -45,7 +44,6 @@ fn one_core(tasks: &[(u32, u32)]) -> String {
     file
 }
 
-/// Returns the response times of a report in milliseconds.
 fn responses(report: &Json) -> Vec<f64> {
     let response = |task: &Json| task["response_ns"].as_f64().expect("a bound") / 1e6;
     report["tasks"].as_array().expect("tasks").iter().map(response).collect()
@@ -182,7 +180,6 @@ fn malformed_files_are_refused_with_the_line_and_the_field() {
     assert!(text(&cores(&["analyse", "/no/such/file"], "")).contains("/no/such/file: "));
 }
 
-/// Returns the code blocks of docs/task-allocation.md in this language.
 fn blocks(language: &str) -> Vec<&'static str> {
     let page = include_str!("../../../docs/task-allocation.md");
     let open = format!("```{language}\n");

@@ -39,7 +39,6 @@ impl Drop for Folder {
     }
 }
 
-/// Starts `corelane cores serve` with two cores.
 fn serve(listen: &str, options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
     command.args(["cores", "serve", "--cores", "2", "--listen", listen]).args(options);
@@ -252,7 +251,6 @@ struct Held {
     is_long: bool,
 }
 
-/// A request whose outcome the client does not know.
 #[derive(Clone, Debug)]
 enum Sent {
     Admit(String),
@@ -314,7 +312,6 @@ impl Client {
                 }
             }
             _ => {
-                // The time of the save has passed already.
                 let granted = tasks.renew(task, &token, HOUR)?;
                 assert!(granted > SHORT_LEASE && granted <= HOUR, "{granted}");
                 self.held[index].is_long = true;
@@ -415,7 +412,6 @@ fn promises_survive_kill_9() {
         acknowledged: 0,
     };
     let mut clients: Vec<Client> = (0..3).map(client).collect();
-    // Tasks whose acknowledgements were lost with a server.
     let mut orphans = BTreeSet::new();
     for cycle in 0..cycles {
         let (is_dying, requests) = (AtomicBool::new(false), AtomicUsize::new(0));

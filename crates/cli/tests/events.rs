@@ -181,7 +181,6 @@ wcet = '3ms'
 type = 'threat'
 ";
 
-/// Runs `corelane events check` with this text as its standard input.
 fn check(words: &[&str], text: &str) -> (String, Option<i32>) {
     use std::io::Write as _;
     let mut process = corelane(&[&["check"], words, &["-"]].concat()).stdin(Stdio::piped()).spawn().expect("it starts");
@@ -302,7 +301,6 @@ fn check_fails_if_a_part_never_matches_or_a_deadline_is_missed() {
     assert_eq!(said, "error: -: line 2: publication.type: there is no such type\n");
 }
 
-/// Sends a request as it is, and returns the whole answer.
 fn http(address: &str, request: &[u8]) -> String {
     use std::io::Write as _;
     let mut stream = std::net::TcpStream::connect(address).expect("the server listens");
@@ -396,7 +394,6 @@ fn wrong_requests_of_the_page_are_refused_and_the_server_goes_on() {
     assert!(resource(address, "/metrics").starts_with("# HELP"));
 }
 
-/// Returns the standard output of a command that succeeds.
 fn output(words: &[&str]) -> String {
     let output = run(words);
     let text = String::from_utf8(output.stdout).expect("UTF-8");

@@ -59,7 +59,7 @@ fn start(settings: &BTreeMap<&str, &str>, folder: &Path, notify: &Path) -> Servi
     assert!(!command.contains(['$', '%', '"']), "the test does not expand all of {command}");
     let mut words = command.split(' ');
     assert_eq!(words.next(), Some(INSTALLED));
-    // The unit's EnvironmentFile can set the address in this way.
+    // Sets the address in the environment, as the unit's EnvironmentFile can.
     assert!(settings["EnvironmentFile"].starts_with(OPTIONAL));
     environment.push(("CORELANE_NAMING_SERVE_LISTEN", PathBuf::from("tcp:127.0.0.1:0")));
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));

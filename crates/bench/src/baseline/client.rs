@@ -159,7 +159,6 @@ fn connected(address: &Address, sizes: MessageSizes) -> std::io::Result<OwnedFd>
 #[derive(Debug)]
 pub(crate) struct TwoWayExchange {
     pub(crate) client: BaselineClient,
-    /// `None` if the server is in this process.
     pub(crate) server: Option<u32>,
 }
 
@@ -176,7 +175,6 @@ impl MeasuredSubject for TwoWayExchange {
 #[derive(Debug)]
 pub(crate) struct OnewayFlood {
     pub(crate) client: BaselineClient,
-    /// `None` if the server is in this process.
     pub(crate) server: Option<u32>,
 }
 

@@ -75,7 +75,6 @@ pub(crate) enum WaitStrategy {
     /// For shared memory: the reader copies a part of a message while the writer copies the next
     /// part.
     Pipelined,
-    /// A thread for each connection waits on a stream of `corelane_net`.
     Stream(StreamSpin),
     /// This number of threads wait on one epoll descriptor with edge-triggered events.
     Epoll(usize),

@@ -92,7 +92,6 @@ fn accept(listener: &dyn Listener, spin: StreamSpin, is_over: &AtomicBool) {
         }
         let Ok(stream) = listener.accept() else { continue };
         stream.set_spin_policy(policy(spin));
-        // If no thread can be created, the connection closes and the client reports the failure.
         drop(ThreadBuilder::new().name("floor/serve").spawn(move || echo(&*stream)));
     }
 }

@@ -141,8 +141,6 @@ fn add_dynamic(
     Ok(())
 }
 
-/// Returns the values of a table with one row for each variant and one column for each operation:
-/// medians in microseconds, or times per call for oneways.
 fn side_by_side(all: &[(MeasuredOperation, Vec<Figure>)]) -> Vec<SingleValue> {
     let values = all.iter().flat_map(|(operation, figures)| {
         figures.iter().map(move |figure| SingleValue {

@@ -22,7 +22,6 @@ use crate::report::Report;
 use crate::service::RunningProgram;
 use crate::value::SingleValue;
 
-/// The first number is the baseline.
 const OBJECTS: [usize; 5] = [1, 100, 10_000, 100_000, 1_000_000];
 
 const SAME: usize = 64;
@@ -35,10 +34,8 @@ const MAX_OCTETS: f64 = 160.0;
 
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// The first number is the baseline.
 const CONNECTIONS: [usize; 4] = [1, 10, 100, 1000];
 
-/// Levels of the object's POA below the root POA.
 const DEPTHS: [usize; 5] = [0, 1, 4, 16, 64];
 
 pub(crate) fn demux(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {

@@ -174,7 +174,6 @@ impl MeasuredSubject for Flooded {
         let (begun, end) = (AtomicUsize::new(0), AtomicBool::new(false));
         let Flooded { clients, floods, sent } = self;
         std::thread::scope(|scope| {
-            // The guard ends the floods even if a client's call fails.
             let is_running = EndOnDrop(&end);
             let mut threads = Vec::with_capacity(FLOODS);
             for (number, flood) in floods.iter().enumerate() {

@@ -20,7 +20,6 @@ const PARTS: [usize; 2] = [45, 190];
 
 const TURNS: usize = 15;
 
-/// Maximum time in seconds for a million lines.
 const MOST_SECONDS_PER_MILLION: f64 = 2.0;
 /// Maximum time as a fraction of omniidl's time for the same text.
 const MOST_SHARE: f64 = 0.1;
@@ -122,7 +121,6 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // A temporary folder that remains does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -72,9 +72,9 @@ pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &m
     report.add_json_values("lane: medians", &values)
 }
 
-/// Counts the system calls and other events per call of three servers: with a lane, without lanes
-/// at the request's priority, and without lanes at another priority, where the thread must change
-/// its priority.
+/// Counts the server's system calls and other events per call in three cases: with a lane, without
+/// lanes at the request's priority, and without lanes at another priority, where the server's thread
+/// changes its priority.
 fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).build().map_err(|error| Failure::new(error.to_string()))?;

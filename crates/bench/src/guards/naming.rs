@@ -86,7 +86,6 @@ fn fill(naming: &NamingService, line: &str) -> Result<(), Failure> {
     let root = naming.reference();
     let parent: Vec<NameComponent> = path.split('/').map(component).collect();
     for depth in 1..=parent.len() {
-        // An earlier `fill` line may have created the context.
         if root.resolve(&parent[..depth]).is_err() {
             root.bind_new_context(&parent[..depth]).map_err(|error| Failure::new(format!("{error:?}")))?;
         }

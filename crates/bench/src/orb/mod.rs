@@ -76,7 +76,6 @@ impl fmt::Display for ServerArchitecture {
     }
 }
 
-/// Returns limits that permit an argument of 64 MiB.
 pub(crate) fn limits() -> Limits {
     Limits { max_message_size: 80 << 20, max_sequence_length: 80 << 20, ..Limits::DEFAULT }
 }

@@ -55,7 +55,6 @@ pub(crate) fn measure_message_sizes(
         let after = read();
         return Ok(MessageSizes { request: after.0 - nothing.0 - (nothing.0 - before.0), reply: 0 });
     }
-    // The client may make another call before the counted call, to compare a whole result.
     two_way(&target, operation, 1, &mut samples)?;
     let once = read();
     two_way(&target, operation, 2, &mut samples)?;
@@ -80,7 +79,6 @@ fn start(server: SocketAddr, counts: Arc<RelayedBytes>) -> std::io::Result<u16> 
     let listener = socket::listen(&here, &SocketOptions::default(), 1)?;
     let port = socket::local_address(listener.as_fd())?.as_inet().map_or(0, SocketAddr::port);
     ThreadBuilder::new().name("bench/relay").spawn(move || {
-        // A failure closes the connections, so the measured call fails.
         let _ = relay(&listener, server, &counts);
     })?;
     Ok(port)

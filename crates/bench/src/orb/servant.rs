@@ -47,7 +47,6 @@ impl Target for Echo {
     }
 
     fn echo_octets(&self, v: &[u8]) -> Result<Octets, SystemException> {
-        // Octets from this size on are returned in the memory of the request, without a copy.
         upcall(|| if v.len() < BORROW_THRESHOLD { Ok(Octets::from(v.to_vec())) } else { corelane::keep_octets(v) })
     }
 

@@ -269,7 +269,6 @@ fn list(texts: impl Iterator<Item = String>) -> String {
     line
 }
 
-/// A fixed pseudo-random sequence (splitmix64 of a counter).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PseudoRandom(u64);
 

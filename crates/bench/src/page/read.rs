@@ -88,7 +88,6 @@ pub(crate) struct Missing {
     pub(crate) reason: String,
 }
 
-/// Adds the runs in `text`, the lines of the file `name`.
 pub(crate) fn add(runs: &mut Vec<RecordedRun>, name: &str, text: &str) -> Result<(), Failure> {
     let before = runs.len();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {

@@ -84,7 +84,6 @@ fn groups(runs: &[RecordedRun], bench: &str) -> Vec<String> {
     found
 }
 
-/// Benchmarks whose curves show mean and standard deviation, as in the figures of the papers.
 const MT_CUBIT: [&str; 2] = ["mt", "mt-equal"];
 
 fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
@@ -195,7 +194,6 @@ struct SeriesPoint<'p> {
     values: Vec<f64>,
 }
 
-/// Each point has an x value, and a number for each measure.
 struct Series<'p> {
     peer: &'p str,
     name: String,

@@ -7,7 +7,6 @@ use super::chart::escaped;
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     name: String,
-    /// HTML after the name in the table's head.
     remark: String,
     is_text: bool,
 }

@@ -95,7 +95,6 @@ pub(crate) fn papers(bench: &str) -> String {
     text
 }
 
-/// Returns tables of times and costs. With `several`, the first column names the run.
 pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> String {
     let columns = |numbers: &[&str]| {
         let texts = several.then_some("run").into_iter().chain(["peer", "config"]).map(Column::text);

@@ -32,13 +32,11 @@ const BATCH: usize = 100;
 /// Maximum time for which a thread of fixed priority runs without a pause.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// Computing time of the servant in the variants with work.
 const WORK: Duration = Duration::from_micros(100);
 
 #[derive(Clone)]
 enum CallPath {
     Reference(CountedTargetRef),
-    /// A direct call of a virtual function of the servant.
     Virtual(Arc<dyn CountedTarget>),
 }
 

@@ -192,7 +192,6 @@ fn idle_states(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
     settings.measure("os: idle states, a call every 5 ms", &run_length, report, progress)
 }
 
-/// Settings of timer slack and scheduling class; the first is the baseline.
 const SLACKS: [(&str, Duration, Scheduling); 3] = [
     ("SCHED_OTHER, slack 50 us", USUAL_SLACK, Scheduling::Other),
     ("SCHED_OTHER, slack 1 ns", Duration::from_nanos(1), Scheduling::Other),
@@ -437,7 +436,6 @@ struct SilentServer {
     over: Arc<AtomicBool>,
 }
 
-/// Number of connections that the silent server keeps open.
 const KEPT: usize = 16;
 
 impl SilentServer {
@@ -483,7 +481,6 @@ struct DeadlineCall {
 impl MeasuredSubject for DeadlineCall {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (slack, reference) = (self.slack, self.reference.clone());
-        // Timer slack belongs to a thread, so each setting needs a new thread.
         let called = self.placement.run(Side::Client, move || {
             let failed = |error: std::io::Error| Failure::new(format!("the calling thread failed: {error}"));
             thread::set_timer_slack(slack).map_err(failed)?;

@@ -110,7 +110,6 @@ pub(crate) enum PeerInvocation {
 }
 
 impl BuiltPeer {
-    /// Builds the program from the sources in `peers` if it is not up to date.
     pub(crate) fn build(kind: PeerKind, peers: &Path) -> Result<Self, Failure> {
         let sources = peers.join(kind.folder());
         if !sources.join(kind.source()).is_file() {
@@ -170,7 +169,6 @@ impl BuiltPeer {
         command
     }
 
-    /// Returns the process and the reference of its object.
     pub(crate) fn serve(
         &self,
         transport: BaselineTransport,

@@ -7,9 +7,7 @@
 pub(crate) mod acceptance {
     /// Maximum rejected part up to a utilization of 1.7 on two cores, with every balance factor.
     pub(crate) const MAX_REJECTED: f64 = 0.1;
-    /// Maximum part of rejected tasks at a utilization of 1.8 on two cores.
     pub(crate) const MAX_REJECTED_AT_180: f64 = 1.1;
-    /// Maximum part of rejected tasks at a utilization of 1.9 on two cores.
     pub(crate) const MAX_REJECTED_AT_190: f64 = 9.5;
     /// Maximum rejected part under earliest deadline first, up to a utilization of 1.95.
     pub(crate) const MAX_REJECTED_BY_DEADLINES: f64 = 0.1;
@@ -43,7 +41,6 @@ pub(crate) mod migration {
 pub(crate) mod path {
     /// Maximum median of a bound task's call, relative to a thread for each connection.
     pub(crate) const MAX_TO_PER_CONNECTION: f64 = 1.01;
-    /// Maximum median of a bound task's call, relative to a lane.
     pub(crate) const MAX_TO_LANE: f64 = 1.00;
     /// Maximum mean in microseconds that the hand-over to a thread of the client's core adds.
     pub(crate) const MAX_HAND_OVER_US: f64 = 10.0;
@@ -58,7 +55,6 @@ pub(crate) mod path {
 pub(crate) mod misses {
     /// Maximum fraction of task sets with a deadline miss, in each cell.
     pub(crate) const MAX_SETS_WITH_A_MISS: f64 = 0.0;
-    /// Maximum part of rejected tasks in percent, in each cell.
     pub(crate) const MAX_REJECTED: f64 = 0.0;
 }
 

@@ -28,7 +28,6 @@ pub(crate) const BOUND_TO_IDLE: f64 = 2.5;
 /// Maximum part of the bulk load in percent that [`BOUND_TO_IDLE`] does not permit.
 pub(crate) const MAX_NOT_PERMITTED: f64 = 0.0;
 
-/// Maximum distance in percent of a stream's rate from its guarantee.
 pub(crate) const MAX_RATE_ERROR: f64 = 1.0;
 /// Maximum distance in percent of a stream's rate from its guarantee, in every 100 ms.
 pub(crate) const MAX_WINDOW_ERROR: f64 = 5.0;
@@ -40,7 +39,6 @@ pub(crate) const MAX_SORTING_NS: f64 = 60.0;
 /// Maximum ratio of this time for the slowest size of the tables to the time for the fastest size.
 pub(crate) const MAX_SORTING_GROWTH: f64 = 1.10;
 
-/// Maximum processor time for a call, and for a megabyte, relative to the kernel's TCP.
 pub(crate) const MAX_PROCESSOR_RATIO: f64 = 1.15;
 
 /// Minimum growth of the baseline's 99th percentile under load. A load with a smaller effect does not

@@ -87,7 +87,6 @@ Exit status: 0 all deadlines are kept, 1 a deadline can be missed, or the file o
 
 /// Shortest pause between two views of `top`, because each view costs the server a request.
 const MIN_REFRESH: Nanos = 50_000_000;
-/// Maximum number of tasks that `generate` makes.
 const MAX_GENERATED: usize = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +128,6 @@ struct CoresArguments {
     lease: Option<Nanos>,
     refresh: Option<Nanos>,
     is_once: bool,
-    /// Id and token of the task to withdraw.
     task: Option<(TaskId, [u8; 16])>,
 }
 

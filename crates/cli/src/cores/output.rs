@@ -6,7 +6,6 @@ use corelane_sched::task::Nanos;
 
 use crate::text::excerpt;
 
-/// Writes a text into a file. The error names the file.
 pub(super) fn write_file(name: &str, text: &str) -> Result<(), String> {
     std::fs::write(name, text).map_err(|error| format!("{}: {error}", excerpt(name)))
 }

@@ -7,20 +7,15 @@ use corelane_sched::task::Nanos;
 
 use super::output::milliseconds;
 
-/// Width in pixels of the column of names.
 const NAMES: usize = 170;
-/// Width in pixels of the column of bars.
 const BARS: u64 = 760;
 /// Height in pixels of a row. `BAR` is the height of a row's bar.
 const ROW: usize = 20;
 const BAR: usize = 13;
-/// Height in pixels of the area above the rows.
 const HEAD: usize = 34;
 /// Maximum number of rectangles in a schedule, so that a browser can display it.
 const MAX_RECTANGLES: usize = 20_000;
-/// Number of colours whose meanings a chart names.
 const NAMED_COLOURS: usize = 8;
-/// Maximum number of tasks in a picture.
 const MAX_ROWS: usize = 500;
 
 pub(super) struct ResponseBar<'n> {
@@ -57,7 +52,6 @@ pub(super) fn responses(bars: &[ResponseBar<'_>]) -> String {
     close(svg)
 }
 
-/// Draws the times at which each task ran, with one row for each task and one colour for each core.
 pub(super) fn schedule(names: &[&str], cores: usize, duration: Nanos, outcome: &SimulationOutcome) -> String {
     let rows = names.iter().zip(&outcome.tasks);
     let rows =
@@ -103,7 +97,6 @@ pub(super) struct GanttChart {
     pub(super) until: Nanos,
 }
 
-/// Draws a Gantt chart, with at most `MAX_ROWS` rows and `MAX_RECTANGLES` bars.
 pub(super) fn gantt(chart: &GanttChart) -> String {
     let rows = chart.rows.len().min(MAX_ROWS);
     let mut svg = open(rows, &chart.title);
@@ -134,7 +127,6 @@ pub(super) fn gantt(chart: &GanttChart) -> String {
             colour(bar.colour)
         );
     }
-    // The time from the left edge, at five places.
     for quarter in 0..=4 {
         let (x, at) = (NAMES as u64 + BARS * quarter / 4, u128::from(duration) * u128::from(quarter) / 4);
         let at = u64::try_from(at).unwrap_or(Nanos::MAX);

@@ -39,7 +39,7 @@ const MAX_BOUND: u32 = 64;
 const MAX_WAITING_SAVES: usize = 12;
 /// Number of endpoints that each serve one task.
 const TASK_ENDPOINTS: u16 = 16;
-/// The largest port from which all ports of tasks exist.
+/// Largest first port for which the ports of all endpoints of tasks are valid.
 pub(super) const MAX_FIRST_PORT: u16 = u16::MAX - TASK_ENDPOINTS;
 
 pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
@@ -81,7 +81,6 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     for url in corbaloc_urls(&orb, ADMISSION_OBJECT_KEY) {
         lines += &format!("{url}\n");
     }
-    // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     let _ = io::stderr().write_all(restored_text(arguments, &service).as_bytes());
     if let Some(reason) = service.core_pool().and_then(CorePool::advisory_reason) {
@@ -101,8 +100,8 @@ fn explain_store(error: StoreError) -> String {
     }
 }
 
-/// Returns a pool at the TCP host of the ORB, whose addresses have the port `first` and those after
-/// it.
+/// Gives the pool addresses at the TCP host of the ORB: port `first`, and the following ports for
+/// the endpoints of tasks.
 fn at_task_ports(pool: CorePoolConfig, endpoints: &[Endpoint], first: u16) -> Result<CorePoolConfig, String> {
     let addresses: Vec<String> = endpoints.iter().map(Endpoint::to_string).collect();
     let mut hosts = addresses.iter().filter_map(|address| address.strip_prefix("tcp:")?.rsplit_once(':'));
@@ -112,7 +111,6 @@ fn at_task_ports(pool: CorePoolConfig, endpoints: &[Endpoint], first: u16) -> Re
     Ok(pool.listen(at(first)).task_endpoints(TASK_ENDPOINTS.into()).task_addresses(endpoints))
 }
 
-/// Says which promises the server has from the store.
 fn restored_text(arguments: &CoresArguments, service: &AdmissionService) -> String {
     if arguments.store.is_none() {
         return "the tasks end with this server; to keep them: --store FILE\n".to_owned();
@@ -162,7 +160,6 @@ enum AdmitOutcome {
     Failed(String),
 }
 
-/// Admits the tasks of a file one after another. Returns true if all were admitted.
 pub(super) fn admit(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let file = read_task_file(arguments)?;
     let orb = Orb::new().map_err(|error| error.to_string())?;
@@ -177,7 +174,6 @@ pub(super) fn admit(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
         rows.push((named, admit_one(&tasks, &spec(named, target.clone(), lease)?)));
     }
     let all = rows.iter().all(|(_, outcome)| matches!(outcome, AdmitOutcome::Promised(_)));
-    // Ignore errors: the reader may have closed the pipe.
     let _ = if arguments.is_json {
         let rows: Vec<Json> = rows.iter().map(|(named, outcome)| admitted_json(named, outcome)).collect();
         out.write_all(json_text(&json!({ "schema": 1, "tasks": rows, "admitted": all })).as_bytes())
@@ -297,7 +293,6 @@ pub(super) fn withdraw(arguments: &CoresArguments) -> Result<bool, String> {
 pub(super) fn snapshot(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
     let snapshot = object(&orb, arguments)?.snapshot().map_err(|exception| explain(&exception))?;
-    // Ignore errors: the reader may have closed the pipe.
     let _ = if arguments.is_json {
         out.write_all(json_text(&snapshot_json(&snapshot.0, &snapshot.1, &snapshot.2)).as_bytes())
     } else {

@@ -15,9 +15,7 @@ use super::top::Monitored;
 use super::{CoresArguments, milliseconds, remote, write_file};
 use crate::text::printable;
 
-/// Time for which jobs are recorded without `--for`.
 const DEFAULT_SPAN: Nanos = 2_000_000_000;
-/// Pause between two requests for records.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of records in a batch, and in a report.
 const BATCH: u32 = 1_000;
@@ -34,7 +32,6 @@ struct Recording {
     is_truncated: bool,
 }
 
-/// Lets a server record its jobs, and writes the report.
 pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let file = arguments.file.as_deref().ok_or("no file is given")?;
     let orb = Orb::new().map_err(|error| error.to_string())?;
@@ -44,11 +41,9 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
     let after = Monitored::fetch(&tasks)?;
     let page = page(&before, &after, &recording);
     if file == "-" {
-        // Ignore errors: the reader may have closed the pipe.
         let _ = out.write_all(page.as_bytes());
     } else {
         write_file(file, &page)?;
-        // Ignore errors: the reader may have closed the pipe.
         let _ = writeln!(out, "{} jobs of {} tasks in {file}", recording.jobs.len(), by_task(&recording).len());
     }
     Ok(true)
@@ -83,7 +78,6 @@ fn record(tasks: &TasksRef, span: Nanos) -> Result<Recording, String> {
     }
 }
 
-/// Returns the jobs of each task, in the order of the tasks' numbers.
 fn by_task(recording: &Recording) -> BTreeMap<u64, Vec<&JobRecord>> {
     let mut tasks: BTreeMap<u64, Vec<&JobRecord>> = BTreeMap::new();
     for job in &recording.jobs {

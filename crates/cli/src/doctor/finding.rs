@@ -58,7 +58,6 @@ impl Finding {
         Finding { profile: Some(profile), endpoint, ..self }
     }
 
-    /// Formats the finding as text, with the remedy on a second line.
     pub(super) fn to_text(&self) -> String {
         let word = match self.verdict {
             CheckResult::Good => "yes",

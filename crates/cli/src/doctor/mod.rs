@@ -71,7 +71,6 @@ fn run_with(
         (None, Some(word)) => of_reference(&word, request.timeout, request.is_json),
         (None, None) => of_machine(&examine_machine(), &request.required, request.is_json),
     };
-    // The reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes());
     status
 }

@@ -138,7 +138,6 @@ impl Examination {
         }
     }
 
-    /// Returns true if the object can be called.
     fn object(&mut self, orb: &Orb, object: &ObjectRef) -> bool {
         let ior = object.ior();
         let type_id = if object.type_id().is_empty() { "no type".to_owned() } else { excerpt(object.type_id()) };
@@ -276,7 +275,6 @@ impl Examination {
         None
     }
 
-    /// Returns true if the server has the object.
     fn server(&mut self, orb: &Orb, candidate: &Candidate) -> bool {
         let answer = alone(orb, candidate, self.step()).and_then(|object| object.validate_connection());
         let is_there = answer.is_ok();

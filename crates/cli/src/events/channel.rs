@@ -13,7 +13,6 @@ pub(super) enum Channel {
     Cos(cos_admin::EventChannelRef),
 }
 
-/// Returns the channel with this name or reference.
 pub(super) fn channel(orb: &Orb, word: &str) -> Result<Channel, String> {
     let is_name = word != "-" && !word.contains([':', '@']);
     let url = format!("corbaloc::1.2@{DEFAULT_SERVER}/{word}.rtec");

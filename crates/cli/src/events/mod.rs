@@ -153,7 +153,6 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
         Ok(true) => DONE,
         Ok(false) => NOT_DONE,
         Err(reason) => {
-            // Ignore errors: the reader may have closed the pipe.
             let _ = writeln!(out, "error: {reason}");
             NOT_DONE
         }
@@ -237,7 +236,6 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
     }
 }
 
-/// Parses a lane: its number, and the priority of its threads if there is one.
 fn lane(text: &str) -> Result<EventLane, String> {
     let refusal = || format!("`--lane` needs a number or N:PRIORITY, not `{}`", excerpt(text));
     let (number, priority) = text.split_once(':').map_or((text, None), |(number, priority)| (number, Some(priority)));

@@ -6,7 +6,6 @@ use corelane_services::events::rtec_event_channel_admin::{Publication, SupplierQ
 use super::channel::{Channel, channel, message, typed};
 use super::options::EventsArguments;
 
-/// Default type and source of the events.
 const DEFAULT_TYPE: i32 = 16;
 const DEFAULT_SOURCE: i32 = 1;
 

@@ -14,7 +14,6 @@ use super::options::{CONTROL_KEY, DEFAULT_LISTEN, EventsArguments};
 use crate::naming::control;
 use crate::serving::{ServerOptions, corbaloc_urls};
 
-/// Name of the channel if no name is given.
 const DEFAULT_CHANNEL: &str = "EventChannel";
 
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
@@ -54,7 +53,6 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     if let Some(address) = arguments.http {
         lines += &format!("http://{}/\n", http::serve(address, monitor.clone())?);
     }
-    // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     poll::wait_readable_any([termination.as_fd()], None).map_err(message)?;
     if let Some(controlled) = controlled {

@@ -17,7 +17,6 @@ use super::options::{DEFAULT_SERVER, EventsArguments};
 use crate::naming;
 use crate::text::{excerpt, json_line, printable};
 
-/// Default time from one table of `top` to the next.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 /// The commands read no further channels, or consumers of a channel, after this number.
 const MAX_READ: usize = 100_000;
@@ -33,7 +32,6 @@ fn monitor(orb: &Orb, arguments: &EventsArguments) -> Result<MonitorRef, String>
     }
 }
 
-/// Returns the channels in the order of their names.
 fn channels(monitor: &MonitorRef) -> Result<Vec<Channel>, String> {
     let mut all: Vec<Channel> = Vec::new();
     loop {
@@ -47,7 +45,6 @@ fn channels(monitor: &MonitorRef) -> Result<Vec<Channel>, String> {
     }
 }
 
-/// Returns the consumers of a channel in the order of their numbers.
 fn consumers(monitor: &MonitorRef, name: &str) -> Result<Vec<Consumer>, String> {
     let mut all: Vec<Consumer> = Vec::new();
     loop {
@@ -67,7 +64,6 @@ fn no_channel(name: &str) -> String {
     format!("the server has no channel `{}`", excerpt(name))
 }
 
-/// Returns the reasons and the numbers of drops.
 pub(super) fn reasons(drops: &Drops) -> [(&'static str, u64); 7] {
     [
         ("queue_full", drops.queue_full),
@@ -84,7 +80,6 @@ fn dropped(drops: &Drops) -> u64 {
     reasons(drops).iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
 }
 
-/// Returns the drops as text, with the reasons that have occurred.
 fn drops_text(drops: &Drops) -> String {
     let found = reasons(drops).into_iter().filter(|(_, count)| *count > 0);
     let texts: Vec<String> = found.map(|(reason, count)| format!("{reason} {count}")).collect();
@@ -226,7 +221,6 @@ pub(super) fn top(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     }
 }
 
-/// Returns a table of channels with the rates since `before`, which is `seconds` ago.
 fn table(channels: &[Channel], before: &HashMap<String, Channel>, seconds: f64) -> String {
     let mut text = format!(
         "{:<24} {:>9} {:>9} {:>12} {:>12} {:>8} {:>10}\n",

@@ -138,7 +138,6 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-/// Connects a consumer, and returns the function that disconnects it.
 fn connect(orb: &Orb, arguments: &EventsArguments, printed: &Arc<Printed>) -> Result<Box<dyn FnOnce()>, String> {
     let poa = orb.root_poa();
     poa.manager().activate().map_err(message)?;

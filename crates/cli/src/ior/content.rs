@@ -174,7 +174,6 @@ fn lanes(profile: u32, all: &[TaoEndpoint]) -> (String, Json) {
     (texts.join(", "), all.iter().map(json).collect())
 }
 
-/// Returns the options that the server supports and requires, and its secure port.
 fn ssl(data: &[u8]) -> Result<(String, Json), CdrError> {
     let mut decoder = Decoder::for_encapsulation(data)?;
     let (supports, requires, port) = (decoder.read_u16()?, decoder.read_u16()?, decoder.read_u16()?);

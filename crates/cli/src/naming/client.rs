@@ -103,7 +103,6 @@ fn is_url_error(exception: &SystemException) -> bool {
     exception.kind() == Kind::BadParam && exception.minor() == minor::bad_param::URL_OTHER
 }
 
-/// Returns `root` for an empty name.
 fn subcontext(root: &NamingContextRef, name: &[NameComponent]) -> Result<NamingContextRef, String> {
     if name.is_empty() {
         return Ok(root.clone());

@@ -229,7 +229,6 @@ fn is_bound_to(context: &NamingContextRef, name: &[NameComponent], object: Optio
     context.resolve(name).is_ok_and(|found| found.as_ref().map(ObjectRef::ior) == object.map(ObjectRef::ior))
 }
 
-/// Returns the results in the order of the names.
 fn in_parallel<T: Send>(
     jobs: usize,
     names: &[Vec<NameComponent>],

@@ -117,7 +117,6 @@ impl PruneWalk {
         out.line(|| format!("{name}: {reason}"), members)
     }
 
-    /// Returns the reason if the context is dead.
     fn check_context(
         &mut self,
         object: &ObjectRef,

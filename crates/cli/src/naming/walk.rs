@@ -110,7 +110,6 @@ impl<V> ObjectMap<V> {
         }
     }
 
-    /// Returns true if an entry was removed.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&V) -> bool) -> bool {
         let mut has_removed = false;
         for same_hash in self.0.values_mut() {
@@ -225,7 +224,6 @@ pub(super) fn list(context: &NamingContextRef, out: &mut Output<'_>) -> Result<(
     for_each_batch(context, &mut |bindings| bindings.iter().try_for_each(&mut print)).map_err(String::from)
 }
 
-/// Prints the names below a context as a tree. `name` is the name of the context.
 pub(super) fn tree(context: &NamingContextRef, name: &str, out: &mut Output<'_>) -> Result<(), String> {
     let mut walk = TreeWalk { path: vec![context.as_object().clone()], printed: ObjectMap::default() };
     walk.printed.insert(context.as_object().clone(), name.to_owned());

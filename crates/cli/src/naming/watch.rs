@@ -99,7 +99,6 @@ impl WatchedContexts {
         self.names.extend(other.names);
     }
 
-    /// Returns true if a context was removed.
     fn remove_below(&mut self, name: &str) -> bool {
         let below = format!("{name}/");
         let is_gone = |known: &str| known == name || known.starts_with(&below);
@@ -157,7 +156,6 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the server's contexts with their names.
 fn read(
     context: &NamingContextRef,
     prefix: &str,
@@ -245,7 +243,6 @@ fn read_contexts(
     read(context, prefix, server, false, &mut |_, _| {})
 }
 
-/// Returns true if the change removed contexts.
 fn print(
     change: &Change,
     contexts: &mut WatchedContexts,

@@ -1,6 +1,5 @@
-//! The benchmark `counts`: quantities of a call that are counted, such as system calls and locks.
-//!
-//! Unlike times, counts do not depend on the machine's load.
+//! The benchmark `counts`: numbers of system calls, locks and other events of a call. Unlike times,
+//! counts do not depend on the machine's load.
 
 mod peers;
 mod stepped;

@@ -16,7 +16,6 @@ use crate::value::SingleValue;
 /// Numbers of calls of two runs. Their difference excludes the start and the end of a program.
 const RUNS: [usize; 2] = [1000, 3000];
 
-/// Numbers of lock operations and of condition-variable operations.
 type LockCounts = [f64; 2];
 
 pub(super) fn locks(kind: PeerKind, options: &BenchOptions) -> Result<Vec<SingleValue>, Failure> {

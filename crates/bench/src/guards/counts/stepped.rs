@@ -30,7 +30,6 @@ const WARM_UP: usize = 50;
 /// Number of calls by which the threads that take part are found.
 const LOOKED_AT: usize = 1000;
 
-/// Number of samples. The minimum of each thread counts.
 const SAMPLES: usize = 9;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -176,7 +175,7 @@ impl SteppedPair {
         let mut values = Vec::new();
         for (side, figures, most) in [("client", client, self.most[0]), ("server", server, self.most[1])] {
             // Results of variable size have no bound, because the memory allocator may use atomic
-            // operations for them.
+            // operations for them. Oneways have none.
             let bounded = !operation.is_oneway() && !operation.has_comparison_call();
             let bounds = [most.filter(|_| bounded), None, None];
             values.extend(COUNTED.iter().zip(figures.into_iter().zip(bounds)).map(|(quantity, (value, bound))| {

@@ -28,14 +28,11 @@ const START: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_millis(300);
 
 const KIB: f64 = 1024.0;
-/// Maximum size in KiB of the hello example's server, stripped.
 const MOST_PROGRAM_KIB: f64 = 2.0 * 1024.0;
-/// Maximum size in KiB of `hello-server` of the profile `minimal`, stripped.
 const MOST_MINIMAL_KIB: f64 = 700.0;
 /// Maximum KiB by which the size of `hello-server` exceeds the size of a networking program without
 /// an ORB, both linked statically.
 const MOST_ABOVE_KIB: f64 = 450.0;
-/// Maximum resident memory in KiB of the idle `hello-server`.
 const MOST_RESIDENT_KIB: f64 = 5.0 * 1024.0;
 
 pub(crate) fn footprint(
@@ -81,7 +78,6 @@ fn hello(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<SingleVa
     values.push(value(&label, "of it private", private, None));
     let orb = client_orb(0)?;
     let address = tcp_address(&object(&orb, &server.line)?)?;
-    // The limit of open descriptors may be too low for the connections.
     let limit = process::raise_descriptor_limit(CONNECTIONS as u64 + 200).unwrap_or(0);
     if limit as usize > CONNECTIONS + 100 {
         let opened = open_idle_connections(address, CONNECTIONS, server.child.id())?;

@@ -5,8 +5,6 @@ use std::process::{Command, Stdio};
 
 use crate::Failure;
 
-/// Returns the size in bytes of each crate's symbols that take space in the file, the largest crate
-/// first.
 pub(super) fn by_crate(program: &Path) -> Result<Vec<(String, u64)>, Failure> {
     let mut nm = Command::new("nm");
     nm.args(["--demangle", "--print-size", "--defined-only"]).arg(program).stdin(Stdio::null());

@@ -13,9 +13,7 @@ pub(crate) struct Bar {
     pub(crate) style: Style,
 }
 
-/// Height of a bar and its name, in pixels.
 const ROW: f64 = 34.0;
-/// Space at the right for the longest bar's number, in pixels.
 const RIGHT: f64 = 64.0;
 
 /// Bars of very different lengths get charts with separate scales.
@@ -57,7 +55,6 @@ fn plot(unit: &str, bars: &[&Bar]) -> Option<Plot> {
     if most <= 0.0 {
         return None;
     }
-    // A spread may be very long, so the chart cuts it.
     let end = bars.iter().filter_map(|bar| bar.spread).filter(|spread| spread.is_finite()).fold(most, f64::max);
     let scale = Scale::linear(end.min(2.0 * most).min(SPAN * most));
     let (smallest, _) = range(bars.iter().map(|bar| bar.value));

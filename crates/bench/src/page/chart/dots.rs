@@ -34,7 +34,6 @@ pub(crate) fn dots(unit: &str, series: &[(String, Style)], rows: &[DotRow]) -> S
 fn plot(unit: &str, series: &[(String, Style)], rows: &[&DotRow]) -> Option<Plot> {
     const ROW: f64 = 24.0;
     const TOP: f64 = 34.0;
-    /// Width in pixels of a character of a row's name.
     const CHARACTER: f64 = 7.2;
     let times = rows.iter().flat_map(|row| &row.marks).map(|mark| mark.1).filter(|time| time.is_finite());
     let scale = Scale::of(times.clone(), true)?;

@@ -37,13 +37,11 @@ impl AxisScale {
 const MAX_POINTS_WITH_MARKS: usize = 16;
 const LONG_LINE_MARKS: usize = 5;
 
-/// Height of the plotted area in pixels.
 const HEIGHT: f64 = 260.0;
 
 /// Lines whose values differ by more than a factor of [`SPAN`], with a gap between them, have
 /// separate charts.
 pub(crate) fn lines(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[Line]) -> String {
-    // A distribution has its times on the x axis.
     let along_x = y_axis.title.starts_with('%');
     let time = |point: &(f64, f64)| if along_x { point.0 } else { point.1 };
     let ranges: Vec<(f64, f64)> = lines.iter().map(|line| range(line.points.iter().map(time))).collect();

@@ -26,12 +26,11 @@ const BENCH: &str = "cores-acceptance";
 /// Total utilizations on two cores, in percent of a core.
 const UTILIZATIONS: [u64; 7] = [140, 150, 160, 170, 180, 190, 195];
 
-/// Balance factors in percent: the size of the second group of tasks, relative to the first.
+/// Balance factors in percent: number of tasks of the second group, relative to the first group.
 const BALANCES: [u64; 4] = [10, 20, 30, 50];
 
 const CORES: [u32; 7] = [2, 4, 8, 16, 32, 64, 128];
 
-/// Numbers of cores to which the goal of the second part applies.
 const GOAL_CORES: std::ops::RangeInclusive<u32> = 4..=64;
 
 const TASKS_PER_CORE: usize = 5;
@@ -156,7 +155,6 @@ impl Acceptance {
         }
     }
 
-    /// Returns the accepted part of the number of tasks and of their utilization, in percent.
     fn percent(&self) -> [f64; 2] {
         [0, 1].map(|kind| 100.0 * self.accepted[kind] as f64 / self.offered[kind].max(1) as f64)
     }
@@ -166,7 +164,6 @@ impl Acceptance {
     }
 }
 
-/// `results` has the order of [`ALLOCATORS`], with `None` for an allocator that does not take part.
 struct Cell {
     /// Total utilization in percent of a core, or the number of cores.
     x: u64,

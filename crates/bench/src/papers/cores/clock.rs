@@ -196,7 +196,6 @@ fn exchange(waking: Waking, count: usize, placement: &Placement) -> Result<Excha
                 }
             };
             let mut times = Vec::with_capacity(count);
-            // Only this thread sets the end.
             let _ = ends.set(Some(end));
             for _ in 0..count {
                 if !wait.wait(&over)? {
@@ -327,7 +326,6 @@ mod tests {
         let [first, second] = known().samples();
         let sample = |round_trip, twice_offset| Sample { round_trip, twice_offset };
         assert_eq!(first, [sample(160, 100); 2]);
-        // Seen from the second thread, the answering clock is behind.
         assert_eq!(second, [sample(160, -100)]);
         // The offset of 50 ns differs from the true one of 30 ns by less than the bound of 80 ns.
         assert_eq!(best_offset_us(&first), Some((0.05, 0.08)));
@@ -357,7 +355,6 @@ mod tests {
         for waking in WAKINGS {
             let seen = exchange(waking, 20, &Placement::default()).unwrap();
             assert_eq!((seen.first.len(), seen.second.len()), (21, 20), "{}", waking.name());
-            // On one clock, the times are in the order in which the threads noted them.
             for (place, time) in seen.second.iter().enumerate() {
                 assert!((seen.first[place]..=seen.first[place + 1]).contains(time), "{}", waking.name());
             }

@@ -25,7 +25,6 @@ const BENCH: &str = "cores-decide";
 /// Percent of each core that the tasks of the first part use, the new task included.
 const PERCENT_PER_CORE: u64 = 80;
 
-/// Percent of each core that the tasks of the second part ask for.
 const CROWDED_PERCENT: u64 = 90;
 
 const CROWDED_TASKS: usize = 5;
@@ -34,7 +33,6 @@ const CASES: usize = 64;
 
 const SEEDS: u64 = 2_000;
 
-/// From this number of tasks on, a turn has at most [`FEW_DECISIONS`] decisions.
 const MANY_TASKS: usize = 1_000;
 
 const FEW_DECISIONS: usize = 1_000;
@@ -205,7 +203,6 @@ mod tests {
             for case in &cases {
                 let decision = admit(&case.set, &case.machine, &case.task);
                 assert_eq!(decision.is_ok(), is_accepted);
-                // The stored analysis does not change the decision.
                 let cold = case.cold();
                 assert_eq!(admit(&cold.set, &cold.machine, &cold.task), decision);
                 let moves = decision.map_or(0, |plan| plan.moves.len());

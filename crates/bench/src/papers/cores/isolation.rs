@@ -50,9 +50,7 @@ enum Beside {
     Nothing,
     /// A task whose jobs compute for most of the time.
     Overrunner,
-    /// A task whose client calls without pauses.
     Flood,
-    /// Requests that belong to no task, without pauses.
     BestEffort,
 }
 

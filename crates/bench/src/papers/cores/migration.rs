@@ -95,7 +95,6 @@ enum MovedThread {
 struct Managed {
     cores: Cores,
     moved: MovedThread,
-    /// Priority of the manager; `None` for the ordinary class.
     priority: Option<u8>,
 }
 
@@ -121,7 +120,6 @@ impl Subject {
         let builder =
             ThreadBuilder::new().name("bench/moved").affinity(CpuSet::one(cores.other)).scheduling(scheduling);
         let body = move || {
-            // Only this thread sets the id.
             let _ = own.tid.set(thread::current_tid());
             match moved {
                 MovedThread::Sleeping => own.sleep.wait(),

@@ -46,8 +46,6 @@ const BENCH: &str = "cores-misses";
 const UTILIZATIONS: [u64; 3] = [140, 150, 160];
 const BALANCES: [u64; 4] = [10, 20, 30, 50];
 
-/// Balance factors in percent of the cells of the variants without admission, unless the run is
-/// full.
 const FEW_BALANCES: [u64; 1] = [10];
 
 /// Above the priorities of all tasks.
@@ -64,7 +62,6 @@ const OVERHEADS_MS: [u64; 2] = [0, 3];
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Lease of an admitted task, in nanoseconds.
 const LEASE: u64 = 3_600_000_000_000;
 
 /// Time that calibration computes.
@@ -72,7 +69,6 @@ const CALIBRATION: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// Admitted tasks in a core pool.
     Bound,
     /// All tasks in lanes by priority, on any core.
     NoAffinity,
@@ -101,7 +97,6 @@ struct Length {
     /// Sets in each cell of [`Mode::Bound`], and of each of the other modes.
     sets: [u64; 2],
     time: Duration,
-    /// True if the modes other than [`Mode::Bound`] have all cells.
     has_all_cells: bool,
 }
 
@@ -262,7 +257,6 @@ fn calibrated(cores: [usize; 2]) -> Result<f64, Failure> {
 
 struct Scene {
     cores: [usize; 2],
-    /// Rounds of computing in a millisecond.
     rounds: f64,
     time: Duration,
 }
@@ -383,7 +377,6 @@ fn admitted(admission: &TasksRef, spec: &TaskSpec) -> Result<Option<Promise>, Fa
     Err(Failure::new("a decision takes too long"))
 }
 
-/// Returns a level for each task, the highest for the shortest period.
 fn rate_monotonic_levels(tasks: &[Task]) -> Vec<u8> {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     order.sort_by_key(|&place| tasks[place].timing.period);

@@ -27,7 +27,6 @@ const BASELINE: &str = "baseline";
 
 pub(super) const ONE_CORE: &str = "the process is not permitted to use two cores";
 
-/// Permits tasks to use the cores completely.
 fn whole_cores(mut machine: Machine) -> Machine {
     machine.cores.iter_mut().for_each(|core| core.capacity = Utilization::ONE);
     machine

@@ -46,7 +46,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const PRIORITY: u8 = 10;
 
-/// Number of threads that move together, as in the MC-ORB paper.
 const MOVED_THREADS: usize = 15;
 
 /// Names of the variants.
@@ -72,7 +71,6 @@ pub(crate) fn path(options: &BenchOptions, report: &mut Report<'_>, progress: &m
     rejections(client, options, report, progress)
 }
 
-/// Formats a task with its core and its priority for a `set` line of the server.
 fn binding(task: usize, core: usize) -> String {
     format!("{task}:{core}:{PRIORITY}")
 }
@@ -136,8 +134,8 @@ fn second_task(orb: &Orb, references: &[String], server: &RunningProgram) -> Res
     octets(orb, &references[1], server)
 }
 
-/// Checks in the counts of the pools that connections were bound, requests handed over, and threads
-/// borrowed.
+/// Checks the counts of the pools: connections were bound, requests were handed over, and the pool
+/// `lending` borrowed threads.
 fn served_as_meant(bound: &mut RunningProgram, lending: &mut RunningProgram) -> Result<(), Failure> {
     for (server, borrows) in [(bound, false), (lending, true)] {
         let text = server.ask("counts", PATIENCE)?;
@@ -246,7 +244,6 @@ impl MeasuredSubject for RejectedAdmissions {
     }
 }
 
-/// Returns a task in two forms: for the server's admission, and for decisions in this process.
 fn spec(number: u64, execution_ms: u64) -> (TaskSpec, Task) {
     let timing = Timing::new(execution_ms * 1_000_000, 100_000_000);
     let spec = TaskSpec {

@@ -36,7 +36,6 @@ const THREADS_PER_CORE: u32 = 15;
 /// switches, and the client, which runs on the same cores.
 const OVERHEADS: Overheads = Overheads { context_switch: 20_000, hand_off: 60_000, release_jitter: 0, blocking: 0 };
 
-/// Prefix of the object ids of tasks, before the number of the task.
 const TASK: &[u8] = b"task-";
 
 /// Finds the task of a request by the number at the end of the object key.
@@ -70,7 +69,6 @@ pub(super) fn start_admission(
     Ok((server, references.0.to_owned(), references.1.to_owned()))
 }
 
-/// Returns the references of the objects of the tasks.
 pub(super) fn start_core_pool(
     cores: &[usize],
     tasks: usize,
@@ -169,7 +167,6 @@ fn answer(pool: &CorePool, bindings: &mut Vec<TaskBinding>, line: &str) -> Resul
     }
 }
 
-/// Parses `TASK:CORE:PRIORITY`, such as `1:0:98`.
 fn binding(word: &str) -> Result<TaskBinding, Failure> {
     let parts: Vec<&str> = word.split(':').collect();
     let wrong = || Failure::new(format!("`{word}` is not a task with its core and priority"));
@@ -180,7 +177,6 @@ fn binding(word: &str) -> Result<TaskBinding, Failure> {
     }
 }
 
-/// Returns the core after `core` in the list, which begins again after its end.
 fn next_core(cores: &[usize], core: usize) -> usize {
     let place = cores.iter().position(|&other| other == core).map_or(0, |place| place + 1);
     cores.get(place).or_else(|| cores.first()).copied().unwrap_or(core)

@@ -28,7 +28,6 @@ struct BackgroundLoad {
     name: &'static str,
     /// Operation of the floods, and true if they call the server of the high-priority client.
     floods: Option<(MeasuredOperation, bool)>,
-    /// Indices of the loads with which the report compares this load.
     against: &'static [usize],
 }
 

@@ -95,7 +95,6 @@ fn thread<T: Send + 'static>(
 
 fn room(pace: CallPace, time: Duration) -> usize {
     match pace {
-        // Twice the expected number of calls.
         CallPace::Every(period) => 2 * (time.as_nanos() / period.as_nanos().max(1)) as usize + 16,
         CallPace::NineTenths | CallPace::Whole => 10_000,
         CallPace::Flood => 0,
@@ -158,7 +157,6 @@ fn paced(
 pub(super) struct Observations {
     pub(super) high: ResponseTimes,
     pub(super) low: ResponseTimes,
-    /// Nanoseconds from due time to reply, which include the client's wait for the core.
     responses: Vec<u64>,
     pub(super) cost: Cost,
     calls: usize,

@@ -231,7 +231,6 @@ fn ratios(one: &ServerUnderTest, seen: &[Observations; 3], transport: BaselineTr
             });
         }
     }
-    // The times from the due time include the client's wait for the core.
     for (load, own) in BackgroundCalls::ALL.into_iter().zip(seen) {
         let Some(response) = own.responses() else { continue };
         for (quantity, value, unit) in [

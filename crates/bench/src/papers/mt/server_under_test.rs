@@ -179,7 +179,6 @@ pub(super) fn laned(
 /// Starts a server with lanes and bands for clients whose threads have these CORBA priorities
 /// (CLIENT_PROPAGATED).
 pub(super) fn banded(priorities: Vec<i16>, options: &BenchOptions) -> Result<ServerUnderTest, Failure> {
-    // The lanes set the priorities of their threads.
     let placement = Placement { scheduling: None, ..options.placement };
     let mut server = start_server_with_bands(&priorities, &placement)?;
     let references = listed(&mut server, "references")?;

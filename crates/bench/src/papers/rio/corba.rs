@@ -56,7 +56,6 @@ impl Transport for HeldTransport {
     }
 }
 
-/// Returns an ORB with an object in a lane on `core`, and the object's reference.
 pub(super) fn serve_object(
     transport: Arc<dyn Transport>,
     class: IoClass,

@@ -17,11 +17,9 @@ use crate::report::Report;
 use crate::targets::rio as goals;
 use crate::value::SingleValue;
 
-/// Length of a period in milliseconds, as in the paper.
 const PERIOD_MS: usize = 10;
 /// Length in milliseconds of the part of a period in which few bytes arrive.
 const HALF: usize = PERIOD_MS / 2;
-/// Length in milliseconds of the windows in which a guarantee must hold.
 const WINDOW_MS: usize = 100;
 /// Time in milliseconds after the start of a stream that is not judged.
 const SETTLING_MS: usize = 300;
@@ -62,7 +60,6 @@ impl GuaranteedStream {
         IoProperties { class, native_priority: Some(self.priority), cores: Some(CpuSet::one(core)) }
     }
 
-    /// Guaranteed bytes in a millisecond.
     fn rate(self) -> f64 {
         f64::from(self.bytes) / PERIOD_MS as f64
     }
@@ -83,7 +80,6 @@ pub(super) struct GuaranteeRun {
     pub(super) together: Range<usize>,
 }
 
-/// Returns the time between the starts of two streams, and the time with all streams.
 fn times(options: &BenchOptions) -> (Duration, Duration) {
     match options.depth {
         _ if is_trial(options) => (Duration::from_millis(400), Duration::from_millis(600)),
@@ -185,7 +181,6 @@ fn shortfall(alone: f64, beside: f64) -> Result<f64, String> {
     Ok((100.0 * (1.0 - beside / rest)).max(0.0))
 }
 
-/// Returns the mean number of bytes in a millisecond of the range.
 fn rate(bytes: &[u64], range: &Range<usize>) -> f64 {
     let sum: u64 = bytes.iter().take(range.end).skip(range.start).sum();
     sum as f64 / range.len().max(1) as f64
@@ -214,7 +209,6 @@ fn pictured(variant: ReceiveVariant, run: &GuaranteeRun) -> Vec<SingleValue> {
     [best_effort].into_iter().chain(streams).flat_map(|(name, bytes)| timeline(variant, &name, bytes, end)).collect()
 }
 
-/// Returns the bandwidth of a connection in each tenth of a second up to the millisecond `end`.
 pub(super) fn timeline(variant: ReceiveVariant, name: &str, bytes: &[u64], end: usize) -> Vec<SingleValue> {
     let place = label(variant.peer(), name, variant.name());
     let points = (0..end / WINDOW_MS).map(|window| {

@@ -30,7 +30,6 @@ pub(super) enum Condition {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PacedLoad {
-    /// Part of the full load in percent.
     pub(super) percent: u32,
     pub(super) bytes_per_second: u32,
 }
@@ -283,7 +282,6 @@ impl Results {
         Some(self.figures.get(index)?.summary.p999_us)
     }
 
-    /// Returns the bulk load in MB/s during a variant's calls.
     pub(super) fn bulk_rate(&self, variant: ReceiveVariant) -> Option<f64> {
         let index = self.variants.iter().position(|&other| other == variant)?;
         Some(self.observed.get(index)?.lock().bulk.megabytes_per_second())
@@ -307,7 +305,6 @@ impl Results {
         values
     }
 
-    /// Returns the percentage of calls in each column of a distribution, as in the paper's figures.
     fn distribution(&self) -> Vec<SingleValue> {
         let all: Vec<Vec<u64>> = self.observed.iter().map(|one| one.lock().nanoseconds.clone()).collect();
         // The slowest hundredth of the calls would dominate the picture.

@@ -18,7 +18,6 @@ use crate::Failure;
 pub(super) const RECEIVER: &str = "10.99.0.1";
 pub(super) const SENDER: &str = "10.99.0.2";
 
-/// Native priority of the threads that take the place of interrupts.
 const INTERRUPT_PRIORITY: u8 = 90;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -26,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Capabilities that the namespaces, the link and its threads need (include/uapi/linux/capability.h).
 const NEEDED: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_SYS_ADMIN", 21), ("CAP_SYS_NICE", 23)];
 
-/// Returns the reason if this process may not make namespaces with a link.
+/// Returns a message if the process lacks one of the capabilities in [`NEEDED`].
 pub(super) fn refusal() -> Option<String> {
     let missing = NEEDED.iter().find(|(_, number)| !bpf::has_capability(*number));
     missing.map(|(name, _)| format!("network namespaces are not permitted: the process lacks {name}"))
@@ -38,7 +37,6 @@ pub(super) fn interfaces(receiver: u32) -> (String, String) {
     (format!("rr{receiver}"), format!("rs{receiver}"))
 }
 
-/// Makes the link, and moves the sender's end to the namespace of the process `sender`.
 pub(super) fn make(receiver: u32, sender: &str) -> Result<(), Failure> {
     let (own, peer) = interfaces(receiver);
     // Each segment is a frame of its own, as on a wire.
@@ -82,7 +80,6 @@ pub(super) fn receive_on(name: &str, core: usize) -> Result<usize, Failure> {
     Ok(threads.len())
 }
 
-/// Returns the names of processes and kernel threads that begin with `prefix`.
 fn kernel_threads(prefix: &str) -> Vec<String> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let name = |path: &Path| fs::read_to_string(path.join("comm")).ok();

@@ -44,7 +44,6 @@ impl ByteMeter {
         }
     }
 
-    /// Returns the number of bytes since the meter was created.
     pub(super) fn total(&self) -> u64 {
         self.0.total.load(Ordering::Relaxed)
     }

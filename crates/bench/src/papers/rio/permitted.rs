@@ -15,7 +15,6 @@ use crate::report::Report;
 use crate::targets::rio as goals;
 use crate::value::SingleValue;
 
-/// Parts of the full load in percent.
 const PARTS: [u32; 3] = [25, 50, 75];
 
 /// Maximum distance in percent of a part's measured rate from its planned rate.

@@ -39,14 +39,12 @@ impl IdleTime {
         Some(Self(ticks / 100.0))
     }
 
-    /// Returns the time in which the core worked between two readings.
     pub(super) fn work_since(self, earlier: Self, elapsed: Duration) -> Duration {
         let idle = (self.0 - earlier.0).max(0.0);
         Duration::from_secs_f64((elapsed.as_secs_f64() - idle).max(0.0))
     }
 }
 
-/// Processor time of the receiver's core, and the calls or megabytes that it processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Work {
     pub(super) time: Duration,

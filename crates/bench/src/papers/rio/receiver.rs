@@ -33,7 +33,6 @@ use super::{guarantees, link};
 use crate::Failure;
 use crate::service::serve_lines;
 
-/// Name of the bulk server among the ports.
 pub(super) const BULK: &str = "bulk";
 /// In the answer to `listen`, the name before the reason why streams cannot be steered.
 pub(super) const REFUSED: &str = "refused";
@@ -55,7 +54,6 @@ struct Receiver {
     /// Numbers of the steered streams by the name of the port, or of the [object](object_stream).
     streams: BTreeMap<String, Vec<u32>>,
     orbs: Vec<Orb>,
-    /// Received bytes by the name of the port.
     meters: BTreeMap<String, ByteMeter>,
 }
 

@@ -32,14 +32,12 @@ use crate::orb::generated::cubit::CountedTargetRef;
 use crate::sample::{Samples, time_calls};
 use crate::service::serve_lines;
 
-/// Size in bytes of a block of bulk data, as in the paper.
 const BLOCK: usize = 8 * 1024;
 /// Number of blocks after which a thread of fixed priority pauses for a millisecond.
 const BLOCKS_AT_ONCE: u32 = 16;
 /// The measured CORBA call.
 const CALL: MeasuredOperation = MeasuredOperation::Octets(ECHO_BYTES);
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum time until a thread that sends notices that it must end.
 const NOTICE: Duration = Duration::from_millis(100);
 
 struct Sender {
@@ -144,7 +142,6 @@ impl Sender {
         let ends: Vec<_> = self.sending.drain(..).map(JoinHandle::join).collect();
         self.is_over.store(false, Ordering::Relaxed);
         for end in ends {
-            // The panic has been printed.
             let end = end.map_err(|_| Failure::new("a thread that sends has panicked"))?;
             end.map_err(|error| Failure::new(format!("a thread stopped sending before the end: {error}")))?;
         }

@@ -11,7 +11,6 @@ pub(super) const BENCH: &str = "rio";
 
 pub(super) const CORELANE: &str = "Corelane";
 
-/// Size in bytes of the messages of a round trip, as in the paper.
 pub(super) const ECHO_BYTES: usize = 64;
 
 /// Returns true if `--count` is below 100: such a run only tests the benchmark.
@@ -30,7 +29,6 @@ pub(super) fn judged_if_long(options: &BenchOptions, is_long: bool, values: Vec<
     values.into_iter().map(|value| SingleValue { bound: None, ..value }).collect()
 }
 
-/// Removes the bounds of the values if the run is a trial.
 pub(super) fn judged_unless_trial(options: &BenchOptions, values: Vec<SingleValue>) -> Vec<SingleValue> {
     judged_if_long(options, true, values)
 }

@@ -1,5 +1,5 @@
-//! The cost of sorting a frame: runs of the steering program on frames of one connection, by the
-//! number of streams and of connections in its tables.
+//! The cost of sorting a frame: test runs of the steering program on frames, by the number of
+//! streams and of connections in its tables.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -81,7 +81,6 @@ struct SortingTime {
 struct MeasuredTables {
     streams: u16,
     program: LoadedSteeringProgram,
-    /// Number of connections in the table.
     filled: u32,
     /// Each number of connections, with the mean time of each round.
     rounds: Vec<(u32, Vec<f64>)>,
@@ -94,7 +93,6 @@ impl MeasuredTables {
         Ok(Self { streams, program, filled: 0, rounds })
     }
 
-    /// Measures the mean time of each number of connections once.
     fn measure(&mut self, repeat: u32) -> Result<(), Failure> {
         let stream = StreamId(self.streams);
         for (connections, means) in &mut self.rounds {
@@ -104,7 +102,6 @@ impl MeasuredTables {
             for number in 0..MEASURED {
                 let frame = frame(remote(number * (*connections / MEASURED)));
                 let run = || self.program.program().test_run(&frame, repeat / MEASURED).map_err(failed);
-                // The first run warms the caches.
                 run()?;
                 sum += f64::from(run()?.mean_nanos);
             }

@@ -19,7 +19,6 @@ use crate::launch::start_in_namespace;
 use crate::placement::{CoreChoice, Placement};
 use crate::service::RunningProgram;
 
-/// Maximum time of an answer that needs no measurement.
 const PATIENCE: Duration = Duration::from_secs(20);
 const TURN: Duration = Duration::from_secs(600);
 /// Maximum number of bytes in a frame of the link.
@@ -116,7 +115,6 @@ impl RioTestbed {
         &self.lacks
     }
 
-    /// Returns true if the variant has all streams with guarantees.
     pub(super) fn has_guarantees(&self, variant: ReceiveVariant) -> bool {
         guarantees::STREAMS.iter().all(|stream| self.ports.contains_key(&stream.port(variant)))
     }
@@ -151,7 +149,6 @@ impl RioTestbed {
         self.ports.get(name).copied().ok_or_else(|| Failure::new(format!("the receiver has no port for {name}")))
     }
 
-    /// Returns the line that makes the sender call.
     fn calls(&self, variant: ReceiveVariant, calls: Calls, warm_up: usize, count: usize) -> Result<String, Failure> {
         let priority = variant.priority().unwrap_or(0);
         match calls {
@@ -273,7 +270,6 @@ impl RioTestbed {
         Ok((measured(receiver, BULK)?, end))
     }
 
-    /// Returns the work of the receiver's core during calls without other traffic.
     pub(super) fn work_of_calls(&self, variant: ReceiveVariant, count: usize) -> Result<Work, Failure> {
         let line = self.calls(variant, Calls::Echo, count, 0)?;
         let mut processes = self.processes.lock();
@@ -287,7 +283,6 @@ impl RioTestbed {
         Ok(Work { time, amount: count as f64, turns: 1 })
     }
 
-    /// Returns the work of the receiver's core for the bulk load that arrives in `length`.
     pub(super) fn work_of_bulk(&self, variant: ReceiveVariant, length: Duration) -> Result<Work, Failure> {
         let bulk = self.port(BULK)?;
         let mut processes = self.processes.lock();

@@ -3,7 +3,6 @@
 use corelane_net::{IoClass, IoProperties};
 use corelane_sys::thread::{CpuSet, Scheduling};
 
-/// Native priority of the measured threads on both sides.
 pub(super) const PRIORITY: u8 = 80;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +25,6 @@ use ReceiveVariant::{Kernel, KernelFifo, SocketOptions, Steered, SteeredOrdinary
 impl ReceiveVariant {
     pub(super) const ALL: [ReceiveVariant; 5] = [KernelFifo, Kernel, SocketOptions, Steered, SteeredOrdinary];
 
-    /// Name in the lines between the processes.
     pub(super) fn word(self) -> &'static str {
         match self {
             Kernel => "kernel",
@@ -61,7 +59,6 @@ impl ReceiveVariant {
         matches!(self, SocketOptions | Steered | SteeredOrdinary)
     }
 
-    /// Returns true if the steering program must be on the interface.
     pub(super) fn steers(self) -> bool {
         matches!(self, Steered | SteeredOrdinary)
     }

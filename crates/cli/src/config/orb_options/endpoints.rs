@@ -41,7 +41,7 @@ pub(super) struct ConvertedEndpoint {
     pub(super) address: String,
     /// The address with the host of the option `hostname_in_ior`.
     pub(super) published: Option<String>,
-    /// True if the endpoint has a version or options that are not carried over.
+    /// True if the endpoint has a version or options, which are not converted.
     pub(super) has_more: bool,
 }
 
@@ -74,7 +74,6 @@ pub(super) fn tao(endpoint: &str) -> Result<Vec<ConvertedEndpoint>, Refusal> {
     let convert = |address: &str| {
         let (version, address) = without_version(address);
         let (host, port) = match address.rsplit_once(':') {
-            // The colon belongs to an IPv6 address without a port.
             Some((_, rest)) if rest.ends_with(']') => (address, None),
             Some((host, port)) => (host, Some(port).filter(|port| !port.is_empty())),
             None => (address, None),

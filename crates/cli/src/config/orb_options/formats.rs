@@ -6,7 +6,6 @@ use std::vec;
 use super::{ForeignOrb, Malformed};
 
 const MAX_SHOWN: usize = 60;
-/// Names of the options without a value, in lower case.
 const WITHOUT_VALUE: &[&str] =
     &["daemon", "debug", "gioplite", "help", "ignoredefaultsvcconffile", "skipserviceconfigopen", "version"];
 /// First words of directives.
@@ -27,7 +26,7 @@ pub(super) enum OptionContent {
         name: String,
         value: Option<String>,
     },
-    /// The text is the reason why the word is not carried over.
+    /// The text is the reason why the word is not converted.
     Other(&'static str),
 }
 
@@ -149,7 +148,6 @@ pub(crate) fn takes_value(word: &str) -> bool {
     !name.is_empty() && !WITHOUT_VALUE.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Returns the options in a list of words. The number of each word is its line in a file, or its position.
 pub(super) fn options_of_words(words: Vec<(usize, String)>) -> Result<Vec<OrbOption>, Malformed> {
     let mut found = Vec::new();
     let mut words = words.into_iter();
@@ -307,7 +305,8 @@ impl<'t> Directives<'t> {
         Malformed::new(self.line, text, reason)
     }
 
-    /// Records a directive that loads or changes a service, with the reason why it is not carried over.
+    /// Records a directive that loads or changes a service, with the reason why it is not
+    /// converted.
     fn directive(&mut self, keyword: &str, name: &str) -> Result<(), Malformed> {
         let content = OptionContent::Other(match name {
             "Naming_Loader" => "the counterpart is `corelane naming serve`",

@@ -18,7 +18,6 @@ pub(super) enum Counterpart {
     PublishedEndpoints,
     /// `call.timeout` and `naming.timeout`, from milliseconds.
     CallTimeout,
-    /// A setting of programs that the commands lack.
     Setting(&'static str),
     None(&'static str),
 }
@@ -252,7 +251,6 @@ impl Imported {
         Ok(())
     }
 
-    /// Takes a time-out in milliseconds; text after a `#` is ignored.
     fn set_call_timeout(&mut self, place: Place, shown: &str, value: &str) -> Result<(), Malformed> {
         let number = value.split('#').next().unwrap_or_default().trim();
         let Ok(milliseconds) = number.parse::<u64>() else {

@@ -123,7 +123,6 @@ fn boolean(text: &str) -> Result<bool, Refusal> {
     }
 }
 
-/// Returns `None` for the number 0.
 fn milliseconds(text: &str) -> Result<Option<String>, Refusal> {
     match text.parse::<u64>() {
         Ok(0) => Ok(None),

@@ -6,7 +6,6 @@ use corelane_sched::task_file::toml_table::{TomlTable, document};
 use corelane_sched::task_file::{MAX_CORES, TaskFileError};
 use corelane_services::events::{EventFilter, EventNames, EventSource, EventType, FilterBuilder, FilterLimits};
 
-/// Maximum number of publications, of subscriptions and of lanes.
 const MAX_ENTRIES: usize = 1_000;
 
 const BUILDERS: [(&str, FilterBuilder); 2] = [("basic", FilterBuilder::Basic), ("prefix", FilterBuilder::Prefix)];
@@ -38,7 +37,6 @@ pub(super) struct FilePublication {
     /// `None` if the supplier may push events of any source.
     pub(super) source: Option<EventSource>,
     pub(super) period: Option<Nanos>,
-    /// Size of an event in bytes.
     pub(super) size: Option<u32>,
     /// Execution time of a consumer that gets one event.
     pub(super) wcet: Option<Nanos>,

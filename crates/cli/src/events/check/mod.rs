@@ -25,7 +25,6 @@ const MAX_SOURCES: usize = 1_000;
 struct CheckedSubscription<'f> {
     subscription: &'f FileSubscription,
     reach: FilterReach,
-    /// The numbers of the publications whose events the filter accepts.
     accepted: BTreeSet<usize>,
 }
 
@@ -43,8 +42,8 @@ struct CheckedChannel<'f> {
 }
 
 impl CheckedChannel<'_> {
-    /// Returns true if each subscription is right, and no job misses its deadline or has an unknown
-    /// delay.
+    /// Returns true if [`CheckedSubscription::is_right`] is true for each subscription, and no job
+    /// misses its deadline or may be delayed by a job without a known load.
     fn is_right(&self) -> bool {
         let is_wrong = |job: &Job| job.misses() || job.delayed_by.is_some();
         self.subscriptions.iter().all(CheckedSubscription::is_right) && !self.jobs.iter().any(is_wrong)
@@ -80,7 +79,6 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<bo
     read.map_err(unreadable)?;
     let file = file::read(&text).map_err(|error| printable(&format!("{}: {error}", excerpt(path))))?;
     let checked = check(&file);
-    // Ignore errors: the reader may have closed the pipe.
     let _ = if arguments.is_json {
         out.write_all(json_line(&as_json(&checked)).as_bytes())
     } else {

@@ -11,7 +11,6 @@ use super::file::{ChannelFile, FilePublication, FileSubscription};
 /// The work of one consumer for the sets of events that one trigger starts.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// Index of the subscription in the file.
     pub(super) subscription: usize,
     pub(super) trigger: JobTrigger,
     /// The most urgent and the least urgent lane in which the sets may be.

@@ -21,7 +21,6 @@ use self::request::{Request, RequestError};
 use self::resources::Resource;
 use crate::text::excerpt;
 
-/// Maximum size of a request's head in bytes.
 const MAX_HEAD: usize = 8 << 10;
 /// Maximum time in which a request must arrive, and maximum time in which the client must read the
 /// answer.
@@ -29,8 +28,8 @@ const MAX_TIME: Duration = Duration::from_secs(5);
 /// Maximum number of connections that are served at a time. Each has a thread. Further ones wait in
 /// the kernel.
 const MAX_CONNECTIONS: usize = 8;
-/// Maximum number of bytes that are read and ignored after a refused request, so that the refusal
-/// reaches the client.
+/// Maximum number of bytes of a request that are read and ignored after the answer, so that the
+/// answer reaches the client.
 const MAX_IGNORED: usize = 64 << 10;
 
 /// Returns the address of an option: `HOST:PORT` with a numeric host, or a port of the loopback
@@ -41,7 +40,6 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     found.map_err(|_| format!("`--http` needs a port or ADDRESS:PORT, not `{}`", excerpt(text)))
 }
 
-/// Serves the page until the process ends. Returns its address.
 pub(super) fn serve(address: SocketAddr, monitor: EventMonitor) -> Result<SocketAddr, String> {
     let failed = |error: io::Error| format!("the page at {address}: {error}");
     let listener = TcpListener::bind(address).map_err(failed)?;
@@ -95,7 +93,6 @@ impl Drop for Place {
 fn start(stream: TcpStream, bound: SocketAddr, monitor: &EventMonitor, place: Place) {
     let monitor = monitor.clone();
     let answer = move || {
-        // An error means that the client has gone, or is too slow.
         let _ = answer(stream, bound, &monitor);
         drop(place);
     };

@@ -12,7 +12,6 @@ use crate::text::json_line;
 /// Maximum number of consumers in an answer, over all channels. The counts of a channel include all
 /// its consumers.
 const MAX_CONSUMERS: usize = 4_096;
-/// Maximum number of channels in an answer.
 const MAX_CHANNELS: usize = 4_096;
 
 /// A resource.
@@ -102,7 +101,6 @@ fn counts(channels: &[ChannelCounts]) -> Json {
     json!({ "schema": 1, "channels": channels.iter().map(channel).collect::<Vec<_>>() })
 }
 
-/// A metric of Prometheus, with a number for each channel.
 type ChannelMetric = (&'static str, &'static str, &'static str, fn(&Channel) -> u64);
 
 const CHANNEL_METRICS: [ChannelMetric; 9] = [
@@ -119,7 +117,6 @@ const CHANNEL_METRICS: [ChannelMetric; 9] = [
 
 fn metrics(channels: &[ChannelCounts]) -> String {
     let mut text = String::new();
-    // Writing to a String does not fail.
     let _ = write_metrics(&mut text, channels);
     text
 }
