@@ -263,7 +263,8 @@ fn realtime_threads() -> Vec<String> {
 
 fn realtime(stat: &str) -> Option<String> {
     let name = stat.split_once('(')?.1.rsplit_once(')')?.0;
-    // The text after the name begins with field 3; the priority is field 40, and the policy is field 41.
+    // The text after the name begins with field 3; the priority is field 40, and the policy is
+    // field 41.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let (priority, policy) = (fields.get(37)?, fields.get(38)?);
     let class = match *policy {

@@ -1,5 +1,6 @@
-//! Keeps cores out of idle states: while /dev/cpu_dma_latency is open with the value 0, no core enters a state that
-//! takes time to leave. A hypervisor takes idle cores away, so some benchmarks keep the cores [busy](BusyCores).
+//! Keeps cores out of idle states: while /dev/cpu_dma_latency is open with the value 0, no core
+//! enters a state that takes time to leave. A hypervisor takes idle cores away, so some benchmarks
+//! keep the cores [busy](BusyCores).
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -25,7 +26,8 @@ impl IdleStateLock {
     }
 }
 
-/// Threads that keep cores busy. They have the class SCHED_IDLE, so any other thread preempts them at once.
+/// Threads that keep cores busy. They have the class SCHED_IDLE, so any other thread preempts them
+/// at once.
 pub(crate) struct BusyCores {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,

@@ -1,4 +1,5 @@
-//! The command `corelane bench plan`, which runs benchmarks on several machines or kernels and collects the results.
+//! The command `corelane bench plan`, which runs benchmarks on several machines or kernels and
+//! collects the results.
 //!
 //! A plan is a JSON file (docs/benchmarks.md).
 
@@ -158,7 +159,8 @@ impl PlanStep {
         }
     }
 
-    /// Copies this program to `wanted` or to a new file, which only the file's owner can use. Returns the path.
+    /// Copies this program to `wanted` or to a new file, which only the file's owner can use.
+    /// Returns the path.
     fn send(&self, via: &Path, wanted: Option<&str>) -> Result<String, String> {
         let own: PathBuf = std::env::current_exe().map_err(|error| error.to_string())?;
         let file = File::open(&own).map_err(|error| format!("{}: {error}", own.display()))?;

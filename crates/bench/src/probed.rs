@@ -115,8 +115,8 @@ fn start_probed(kind: ProbedServer, placement: &Placement) -> Result<(RunningPro
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbedServer {
     Pool(ServerArchitecture),
-    /// This number of lanes, of which the highest serves the calls; another thread reads each request and hands it
-    /// over.
+    /// This number of lanes, of which the highest serves the calls; another thread reads each
+    /// request and hands it over.
     Lanes(u8),
 }
 

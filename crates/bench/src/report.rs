@@ -1,4 +1,5 @@
-//! Results as tables for readers, and as JSON lines for programs (docs/benchmarks.md has the schema).
+//! Results as tables for readers, and as JSON lines for programs (docs/benchmarks.md has the
+//! schema).
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -21,7 +22,8 @@ pub(crate) const SCHEMA_VERSION: u64 = 1;
 
 pub(crate) const STANDARD_OUTPUT: &str = "-";
 
-/// Writes the results of a run as text and as JSON lines. The methods fail if the output cannot be written.
+/// Writes the results of a run as text and as JSON lines. The methods fail if the output cannot be
+/// written.
 pub(crate) struct Report<'o> {
     out: &'o mut dyn Write,
     json: Option<Box<dyn Write>>,
@@ -34,7 +36,8 @@ pub(crate) struct Report<'o> {
 }
 
 impl<'o> Report<'o> {
-    /// Creates a report. Text goes to `out`, JSON lines to a new file or to the [standard output](STANDARD_OUTPUT).
+    /// Creates a report. Text goes to `out`, JSON lines to a new file or to the [standard
+    /// output](STANDARD_OUTPUT).
     pub(crate) fn new(out: &'o mut dyn Write, json: Option<&Path>) -> Result<Self, Failure> {
         let json: Option<Box<dyn Write>> = match json {
             None => None,
@@ -149,7 +152,8 @@ impl<'o> Report<'o> {
         Ok(())
     }
 
-    /// Reports which goals a finished benchmark meets, and the comparisons whose goals are for other cores.
+    /// Reports which goals a finished benchmark meets, and the comparisons whose goals are for
+    /// other cores.
     pub(crate) fn add_verdict(&mut self, bench: &str, cores: CoreChoice) -> Result<(), Failure> {
         let compared = targets::compare_with_goals(&std::mem::take(&mut self.figures), cores);
         self.add_json_values(&format!("{bench}: goals"), &compared)?;
@@ -229,7 +233,8 @@ impl<'o> Report<'o> {
 /// Maximum number of goals for which a verdict names the goals that are met.
 const MOST_LISTED: usize = 100;
 
-/// Rounds to three decimal digits, as in the written results, so that readers reach an equal verdict.
+/// Rounds to three decimal digits, as in the written results, so that readers reach an equal
+/// verdict.
 fn written(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

@@ -1,5 +1,5 @@
-//! Child processes of a benchmark, which end at the end of their standard input and therefore cannot outlive this
-//! process. A child process that does not end in time is killed.
+//! Child processes of a benchmark, which end at the end of their standard input and therefore
+//! cannot outlive this process. A child process that does not end in time is killed.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -154,7 +154,8 @@ fn refusal(error: &io::Error) -> &'static str {
     }
 }
 
-/// Calls `answer` for each line of the standard input, and writes the text that it returns, until the input ends.
+/// Calls `answer` for each line of the standard input, and writes the text that it returns, until
+/// the input ends.
 pub(crate) fn serve_lines(mut answer: impl FnMut(&str) -> Option<String>) -> io::Result<()> {
     for line in io::stdin().lines() {
         let Ok(line) = line else { return Ok(()) };

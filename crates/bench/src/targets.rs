@@ -44,7 +44,7 @@ impl OperationSet {
         let config = label.config.strip_prefix(label.transport).and_then(|rest| rest.strip_prefix(", "));
         let config = config.unwrap_or(&label.config);
         let config = config.strip_prefix("with marshalling, ").unwrap_or(config);
-        // Dynamic invocation and batches append text to the names.
+        // Dynamic invocation and batches append text to the configuration.
         let per_connection = |config: &str| config == "thread per connection";
         let followers = |config: &str| {
             config.strip_prefix("leader/followers, ").is_some_and(|threads| threads.parse::<u32>().is_ok())
@@ -76,7 +76,8 @@ enum TargetBound {
 }
 
 impl TargetBound {
-    /// Returns the number, its unit, its name and its maximum, or `None` without a figure for the comparison.
+    /// Returns the number, its unit, its name and its maximum, or `None` without a figure for the
+    /// comparison.
     fn value(self, figure: &Figure) -> Option<(f64, &'static str, String, f64)> {
         let against = |found: Option<&Ratio>, at_most| {
             let Ratio { with, ratio, .. } = found?;
@@ -210,8 +211,8 @@ const fn on_both(operations: &'static [&'static str], transport: &'static str, b
     Goal { place: CoreArrangement::BothCores, ..goal(CALLS, operations, transport, bound) }
 }
 
-/// Compares Corelane's figures with the goals. A comparison has the goal's bound only if the goal is for these cores.
-/// Omits a comparison whose figures are missing.
+/// Compares Corelane's figures with the goals. A comparison has the goal's bound only if the goal
+/// is for these cores. Omits a comparison whose figures are missing.
 pub(crate) fn compare_with_goals(figures: &[Figure], cores: CoreChoice) -> Vec<SingleValue> {
     let here = CoreArrangement::of(cores);
     let ours = figures.iter().filter(|figure| figure.label.peer == "Corelane");

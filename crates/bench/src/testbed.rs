@@ -229,7 +229,8 @@ pub(crate) struct Testbed {
 pub(crate) struct VariantGroup {
     pub(crate) variants: Vec<Variant>,
     pub(crate) servers: Vec<CorelaneServer>,
-    /// Index of the first Corelane server's variant, before the variants of the other Corelane servers.
+    /// Index of the first Corelane server's variant, before the variants of the other Corelane
+    /// servers.
     pub(crate) first: usize,
     pub(crate) omniorb: Option<usize>,
 }

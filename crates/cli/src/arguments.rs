@@ -1,4 +1,5 @@
-//! Command lines: clap gets its descriptions of the options and words from the help texts, which are written by hand.
+//! Command lines: clap gets its descriptions of the options and words from the help texts, which
+//! are written by hand.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -26,7 +27,8 @@ impl<'t> HelpEntry<'t> {
     }
 }
 
-/// Returns the entries of a help text. An entry is a line with an indent of two, and the lines that continue it.
+/// Returns the entries of a help text. An entry is a line with an indent of two, and the lines that
+/// continue it.
 fn entries(help: &str) -> Vec<HelpEntry<'_>> {
     let column = column(help);
     let mut entries: Vec<HelpEntry<'_>> = Vec::new();
@@ -234,8 +236,8 @@ impl ArgumentRefusal {
         }
     }
 
-    /// Returns the message of a subcommand. It says `here` of an unknown option, because another subcommand may have the
-    /// option.
+    /// Returns the message of a subcommand. It says `here` of an unknown option, because another
+    /// subcommand may have the option.
     pub(crate) fn subcommand_reason(self) -> Option<String> {
         match self {
             ArgumentRefusal::Unknown(word) if word.starts_with('-') => {
@@ -301,8 +303,9 @@ pub(crate) fn parse_subcommand(
     subcommand.ok_or_else(|| ArgumentRefusal::Other("no command is given".to_owned()))
 }
 
-/// Moves the positional words behind the options and a `--`. `is_word` gets a word and the number of positional words
-/// before it, and returns true for a positional word. It is not called for the values of options.
+/// Moves the positional words behind the options and a `--`. `is_word` gets a word and the number
+/// of positional words before it, and returns true for a positional word. It is not called for the
+/// values of options.
 pub(crate) fn move_positionals_last(
     command: &Command,
     words: impl IntoIterator<Item = OsString>,

@@ -204,7 +204,8 @@ fn call(arguments: CallArguments) -> Result<CallOutcome, String> {
     }
 }
 
-/// Returns the properties for the operation's `context` clause; `None` if the operation has no such clause.
+/// Returns the properties for the operation's `context` clause; `None` if the operation has no such
+/// clause.
 fn asked_for(operation: &str, signature: &Signature, given: Context) -> Result<Option<Context>, String> {
     let context = given.matching(&signature.context);
     if let Some((name, _)) = given.iter().find(|(name, _)| context.get(name).is_none()) {

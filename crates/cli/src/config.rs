@@ -1,8 +1,8 @@
 //! Options from a configuration file and from the environment.
 //!
-//! An option's value comes from the first of these sources that has one: the words of the command, the environment, the
-//! file, the command's default. Each configured value becomes a word in front of the user's words, so that one parser
-//! checks all values.
+//! An option's value comes from the first of these sources that has one: the words of the command,
+//! the environment, the file, the command's default. Each configured value becomes a word in front
+//! of the user's words, so that one parser checks all values.
 
 mod import;
 mod orb_options;
@@ -127,7 +127,8 @@ struct KnownOption {
 }
 
 impl KnownOption {
-    /// Returns the environment variables of the option. The variable of the subcommand precedes the variable of its command.
+    /// Returns the environment variables of the option. The variable of the subcommand precedes the
+    /// variable of its command.
     fn variables(&self) -> Vec<String> {
         let path: Vec<&str> = self.command.split(' ').collect();
         let variable = |path: &[&str]| format!("CORELANE_{}_{}", path.join("_"), self.name);

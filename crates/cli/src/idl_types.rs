@@ -58,7 +58,8 @@ impl<'c> Types<'c> {
         path.into_iter().map(|part| self.name(part)).collect::<Vec<_>>().join("::")
     }
 
-    /// Returns the definitions with this name, with or without its scopes. After `::` the name has all scopes.
+    /// Returns the definitions with this name, with or without its scopes. After `::` the name has
+    /// all scopes.
     pub(crate) fn named(&self, name: &str) -> Vec<DefinitionId> {
         let ids = self.compilation.model.ids();
         match name.strip_prefix("::") {

@@ -274,7 +274,8 @@ fn own_type<'j>(
     expected: &TypeCode,
     types: &mut Types<'_>,
 ) -> Result<Option<(TypeCode, &'j Json)>, String> {
-    // The content of a value box may have the members `type` and `value`, and no type inherits from a box.
+    // The content of a value box may have the members `type` and `value`, and no type inherits from
+    // a box.
     if expected.kind() == Kind::ValueBox {
         return Ok(None);
     }

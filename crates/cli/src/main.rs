@@ -1,5 +1,5 @@
-//! The `corelane` command. Each subcommand takes arguments and an output and returns an exit status. The statuses are 0
-//! done, 1 not done, 2 wrong usage.
+//! The `corelane` command. Each subcommand takes arguments and an output and returns an exit
+//! status. The statuses are 0 done, 1 not done, 2 wrong usage.
 #![forbid(unsafe_code)]
 
 mod arguments;

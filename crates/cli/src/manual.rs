@@ -1,4 +1,5 @@
-//! The commands `corelane completions` and `corelane man`, which print shell completions and manual pages.
+//! The commands `corelane completions` and `corelane man`, which print shell completions and manual
+//! pages.
 
 use std::ffi::OsString;
 use std::fs;

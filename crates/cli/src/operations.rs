@@ -18,8 +18,8 @@ pub(crate) struct Signature {
     pub(crate) context: Vec<String>,
 }
 
-/// Finds an operation in the named interface, or else in the reference's interface, or else in the whole file. In the
-/// whole file only one interface may declare the operation.
+/// Finds an operation in the named interface, or else in the reference's interface, or else in the
+/// whole file. In the whole file only one interface may declare the operation.
 pub(crate) fn find(
     compilation: &Compilation,
     types: &Types<'_>,
@@ -120,8 +120,8 @@ impl ListedInterface {
     }
 }
 
-/// Lists the operations of the interface with this name or type id. Without both, lists the operations of each interface
-/// in the file.
+/// Lists the operations of the interface with this name or type id. Without both, lists the
+/// operations of each interface in the file.
 pub(crate) fn list(
     compilation: &Compilation,
     interface: Option<&str>,

@@ -164,7 +164,8 @@ impl Question {
     }
 }
 
-/// A function that asks the server. The argument is the time-out. The result is true for the wanted answer.
+/// A function that asks the server. The argument is the time-out. The result is true for the wanted
+/// answer.
 type Ask<'a> = &'a dyn Fn(Duration) -> Result<bool, SystemException>;
 
 trait Clock {

@@ -1,4 +1,5 @@
-//! The command `corelane rio`, which shows the live state of real-time I/O on an interface.
+//! The command `corelane rio`, which shows the live state of real-time I/O on an interface, and
+//! looks for remains of killed processes.
 
 use std::ffi::OsString;
 use std::fs;
@@ -59,8 +60,8 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
     status
 }
 
-/// Returns the transports on the interface, and those that sort no frames: their connections can use
-/// every interface.
+/// Returns the transports on the interface, and those that sort no frames: their connections can
+/// use every interface.
 fn users(mut reports: Vec<TransportReport>, name: &str) -> Vec<TransportReport> {
     reports.retain(|report| report.field("interface").is_none_or(|found| found == name));
     reports

@@ -18,8 +18,8 @@ pub(crate) struct ServerOptions<'a> {
 }
 
 impl ServerOptions<'_> {
-    /// Makes a builder with the configuration and the addresses. The configuration cannot change the threads of `pool`.
-    /// The error is a message for the user.
+    /// Makes a builder with the configuration and the addresses. The configuration cannot change
+    /// the threads of `pool`. The error is a message for the user.
     pub(crate) fn builder(self, pool: PoolConfig) -> Result<OrbBuilder, String> {
         let words = self.orb_config.iter().flat_map(|file| ["-ORBconfig", file]).map(str::to_owned);
         let (configuration, _) = Configuration::load(ENVIRONMENT_PREFIX, words).map_err(|error| error.to_string())?;

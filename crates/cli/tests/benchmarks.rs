@@ -20,8 +20,8 @@ fn names() -> Vec<String> {
 /// Options of a short run without other ORBs.
 const LITTLE: &[&str] = &["--quick", "--count", "2", "--warm-up", "0", "--repetitions", "1", "--without-peers"];
 
-/// Returns further options of a benchmark. `counts` single-steps its processes, which is slow, so it measures one
-/// operation.
+/// Returns further options of a benchmark. `counts` single-steps its processes, which is slow, so
+/// it measures one operation.
 fn also(name: &str) -> &'static [&'static str] {
     if name == "counts" { &["--op", "octet"] } else { &[] }
 }

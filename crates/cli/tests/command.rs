@@ -234,7 +234,8 @@ fn calls_are_compared_with_the_floor_of_their_architecture() {
     let of =
         |record: &str| lines.iter().filter(|line| line["record"] == record && line["peer"] == "Corelane").collect();
     let (ours, goals): (Vec<_>, Vec<_>) = (of("result"), of("value"));
-    // Octets have goals against the floor and against calls without polling. Oneways have goals on two cores.
+    // Octets have goals against the floor and against calls without polling. Oneways have goals on
+    // two cores.
     let (judged, told): (Vec<_>, Vec<_>) = goals.into_iter().partition(|line| line["bound"].is_number());
     assert!(judged.len() == 8 && judged.iter().all(|line| line["op"] == "octet"), "{judged:?}");
     assert!(

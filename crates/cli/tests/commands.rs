@@ -7,7 +7,8 @@ use std::process::Command;
 use corelane::{Endpoint, Orb};
 use corelane_services::naming::NamingConfig;
 
-/// Returns true if the lines match the pattern. Within a line `...` matches any text, and a line `...` matches any lines.
+/// Returns true if the lines match the pattern. Within a line `...` matches any text, and a line
+/// `...` matches any lines.
 fn is_like(lines: &[&str], pattern: &[&str]) -> bool {
     match pattern {
         [] => lines.is_empty(),

@@ -272,9 +272,9 @@ fn server_enforces_rates_if_it_is_asked_to() {
             let output = output.expect("the program starts");
             [0, 1, 2].map(|question| json(&output)["questions"][question]["failures"].clone())
         };
-        // The reply to the first request leads each client away from the task reference.
         assert_eq!(ping(), [0; 3].map(Json::from), "{options:?}");
-        // A LocateRequest has no rate. The first request waits for an hour, and the next one is refused.
+        // A LocateRequest has no rate. The first request waits for an hour, and the next one is
+        // refused.
         assert_eq!(ping(), failures.map(Json::from), "{options:?}");
     }
 }

@@ -46,7 +46,6 @@ fn serve(listen: &str, options: &[&str]) -> Command {
     command
 }
 
-/// A server over a Unix socket, whose addresses are the same after each restart.
 struct Server {
     process: Child,
     reference: String,

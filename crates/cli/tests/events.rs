@@ -353,7 +353,6 @@ fn page_and_metrics_have_the_counts_of_stat() {
     ] {
         assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
     }
-    // The page names only its own script and style.
     assert!(resource(address, "/").contains("src=\"page.js\""));
     assert!(resource(address, "/page.js").contains("counts.json") && resource(address, "/page.css").contains("table"));
 }

@@ -1,6 +1,7 @@
 //! The benchmark `cubit`: the IDL_Cubit test of the papers.
 //!
-//! One client makes calls without pauses, with arguments of every kind, through Corelane, other ORBs and bare sockets.
+//! One client makes calls without pauses, with arguments of every kind, through Corelane, other
+//! ORBs and bare sockets.
 
 use corelane::Orb;
 

@@ -1,6 +1,8 @@
-//! The benchmark `idl-front-end`: the speed of preprocessing, parsing and checking IDL, compared with omniidl.
+//! The benchmark `idl-front-end`: the speed of preprocessing, parsing and checking IDL, compared
+//! with omniidl.
 //!
-//! The time of the front end is the difference between a long file and a nearly empty file. The shortest turn counts.
+//! The time of the front end is the difference between a long file and a nearly empty file. The
+//! shortest turn counts.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -73,8 +73,8 @@ pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &m
 }
 
 /// Counts the server's system calls and other events per call in three cases: with a lane, without
-/// lanes at the request's priority, and without lanes at another priority, where the server's thread
-/// changes its priority.
+/// lanes at the request's priority, and without lanes at another priority, where the server's
+/// thread changes its priority.
 fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).build().map_err(|error| Failure::new(error.to_string()))?;

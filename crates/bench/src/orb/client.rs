@@ -137,8 +137,8 @@ fn repeated(
     }
 }
 
-/// Repeats calls with a sequence. The first result is compared in full before the timing. Later results are
-/// compared by length and last element.
+/// Repeats calls with a sequence. The first result is compared in full before the timing. Later
+/// results are compared by length and last element.
 #[inline(always)]
 fn sequences<T: PartialEq, S: AsRef<[T]>>(
     sent: &[T],

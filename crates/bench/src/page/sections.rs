@@ -116,8 +116,8 @@ fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
 
 pub(crate) const CALL_TIMES_UNIT: &str = "us: bar to the median, thin line to p99";
 
-/// Returns the bars of an operation over TCP. The calls are from the first group of `cubit`, or else of `call`,
-/// without dynamic invocation.
+/// Returns the bars of an operation over TCP. The calls are from the first group of `cubit`, or
+/// else of `call`, without dynamic invocation.
 pub(crate) fn panel(runs: &[RecordedRun], operation: &str) -> Option<(String, Vec<Bar>)> {
     let calls = |bench: &'static str| {
         numbered(runs, |run| &run.results).filter(move |(_, _, line)| {
@@ -200,7 +200,8 @@ struct Series<'p> {
     points: Vec<(f64, Vec<f64>)>,
 }
 
-/// Draws one curve for each series and measure. All curves of a series have one colour and one shape of marks.
+/// Draws one curve for each series and measure. All curves of a series have one colour and one
+/// shape of marks.
 fn draw<'p>(
     axis: &str,
     unit: &str,

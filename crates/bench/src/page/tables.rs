@@ -196,7 +196,8 @@ fn number(line: &ValueLine) -> String {
     }
 }
 
-/// Returns tables that compare the runs. Each row compares the later runs with the first run that has the line.
+/// Returns tables that compare the runs. Each row compares the later runs with the first run that
+/// has the line.
 pub(crate) fn comparison(runs: &[RecordedRun]) -> String {
     let columns = || {
         let mut columns = vec![Column::text("benchmark"), Column::text("op"), Column::text("variant")];
@@ -246,7 +247,8 @@ fn named(names: &RecordedLabel) -> [&str; 5] {
     [&names.bench, &names.op, &names.transport, &names.peer, &names.config]
 }
 
-/// Adds a row for each line that several runs have. `normalised` compares two lines relative to their baselines.
+/// Adds a row for each line that several runs have. `normalised` compares two lines relative to
+/// their baselines.
 fn compared<'r, T: 'r>(
     table: &mut Table,
     runs: &'r [RecordedRun],
@@ -258,7 +260,8 @@ fn compared<'r, T: 'r>(
     for (at, run) in runs.iter().enumerate() {
         for (number, line) in lines(run).iter().enumerate() {
             let wanted = key(line);
-            // Several lines of a run may have one key, so the n-th of them is compared with the n-th in another run.
+            // Several lines of a run may have one key, so the n-th of them is compared with the
+            // n-th in another run.
             let earlier = lines(run)[..number].iter().filter(|other| key(other) == wanted).count();
             let find = |run: &'r RecordedRun| lines(run).iter().filter(|other| key(other) == wanted).nth(earlier);
             let (before, after) = (&runs[..at], &runs[at + 1..]);

@@ -1,6 +1,8 @@
-//! The benchmark `cpu`: the processor time that ORB and kernel need for a call between two threads of one process.
+//! The benchmark `cpu`: the processor time that ORB and kernel need for a call between two threads
+//! of one process.
 //!
-//! As in the papers, client and server are two ORBs of one process on one core, and the calls go through sockets.
+//! As in the papers, client and server are two ORBs of one process on one core, and the calls go
+//! through sockets.
 //!
 //! A thread of lower priority, the *scavenger*, takes all remaining processor time.
 
@@ -62,8 +64,8 @@ struct Sliced {
 }
 
 impl Sliced {
-    /// Makes at most `count` calls, in batches, until they have taken [`SLICE`]. Returns the time of the calls
-    /// without the time of recording the results.
+    /// Makes at most `count` calls, in batches, until they have taken [`SLICE`]. Returns the time
+    /// of the calls without the time of recording the results.
     fn slice(&self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (mut whole, mut made) = (Duration::ZERO, 0);
         while made < count && whole <= SLICE {
@@ -310,8 +312,8 @@ impl Orbs {
     }
 }
 
-/// Maximum nanoseconds by which a collocated call may exceed the call of a virtual function: through the POA, and past
-/// the POA.
+/// Maximum nanoseconds by which a collocated call may exceed the call of a virtual function:
+/// through the POA, and past the POA.
 const GOALS: [f64; 2] = [60.0, 5.0];
 
 fn over_virtual(figures: &[Figure]) -> Vec<SingleValue> {
@@ -332,8 +334,8 @@ fn deviation(values: &[f64]) -> f64 {
     (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt()
 }
 
-/// Compares each call through a transport with the collocated call, which is the second figure. With `watched`, also
-/// returns how often and how long the scavenger ran.
+/// Compares each call through a transport with the collocated call, which is the second figure.
+/// With `watched`, also returns how often and how long the scavenger ran.
 fn overhead(figures: &[Figure], seen: &[CpuTimes], watched: bool) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let Some(collocated) = figures.get(1) else { return values };

@@ -304,7 +304,8 @@ impl PreemptionRestore {
         };
         let termination = signal::termination().map_err(failed)?;
         *switched().lock() = Some((file.to_path_buf(), mode));
-        // A process that takes over these signals must handle them until its end, so the thread is never joined.
+        // A process that takes over these signals must handle them until its end, so the thread is
+        // never joined.
         ThreadBuilder::new()
             .name("bench/signals")
             .spawn(move || {
@@ -471,7 +472,8 @@ impl Drop for SilentServer {
     }
 }
 
-/// Calls that end at their deadline. The measured times are from the deadline to the end of the call.
+/// Calls that end at their deadline. The measured times are from the deadline to the end of the
+/// call.
 struct DeadlineCall {
     slack: Duration,
     placement: Placement,
@@ -534,8 +536,8 @@ mod tests {
         assert!(modes("").is_empty());
     }
 
-    /// Environment variable with the path of a preemption file; the test program then switches the mode, prints
-    /// `switched`, and waits.
+    /// Environment variable with the path of a preemption file; the test program then switches the
+    /// mode, prints `switched`, and waits.
     const SWITCHES: &str = "CORELANE_TEST_SWITCHES";
 
     #[test]

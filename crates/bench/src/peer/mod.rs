@@ -182,7 +182,8 @@ impl BuiltPeer {
         command.arg("--serve");
         if self.kind == PeerKind::OmniOrb {
             let endpoint = match transport {
-                // Without a path, omniORB makes a socket below /tmp/omni-USER and removes it at its end.
+                // Without a path, omniORB makes a socket below /tmp/omni-USER and removes it at its
+                // end.
                 BaselineTransport::Unix => "giop:unix:",
                 BaselineTransport::Tcp | BaselineTransport::SharedMemory => "giop:tcp:127.0.0.1:",
             };

@@ -34,13 +34,14 @@ pub(crate) const MAX_WINDOW_ERROR: f64 = 5.0;
 /// Maximum shortfall in percent of best effort from the rate that the guarantees leave to it.
 pub(crate) const MAX_REST_SHORTFALL: f64 = 5.0;
 
-/// Maximum time in nanoseconds in which the steering program sorts a frame, in the mean over connections.
+/// Maximum time in nanoseconds in which the steering program sorts a frame, in the mean over
+/// connections.
 pub(crate) const MAX_SORTING_NS: f64 = 60.0;
 /// Maximum ratio of this time for the slowest size of the tables to the time for the fastest size.
 pub(crate) const MAX_SORTING_GROWTH: f64 = 1.10;
 
 pub(crate) const MAX_PROCESSOR_RATIO: f64 = 1.15;
 
-/// Minimum growth of the baseline's 99th percentile under load. A load with a smaller effect does not
-/// strain the receiver.
+/// Minimum growth of the baseline's 99th percentile under load. A load with a smaller effect does
+/// not strain the receiver.
 pub(crate) const MIN_STRAIN: f64 = 1.5;

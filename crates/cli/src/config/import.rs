@@ -67,7 +67,8 @@ pub(super) fn run(parsed: &ArgMatches, words: Vec<(usize, String)>, out: &mut dy
     }
 }
 
-/// Converts the options of the files and of the words. The error is an exit status and a message for the user.
+/// Converts the options of the files and of the words. The error is an exit status and a message
+/// for the user.
 fn import(
     paths: &[&OsString],
     words: Vec<(usize, String)>,

@@ -14,8 +14,8 @@ pub(super) fn is_file(word: &str) -> bool {
     !word.starts_with('-') && word.contains(['.', '/'])
 }
 
-/// Returns the command's words and the `-ORB` options with their values. Without a program's file all words belong to
-/// the command.
+/// Returns the command's words and the `-ORB` options with their values. Without a program's file
+/// all words belong to the command.
 pub(super) fn split(words: Vec<OsString>) -> (Vec<OsString>, Vec<String>) {
     if !words.iter().any(|word| is_file(&word.to_string_lossy())) {
         return (words, Vec::new());

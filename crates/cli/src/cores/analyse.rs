@@ -16,8 +16,8 @@ const RT_APP_SECONDS: u64 = 10;
 
 struct TaskRow<'s> {
     named: &'s NamedTask,
-    /// Placement of the task. A rejected task has the placement at which it would miss a deadline.
-    /// `None` if no core may run the task.
+    /// Placement of the task. A rejected task has a placement on the core that its rejection names;
+    /// `None` if it names no core.
     promise: Option<TaskPlacement>,
     rejection: Option<&'s Rejection>,
 }

@@ -1,5 +1,5 @@
-//! The command `corelane cores`, which shows whether periodic tasks meet their deadlines on the
-//! cores of a machine.
+//! The command `corelane cores`, which analyses and simulates periodic tasks on cores, and admits
+//! them to a server.
 
 mod analyse;
 mod generate;

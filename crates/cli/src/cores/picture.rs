@@ -13,7 +13,7 @@ const BARS: u64 = 760;
 const ROW: usize = 20;
 const BAR: usize = 13;
 const HEAD: usize = 34;
-/// Maximum number of rectangles in a schedule, so that a browser can display it.
+/// Maximum number of bars in a chart, so that a browser can display it.
 const MAX_RECTANGLES: usize = 20_000;
 const NAMED_COLOURS: usize = 8;
 const MAX_ROWS: usize = 500;

@@ -67,7 +67,8 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     };
     let builder = options.builder(orb_pool)?.interceptor(ClientIdentityInterceptor);
     let orb = builder.build().map_err(|error| error.to_string())?;
-    // If the machine has fewer cores than `--cores`, the pool borrows threads for tasks of missing cores.
+    // If the machine has fewer cores than `--cores`, the pool borrows threads for tasks of missing
+    // cores.
     let own = available.min(usize::try_from(cores).unwrap_or(usize::MAX));
     let pool = CorePoolConfig::default().cores(0..own);
     let threads = pool.threads_per_core.saturating_mul(u32::try_from(own).unwrap_or(u32::MAX));

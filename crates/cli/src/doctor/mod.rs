@@ -55,8 +55,8 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     run_with(arguments, guarantees::report, out)
 }
 
-/// Runs the command and returns its exit status. `examine_machine` disturbs the machine, so it is only called if neither
-/// a reference nor an interface is given.
+/// Runs the command and returns its exit status. `examine_machine` disturbs the machine, so it is
+/// only called if neither a reference nor an interface is given.
 fn run_with(
     arguments: impl Iterator<Item = OsString>,
     examine_machine: impl FnOnce() -> Vec<GuaranteeReport>,

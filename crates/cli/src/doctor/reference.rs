@@ -1,5 +1,5 @@
-//! The examination of a reference follows the path of a call: the text, the name, each address, then the object. Each
-//! check has a deadline.
+//! The examination of a reference follows the path of a call: the text, the name, each address,
+//! then the object. Each check has a deadline.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -34,7 +34,8 @@ pub(super) struct Examination {
     timeout: Duration,
     began: Instant,
     subject: ExaminedObject,
-    /// True if a server has sent bytes that are not GIOP. Stored with release; swapped with acquire and cleared.
+    /// True after an event [`Event::ProtocolFault`], until a check reads it. Stored with release,
+    /// and swapped with acquire.
     broke_protocol: Arc<AtomicBool>,
     pub(super) findings: Vec<Finding>,
     pub(super) works: bool,
@@ -232,8 +233,8 @@ impl Examination {
         is_reached
     }
 
-    /// Returns the addresses of a host, or adds a finding. The resolver cannot be interrupted, so it runs on a separate
-    /// thread.
+    /// Returns the addresses of a host, or adds a finding. The resolver cannot be interrupted, so
+    /// it runs on a separate thread.
     fn look_up(&mut self, candidate: &Candidate, host: &str, port: u16) -> Option<Vec<SocketAddr>> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Some(vec![SocketAddr::new(address, port)]);
@@ -352,7 +353,8 @@ fn no_transport(name: &str) -> Finding {
     Finding::unsure("transport", format!("{name}: this ORB does not have this transport"), remedy)
 }
 
-/// Checks that a file is a socket. Does not connect, because the ORB later connects to the socket with a time-out.
+/// Checks that a file is a socket. Does not connect, because the ORB later connects to the socket
+/// with a time-out.
 fn socket_file(path: &str) -> io::Result<String> {
     if fs::metadata(path)?.file_type().is_socket() {
         return Ok("the socket exists".to_owned());

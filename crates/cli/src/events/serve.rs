@@ -18,8 +18,8 @@ const DEFAULT_CHANNEL: &str = "EventChannel";
 
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let termination = signal::termination().map_err(message)?;
-    // One thread keeps the order of each supplier's oneway pushes. It never waits: each consumer has
-    // a thread, and `pull` raises TRANSIENT at once if there is no event.
+    // One thread keeps the order of each supplier's oneway pushes. It never waits: each consumer
+    // has a thread, and `pull` raises TRANSIENT at once if there is no event.
     let pool = PoolConfig::default().name("events").dispatch(Dispatch::Reactive);
     let options = ServerOptions {
         orb_config: arguments.orb_config.as_deref(),

@@ -150,7 +150,7 @@ fn connect(orb: &Orb, arguments: &EventsArguments, printed: &Arc<Printed>) -> Re
             let qos = ConsumerQOS { dependencies: dependencies(arguments)?, is_gateway: false };
             let consumer = PushConsumerRef::unchecked_narrow(&object);
             proxy.connect_push_consumer(Some(&consumer), &qos).map_err(message)?;
-            // An error means that the channel has ended.
+            // Ignores an error: the channel may have ended.
             Ok(Box::new(move || drop(proxy.disconnect_push_supplier())))
         }
         Channel::Cos(channel) => {

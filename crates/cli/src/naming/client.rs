@@ -90,7 +90,8 @@ pub(crate) fn object_of_word(orb: &Orb, word: &str) -> Result<Option<ObjectRef>,
     object_of_reference(orb, &input::reference(word)?)
 }
 
-/// Returns the object of a reference; `None` for a nil reference. The error is a message for the user.
+/// Returns the object of a reference; `None` for a nil reference. The error is a message for the
+/// user.
 pub(crate) fn object_of_reference(orb: &Orb, text: &str) -> Result<Option<ObjectRef>, String> {
     orb.string_to_object(text).map_err(|exception| match exception.detail() {
         // The ORB's explanation contains the reference.

@@ -167,9 +167,9 @@ impl Importer<'_, '_> {
         self.out.line(|| format!("{name}: {reason}"), || json!({ "name": name, "error": reason }))
     }
 
-    /// Copies the context of this name: creates a context at the destination, and adds its names to
-    /// the work. A context that was copied before, or that belongs to another server, is bound and
-    /// not copied.
+    /// Copies the context of this name: creates a context at the destination if the name is not
+    /// bound to one, and adds the names of the context to the work. A context that was copied
+    /// before, or that belongs to another server, is bound and not copied.
     fn copy_context(&mut self, work: &ContextCopy, name: &[NameComponent]) -> Result<(), String> {
         let object = work.from.resolve(name).map_err(rebind_message)?.ok_or("nil")?;
         if self.made.get(&object).is_some() {
@@ -200,7 +200,7 @@ impl Importer<'_, '_> {
                 self.counts.contexts += 1;
                 made.ok_or("the server made a nil context")?
             }
-            // The copied names are added to a context from an earlier run.
+            // The names are added to the context, for example of an earlier run.
             Err(BindNewContextError::AlreadyBound(_)) => {
                 let found = work.to.resolve(name).map_err(rebind_message)?.ok_or("nil")?;
                 let context = NamingContextRef::narrow(&found).map_err(|error| error.to_string())?;
@@ -217,8 +217,8 @@ impl Importer<'_, '_> {
     }
 }
 
-/// Returns the reference by which the server itself refers to the context. For servers other than Corelane's, returns
-/// `context`.
+/// Returns the reference by which the server itself refers to the context. For servers other than
+/// Corelane's, returns `context`.
 fn own_reference(context: &NamingContextRef) -> NamingContextRef {
     let watched = WatchedContextRef::narrow(context.as_object()).ok().flatten();
     let own = watched.and_then(|watched| watched.own_reference().ok().flatten());

@@ -1,4 +1,4 @@
-//! The command `prune`, which unbinds names whose objects do not exist.
+//! The command `prune`, which unbinds names whose objects do not exist or cannot be reached.
 
 use std::time::Duration;
 
@@ -170,7 +170,8 @@ fn death(object: &ObjectRef) -> Option<String> {
     }
 }
 
-/// Returns the reason why the object counts as dead. A server that is slow or answers TRANSIENT is alive.
+/// Returns the reason why the object counts as dead, or `None`. A server that is slow or answers
+/// TRANSIENT is alive.
 fn death_of(exception: &SystemException) -> Option<String> {
     let has_failed_to_connect = exception.detail().is_some_and(|detail| detail.phase == Some(CallPhase::Connect));
     match exception.kind() {

@@ -55,7 +55,7 @@ pub(super) fn for_each_batch(
             visit(sorted(bindings)).map_err(ListError::Output)
         });
     }
-    // The server has destroyed the iterator, or will do so.
+    // Ignores an error: the server has destroyed the iterator, or will destroy it.
     let _ = iterator.destroy();
     visited
 }
@@ -173,8 +173,8 @@ fn look_up(host: &str, port: u16) -> Vec<ServerLocation> {
     }
 }
 
-/// Returns true if both locations are of one server. A server that listens at all addresses may publish an address that
-/// differs from the called address.
+/// Returns true if both locations are of one server. A server that listens at all addresses may
+/// publish an address that differs from the called address.
 fn is_same(first: &ServerLocation, second: &ServerLocation) -> bool {
     match (first, second) {
         (ServerLocation::Address(first), ServerLocation::Address(second)) => {

@@ -1,7 +1,7 @@
 //! The command `watch`, which prints changes of the names below a context.
 //!
-//! Corelane's name servers report their changes. From other servers the command repeatedly reads all names and compares
-//! them.
+//! Corelane's name servers report their changes. From other servers the command repeatedly reads
+//! all names and compares them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -111,8 +111,8 @@ impl WatchedContexts {
     }
 }
 
-/// Reads all bindings of a server. Each context is read once, under the first name that leads to it. Contexts of other
-/// servers are not read.
+/// Reads all bindings of a server. Each context is read once, under the first name that leads to
+/// it. Contexts of other servers are not read.
 struct Reader<'r> {
     server: &'r mut ServerAddresses,
     contexts: WatchedContexts,
@@ -221,7 +221,7 @@ fn follow(
             let _ = writeln!(said, "some changes were not seen");
             contexts = read_contexts(context, prefix, &mut server)?;
         } else if changes.is_empty() && asked.elapsed() < PAUSE {
-            // The server has its maximum number of waiting clients.
+            // The server may have its maximum number of waiting clients.
             std::thread::sleep(PAUSE);
         }
         for change in changes {
@@ -267,7 +267,7 @@ fn print(
         let found = NamingContextRef::unchecked_narrow(object);
         match read_contexts(&found, &name, server) {
             Ok(more) => contexts.extend(more),
-            // The context has been destroyed.
+            // For example, the context has been destroyed.
             Err(_) => contexts.insert(object.clone(), &name),
         }
     }

@@ -70,7 +70,8 @@ pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: 
                 let (client, server) = count_calls(target, operation)?;
                 let bounds = Bounds::of(architecture, operation, !deadline.is_empty());
                 values.extend(told(&label, "client", client, bounds.client));
-                // The thread that reports the counts may differ from the thread that ran the oneways.
+                // The thread that reports the counts may differ from the thread that ran the
+                // oneways.
                 if !(operation.is_oneway() && architecture == ServerArchitecture::PerConnection) {
                     values.extend(told(&label, "server", server, bounds.server));
                 }
@@ -118,7 +119,8 @@ impl Bounds {
             Longs(_) | Structs(_) | Octets(_) | String(_) => 1.0,
         });
         if operation.is_oneway() {
-            // The server's number of system calls depends on the number of oneways that arrive together.
+            // The server's number of system calls depends on the number of oneways that arrive
+            // together.
             let client = Bound { system_calls: Some(1.0), allocations };
             return Bounds { client, server: Bound { system_calls: None, allocations: None } };
         }
@@ -147,7 +149,8 @@ pub(crate) fn count_calls(target: &CountedTargetRef, operation: MeasuredOperatio
     count(target, operation).map(|(client, server, _)| (client, server))
 }
 
-/// Returns the counts of the client's thread, of the server's thread, and of the client's thread for 0 calls.
+/// Returns the counts of the client's thread, of the server's thread, and of the client's thread
+/// for 0 calls.
 fn count(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally, Tally), Failure> {
     let samples = &mut Samples::with_capacity(COUNTED_CALLS);
     // Each run creates the argument, so the counts of a run of 0 calls are subtracted.

@@ -1,8 +1,8 @@
 //! Atomic operations, instructions and kernel entries of a call, counted by single-stepping
 //! (docs/decisions/0009-atomics-are-counted-by-stepping.md).
 //!
-//! The stepped process has settled when every thread that takes part in calls waits in the kernel. The counts cover the
-//! work between two settled states.
+//! The stepped process has settled when every thread that takes part in calls waits in the kernel.
+//! The counts cover the work between two settled states.
 
 use std::fs;
 use std::io;

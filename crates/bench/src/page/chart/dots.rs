@@ -11,8 +11,8 @@ pub(crate) struct DotRow {
     pub(crate) marks: Vec<(usize, f64)>,
 }
 
-/// Draws the rows as dots on a time axis. The opposite axis shows calls per second. Rows of very different times
-/// have separate axes.
+/// Draws the rows as dots on a time axis. The opposite axis shows calls per second. Rows of very
+/// different times have separate axes.
 pub(crate) fn dots(unit: &str, series: &[(String, Style)], rows: &[DotRow]) -> String {
     let ranges: Vec<(f64, f64)> = rows.iter().map(|row| range(row.marks.iter().map(|mark| mark.1))).collect();
     let plots = bands(&ranges, 2.0).into_iter().filter_map(|band| {

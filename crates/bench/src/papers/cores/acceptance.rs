@@ -37,8 +37,7 @@ const TASKS_PER_CORE: usize = 5;
 
 const PERCENT_PER_CORE: u64 = 90;
 
-/// Maximum number of cores with the tests of global scheduling. Their time grows with the third
-/// power of the number of tasks.
+/// Maximum number of cores with the tests of global scheduling, which take long for many tasks.
 const MAX_GLOBAL_CORES: u32 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -97,7 +97,8 @@ fn best_offset_us(samples: &[Sample]) -> Option<(f64, f64)> {
     Some((best.twice_offset as f64 / 2e3, best.round_trip as f64 / 2e3))
 }
 
-/// Returns mean, standard deviation and largest magnitude of the offsets by the paper's formula, in microseconds.
+/// Returns mean, standard deviation and largest magnitude of the offsets by the paper's formula, in
+/// microseconds.
 fn paper_offsets_us(samples: &[Sample]) -> [f64; 3] {
     let offsets = || samples.iter().map(|sample| sample.twice_offset as f64 / 1e3);
     let n = samples.len().max(1) as f64;
@@ -315,8 +316,8 @@ fn offsets(label: &FigureLabel, samples: &[Sample], is_reversed: bool) -> Vec<Si
 mod tests {
     use super::*;
 
-    /// Returns an exchange in which the second clock is 30 ns ahead. The way there takes 100 ns and the way back 60
-    /// ns.
+    /// Returns an exchange in which the second clock is 30 ns ahead. The way there takes 100 ns and
+    /// the way back 60 ns.
     fn known() -> Exchange {
         Exchange { first: vec![1000, 1160, 1320], second: vec![1130, 1290] }
     }

@@ -24,8 +24,8 @@ pub(super) struct PeriodicClient {
     /// Core of the client's thread; `None` if it may run on every core.
     pub(super) core: Option<usize>,
     pub(super) scheduling: Scheduling,
-    /// CORBA priority that the client's thread sets, with the ORB that maps it; `None` if the thread
-    /// keeps `scheduling`.
+    /// CORBA priority that the client's thread sets, with the ORB that maps it; `None` if the
+    /// thread keeps `scheduling`.
     pub(super) priority: Option<(RtOrb, i16)>,
 }
 

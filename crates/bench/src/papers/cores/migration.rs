@@ -1,10 +1,11 @@
 //! The benchmark `cores-migration`: the time to move a thread to another core (table II of the
 //! MC-ORB paper).
 //!
-//! A *self* migration is half of the time in which a thread moves itself to the other core and back.
-//! The other two numbers are the time of the system call by which a manager moves another thread
-//! from its core to the manager's core: a running thread, and a sleeping thread. With fixed priorities
-//! the manager's priority is higher, so the moved thread waits until the manager has moved it back.
+//! A *self* migration is half of the time in which a thread moves itself to the other core and
+//! back. The other two numbers are the time of the system call by which a manager moves another
+//! thread from its core to the manager's core: a running thread, and a sleeping thread. With fixed
+//! priorities the manager's priority is higher, so the moved thread waits until the manager has
+//! moved it back.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

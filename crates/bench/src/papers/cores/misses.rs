@@ -417,9 +417,9 @@ fn simulated(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Pro
     report.add_values(&format!("{BENCH}: simulation of {sets} sets in each cell"), &values)
 }
 
-/// Simulates the tasks on two cores under rate-monotonic priorities. If `is_global` is true, they run
-/// on any core, otherwise on the cores that admission chooses without knowledge of the overhead. Returns
-/// true if a deadline is missed or a task is rejected.
+/// Simulates the tasks on two cores under rate-monotonic priorities. If `is_global` is true, they
+/// run on any core, otherwise on the cores that admission chooses without knowledge of the
+/// overhead. Returns true if a deadline is missed or a task is rejected.
 fn misses_in_simulation(tasks: &[Task], overhead_ms: u64, is_global: bool) -> bool {
     let machine = Machine { discipline: Discipline::FixedPriority, ..super::whole_cores(Machine::with_cores(2)) };
     let mut timings = Vec::new();

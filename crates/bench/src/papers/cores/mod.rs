@@ -21,8 +21,8 @@ use crate::harness::{AxisPoint, FigureLabel};
 use crate::options::BenchOptions;
 use crate::placement::CoreChoice;
 
-/// Peer name of reference measurements without an ORB: other algorithms of task allocation, published
-/// schedulability tests, simulations, and the admission test without its stored analysis.
+/// Peer name of reference measurements without an ORB: other algorithms of task allocation,
+/// published schedulability tests, simulations, and the admission test without its stored analysis.
 const BASELINE: &str = "baseline";
 
 pub(super) const ONE_CORE: &str = "the process is not permitted to use two cores";

@@ -212,8 +212,8 @@ impl ResponseTimes {
         Summary::of(&self.all, self.whole)
     }
 
-    /// Returns the figure of these response times; `None` without calls. The cost covers all calls in `seen`,
-    /// because processor time is known for the whole process.
+    /// Returns the figure of these response times; `None` without calls. The cost covers all calls
+    /// in `seen`, because processor time is known for the whole process.
     pub(super) fn figure(
         &self,
         label: FigureLabel,

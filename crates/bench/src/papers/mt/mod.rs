@@ -116,8 +116,8 @@ impl Ranks {
         }
     }
 
-    /// Returns the native priority of a client. With different ranks, the clients take the 97 priorities below the
-    /// highest in turn.
+    /// Returns the native priority of a client. With different ranks, the clients take the 97
+    /// priorities below the highest in turn.
     fn priority(self, client: usize) -> u8 {
         match self {
             Ranks::Equal => EQUAL,
@@ -125,8 +125,8 @@ impl Ranks {
         }
     }
 
-    /// Returns the CORBA priority of a client. With different ranks, clients with the same native priority have
-    /// different CORBA priorities as far as the band permits.
+    /// Returns the CORBA priority of a client. With different ranks, clients with the same native
+    /// priority have different CORBA priorities as far as the band permits.
     fn corba(self, client: usize) -> i16 {
         let (low, high) = levels::band(self.priority(client)).unwrap_or_default();
         match self {
@@ -392,8 +392,8 @@ fn figures(
 #[derive(Default)]
 struct MeasuredPoint {
     seen: Observations,
-    /// Results without low-priority clients, measured just before `seen`, because the machine's speed changes over
-    /// minutes.
+    /// Results without low-priority clients, measured just before `seen`, because the machine's
+    /// speed changes over minutes.
     alone: Observations,
 }
 

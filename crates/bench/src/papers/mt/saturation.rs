@@ -1,5 +1,5 @@
-//! The benchmark `saturation`: a high-priority client beside a client of lower fixed priority that keeps nine tenths of
-//! the core busy.
+//! The benchmark `saturation`: a high-priority client beside a client of lower fixed priority that
+//! keeps nine tenths of the core busy.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ use crate::value::SingleValue;
 
 const LOW: u8 = 10;
 
-/// Time from the due time to the reply above which a call counts as stalled. The kernel's fair server takes up to 50 ms
-/// of each second from fixed priorities.
+/// Time from the due time to the reply above which a call counts as stalled. The kernel's fair
+/// server takes up to 50 ms of each second from fixed priorities.
 const STALL: Duration = Duration::from_millis(5);
 
 const WORK: Duration = Duration::from_millis(20);
@@ -46,7 +46,8 @@ impl BackgroundCalls {
         }
     }
 
-    /// Returns the bounds of the mean and of the 99th percentile, as ratios to the values without load.
+    /// Returns the bounds of the mean and of the 99th percentile, as ratios to the values without
+    /// load.
     fn bounds(self, transport: BaselineTransport) -> [Option<f64>; 2] {
         match (self, transport) {
             (BackgroundCalls::None, _) => [None, None],

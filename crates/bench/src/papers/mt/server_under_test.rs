@@ -25,7 +25,8 @@ use crate::sample::Samples;
 use crate::service::RunningProgram;
 use crate::workload::message_sizes;
 
-/// Highest native priority of the benchmarks. There are 98 levels, so a server has at most 98 lanes.
+/// Highest native priority of the benchmarks. There are 98 levels, so a server has at most 98
+/// lanes.
 pub(super) const TOP_PRIORITY: u8 = levels::LEVELS;
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -65,7 +66,8 @@ impl ServerUnderTest {
             ClientSource::Orb(orb, references, connections) => {
                 let mut object = object(orb, &references[number % references.len()])?;
                 if *connections != Connections::Each {
-                    // One band covers all priorities, because a connection carries the requests of one band.
+                    // One band covers all priorities, because a connection carries the requests of
+                    // one band.
                     object = object.with_rt_policies(&RtClientPolicies {
                         priority_bands: Some(vec![(0, i16::MAX)]),
                         private_connection: number == 0 && *connections == Connections::SharedByOthers,
@@ -96,7 +98,8 @@ impl GroupClient for Box<dyn GroupClient> {
     }
 }
 
-/// Places a server without lanes at the top priority, so that no request waits until the server gets a core.
+/// Places a server without lanes at the top priority, so that no request waits until the server
+/// gets a core.
 fn at_the_top(options: &BenchOptions) -> Placement {
     all_at(TOP_PRIORITY, options)
 }

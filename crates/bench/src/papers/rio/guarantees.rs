@@ -1,5 +1,5 @@
-//! Guaranteed bandwidth: three streams with budgets beside best effort, whose senders all offer more
-//! than they may send.
+//! Guaranteed bandwidth: three streams with budgets beside best effort. Each sender sends as much
+//! as TCP permits.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -186,8 +186,9 @@ fn rate(bytes: &[u64], range: &Range<usize>) -> f64 {
     sum as f64 / range.len().max(1) as f64
 }
 
-/// Returns the bytes of each whole window in the range. Windows begin in the middle of the part of a
-/// period in which the fewest bytes arrive, so that bytes that arrive late count for their own window.
+/// Returns the bytes of each whole window in the range. Windows begin in the middle of the part of
+/// a period in which the fewest bytes arrive, so that bytes that arrive late count for their own
+/// window.
 fn windows(bytes: &[u64], range: &Range<usize>) -> Vec<u64> {
     let in_range = |at: usize| if range.contains(&at) { bytes.get(at).copied().unwrap_or(0) } else { 0 };
     let of_phase = |phase: usize| (range.start + phase..range.end).step_by(PERIOD_MS).map(in_range).sum::<u64>();

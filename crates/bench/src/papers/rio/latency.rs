@@ -43,7 +43,8 @@ impl Condition {
         }
     }
 
-    /// Maximum rate of the bulk load in bytes per second; 0 for no maximum. `None` without bulk load.
+    /// Maximum rate of the bulk load in bytes per second; 0 for no maximum. `None` without bulk
+    /// load.
     fn bulk_rate(self) -> Option<u32> {
         match self {
             Condition::Idle => None,

@@ -22,7 +22,8 @@ const INTERRUPT_PRIORITY: u8 = 90;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Capabilities that the namespaces, the link and its threads need (include/uapi/linux/capability.h).
+/// Capabilities that the namespaces, the link and its threads need
+/// (include/uapi/linux/capability.h).
 const NEEDED: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_SYS_ADMIN", 21), ("CAP_SYS_NICE", 23)];
 
 /// Returns a message if the process lacks one of the capabilities in [`NEEDED`].
@@ -31,8 +32,8 @@ pub(super) fn refusal() -> Option<String> {
     missing.map(|(name, _)| format!("network namespaces are not permitted: the process lacks {name}"))
 }
 
-/// Names of the interfaces of receiver and sender. The receiver's process id distinguishes the kernel
-/// threads of runs that take place at the same time.
+/// Names of the interfaces of receiver and sender. The receiver's process id distinguishes the
+/// kernel threads of runs that take place at the same time.
 pub(super) fn interfaces(receiver: u32) -> (String, String) {
     (format!("rr{receiver}"), format!("rs{receiver}"))
 }

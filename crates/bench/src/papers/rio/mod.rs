@@ -1,5 +1,5 @@
-//! The benchmark `rio`: the experiments of Kuhns, Schmidt and Levine, "The Design and Performance of a
-//! Real-time I/O Subsystem" (RTAS 1999), with [`RioTransport`](corelane_rio::RioTransport).
+//! The benchmark `rio`: the experiments of Kuhns, Schmidt and Levine, "The Design and Performance
+//! of a Real-time I/O Subsystem" (RTAS 1999), with [`RioTransport`](corelane_rio::RioTransport).
 //!
 //! Receiver and sender are processes in network namespaces of their own, joined by a `veth` pair.
 //! The kernel removes namespaces and link when the processes end. All variants use the same

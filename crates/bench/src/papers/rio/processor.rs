@@ -13,8 +13,8 @@ use crate::report::Report;
 use crate::targets::rio as goals;
 use crate::value::SingleValue;
 
-/// Minimum processor time of a turn, in the mean, of a judged variant. The kernel reports steps of
-/// 10 ms, so the difference of two readings has an error of up to 10 ms: a twentieth.
+/// A variant is judged if its turns have at least this mean processor time. The kernel reports
+/// steps of 10 ms, so the difference of two readings has an error of up to 10 ms: a twentieth.
 const MIN_JUDGED: Duration = Duration::from_millis(200);
 
 /// Seconds in which a core was idle, or the hypervisor had taken it. In all other time it ran

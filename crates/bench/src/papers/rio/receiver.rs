@@ -260,7 +260,8 @@ fn accept(listener: &dyn Listener, serve: impl Fn(&dyn Stream)) {
                 serve(&*stream);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // The thread may have a fixed priority, so it must not repeat the error without a pause.
+            // The thread may have a fixed priority, so it must not repeat the error without a
+            // pause.
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
         }
     }

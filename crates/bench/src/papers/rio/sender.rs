@@ -115,8 +115,9 @@ impl Sender {
         Ok(object)
     }
 
-    /// Starts a thread that sends until [`quiet`](Self::quiet) ends it, for at most [`MAX_SENDING`]. It sends at most
-    /// `rate` bytes per second, or as much as it can if `rate` is 0.
+    /// Starts a thread that sends until [`quiet`](Self::quiet) ends it, for at most
+    /// [`MAX_SENDING`]. It sends at most `rate` bytes per second, or as much as it can if `rate` is
+    /// 0.
     fn send(&mut self, port: u16, scheduling: Scheduling, rate: u32) -> Result<(), Failure> {
         let mut stream = connect(port, NOTICE)?;
         if rate > 0 {
@@ -164,7 +165,7 @@ fn send_until(is_over: &AtomicBool, sleeps: bool, mut send: impl FnMut(&[u8]) ->
             }
             _ => blocks = blocks.wrapping_add(1),
         }
-        // A fixed priority must leave the core to others even if the receiver takes all at once.
+        // A thread of fixed priority must leave the core to others even if TCP accepts all bytes.
         if sleeps && blocks.is_multiple_of(BLOCKS_AT_ONCE) {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -160,9 +160,9 @@ impl RioTestbed {
         }
     }
 
-    /// Makes the calls of a variant, beside bulk load if there is a `bulk_rate`: the maximum in bytes per
-    /// second, or 0 for no maximum. Returns the times of the counted calls in nanoseconds, and the
-    /// bulk load that arrived during all calls.
+    /// Makes the calls of a variant, beside bulk load if there is a `bulk_rate`: the maximum in
+    /// bytes per second, or 0 for no maximum. Returns the times of the counted calls in
+    /// nanoseconds, and the bulk load that arrived during all calls.
     pub(super) fn call(
         &self,
         (variant, calls): (ReceiveVariant, Calls),
@@ -199,8 +199,8 @@ impl RioTestbed {
         frames(&mut self.processes.lock().receiver, variant.word())
     }
 
-    /// Starts best effort, and then one stream after another at intervals of `step`. Ends all of them
-    /// after they have run together for the time `hold`. Returns the bytes that arrived.
+    /// Starts best effort, and then one stream after another at intervals of `step`. Ends all of
+    /// them after they have run together for the time `hold`. Returns the bytes that arrived.
     pub(super) fn guarantees(
         &self,
         variant: ReceiveVariant,

@@ -15,8 +15,8 @@ pub(super) enum ReceiveVariant {
     SocketOptions,
     /// Real-time I/O at the level "stream steering": a kernel thread of the stream's priority.
     Steered,
-    /// Real-time I/O at the level "stream steering": a kernel thread of the ordinary class, as in the
-    /// paper's table.
+    /// Real-time I/O at the level "stream steering": a kernel thread of the ordinary class, as in
+    /// the paper's table.
     SteeredOrdinary,
 }
 

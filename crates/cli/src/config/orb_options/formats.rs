@@ -73,8 +73,8 @@ pub(super) fn parse(text: &str, orb: Option<ForeignOrb>) -> Result<(Option<Forei
     }
 }
 
-/// Returns the options in omniORB's configuration file. A line `= VALUE` has the name of the line before, and a `\` at
-/// the end of a line continues the value.
+/// Returns the options in omniORB's configuration file. A line `= VALUE` has the name of the line
+/// before, and a `\` at the end of a line continues the value.
 fn omniorb(text: &str) -> Result<Vec<OrbOption>, Malformed> {
     let mut found = Vec::new();
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));

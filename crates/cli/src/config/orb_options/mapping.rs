@@ -108,7 +108,8 @@ const TAO: &[(&str, Counterpart)] = &[
     ("Id", Without(NO_EFFECT)),
 ];
 
-/// Returns the counterpart of an option. `service` is the service of TAO to which the option belongs.
+/// Returns the counterpart of an option. `service` is the service of TAO to which the option
+/// belongs.
 pub(super) fn find(name: &str, orb: Option<ForeignOrb>, service: Option<&str>) -> Counterpart {
     let omniorb = || match OMNIORB.iter().find(|(known, _)| *known == name) {
         Some((_, counterpart)) => Some(*counterpart),

@@ -1,7 +1,7 @@
 //! Options of other ORBs, converted to settings of programs or to options of the commands.
 //!
-//! This module reads no files and uses no other module of the program, so that a fuzz target can include it. Its work
-//! and memory are linear in the size of the text.
+//! This module reads no files and uses no other module of the program, so that a fuzz target can
+//! include it. Its work and memory are linear in the size of the text.
 
 mod endpoints;
 mod formats;
@@ -143,7 +143,8 @@ impl Imported {
             }
             default => self.name_server = self.name_server.take().or(default),
         }
-        // `publish` replaces the addresses of all listeners, so each listener must have an address to publish.
+        // `publish` replaces the addresses of all listeners, so each listener must have an address
+        // to publish.
         let mut published: Vec<String> = self.listen.iter().filter_map(|one| one.published.clone()).collect();
         if published.len() == self.listen.len() {
             self.publish.append(&mut published);

@@ -1,4 +1,5 @@
-//! The command `corelane events check`: the filters and the schedule of a channel, without a channel.
+//! The command `corelane events check`, which checks the filters and the schedule in a channel
+//! file.
 
 mod file;
 mod schedule;
@@ -69,7 +70,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<bo
     let path = &arguments.channel;
     let unreadable = |error: io::Error| format!("`{}` cannot be read: {error}", excerpt(path));
     let mut text = String::new();
-    // [`file::read`] refuses a text of this length.
+    // `file::read` refuses a text of this length.
     let max = MAX_BYTES as u64 + 1;
     let read = if path == "-" {
         io::stdin().lock().take(max).read_to_string(&mut text)

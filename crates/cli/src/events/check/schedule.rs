@@ -1,4 +1,5 @@
-//! The schedule of a channel: the jobs of its consumers as periodic tasks, and their response times.
+//! The schedule of a channel: the jobs of its consumers as periodic tasks, and their response
+//! times.
 
 use std::collections::BTreeMap;
 
@@ -60,8 +61,8 @@ impl Job {
             && self.timing.is_ok_and(|timing| self.response.is_none_or(|response| response > timing.deadline))
     }
 
-    /// Returns the work by which the job may delay others, if it is known. A timeout that expires once
-    /// is a task whose period has no end.
+    /// Returns the work by which the job may delay others, if it is known. A timeout that expires
+    /// once is a task whose period has no end.
     fn load(&self) -> Option<Timing> {
         match self.timing {
             Ok(timing) => Some(timing),
@@ -148,8 +149,8 @@ fn job(
 }
 
 /// Computes the response times of all jobs, and returns the utilization of each core. A job is
-/// delayed by each other job on its core whose lane may be as urgent. If the load of one of them is not
-/// known, the job has no known response time.
+/// delayed by each other job on its core whose lane may be as urgent. If the load of one of them is
+/// not known, the job has no known response time.
 pub(super) fn analyse(file: &ChannelFile, jobs: &mut [Job]) -> BTreeMap<u32, Utilization> {
     let core = |job: &Job| file.subscriptions.get(job.subscription).map_or(0, |subscription| subscription.core);
     let mut results = Vec::with_capacity(jobs.len());

@@ -22,8 +22,8 @@ use self::resources::Resource;
 use crate::text::excerpt;
 
 const MAX_HEAD: usize = 8 << 10;
-/// Maximum time in which a request must arrive, and maximum time in which the client must read the
-/// answer.
+/// Maximum time of each step of a connection: until the request has arrived, until the answer is
+/// written, and until the client ends the connection.
 const MAX_TIME: Duration = Duration::from_secs(5);
 /// Maximum number of connections that are served at a time. Each has a thread. Further ones wait in
 /// the kernel.
