@@ -28,7 +28,7 @@ pub(crate) struct Outputs<'o> {
     pub(crate) picture: Option<(&'o Path, &'o [MeasuredOperation])>,
 }
 
-/// Returns the number of runs in `files`.
+/// Writes the outputs, and returns the number of runs in `files`.
 pub(crate) fn write(files: &[PathBuf], outputs: Outputs<'_>) -> Result<usize, Failure> {
     let mut runs = Vec::new();
     for file in files {

@@ -37,7 +37,7 @@ pub(crate) const MAX_REST_SHORTFALL: f64 = 5.0;
 /// Maximum time in nanoseconds in which the steering program sorts a frame, in the mean over
 /// connections.
 pub(crate) const MAX_SORTING_NS: f64 = 60.0;
-/// Maximum ratio of this time for the slowest size of the tables to the time for the fastest size.
+/// Maximum ratio of the sorting times with the slowest and with the fastest size of the tables.
 pub(crate) const MAX_SORTING_GROWTH: f64 = 1.10;
 
 pub(crate) const MAX_PROCESSOR_RATIO: f64 = 1.15;

@@ -17,7 +17,8 @@ pub(super) struct Prune {
     pub(super) follow: bool,
 }
 
-/// Unbinds the names of dead objects below a context. `prefix` is the name of the context.
+/// Unbinds the names of dead objects below a context, or with `dry_run` prints them. `prefix` is the
+/// name of the context.
 pub(super) fn prune(
     context: &NamingContextRef,
     prefix: &str,

@@ -6,8 +6,7 @@
 //! | line | answer |
 //! |---|---|
 //! | `set TASK:CORE:PRIORITY ...` | `set`, after the pool has these tasks |
-//! | `move CORES N` | the nanoseconds of each of N changes that move all tasks to the next of the
-//! cores |
+//! | `move CORES N` | the nanoseconds of each of N changes that move all tasks to the next core |
 //! | `counts` | bound, borrowed, handed over, not bound, moved: counts of the pool |
 
 use std::sync::Arc;

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const TURN: Duration = Duration::from_secs(600);
 /// Maximum number of bytes in a frame of the link.
 const MAX_FRAME: u64 = 1_500;
-/// Time from the start of the bulk load to the first call, in which TCP reaches its rate.
+/// Time after the start of the bulk load in which TCP reaches its rate.
 const RAMP: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
