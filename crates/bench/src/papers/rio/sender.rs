@@ -184,8 +184,8 @@ fn connect(port: u16, timeout: Duration) -> Result<TcpStream, Failure> {
     open().map_err(|error| Failure::new(format!("cannot connect to port {port}: {error}")))
 }
 
-/// Makes uncounted and then counted calls at a priority, and returns the times of the counted
-/// calls.
+/// Makes uncounted and then counted calls at a priority, and returns the times of the counted calls
+/// in nanoseconds.
 fn timed(
     priority: &str,
     warm_up: usize,
