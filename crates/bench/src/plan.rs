@@ -238,7 +238,6 @@ mod tests {
         assert_eq!(quoted(""), "''");
     }
 
-    /// A script replaces ssh and runs the command line in a local shell.
     #[test]
     fn results_come_back_from_another_host() {
         let folder = std::env::temp_dir().join(format!("corelane-plan-{}", std::process::id()));

@@ -154,8 +154,6 @@ fn refusal(error: &io::Error) -> &'static str {
     }
 }
 
-/// Calls `answer` for each line of the standard input, and writes the text that it returns, until
-/// the input ends.
 pub(crate) fn serve_lines(mut answer: impl FnMut(&str) -> Option<String>) -> io::Result<()> {
     for line in io::stdin().lines() {
         let Ok(line) = line else { return Ok(()) };

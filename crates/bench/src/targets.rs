@@ -194,7 +194,6 @@ pub(crate) mod naming {
     pub(crate) const MIN_RELAXED_TO_OMNINAMES_RATIO: f64 = 1.0;
     /// Maximum time in seconds from the start with a million bindings to the first answer.
     pub(crate) const MAX_START_S: f64 = 1.0;
-    /// Maximum growth in bytes of the server's memory while a million bindings are listed.
     pub(crate) const MAX_LIST_OCTETS: f64 = 4.0 * 1024.0 * 1024.0;
 }
 

@@ -80,7 +80,6 @@ impl Baseline {
     }
 }
 
-/// Starts the baseline's servers, the blocking server first.
 pub(crate) fn baselines(transport: BaselineTransport, options: &BenchOptions) -> Result<Vec<Baseline>, Failure> {
     let mut ways = match transport {
         BaselineTransport::Tcp | BaselineTransport::Unix => {

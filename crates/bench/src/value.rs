@@ -4,7 +4,6 @@ use crate::harness::FigureLabel;
 
 pub(crate) const MICROSECONDS_PER_CALL: &str = "us per call";
 
-/// A number of a report that is not a distribution of call times.
 #[derive(Clone, Debug)]
 pub(crate) struct SingleValue {
     pub(crate) label: FigureLabel,

@@ -13,7 +13,6 @@ use crate::{DONE, WRONG_USAGE};
 
 #[derive(Debug, PartialEq, Eq)]
 struct HelpEntry<'t> {
-    /// For example `-o DIR` or `--quick, --full`.
     names: &'t str,
     text: String,
 }
@@ -125,7 +124,6 @@ pub(crate) fn summary(help: &str, begin: &str) -> String {
     entry.map(|entry| entry.text).unwrap_or_default()
 }
 
-/// Creates the description of a command that parses its words without clap.
 pub(crate) fn from_help(name: &'static str, help: &'static str) -> Command {
     let entries = entries(help);
     let options = entries.iter().flat_map(|entry| entry.forms().map(|form| (form, entry.text.clone())));

@@ -254,7 +254,6 @@ struct Sources {
 }
 
 impl Sources {
-    /// Returns `None` for a word that is neither `@FILE` nor `-`.
     fn read(&mut self, word: &str) -> Result<Option<Vec<u8>>, String> {
         let mut octets = Vec::new();
         let (name, read) = if let Some(path) = word.strip_prefix('@') {

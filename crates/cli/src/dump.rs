@@ -192,7 +192,6 @@ impl Dump<'_> {
         })
     }
 
-    /// Returns false for a predefined definition.
     fn is_in_text(&self, id: DefinitionId) -> bool {
         self.compilation.model.get(id).span != Span::default()
     }

@@ -406,7 +406,6 @@ fn named_type(name: &str, types: &mut Types<'_>) -> Result<TypeCode, String> {
     only(name, all_named(name, types))
 }
 
-/// Returns the only type in the list. No type, or more than one, is an error.
 fn only(name: &str, mut found: Vec<(String, TypeCode)>) -> Result<TypeCode, String> {
     match found.pop() {
         Some((_, type_code)) if found.is_empty() => Ok(type_code),

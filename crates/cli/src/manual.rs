@@ -117,7 +117,6 @@ mod tests {
                 }
             }
         });
-        // The compiler's option `--case-sensitive` has no effect on these commands.
         assert_eq!(hidden, ["corelane call: case-sensitive", "corelane sniff: case-sensitive"]);
     }
 

@@ -6,10 +6,8 @@ use corelane_config::Configuration;
 /// The beginning of the environment variables that configure the ORB of a server.
 const ENVIRONMENT_PREFIX: &str = "CORELANE_ORB";
 
-/// The arguments of a command that serves, as far as they concern the ORB.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerOptions<'a> {
-    /// The file with the ORB's configuration (docs/configuration.md).
     pub(crate) orb_config: Option<&'a str>,
     pub(crate) listen: &'a [String],
     pub(crate) publish: &'a [String],

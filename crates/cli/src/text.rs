@@ -26,8 +26,6 @@ pub(crate) fn excerpt(text: &str) -> String {
     }
 }
 
-/// Formats a JSON value as a line. Escapes the characters that JSON permits in strings but that can
-/// control a terminal.
 pub(crate) fn json_line(json: &Json) -> String {
     escaped(&json.to_string())
 }

@@ -80,7 +80,6 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     DONE
 }
 
-/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<TraceOptions, Option<String>> {
     let parsed = arguments::parse(command(), words).map_err(|refusal| match refusal {
         ArgumentRefusal::Unknown(word) => Some(format!("there is no option `{}`", excerpt(&word))),

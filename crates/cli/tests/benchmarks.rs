@@ -17,7 +17,6 @@ fn names() -> Vec<String> {
     list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// Options of a short run without other ORBs.
 const LITTLE: &[&str] = &["--quick", "--count", "2", "--warm-up", "0", "--repetitions", "1", "--without-peers"];
 
 /// Returns further options of a benchmark. `counts` single-steps its processes, which is slow, so

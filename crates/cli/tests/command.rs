@@ -200,7 +200,6 @@ fn counts_of_a_steady_call_are_within_the_bounds_of_the_design() {
         refused.is_none(),
         "atomic operations are to be counted, which takes permission to trace (ptrace): {refused:?}"
     );
-    // Three architectures, three operations, two sides, three counts.
     assert_eq!(stepped.len(), 3 * 3 * 2 * 3);
     assert_eq!(stepped.iter().filter(|value| value["bound"].is_number()).count(), 3 * 3 * 2);
     for value in stepped {

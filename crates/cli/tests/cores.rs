@@ -200,7 +200,6 @@ fn examples_of_the_page_print_what_the_page_shows() {
 
 struct AdmissionServer {
     process: std::process::Child,
-    /// `corbaloc:` reference that the server printed.
     at: String,
 }
 

@@ -246,7 +246,6 @@ struct Held {
     promise: Promise,
     name: String,
     execution: u64,
-    /// True after the acknowledgement of a lease of an hour.
     is_long: bool,
 }
 
@@ -263,7 +262,6 @@ struct Client {
     admitted: usize,
     held: Vec<Held>,
     sent: Option<Sent>,
-    /// The task of the last request that names one.
     chosen: usize,
     acknowledged: usize,
 }

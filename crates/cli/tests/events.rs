@@ -386,7 +386,6 @@ fn wrong_requests_of_the_page_are_refused_and_the_server_goes_on() {
         .collect();
     for mut stream in silent {
         let mut answer = Vec::new();
-        // The end of the connection may be a reset.
         let _ = stream.read_to_end(&mut answer);
         assert_eq!(answer, b"");
     }

@@ -33,7 +33,6 @@ fn folder(name: &str) -> PathBuf {
 struct Service(Child);
 
 impl Service {
-    /// Returns true if the exit status is 0.
     fn stop(mut self) -> bool {
         let sent = Command::new("kill").arg(self.0.id().to_string()).status().expect("kill starts");
         sent.success() && self.0.wait().expect("the service ends").success()

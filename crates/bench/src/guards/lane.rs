@@ -88,7 +88,6 @@ fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
         ("no lanes, priority changed", &in_pool, PRIORITY + 1, LEADER_FOLLOWERS + 2.0),
     ] {
         let target = target(&orb, reference)?;
-        // The calls change the priority of their thread, so the thread ends after them.
         let tally = std::thread::scope(|scope| {
             let calling = scope.spawn(|| {
                 orb.real_time().current()?.set_priority(priority.into())?;

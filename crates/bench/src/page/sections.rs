@@ -144,7 +144,6 @@ fn varies<'p>(places: impl Iterator<Item = &'p RecordedAxisPoint>) -> bool {
     places.any(|x| x != first)
 }
 
-/// Name of a quantity, the function that reads it, and true for a dashed curve.
 type LineMeasure = (&'static str, fn(&ResultLine) -> f64, bool);
 
 /// Draws medians and 99th percentiles, or times per call if ratios compare rates.

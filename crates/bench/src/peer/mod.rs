@@ -87,7 +87,6 @@ pub(crate) struct BuiltPeer {
     counting: Option<CountingLibrary>,
 }
 
-/// A library to preload into a program, and the file to which the library writes its counts.
 #[derive(Clone, Debug)]
 pub(crate) struct CountingLibrary {
     pub(crate) library: PathBuf,
@@ -211,7 +210,6 @@ impl BuiltPeer {
         Ok(PeerCalls { name, client, operation, how, server })
     }
 
-    /// Starts a client that makes the calls that its standard input requests.
     pub(crate) fn caller(&self, reference: &str, placement: &Placement) -> Result<RunningProgram, Failure> {
         let mut command = self.command();
         command.arg(reference);

@@ -25,7 +25,6 @@ pub(crate) const MAX_BULK_RATIO: f64 = 1.0 / 0.95;
 /// Bound on the 99.9th percentile under load, relative to the baseline's 99.9th percentile without
 /// other traffic. In the paper the bound is 2 ms, and the maximum is 0.807 ms.
 pub(crate) const BOUND_TO_IDLE: f64 = 2.5;
-/// Maximum part of the bulk load in percent that [`BOUND_TO_IDLE`] does not permit.
 pub(crate) const MAX_NOT_PERMITTED: f64 = 0.0;
 
 pub(crate) const MAX_RATE_ERROR: f64 = 1.0;

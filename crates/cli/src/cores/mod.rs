@@ -185,7 +185,6 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     }
 }
 
-/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<(CoresCommand, CoresArguments), Option<String>> {
     let parsed = arguments::parse_subcommand("cores", command(), words).map_err(ArgumentRefusal::subcommand_reason)?;
     refine(&parsed.0, &parsed.1).map_err(Some)

@@ -85,7 +85,6 @@ pub(super) struct GanttBar {
     pub(super) until: Nanos,
 }
 
-/// A Gantt chart of the times `from` to `until`.
 pub(super) struct GanttChart {
     pub(super) title: String,
     /// The meanings of the colours, of which the chart names the first eight.
@@ -151,7 +150,6 @@ fn close(mut svg: String) -> String {
 }
 
 fn rectangle(svg: &mut String, x: u64, y: usize, width: u64, fill: &str) {
-    // Writing to a String does not fail.
     let _ = writeln!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{BAR}\" fill=\"{fill}\"/>");
 }
 

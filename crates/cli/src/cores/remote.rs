@@ -25,7 +25,6 @@ use crate::naming;
 use crate::serving::{ServerOptions, corbaloc_urls};
 use crate::text::{json_text, printable};
 
-/// Default address of the server, which only programs on this machine can reach.
 const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:2810";
 const DEFAULT_AT: &str = "corbaloc::1.2@127.0.0.1:2810/CorelaneTasks";
 /// Default lease of `admit`. It is long, because the command ends at once and no client renews the
@@ -37,7 +36,6 @@ const MAX_BOUND: u32 = 64;
 
 /// Maximum number of requests that wait for the disk at the same time, with a store.
 const MAX_WAITING_SAVES: usize = 12;
-/// Number of endpoints that each serve one task.
 const TASK_ENDPOINTS: u16 = 16;
 /// Largest first port for which the ports of all endpoints of tasks are valid.
 pub(super) const MAX_FIRST_PORT: u16 = u16::MAX - TASK_ENDPOINTS;

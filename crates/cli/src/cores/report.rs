@@ -28,7 +28,6 @@ struct Recording {
     jobs: Vec<JobRecord>,
     /// Number of records that newer ones replaced before this program got them.
     lost: u64,
-    /// True if the server had more records than a report can have.
     is_truncated: bool,
 }
 
@@ -86,7 +85,6 @@ fn by_task(recording: &Recording) -> BTreeMap<u64, Vec<&JobRecord>> {
     tasks
 }
 
-/// Returns the record of a task, which may have ended during the recording.
 fn find<'m>(before: &'m Monitored, after: &'m Monitored, task: u64) -> Option<&'m TaskRecord> {
     after.tasks.iter().chain(&before.tasks).find(|record| record.task == task)
 }

@@ -100,7 +100,6 @@ fn measured_use(earlier: &Monitored, now: &Monitored) -> HashMap<i32, f64> {
 
 fn as_text(now: &Monitored, earlier: Option<&Monitored>) -> String {
     let mut text = Vec::new();
-    // Writing to a Vec does not fail.
     let _ = write_view(&mut text, now, earlier);
     String::from_utf8_lossy(&text).into_owned()
 }

@@ -20,7 +20,6 @@ pub(super) struct Finding {
     pub(super) subject: ExaminedObject,
     pub(super) check: &'static str,
     pub(super) verdict: CheckResult,
-    /// Number of the profile, starting at 1.
     pub(super) profile: Option<usize>,
     pub(super) endpoint: Option<String>,
     pub(super) found: String,

@@ -125,7 +125,6 @@ struct DoctorRequest {
     is_json: bool,
 }
 
-/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(arguments: impl Iterator<Item = OsString>) -> Result<DoctorRequest, Option<String>> {
     let parsed = arguments::parse(command(), arguments).map_err(|refusal| match refusal {
         ArgumentRefusal::Unknown(word) => Some(format!("there is no argument `{}`", excerpt(&word))),

@@ -28,7 +28,6 @@ pub(super) fn channel(orb: &Orb, word: &str) -> Result<Channel, String> {
     Err("the object is not an event channel".to_owned())
 }
 
-/// Returns an event with this type and source, and without a value.
 pub(super) fn typed(event_type: i32, source: i32) -> Event {
     let mut event = Event::default();
     event.header.r#type = event_type;

@@ -154,7 +154,6 @@ fn consumer_lines(consumer: &Consumer) -> String {
     lines
 }
 
-/// Prints the text. Returns false if the reader has closed the pipe.
 fn print(out: &mut dyn Write, text: &str) -> bool {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
 }

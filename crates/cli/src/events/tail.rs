@@ -38,7 +38,6 @@ struct Waiting {
     is_ended: bool,
 }
 
-/// The events between the threads that serve pushes and the thread that prints.
 struct Printed {
     waiting: Mutex<Waiting>,
     /// Notified when `waiting` gets shorter.

@@ -60,7 +60,6 @@ pub(super) struct Content<'d> {
     pub(super) text: Option<String>,
     /// Lines of text. A line of a value with an unknown format has the octets of the value.
     pub(super) details: Vec<(String, Option<&'d [u8]>)>,
-    /// Null if `text` is `None`.
     pub(super) json: Json,
 }
 

@@ -23,7 +23,6 @@ use corelane_wire::ior::{Ior, ProfileAddress, TaggedProfile};
 
 use crate::text::printable;
 
-/// Minimum time between two printed lines about refused clients.
 const PAUSE: Duration = Duration::from_secs(1);
 
 struct RefusalLog(Mutex<Option<Monotonic>>);

@@ -17,7 +17,6 @@ use super::control;
 use super::output::Output;
 use super::walk::{ObjectMap, ServerAddresses, for_each_batch, joined_name, name_text};
 
-/// Maximum number of names whose failure is reported; further failures are counted.
 const MAX_LISTED: usize = 20;
 const PROGRESS: usize = 100_000;
 
@@ -153,7 +152,6 @@ impl Importer<'_, '_> {
         }
         let done = self.counts.objects + self.counts.same;
         if done / PROGRESS > before / PROGRESS {
-            // There may be no standard error.
             let _ = writeln!(self.said, "{done} objects");
         }
         Ok(())

@@ -205,7 +205,6 @@ fn action(command: &str) -> Option<NamingCommand> {
     })
 }
 
-/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, NamingArguments), Option<String>> {
     let mut words: Vec<OsString> = words.collect();
     let name = words.first().map(|word| excerpt(&word.to_string_lossy())).unwrap_or_default();

@@ -145,7 +145,6 @@ impl PruneWalk {
                 }
             }
         } else {
-            // The names below the context belong to another server.
             death(&object)
         };
         self.checked.insert(object, reason.clone());

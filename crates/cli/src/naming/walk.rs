@@ -76,7 +76,6 @@ pub(super) fn name_text(name: &[NameComponent]) -> String {
     name::to_string(name).unwrap_or_default()
 }
 
-/// Returns the prefix and the name with a `/` between them. Control characters are not escaped.
 pub(super) fn joined_name(prefix: &str, name: &[NameComponent]) -> String {
     if prefix.is_empty() { name_text(name) } else { format!("{prefix}/{}", name_text(name)) }
 }
@@ -271,7 +270,6 @@ impl TreeWalk {
         })
     }
 
-    /// Returns the context of this name, or a remark that explains why it is not printed.
     fn below(&self, context: &NamingContextRef, name: &[NameComponent]) -> (Option<ObjectRef>, Option<String>) {
         match bound_context(context, name, &self.path) {
             Ok(object) => match self.printed.get(&object) {

@@ -184,7 +184,6 @@ fn compare(
         Ok::<_, String>(names)
     };
     let mut before = names()?;
-    // There may be no standard error.
     let _ = writeln!(said, "comparing all names every {} s: the server reports no changes", interval.as_secs_f64());
     while !printer.is_done() {
         std::thread::sleep(interval);
@@ -211,7 +210,6 @@ fn follow(
     let context = &own.ok_or("the server returns a nil context")?;
     let mut server = ServerAddresses::new(context.as_object());
     let mut contexts = read_contexts(context, prefix, &mut server)?;
-    // There may be no standard error.
     let _ = writeln!(said, "watching: the server reports its changes");
     while !printer.is_done() {
         let asked = std::time::Instant::now();

@@ -11,8 +11,6 @@ pub(super) struct Latencies {
     nanos: Vec<u64>,
 }
 
-/// A number of times that are at least one power of two in microseconds and below the next power.
-/// The first bucket starts at 0.
 #[derive(Debug, PartialEq, Eq)]
 struct Bucket {
     from_us: u64,

@@ -77,7 +77,6 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
         }
     }
 
-    /// Returns `None` if a filter leaves the event out.
     fn parts(&mut self, seen: &SniffRecord<'_>, members: &mut Members) -> Option<String> {
         let mut add = |name: &str, value: Json| drop(members.insert(name.to_owned(), value));
         Some(match &seen.event {
@@ -175,7 +174,6 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
         Some(text)
     }
 
-    /// Returns `None` if a filter leaves the reply out.
     fn call(&self, call: Option<&CapturedRequest>, at: u64, members: &mut Members) -> Option<String> {
         let wanted = &self.arguments.operations;
         let is_wanted = wanted.is_empty() || call.is_some_and(|call| wanted.contains(&call.operation));

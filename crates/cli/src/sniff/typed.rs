@@ -26,7 +26,6 @@ pub(super) struct Signatures<'c> {
     compilation: &'c Compilation,
     types: Types<'c>,
     interface: Option<String>,
-    /// The error is a message for the user.
     known: HashMap<String, Result<TypedOperation, String>>,
 }
 

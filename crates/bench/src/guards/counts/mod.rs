@@ -119,8 +119,6 @@ impl Bounds {
             Longs(_) | Structs(_) | Octets(_) | String(_) => 1.0,
         });
         if operation.is_oneway() {
-            // The server's number of system calls depends on the number of oneways that arrive
-            // together.
             let client = Bound { system_calls: Some(1.0), allocations };
             return Bounds { client, server: Bound { system_calls: None, allocations: None } };
         }

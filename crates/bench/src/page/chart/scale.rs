@@ -65,8 +65,6 @@ impl Scale {
     }
 }
 
-/// Returns the smallest round number that is at least `value`: a factor of a fixed list times a
-/// power of ten.
 fn nice_end(value: f64) -> f64 {
     if value <= 0.0 || !value.is_finite() {
         return 1.0;

@@ -48,7 +48,6 @@ const MOST_CALLS: usize = 4_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     Nothing,
-    /// A task whose jobs compute for most of the time.
     Overrunner,
     Flood,
     BestEffort,

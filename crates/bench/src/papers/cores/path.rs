@@ -127,7 +127,6 @@ fn octets(orb: &Orb, reference: &str, server: &RunningProgram) -> Result<StubCal
     Ok(StubCalls { target: target(orb, reference)?, operation: MeasuredOperation::Octet, server: server.pid() })
 }
 
-/// Returns calls of the second task, on a connection that the first task's thread reads.
 fn second_task(orb: &Orb, references: &[String], server: &RunningProgram) -> Result<StubCalls, Failure> {
     // Sequential calls share a connection, because both references have the same endpoint.
     target(orb, &references[0])?.echo_octet(1)?;
@@ -176,8 +175,6 @@ fn judged(figures: &[Figure]) -> Vec<SingleValue> {
     values
 }
 
-/// Measures changes of the pool's tasks that move bound threads to another core. During the changes
-/// the threads wait for requests.
 fn moves(
     one: usize,
     other: usize,

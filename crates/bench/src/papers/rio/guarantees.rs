@@ -155,7 +155,6 @@ fn judged(variant: ReceiveVariant, runs: &[GuaranteeRun]) -> Vec<SingleValue> {
     values
 }
 
-/// Returns the bytes of best effort in a millisecond: alone, and beside the guaranteed streams.
 fn best_effort(runs: &[GuaranteeRun]) -> (f64, f64) {
     let mean = |range: fn(&GuaranteeRun) -> &Range<usize>| {
         let rates = runs.iter().map(|run| rate(&run.best_effort, range(run)));

@@ -201,7 +201,6 @@ impl Results {
         // The receiver and the sender have placements of their own.
         let mut figures = harness::measure(&mut group, length, &Placement::default(), progress)?.figures;
         if condition != Condition::Idle {
-            // The processes have also sent and received the bulk load.
             figures.iter_mut().for_each(|figure| figure.cost = None);
         }
         Ok(Self { title, condition, variants, figures, observed })

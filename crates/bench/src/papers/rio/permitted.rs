@@ -23,7 +23,6 @@ const MAX_OFF: f64 = 5.0;
 /// The compared variants.
 const VARIANTS: [ReceiveVariant; 2] = [ReceiveVariant::KernelFifo, ReceiveVariant::Steered];
 
-/// `idle` and `full` are the results without load and with the full load.
 pub(super) fn permitted_load(
     testbed: &RioTestbed,
     (idle, full): (&Results, &Results),

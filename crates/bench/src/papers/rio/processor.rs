@@ -60,7 +60,6 @@ impl Work {
         self.turns += other.turns;
     }
 
-    /// Returns true if the error of the readings is small compared with the time.
     fn is_exact(self) -> bool {
         self.time >= MIN_JUDGED * self.turns
     }

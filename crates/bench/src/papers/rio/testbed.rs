@@ -58,7 +58,6 @@ pub(super) enum Calls {
 pub(super) struct RioTestbed {
     processes: Arc<Mutex<Processes>>,
     ports: BTreeMap<String, u16>,
-    /// References of objects in lanes, by the word of the variant.
     objects: BTreeMap<String, String>,
     refusal: Option<String>,
     /// Names of streams that are not steered as they should be, and the reasons.
@@ -193,8 +192,6 @@ impl RioTestbed {
         Ok(measured)
     }
 
-    /// Returns the frames of a variant's messages so far: those that were queued for the stream's
-    /// thread, and those that missed it.
     pub(super) fn steered_frames(&self, variant: ReceiveVariant) -> Result<(u64, u64), Failure> {
         frames(&mut self.processes.lock().receiver, variant.word())
     }
@@ -337,8 +334,6 @@ impl SteeredTurn {
     }
 }
 
-/// Returns an error if a frame missed the stream's thread, or fewer than `least` frames were queued
-/// for it.
 fn frames_of_turn(before: (u64, u64), after: (u64, u64), least: u64) -> Result<(), String> {
     let (queued, missed) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
     match (queued, missed) {

@@ -50,7 +50,6 @@ impl ReceiveVariant {
         }
     }
 
-    /// Name of the peer in reports: "floor" for the bare sockets of the kernel's variants.
     pub(super) fn peer(self) -> &'static str {
         if self.uses_rio() { "Corelane" } else { "floor" }
     }

@@ -15,7 +15,6 @@ use crate::Failure;
 use crate::harness::MeasuredSubject;
 use crate::sample::{Samples, time_calls};
 
-/// Time in which the second thread blocks on the lock.
 const BLOCKED: Duration = Duration::from_micros(50);
 
 /// Pause of a thread of fixed priority after a turn, so that other threads get the core.

@@ -25,8 +25,6 @@ impl SwitchSetting {
         self.same_core && self.priority.is_some()
     }
 
-    /// If `equal`, the second thread's fixed priority is the first thread's, else the next higher
-    /// priority.
     pub(crate) fn builder(&self, equal: bool) -> ThreadBuilder {
         let mut builder = ThreadBuilder::new().name("bench/partner");
         if let Some(core) = self.partner {

@@ -95,7 +95,6 @@ fn without_version(address: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Returns `None` if host or port are not valid; port 0 is any port.
 fn tcp(host: &str, port: Option<&str>) -> Option<String> {
     let port: u16 = port.map_or(Ok(0), str::parse).ok()?;
     let is_valid = match host.strip_prefix('[') {

@@ -101,7 +101,6 @@ pub(super) fn convert(name: &str, value: &str) -> Result<Converted, Refusal> {
     }
 }
 
-/// Converts a call time-out in milliseconds. The time-out 0 means no time-out.
 pub(super) fn call_timeout(value: &str) -> Result<Converted, Refusal> {
     let value = value.split('#').next().unwrap_or_default().trim();
     Ok(("call-timeout", milliseconds(value)?.unwrap_or_else(|| quoted("none"))))

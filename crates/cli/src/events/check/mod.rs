@@ -149,7 +149,6 @@ fn trigger_text(file: &ChannelFile, trigger: JobTrigger) -> String {
     }
 }
 
-/// Returns the `rt_info` of the job's lane, or of its most and least urgent lane.
 fn lane_text(file: &ChannelFile, job: &Job) -> String {
     let rt_info = |lane: usize| file.lanes.get(lane).map_or_else(|| "-".to_owned(), |lane| lane.rt_info.to_string());
     let (most, least) = job.lanes;

@@ -19,7 +19,6 @@ pub(super) struct Job {
     pub(super) timing: Result<Timing, Undeclared>,
     /// Index of a job without a known load that may delay this job, which is then not analysed.
     pub(super) delayed_by: Option<usize>,
-    /// The worst-case response time, if it is known and has a bound.
     pub(super) response: Option<Nanos>,
 }
 
@@ -55,7 +54,6 @@ impl Job {
         self.timing.is_ok() && self.delayed_by.is_none()
     }
 
-    /// Returns true if the job is analysed and misses its deadline.
     pub(super) fn misses(&self) -> bool {
         self.is_analysed()
             && self.timing.is_ok_and(|timing| self.response.is_none_or(|response| response > timing.deadline))

@@ -6,7 +6,6 @@ use std::net::{IpAddr, SocketAddr};
 pub(super) struct Request<'h> {
     /// The path, without the query.
     pub(super) path: &'h str,
-    /// True if the client requests only the head of the answer.
     pub(super) is_head: bool,
 }
 
