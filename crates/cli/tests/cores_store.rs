@@ -49,7 +49,7 @@ fn serve(listen: &str, options: &[&str]) -> Command {
 struct Server {
     process: Child,
     reference: String,
-    /// A time before the leases of restored promises began.
+    /// No lease of a restored promise began before this time.
     started_at: Instant,
 }
 
