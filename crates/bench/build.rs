@@ -1,10 +1,10 @@
-//! Compiles the IDL of the benchmarks, and generates interfaces of 1 to 1,000 operations for the
-//! benchmark `demux`.
+//! Compiles the IDL of the benchmarks, and generates interfaces with 1, 10, 100 and 1,000
+//! operations for the benchmark `demux`.
 
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Numbers of operations of the generated interfaces. The list must equal the list in src/orb/wide.rs.
+/// Numbers of operations of the generated interfaces; equal to `WIDTHS` in src/orb/wide.rs.
 const WIDTHS: [usize; 4] = [1, 10, 100, 1000];
 
 fn main() {

@@ -6,7 +6,6 @@ use crate::baseline::BaselineTransport;
 
 pub(crate) const LOOPBACK: &str = "tcp:127.0.0.1:0";
 
-/// Returns an address to listen at: the loopback address and any port, or a path that no other server uses.
 pub(crate) fn free_address(transport: BaselineTransport) -> String {
     static USED: AtomicUsize = AtomicUsize::new(0);
     if transport == BaselineTransport::Tcp {

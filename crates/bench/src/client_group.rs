@@ -10,13 +10,12 @@ use crate::Failure;
 use crate::harness::MeasuredSubject;
 use crate::sample::Samples;
 
-/// A client of a group. The group runs the client on a new thread in each turn.
 pub(crate) trait GroupClient: Send + 'static {
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure>;
 }
 
-/// Clients that call at the same time, measured as one subject. The samples contain the calls of all clients. The total
-/// time is from the first client's start to the last client's end. Each client reads the clock, because the kernel may
+/// Clients that call at the same time, measured as one subject. The total time is from the first
+/// client's start to the last client's end. Each client reads the clock, because the kernel may
 /// schedule an observing thread long after the start.
 pub(crate) struct ClientGroup<M> {
     members: Vec<M>,
@@ -47,7 +46,7 @@ impl<M: GroupClient> MeasuredSubject for ClientGroup<M> {
             let own = count / many + usize::from(number < count % many);
             let barrier = barrier.clone();
             let builder = ThreadBuilder::new().name(format!("client/{number}")).stack_size(256 * 1024);
-            // The thread inherits the cores and the scheduling class.
+            // The thread inherits the cores and the scheduling class of the calling thread.
             let thread = builder.spawn(move || {
                 let mut samples = Samples::with_capacity(own);
                 let warm = member.calls(warm_up.div_ceil(many), &mut Samples::with_capacity(warm_up));

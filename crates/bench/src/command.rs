@@ -16,7 +16,7 @@ use crate::papers::{architectures, cores, cpu, mt, os, protocol, rio, stages, sw
 use crate::plan;
 use crate::report::{Report, STANDARD_OUTPUT};
 
-/// Help text of the command.
+/// Help text of `corelane bench`.
 pub const USAGE: &str = "\
 usage: corelane bench list
        corelane bench run NAME... [OPTION]...
@@ -56,14 +56,15 @@ Exit status: 0 all ran (missing peers are reported and are no failure), 1 a benc
 2 wrong usage.
 ";
 
-/// Exit status of a run in which no benchmark failed.
+/// Exit status of a command that succeeded.
 pub const EXIT_SUCCESS: u8 = 0;
-/// Exit status of a run in which a benchmark failed.
+/// Exit status of a command that failed, for example because a benchmark failed.
 pub const EXIT_FAILURE: u8 = 1;
 /// Exit status of a command line that is not valid.
 pub const EXIT_WRONG_USAGE: u8 = 2;
 
-/// The benchmark that changes the cores' idle states itself.
+/// This benchmark sets the cores' idle states, so the command releases its [`IdleStateLock`] before
+/// it.
 const OS: &str = "os";
 
 type BenchmarkFunction = fn(&BenchOptions, &mut Report<'_>, &mut Progress) -> Result<(), Failure>;
@@ -223,8 +224,9 @@ const BENCHMARKS: &[Benchmark] = &[
     },
 ];
 
-/// Runs the command with the arguments after `corelane bench`. Writes results and errors to `out`,
-/// and returns the exit status: [`EXIT_SUCCESS`], [`EXIT_FAILURE`] or [`EXIT_WRONG_USAGE`].
+/// Runs the command with the arguments after `corelane bench`, and returns the exit status:
+/// [`EXIT_SUCCESS`], [`EXIT_FAILURE`] or [`EXIT_WRONG_USAGE`]. Writes text to `out`; with `--json
+/// -`, writes the text of benchmarks to the standard error.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let mut arguments = arguments.into_iter();
     let verb = arguments.next().map(|verb| verb.to_string_lossy().into_owned()).unwrap_or_default();
@@ -310,7 +312,6 @@ fn choose(verb: &str, names: &[String]) -> Result<Selection, Failure> {
     }
 }
 
-/// Returns the named transports, or all transports for the command `all` without names.
 fn transports(verb: &str, named: Vec<BaselineTransport>) -> Vec<BaselineTransport> {
     if verb == "all" && named.is_empty() { BaselineTransport::ALL.to_vec() } else { named }
 }
@@ -323,7 +324,7 @@ fn wrong_usage(failure: &Failure, out: &mut dyn Write) -> u8 {
 fn run_all(benchmarks: &[&Benchmark], options: &BenchOptions, out: &mut dyn Write) -> Result<(), Failure> {
     let mut awake = IdleStateLock::hold();
     let mut errors = std::io::stderr();
-    // The standard output may be for JSON lines alone.
+    // With `--json -`, the standard output contains JSON lines only.
     let to_standard_output = options.json.as_deref() == Some(Path::new(STANDARD_OUTPUT));
     let out: &mut dyn Write = if to_standard_output { &mut errors } else { out };
     let mut report = Report::new(out, options.json.as_deref())?;

@@ -11,17 +11,17 @@ use crate::json::Object;
 pub(crate) struct Cost {
     pub(crate) client_us: f64,
     pub(crate) server_us: f64,
-    /// Context switches at which a thread waited.
     pub(crate) voluntary_switches: u64,
-    /// Context switches at which the kernel preempted a thread.
     pub(crate) involuntary_switches: u64,
-    /// Time that the hypervisor gave to other machines, in milliseconds. The kernel counts in steps of 10 ms.
+    /// Time in milliseconds in which the hypervisor ran other machines. The kernel counts in steps
+    /// of 10 ms.
     pub(crate) steal_ms: f64,
 }
 
 impl Cost {
-    /// Returns the cost of a client and a server since their starts. `client` and `server` are process ids;
-    /// without a client id, the client is this process.
+    /// Returns the cost of two processes since their starts, and the stolen time since the
+    /// machine's start. `client` and `server` are process ids; if `client` is `None`, the client is
+    /// this process.
     #[must_use]
     pub(crate) fn so_far(client: Option<u32>, server: Option<u32>) -> Cost {
         let own = || {
@@ -59,7 +59,6 @@ impl Cost {
         self.steal_ms += other.steal_ms;
     }
 
-    /// Adds the values to a JSON object. Times are per call, and the other values are totals.
     pub(crate) fn record(&self, object: Object, calls: usize) -> Object {
         let calls = calls.max(1) as f64;
         object
@@ -71,7 +70,8 @@ impl Cost {
     }
 }
 
-/// Returns the processor time in microseconds, and the voluntary and involuntary switches of the living threads.
+/// Returns the processor time of the process in microseconds, and the voluntary and involuntary
+/// context switches of its living threads.
 fn of_process(id: u32) -> (f64, u64, u64) {
     let time = usage::process_time(id).unwrap_or_default().as_secs_f64() * 1e6;
     let mut sum = (time, 0, 0);
@@ -84,7 +84,7 @@ fn of_process(id: u32) -> (f64, u64, u64) {
     sum
 }
 
-/// Returns the voluntary and the involuntary context switches in the status of a thread
+/// Returns the voluntary and the involuntary context switches in the text of a thread's status file
 /// (proc_pid_status(5)).
 pub(crate) fn context_switches(status: &str) -> (u64, u64) {
     let number = |name: &str| {
@@ -94,21 +94,20 @@ pub(crate) fn context_switches(status: &str) -> (u64, u64) {
     (number("voluntary_ctxt_switches:"), number("nonvoluntary_ctxt_switches:"))
 }
 
-/// Returns the stolen time in milliseconds. /proc/stat has it as the eighth number of its first line, in units of 10 ms
-/// (USER_HZ).
+/// Returns the stolen time of all cores in milliseconds. It is the eighth number in the first line
+/// of /proc/stat, in units of 10 ms (USER_HZ).
 pub(crate) fn steal_ms(stat: &str) -> Option<f64> {
     let ticks: f64 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
     Some(ticks * 10.0)
 }
 
-/// Returns the resident memory of a process in KiB, and the private (anonymous) part of it; NaN if the kernel does not
-/// report the memory.
+/// Returns the resident memory of a process in KiB, and its private (anonymous) part; NaN if the
+/// kernel does not report them.
 pub(crate) fn resident_memory_kib(pid: u32) -> [f64; 2] {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     ["VmRSS:", "RssAnon:"].map(|name| memory(&status, name))
 }
 
-/// Returns the number in a line of the status in KiB; NaN if there is none.
 fn memory(status: &str, name: &str) -> f64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse().ok()).unwrap_or(f64::NAN)
@@ -131,7 +130,6 @@ mod tests {
 
     #[test]
     fn resident_memory_is_the_sum_of_its_kinds() {
-        // Other tests allocate and free memory between two readings.
         let status = fs::read_to_string("/proc/self/status").unwrap();
         let parts = ["RssAnon:", "RssFile:", "RssShmem:"].map(|name| memory(&status, name));
         assert_eq!(memory(&status, "VmRSS:"), parts.iter().sum::<f64>(), "{status}");
@@ -152,7 +150,8 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(1));
             (Cost::so_far(None, None).since(inside), Cost::so_far(Some(own), Some(own)).since(outside))
         };
-        // A thread of another test that ends takes its switches from the sum.
+        // If a thread of another test ends, its context switches leave the sum; so the work is
+        // repeated.
         let undisturbed = (0..100).map(|_| work()).find(|(_, outside)| outside.voluntary_switches >= 2);
         let (inside, outside) = undisturbed.expect("one of 100 attempts is undisturbed");
         assert!(inside.client_us > 1000.0 && inside.server_us == 0.0, "{inside:?}");

@@ -11,7 +11,6 @@ use crate::cost::steal_ms;
 use crate::json::Object;
 use crate::placement::Placement;
 
-/// The machine and the settings of a run. A text is "unknown" if the machine does not report the value.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
     pub(crate) host: String,
@@ -35,7 +34,6 @@ pub(crate) struct Environment {
 const QUIET: f64 = 0.3;
 
 impl Environment {
-    /// Describes this machine and the settings of a run. `idle_held` is a text on the use of idle states.
     #[must_use]
     pub(crate) fn read(placement: &Placement, idle_held: &str) -> Self {
         let cores = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
@@ -176,7 +174,8 @@ fn timing() -> String {
     format!("timer slack {slack}; {throttling}; {fair}")
 }
 
-/// Returns the date and time of seconds since 1970, by Hinnant's algorithm for civil dates.
+/// Returns the date and time of a number of seconds since 1970, by Hinnant's algorithm for civil
+/// dates.
 fn date(seconds: u64) -> String {
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
@@ -200,7 +199,7 @@ fn text(path: impl AsRef<Path>) -> Option<String> {
 fn field(lines: &str, name: &str) -> Option<String> {
     let mut pairs = lines.lines().filter_map(|line| line.split_once(':'));
     pairs.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim_end().to_owned()).map(|value| {
-        // Callers search for flags between blanks.
+        // A blank precedes each flag, because callers search for a flag with its preceding blank.
         if name == "flags" { value } else { value.trim_start().to_owned() }
     })
 }
@@ -244,7 +243,6 @@ fn scheduling(class: Option<Scheduling>) -> String {
     }
 }
 
-/// Returns the real-time threads of other programs, each as "name class priority".
 fn realtime_threads() -> Vec<String> {
     let own = std::process::id().to_string();
     let mut found = Vec::new();
@@ -263,10 +261,10 @@ fn realtime_threads() -> Vec<String> {
     found
 }
 
-/// Returns `None` if the thread has no real-time class.
 fn realtime(stat: &str) -> Option<String> {
     let name = stat.split_once('(')?.1.rsplit_once(')')?.0;
-    // The text after the name begins with field 3; the priority is field 40, and the policy is field 41.
+    // The text after the name begins with field 3; the priority is field 40, and the policy is
+    // field 41.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let (priority, policy) = (fields.get(37)?, fields.get(38)?);
     let class = match *policy {

@@ -1,7 +1,5 @@
-//! Measures the variants of a group in comparison with each other.
-//!
-//! The variants take turns (A B C A B C ...), so a change of the machine's speed affects all of them. The harness does
-//! not allocate, print or read files between the first and the last call of a turn.
+//! Measures the variants of a group in comparison with each other. The variants take turns (A B C A
+//! B C ...), so a change of the machine's speed affects all of them.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -16,11 +14,10 @@ pub(crate) struct FigureLabel {
     pub(crate) bench: &'static str,
     /// For bare sockets, `floor`.
     pub(crate) peer: &'static str,
-    /// tcp, unix or shm; none for calls within one process.
+    /// `tcp`, `unix` or `shm`; `none` for calls within one process.
     pub(crate) transport: &'static str,
     pub(crate) op: String,
     pub(crate) config: String,
-    /// Set for a figure that is a point of a line.
     pub(crate) axis_point: Option<AxisPoint>,
 }
 
@@ -33,8 +30,8 @@ pub(crate) struct AxisPoint {
 }
 
 pub(crate) trait MeasuredSubject {
-    /// Makes `warm_up` uncounted calls, then `count` calls one after another. Adds the time of each counted call to
-    /// `into` and returns their total time.
+    /// Makes `warm_up` uncounted calls, then `count` counted calls. Adds the time of each counted
+    /// call to `into`, and returns their total time.
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure>;
 
     fn client_pid(&self) -> Option<u32> {
@@ -47,14 +44,14 @@ pub(crate) trait MeasuredSubject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ComparedQuantity {
     Median,
-    /// Total time divided by the number of calls, for oneways.
+    /// Total time divided by the number of calls.
     Rate,
 }
 
 pub(crate) struct Variant {
     pub(crate) label: FigureLabel,
     pub(crate) subject: Box<dyn MeasuredSubject + Send>,
-    /// Indices of the compared variants; the first is the baseline.
+    /// Indices in the group of the variants with which this variant is compared.
     pub(crate) against: Vec<usize>,
 }
 
@@ -77,7 +74,6 @@ pub(crate) struct Ratio {
     pub(crate) p50_us: f64,
     /// A ratio below 1 means that this variant is faster.
     pub(crate) ratio: f64,
-    /// The smallest and the largest ratio of a repetition.
     pub(crate) range: (f64, f64),
 }
 
@@ -87,19 +83,17 @@ pub(crate) struct Figure {
     pub(crate) summary: Summary,
     pub(crate) medians_us: Vec<f64>,
     pub(crate) cdf_us: Vec<f64>,
-    /// The first comparison is with the baseline.
     pub(crate) ratios: Vec<Ratio>,
-    /// The cost includes the calls that warm the caches before each turn.
-    /// `None` if the processes also did other work.
+    /// Includes the calls that warm the caches before each turn. `None` if the processes also did
+    /// other work.
     pub(crate) cost: Option<Cost>,
     pub(crate) calls: usize,
 }
 
-/// The uncounted calls before each turn are at most a fiftieth of the turn's calls.
+/// The calls that warm the caches again before a turn are at most 1/50 of the turn's calls.
 const RE_WARM: usize = 50;
 
 struct CollectedSamples {
-    /// The results do not use the samples after a failure.
     failed: bool,
     samples: Samples,
     calls: usize,
@@ -114,11 +108,11 @@ pub(crate) struct GroupResult {
     pub(crate) failed: Vec<(FigureLabel, Failure)>,
 }
 
-/// Measures the variants of a group in turns. If another ORB fails, it gets no further turn, and the other variants
-/// continue.
+/// Measures the variants of a group in turns. A variant of another ORB that fails gets no further
+/// turn, and the measurement continues.
 ///
 /// # Errors
-/// The first failure of Corelane or of a bare socket, with the variant's name.
+/// The first failure of Corelane or of the baseline, with the variant's name.
 pub(crate) fn measure(
     group: &mut Group,
     run_length: &RunLength,
@@ -162,7 +156,6 @@ pub(crate) fn measure(
     Ok(GroupResult { figures: compared(group, all), failed })
 }
 
-/// Returns true for Corelane and the baseline. Only their failure ends the measurement of a group.
 pub(crate) fn is_corelane_or_floor(peer: &str) -> bool {
     matches!(peer, "Corelane" | "floor")
 }
@@ -239,7 +232,6 @@ fn compared(group: &Group, all: Vec<CollectedSamples>) -> Vec<Figure> {
     figures
 }
 
-/// On a terminal, a new line overwrites the previous line. In a file or a pipe, each group gets a line of its own.
 #[derive(Debug)]
 pub(crate) struct Progress {
     terminal: bool,

@@ -1,5 +1,6 @@
-//! Keeps cores out of idle states: while /dev/cpu_dma_latency is open with the value 0, no core enters a state that
-//! takes time to leave. A hypervisor takes idle cores away, so some benchmarks keep the cores [busy](BusyCores).
+//! Keeps cores out of idle states: while /dev/cpu_dma_latency is open with the value 0, no core
+//! enters a state that takes time to leave. A hypervisor takes idle cores away, so some benchmarks
+//! keep the cores [busy](BusyCores).
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -17,7 +18,6 @@ pub(crate) struct IdleStateLock {
 }
 
 impl IdleStateLock {
-    /// Returns `None` if the device does not exist or its use is not permitted.
     pub(crate) fn hold() -> Option<Self> {
         let mut device = OpenOptions::new().write(true).open("/dev/cpu_dma_latency").ok()?;
         // The device takes microseconds as a native 32-bit integer.
@@ -26,7 +26,8 @@ impl IdleStateLock {
     }
 }
 
-/// Threads that keep cores busy. They have the class SCHED_IDLE, so any other thread preempts them at once.
+/// Threads that keep cores busy. They have the class SCHED_IDLE, so any other thread preempts them
+/// at once.
 pub(crate) struct BusyCores {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -60,7 +61,6 @@ impl Drop for BusyCores {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // The thread's code does not panic.
             let _ = thread.join();
         }
     }

@@ -53,7 +53,8 @@ impl Object {
         self
     }
 
-    /// Adds a member with a list of numbers, each with three decimal digits.
+    /// Adds a member with a list of numbers, each with three decimal digits. A number that is not
+    /// finite becomes null.
     #[must_use]
     pub fn numbers(mut self, name: &str, values: &[f64]) -> Self {
         self.list(name, values.iter().copied(), number);

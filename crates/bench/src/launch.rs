@@ -1,5 +1,5 @@
-//! Starts the servers and clients of benchmarks, each in a process of its own. A server or client process is this
-//! program in a hidden mode ([`HIDDEN_MODE`]).
+//! Starts the servers and clients of benchmarks. Each is this program in a hidden mode
+//! ([`HIDDEN_MODE`]), in a process of its own.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use crate::orb::keys::KeyLifetime;
 use crate::placement::{Placement, Side};
 use crate::service::RunningProgram;
 
-/// First argument of the hidden mode in which the program serves a benchmark.
+/// First argument of the hidden mode, in which the program serves a benchmark.
 pub const HIDDEN_MODE: &str = "__bench-server";
 
 pub(crate) fn start_baseline(
@@ -57,7 +57,7 @@ pub(crate) fn start_client(reference: &str, placement: &Placement) -> Result<Run
     Ok(RunningProgram::start("Corelane's client", ourselves(&["calls", reference])?, placement, Side::Client)?.0)
 }
 
-/// Starts a Corelane server with lanes. It answers any line with the references of its objects.
+/// The server answers any input line with the references of its objects.
 pub(crate) fn start_server_with_lanes(
     priorities: &[u8],
     transport: BaselineTransport,
@@ -68,13 +68,12 @@ pub(crate) fn start_server_with_lanes(
     Ok(start("Corelane's server with lanes", &words, placement)?.0)
 }
 
-/// Starts a Corelane server with lanes and bands. It answers any line with the references of its objects.
+/// The server answers any input line with the references of its objects.
 pub(crate) fn start_server_with_bands(priorities: &[i16], placement: &Placement) -> Result<RunningProgram, Failure> {
     let list: Vec<String> = priorities.iter().map(i16::to_string).collect();
     Ok(start("Corelane's server with lanes and bands", &["banded", &list.join(",")], placement)?.0)
 }
 
-/// Starts a Corelane server whose pool has no lanes and one native priority.
 pub(crate) fn start_server_without_lanes(
     priority: u8,
     placement: &Placement,
@@ -101,7 +100,6 @@ pub(crate) fn start_pool(
     Ok(start(&name, &words, placement)?.0)
 }
 
-/// Starts a Corelane server with an object in a POA that is `depth` levels below the root POA.
 pub(crate) fn start_server_with_nested_poa(
     depth: usize,
     keys: KeyLifetime,
@@ -127,13 +125,12 @@ pub(crate) fn start_name_server(
     start("Corelane's name server", &["naming", place, durability], placement)
 }
 
-/// Returns the process and the text after `ready` in its first line.
 pub(crate) fn start(name: &str, words: &[&str], placement: &Placement) -> Result<(RunningProgram, String), Failure> {
     RunningProgram::start(name, ourselves(words)?, placement, Side::Server)
 }
 
-/// Starts a program of this benchmark in a network namespace of its own, which ends with the program. The program sees
-/// the namespace's interfaces below /sys.
+/// Starts this program in a network namespace of its own, with the namespace's interfaces below
+/// /sys.
 pub(crate) fn start_in_namespace(name: &str, words: &[&str], placement: &Placement) -> Result<RunningProgram, Failure> {
     // A mounted sysfs shows the interfaces of the network namespace in which it was mounted.
     const SCRIPT: &str = "mount -t sysfs sysfs /sys && exec \"$0\" \"$@\"";

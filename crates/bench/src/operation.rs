@@ -39,7 +39,7 @@ pub enum MeasuredOperation {
 const MAX_OCTETS: usize = 64 << 20;
 
 impl MeasuredOperation {
-    /// Operations that the benchmark `call` measures by default.
+    /// Operations that the benchmarks `call` and `floor` measure by default.
     pub const DEFAULT_OPERATIONS: [MeasuredOperation; 6] = [
         MeasuredOperation::Octet,
         MeasuredOperation::Long,
@@ -52,7 +52,8 @@ impl MeasuredOperation {
     /// Returns the operation with a name such as `octet` or `longs1024`.
     ///
     /// # Errors
-    /// No operation has this name. The text of the error lists the names.
+    /// No operation has this name, or its argument is larger than 64 MiB. The text of the error
+    /// lists the names.
     pub fn from_name(name: &str) -> Result<MeasuredOperation, Failure> {
         let words = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let number: Option<usize> = name[words.len()..].parse().ok();
@@ -126,17 +127,16 @@ impl MeasuredOperation {
             // An octet, 3 bytes of padding, a long, a short.
             MeasuredOperation::Struct => 10,
             MeasuredOperation::Longs(count) | MeasuredOperation::TakeLongs(count) => 4 + 4 * count,
-            // The first structure begins at offset 4 and takes 10 bytes; each further one takes 2 bytes of padding and
-            // 8 bytes.
+            // The first structure begins at offset 4 and takes 10 bytes. Each further one takes 8,
+            // of which one is padding.
             MeasuredOperation::Structs(0) => 4,
             MeasuredOperation::Structs(count) => 4 + 10 + 8 * (count - 1),
             MeasuredOperation::Octets(count) | MeasuredOperation::TakeOctets(count) => 4 + count,
-            // The terminating NUL is part of the message.
             MeasuredOperation::String(count) => 4 + count + 1,
         }
     }
 
-    /// Returns true if the operation returns its argument.
+    /// Returns true if the operation returns its argument or has no argument.
     #[must_use]
     pub fn is_echo(self) -> bool {
         !matches!(self, MeasuredOperation::Oneway | MeasuredOperation::TakeLongs(_) | MeasuredOperation::TakeOctets(_))

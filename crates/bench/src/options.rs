@@ -15,34 +15,26 @@ use crate::placement::{CoreChoice, Placement};
 #[derive(Clone, Debug)]
 pub(crate) struct BenchOptions {
     pub(crate) names: Vec<String>,
-    /// File to which JSON lines are written.
     pub(crate) json: Option<PathBuf>,
     pub(crate) name: Option<String>,
-    /// Program through which a plan reaches other hosts, such as ssh.
     pub(crate) remote_shell: PathBuf,
     pub(crate) page: PathBuf,
-    /// File of the picture that `report` writes.
     pub(crate) picture: Option<PathBuf>,
     pub(crate) run_length: RunLength,
-    /// Depth of the run, for benchmarks that define their own numbers of calls.
     pub(crate) depth: Depth,
-    /// Numbers of calls and repetitions from the command line.
     pub(crate) requested: RequestedRunLength,
     pub(crate) placement: Placement,
-    /// Number of threads in the pool of a baseline server or of an ORB's server.
     pub(crate) threads: usize,
     /// Operations to call. If empty, each benchmark uses its defaults.
     pub(crate) operations: Vec<MeasuredOperation>,
     /// Transports to measure. If empty, each benchmark uses TCP.
     pub(crate) transports: Vec<BaselineTransport>,
     pub(crate) peers_folder: PathBuf,
-    /// `None` means the program `hello-server` in the folder of this program.
+    /// `None`: `hello-server` in the folder of this program.
     pub(crate) hello_server: Option<PathBuf>,
-    /// `None` means `../minimal/hello-server`, relative to the folder of this program.
+    /// `None`: `../minimal/hello-server`, relative to the folder of this program.
     pub(crate) minimal_server: Option<PathBuf>,
-    /// Leaves other ORBs out; the report lists them as missing.
     pub(crate) without_peers: bool,
-    /// Permits the benchmark `os` to switch the kernel's preemption mode for the whole machine.
     pub(crate) may_switch_preemption: bool,
     pub(crate) strict: bool,
     pub(crate) help: bool,
@@ -65,7 +57,7 @@ const QUICK: RunLength = RunLength { warm_up: 200, count: 2000, repetitions: 3 }
 const DEFAULT: RunLength = RunLength { warm_up: 1000, count: 10_000, repetitions: 5 };
 const FULL: RunLength = RunLength { warm_up: 2000, count: 50_000, repetitions: 10 };
 
-/// Maximum number of calls of a variant in all repetitions, which limits the memory for call times to a few gigabytes.
+/// Maximum number of calls of a variant in all repetitions, which limits the memory for call times.
 const MAX_CALLS: usize = 10_000_000;
 
 impl BenchOptions {
@@ -86,7 +78,6 @@ impl BenchOptions {
             threads: 4,
             operations: Vec::new(),
             transports: Vec::new(),
-            // The path is known when this program is built.
             peers_folder: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/peers")),
             hello_server: None,
             minimal_server: None,
@@ -145,7 +136,6 @@ impl BenchOptions {
         Ok(options)
     }
 
-    /// Builds the program of another ORB if necessary, and returns it.
     pub(crate) fn peer(&self, kind: PeerKind) -> Result<BuiltPeer, Failure> {
         if self.without_peers {
             return Err(Failure::new("left out by --without-peers"));
@@ -203,7 +193,6 @@ impl<I: Iterator<Item = OsString>> OptionValue<'_, I> {
         }
     }
 
-    /// Refuses a value for an option without one, as in `--quick=yes`.
     fn unused(self) -> Result<(), Failure> {
         match self.joined {
             Some(_) => Err(Failure::new(format!("`{}` takes no value", self.name))),

@@ -49,8 +49,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Places both sides on the highest core that the process may use, because lower cores handle
-    /// most interrupts.
+    /// Places both sides on the highest core that the process may use.
     ///
     /// # Errors
     /// The kernel does not report the cores.
@@ -77,7 +76,7 @@ impl Placement {
     /// Runs `body` on a new thread of a side and waits for its end.
     ///
     /// # Errors
-    /// The kernel refuses the cores or the class, or `body` panicked.
+    /// The thread cannot be created, the kernel refuses the cores or the class, or `body` panicked.
     pub fn run<T: Send + 'static>(&self, side: Side, body: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         let name = match side {
             Side::Client => "client",
@@ -123,7 +122,7 @@ pub struct EnteredPlacement {
 
 impl Drop for EnteredPlacement {
     fn drop(&mut self) {
-        // The previous values need no permission, and nothing can be done if a core has disappeared.
+        // Ignores errors: nothing can be done if the kernel refuses the previous values.
         let _ = thread::set_scheduling(None, self.scheduling);
         let _ = thread::set_affinity(None, &self.cores);
     }

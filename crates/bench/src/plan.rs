@@ -1,4 +1,5 @@
-//! The command `corelane bench plan`, which runs benchmarks on several machines or kernels and collects the results.
+//! The command `corelane bench plan`, which runs benchmarks on several machines or kernels and
+//! collects the results.
 //!
 //! A plan is a JSON file (docs/benchmarks.md).
 
@@ -144,7 +145,6 @@ impl PlanStep {
                     taken += 1;
                     writeln!(lines, "{line}").map_err(|error| error.to_string())?;
                 }
-                // Other lines, for example of a login script, are not results.
                 false => trouble = trouble.or(Some(line)),
             }
         }
@@ -159,7 +159,8 @@ impl PlanStep {
         }
     }
 
-    /// Copies this program to `wanted` or to a new file, which only the file's owner can use. Returns the path.
+    /// Copies this program to `wanted` or to a new file, which only the file's owner can use.
+    /// Returns the path.
     fn send(&self, via: &Path, wanted: Option<&str>) -> Result<String, String> {
         let own: PathBuf = std::env::current_exe().map_err(|error| error.to_string())?;
         let file = File::open(&own).map_err(|error| format!("{}: {error}", own.display()))?;
@@ -237,7 +238,6 @@ mod tests {
         assert_eq!(quoted(""), "''");
     }
 
-    /// A script replaces ssh and runs the command line in a local shell.
     #[test]
     fn results_come_back_from_another_host() {
         let folder = std::env::temp_dir().join(format!("corelane-plan-{}", std::process::id()));
@@ -249,7 +249,6 @@ mod tests {
             path
         };
         let ssh = script("ssh", "#!/bin/sh\nhost=$1; shift; echo \"welcome to $host\"; exec sh -c \"$*\"\n");
-        // A script replaces the program on the host and prints its arguments.
         let there = script(
             "corelane",
             "#!/bin/sh\n[ \"$3\" = broken ] && exit 3\necho \"{\\\"schema\\\":\\\"corelane-bench\\\",\\\"version\\\":1,\\\"run\\\":\\\"r\\\",\\\"record\\\":\\\"run\\\",\

@@ -60,7 +60,7 @@ impl ProbedCalls {
     /// or a number of lanes, as in `corelane trace --server`.
     ///
     /// # Errors
-    /// `kind` names no server, or the server does not start.
+    /// `kind` names no server, or the server or the client cannot be started.
     pub fn start(kind: &str, operation: MeasuredOperation, placement: &Placement) -> Result<Self, Failure> {
         let (server, reference) = start_probed(ProbedServer::from_word(kind)?, placement)?;
         let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
@@ -70,11 +70,12 @@ impl ProbedCalls {
         Ok(ProbedCalls { server, calls: Some(calls), placement: *placement })
     }
 
-    /// Makes `warm_up` calls, then `count` calls with active probes. Returns the client's records
-    /// and the server's records of the `count` calls.
+    /// Makes `warm_up` calls, then `count` calls with active probes. Returns the records of the
+    /// client and of the server for the `count` calls.
     ///
     /// # Errors
-    /// A call fails, or the client's thread may not run in its placement.
+    /// A call fails or has failed before, the client's thread may not run in its placement, or the
+    /// server has ended.
     pub fn record_calls(&mut self, warm_up: usize, count: usize) -> Result<[ProcessRecords; 2], Failure> {
         let Some(mut calls) = self.calls.take() else { return Err(Failure::new("earlier calls have failed")) };
         let run =
@@ -114,8 +115,8 @@ fn start_probed(kind: ProbedServer, placement: &Placement) -> Result<(RunningPro
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbedServer {
     Pool(ServerArchitecture),
-    /// This number of lanes, of which the highest serves the calls; another thread reads each request and hands it
-    /// over.
+    /// This number of lanes, of which the highest serves the calls; another thread reads each
+    /// request and hands it over.
     Lanes(u8),
 }
 
@@ -191,7 +192,6 @@ pub(crate) fn serve(kind: ProbedServer) -> Result<(), Failure> {
     .map_err(|error| failed(&error))
 }
 
-/// Returns the minimum of several rounds, because other activity of the machine adds time.
 fn cost(on: bool) -> f64 {
     const ROUNDS: usize = 50;
     const PROBES: u32 = 1000;
@@ -249,8 +249,8 @@ pub const LAST_SERVER_PROBE: &str = "reply sent";
 
 /// Returns the durations of the stages between the probes `from` and `to`, in nanoseconds.
 ///
-/// A stage is the time between two successive probes of one thread, and has the name of the second probe. For a request
-/// without the probe `to`, the stages end at the request's last probe.
+/// A stage is the time between two successive probes of one thread, and has the name of the second
+/// probe.
 #[must_use]
 pub fn stage_durations(probes: &[PassedProbe], from: &str, to: &str) -> Vec<(String, Vec<u64>)> {
     let mut stages: Vec<(String, Vec<u64>)> = Vec::new();

@@ -1,4 +1,5 @@
-//! Results as tables for readers, and as JSON lines for programs (docs/benchmarks.md has the schema).
+//! Results as tables for readers, and as JSON lines for programs (docs/benchmarks.md has the
+//! schema).
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -21,24 +22,22 @@ pub(crate) const SCHEMA_VERSION: u64 = 1;
 
 pub(crate) const STANDARD_OUTPUT: &str = "-";
 
-/// Writes the results of a run as text and as JSON lines. The methods fail if the output cannot be written.
+/// Writes the results of a run as text and as JSON lines. The methods fail if the output cannot be
+/// written.
 pub(crate) struct Report<'o> {
     out: &'o mut dyn Write,
     json: Option<Box<dyn Write>>,
     run: String,
     incomplete: bool,
-    /// Figures since the last verdict.
     figures: Vec<Figure>,
-    /// Single numbers with a bound since the last verdict.
     bounded: Vec<SingleValue>,
-    /// Number of goals in all verdicts.
     goals: u64,
-    /// Number of goals that are met.
     met: u64,
 }
 
 impl<'o> Report<'o> {
-    /// Creates a report. Text goes to `out`, JSON lines to a new file or to the [standard output](STANDARD_OUTPUT).
+    /// Creates a report. Text goes to `out`, JSON lines to a new file or to the [standard
+    /// output](STANDARD_OUTPUT).
     pub(crate) fn new(out: &'o mut dyn Write, json: Option<&Path>) -> Result<Self, Failure> {
         let json: Option<Box<dyn Write>> = match json {
             None => None,
@@ -55,7 +54,6 @@ impl<'o> Report<'o> {
         Ok(Report { out, json, run, incomplete: false, figures: Vec::new(), bounded: Vec::new(), goals: 0, met: 0 })
     }
 
-    /// Writes the machine and the numbers of calls, before all other output.
     pub(crate) fn begin(
         &mut self,
         name: Option<&str>,
@@ -137,7 +135,8 @@ impl<'o> Report<'o> {
         self.add_json_values(title, values)
     }
 
-    /// Writes single numbers as JSON lines without text.
+    /// Writes single numbers as JSON lines without text, and adds those with a bound to the next
+    /// verdict.
     pub(crate) fn add_json_values(&mut self, title: &str, values: &[SingleValue]) -> Result<(), Failure> {
         for value in values {
             let mut object = labelled(self.object("value").string("group", title), &value.label)
@@ -153,7 +152,8 @@ impl<'o> Report<'o> {
         Ok(())
     }
 
-    /// Reports which goals a finished benchmark meets, and the comparisons whose goals are for other cores.
+    /// Reports which goals a finished benchmark meets, and the comparisons whose goals are for
+    /// other cores.
     pub(crate) fn add_verdict(&mut self, bench: &str, cores: CoreChoice) -> Result<(), Failure> {
         let compared = targets::compare_with_goals(&std::mem::take(&mut self.figures), cores);
         self.add_json_values(&format!("{bench}: goals"), &compared)?;
@@ -193,7 +193,6 @@ impl<'o> Report<'o> {
         self.line(object)
     }
 
-    /// Reports an error as a [missing](Self::add_missing) measurement and returns `None`.
     pub(crate) fn or_report_missing<T>(
         &mut self,
         bench: &str,
@@ -234,7 +233,8 @@ impl<'o> Report<'o> {
 /// Maximum number of goals for which a verdict names the goals that are met.
 const MOST_LISTED: usize = 100;
 
-/// Rounds to three decimal digits, as in the written results, so that readers reach an equal verdict.
+/// Rounds to three decimal digits, as in the written results, so that readers reach an equal
+/// verdict.
 fn written(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
@@ -315,7 +315,6 @@ fn width<'t>(texts: impl Iterator<Item = &'t String>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0).max("config".len())
 }
 
-/// Formats the columns of the costs, which are empty without costs.
 fn columns_of_cost(figure: &Figure) -> String {
     let Some(cost) = figure.cost else {
         return format!("{:>7} {:>7} {:>8} {:>8} {:>6}", "-", "-", "-", "-", "-");
@@ -331,7 +330,6 @@ fn columns_of_cost(figure: &Figure) -> String {
     )
 }
 
-/// Formats call times in microseconds, with one line for each variant.
 fn table(title: &str, compare: ComparedQuantity, figures: &[Figure]) -> String {
     let quantity = match compare {
         ComparedQuantity::Median => "ratio of medians (lowest to highest of a repetition)",

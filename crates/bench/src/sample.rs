@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use corelane_sys::clock::{self, Monotonic};
 
-/// Times of calls. Their memory is allocated and written to before the first call.
+/// Times of calls. [`with_capacity`](Self::with_capacity) allocates the memory and writes to it
+/// before the first call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     nanoseconds: Vec<u64>,
@@ -18,7 +19,6 @@ impl Samples {
         Samples { nanoseconds }
     }
 
-    /// Adds a time. Does not allocate while the reserved memory suffices.
     #[inline]
     pub(crate) fn push(&mut self, nanoseconds: u64) {
         self.nanoseconds.push(nanoseconds);
@@ -39,9 +39,10 @@ impl Samples {
     }
 }
 
-/// Times each of `count` calls, and returns the time from the first call's start to the last call's end.
+/// Times each of `count` calls, and returns the time from the first call's start to the last call's
+/// end.
 ///
-/// The clock is read once per call, so each call time includes one reading (about 25 ns).
+/// The clock is read once per call, so each call time includes one reading.
 ///
 /// Returns the error of the first call that fails, and makes no further call.
 #[inline(always)]
@@ -72,12 +73,12 @@ pub(crate) struct Summary {
     pub(crate) max_us: f64,
     pub(crate) mean_us: f64,
     pub(crate) sd_us: f64,
-    /// Calls per second over all repetitions.
     pub(crate) per_s: f64,
 }
 
 impl Summary {
-    /// Computes statistics of times in nanoseconds, whose total is `whole`.
+    /// `times` are in nanoseconds. The rate is the number of times per `whole`. Returns `None`
+    /// without times.
     #[must_use]
     pub(crate) fn of(times: &[u64], whole: Duration) -> Option<Summary> {
         let mut sorted = times.to_vec();
@@ -106,7 +107,6 @@ pub(crate) const CDF_FRACTIONS: [f64; 31] = [
     0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0,
 ];
 
-/// Returns the time in microseconds at each fraction of [`CDF_FRACTIONS`].
 #[must_use]
 pub(crate) fn cdf_us(times: &[u64]) -> Vec<f64> {
     if times.is_empty() {

@@ -14,14 +14,15 @@ use crate::probed;
 
 pub use crate::launch::HIDDEN_MODE;
 
-/// Enough descriptors for ten thousand connections.
+/// Limit of open descriptors, enough for ten thousand connections.
 const MOST_DESCRIPTORS: u64 = 12_000;
 
-/// Runs the server that the arguments after [`HIDDEN_MODE`] name. Returns the exit status of the process.
+/// Runs the server or the client that the arguments after [`HIDDEN_MODE`] name, and returns the
+/// exit status of the process.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<String> = arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    // With a limit that is too low, connecting fails later.
+    // If the limit remains too low, connections fail later.
     let _ = corelane_sys::process::raise_descriptor_limit(MOST_DESCRIPTORS);
     match serve(&words) {
         Ok(()) => 0,

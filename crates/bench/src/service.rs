@@ -1,5 +1,5 @@
-//! Child processes of a benchmark, which end at the end of their standard input and therefore cannot outlive this
-//! process. A child process that does not end in time is killed.
+//! Child processes of a benchmark, which end at the end of their standard input and therefore
+//! cannot outlive this process. A child process that does not end in time is killed.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -31,7 +31,6 @@ pub(crate) struct RunningProgram {
 }
 
 impl RunningProgram {
-    /// Starts `command`, waits for its line `ready ...`, and returns the text after `ready`.
     pub(crate) fn start(
         name: &str,
         mut command: Command,
@@ -94,7 +93,6 @@ impl RunningProgram {
         told.map_err(|error| Failure::new(format!("cannot write to {}: {error}", self.name)))
     }
 
-    /// Returns the next line of the program's output.
     pub(crate) fn line(&mut self, patience: Duration) -> Result<String, Failure> {
         let line = self.line_within(patience)?;
         line.ok_or_else(|| Failure::new(format!("{} has written nothing for {} s", self.name, patience.as_secs())))
@@ -136,7 +134,6 @@ impl Drop for RunningProgram {
         let deadline = Instant::now() + END;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() >= deadline {
-                // Both calls fail only if the program has just ended.
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 return;
@@ -157,7 +154,6 @@ fn refusal(error: &io::Error) -> &'static str {
     }
 }
 
-/// Calls `answer` for each line of the standard input, and writes the text that it returns, until the input ends.
 pub(crate) fn serve_lines(mut answer: impl FnMut(&str) -> Option<String>) -> io::Result<()> {
     for line in io::stdin().lines() {
         let Ok(line) = line else { return Ok(()) };

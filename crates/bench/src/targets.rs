@@ -1,6 +1,4 @@
-//! Goals of the hot path: limits on Corelane's calls relative to bare sockets and other ORBs of the same run.
-//!
-//! A missed goal is not a failure of the run.
+//! Goals of Corelane's figures. A missed goal is not a failure of the run.
 
 pub(crate) mod cores;
 pub(crate) mod rio;
@@ -30,7 +28,7 @@ impl CoreArrangement {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OperationSet {
-    /// Calls through stubs, with either dispatch architecture.
+    /// Calls through stubs to a server with a thread per connection or with leader/followers.
     Plain,
     PerConnection,
     LeaderFollowers,
@@ -46,7 +44,7 @@ impl OperationSet {
         let config = label.config.strip_prefix(label.transport).and_then(|rest| rest.strip_prefix(", "));
         let config = config.unwrap_or(&label.config);
         let config = config.strip_prefix("with marshalling, ").unwrap_or(config);
-        // Dynamic invocation and batches append text to the names.
+        // Dynamic invocation and batches append text to the configuration.
         let per_connection = |config: &str| config == "thread per connection";
         let followers = |config: &str| {
             config.strip_prefix("leader/followers, ").is_some_and(|threads| threads.parse::<u32>().is_ok())
@@ -78,13 +76,13 @@ enum TargetBound {
 }
 
 impl TargetBound {
-    /// Returns the number, its unit, its name and its maximum, or `None` without a figure for the comparison.
+    /// Returns the number, its unit, its name and its maximum, or `None` without a figure for the
+    /// comparison.
     fn value(self, figure: &Figure) -> Option<(f64, &'static str, String, f64)> {
         let against = |found: Option<&Ratio>, at_most| {
             let Ratio { with, ratio, .. } = found?;
             Some((*ratio, "x", format!("against {} {}", with.peer, with.config), at_most))
         };
-        // The first ratio compares with the baseline.
         let floor = figure
             .ratios
             .first()
@@ -176,7 +174,6 @@ pub(crate) mod naming {
     /// Maximum median of resolving one component among 10 bindings, relative to a call that returns
     /// as many octets.
     pub(crate) const MAX_RESOLVE_TO_CALL_RATIO: f64 = 1.25;
-    /// Minimum rate of resolving, relative to the rate of omniNames.
     pub(crate) const MIN_RESOLVE_TO_OMNINAMES_RATIO: f64 = 1.15;
     /// Maximum median of resolving among more bindings, relative to the median among 10.
     pub(crate) const MAX_MEDIAN_RATIO: f64 = 1.05;
@@ -194,11 +191,9 @@ pub(crate) mod naming {
     /// Minimum rate of 16 clients' durable changes, relative to the rate at which the disk can
     /// sync.
     pub(crate) const MIN_DURABLE_TO_SYNC_RATIO_16_CLIENTS: f64 = 8.0;
-    /// Minimum rate of relaxed changes, relative to the rate of omniNames.
     pub(crate) const MIN_RELAXED_TO_OMNINAMES_RATIO: f64 = 1.0;
     /// Maximum time in seconds from the start with a million bindings to the first answer.
     pub(crate) const MAX_START_S: f64 = 1.0;
-    /// Maximum growth in bytes of the server's memory while a million bindings are listed.
     pub(crate) const MAX_LIST_OCTETS: f64 = 4.0 * 1024.0 * 1024.0;
 }
 
@@ -215,8 +210,8 @@ const fn on_both(operations: &'static [&'static str], transport: &'static str, b
     Goal { place: CoreArrangement::BothCores, ..goal(CALLS, operations, transport, bound) }
 }
 
-/// Compares Corelane's figures with the goals. A comparison has the goal's bound only if the goal is for these cores.
-/// Omits a comparison whose figures are missing.
+/// Compares Corelane's figures with the goals. A comparison has the goal's bound only if the goal
+/// is for these cores. Omits a comparison whose figures are missing.
 pub(crate) fn compare_with_goals(figures: &[Figure], cores: CoreChoice) -> Vec<SingleValue> {
     let here = CoreArrangement::of(cores);
     let ours = figures.iter().filter(|figure| figure.label.peer == "Corelane");

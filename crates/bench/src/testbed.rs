@@ -80,7 +80,6 @@ impl Baseline {
     }
 }
 
-/// Starts the baseline's servers. The first server is the default baseline of all variants.
 pub(crate) fn baselines(transport: BaselineTransport, options: &BenchOptions) -> Result<Vec<Baseline>, Failure> {
     let mut ways = match transport {
         BaselineTransport::Tcp | BaselineTransport::Unix => {
@@ -120,7 +119,6 @@ pub(crate) fn report_missing_spin(
     report.add_missing(bench, "floor", "spin over shm: client and server share a core; name two with --cores A,B")
 }
 
-/// Reports the benchmark as missing and returns false if fixed priorities are not permitted.
 pub(crate) fn require_fixed_priorities(bench: &str, report: &mut Report<'_>) -> Result<bool, Failure> {
     if !permits_fixed_priorities() {
         report.add_missing(
@@ -230,7 +228,8 @@ pub(crate) struct Testbed {
 pub(crate) struct VariantGroup {
     pub(crate) variants: Vec<Variant>,
     pub(crate) servers: Vec<CorelaneServer>,
-    /// Index of the first Corelane server's variant, before the variants of the other Corelane servers.
+    /// Index of the first Corelane server's variant, before the variants of the other Corelane
+    /// servers.
     pub(crate) first: usize,
     pub(crate) omniorb: Option<usize>,
 }
@@ -249,7 +248,8 @@ impl Testbed {
         Ok(Testbed { bench, transport, floors, others })
     }
 
-    /// Starts new Corelane servers, because a flood of oneways moves its connection to other threads permanently.
+    /// Starts new Corelane servers for each group, because a flood of oneways moves its connection
+    /// to other threads permanently.
     pub(crate) fn variant_group(
         &self,
         orb: &Orb,
@@ -344,7 +344,6 @@ impl Testbed {
             }
         }
         if self.transport == BaselineTransport::SharedMemory {
-            // The configurations of a group with two transports begin with the transport.
             let named = variants.iter_mut().filter(|variant| variant.label.transport != "none");
             named.for_each(|variant| prefix_transport(&mut variant.label));
         }

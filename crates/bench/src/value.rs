@@ -4,11 +4,9 @@ use crate::harness::FigureLabel;
 
 pub(crate) const MICROSECONDS_PER_CALL: &str = "us per call";
 
-/// A number of a report that is not a distribution of call times.
 #[derive(Clone, Debug)]
 pub(crate) struct SingleValue {
     pub(crate) label: FigureLabel,
-    /// Name of the number, such as `client system calls per call`.
     pub(crate) quantity: String,
     pub(crate) value: f64,
     /// Unit, such as `octets`; empty for a count.

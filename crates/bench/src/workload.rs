@@ -18,7 +18,6 @@ use crate::options::BenchOptions;
 use crate::orb::client::object;
 use crate::orb::{ServerArchitecture, relay};
 
-/// Maximum bytes that a turn moves in both directions, which limits the time of turns with large arguments.
 const BUDGET: usize = 64 << 20;
 const FEWEST: usize = 5;
 

@@ -1,4 +1,5 @@
-//! Command lines: clap gets its descriptions of the options and words from the help texts, which are written by hand.
+//! Command lines: clap gets its descriptions of the options and words from the help texts, which
+//! are written by hand.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -12,7 +13,6 @@ use crate::{DONE, WRONG_USAGE};
 
 #[derive(Debug, PartialEq, Eq)]
 struct HelpEntry<'t> {
-    /// For example `-o DIR` or `--quick, --full`.
     names: &'t str,
     text: String,
 }
@@ -26,7 +26,8 @@ impl<'t> HelpEntry<'t> {
     }
 }
 
-/// Returns the entries of a help text. An entry is a line with an indent of two, and the lines that continue it.
+/// Returns the entries of a help text. An entry is a line with an indent of two, and the lines that
+/// continue it.
 fn entries(help: &str) -> Vec<HelpEntry<'_>> {
     let column = column(help);
     let mut entries: Vec<HelpEntry<'_>> = Vec::new();
@@ -123,7 +124,6 @@ pub(crate) fn summary(help: &str, begin: &str) -> String {
     entry.map(|entry| entry.text).unwrap_or_default()
 }
 
-/// Creates the description of a command that parses its words without clap.
 pub(crate) fn from_help(name: &'static str, help: &'static str) -> Command {
     let entries = entries(help);
     let options = entries.iter().flat_map(|entry| entry.forms().map(|form| (form, entry.text.clone())));
@@ -223,7 +223,6 @@ pub(crate) enum ArgumentRefusal {
 }
 
 impl ArgumentRefusal {
-    /// Returns the message; `None` if the user requests help.
     pub(crate) fn reason(self) -> Option<String> {
         match self {
             ArgumentRefusal::Help => None,
@@ -235,8 +234,8 @@ impl ArgumentRefusal {
         }
     }
 
-    /// Returns the message of a subcommand. It says `here` of an unknown option, because another subcommand may have the
-    /// option.
+    /// Returns the message of a subcommand. It says `here` of an unknown option, because another
+    /// subcommand may have the option.
     pub(crate) fn subcommand_reason(self) -> Option<String> {
         match self {
             ArgumentRefusal::Unknown(word) if word.starts_with('-') => {
@@ -250,7 +249,6 @@ impl ArgumentRefusal {
 
 /// Returns the exit status.
 pub(crate) fn print_refusal(reason: Option<String>, help: &str, out: &mut dyn Write) -> u8 {
-    // The reader may have closed the pipe.
     let _ = match &reason {
         Some(reason) => write!(out, "error: {reason}\n\n{help}"),
         None => out.write_all(help.as_bytes()),
@@ -284,7 +282,6 @@ pub(crate) fn parse(
     })
 }
 
-/// Returns the subcommand's name and its arguments.
 pub(crate) fn parse_subcommand(
     name: &str,
     command: Command,
@@ -304,8 +301,9 @@ pub(crate) fn parse_subcommand(
     subcommand.ok_or_else(|| ArgumentRefusal::Other("no command is given".to_owned()))
 }
 
-/// Moves the positional words behind the options and a `--`. `is_word` gets a word and the number of positional words
-/// before it, and returns true for a positional word. It is not called for the values of options.
+/// Moves the positional words behind the options and a `--`. `is_word` gets a word and the number
+/// of positional words before it, and returns true for a positional word. It is not called for the
+/// values of options.
 pub(crate) fn move_positionals_last(
     command: &Command,
     words: impl IntoIterator<Item = OsString>,

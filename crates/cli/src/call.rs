@@ -91,7 +91,6 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
             Err(error) if arguments.is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
             Err(error) => (NOT_DONE, format!("error: {error}\n")),
         };
-        // The reader may have closed the pipe.
         let _ = out.write_all(text.as_bytes());
         return status;
     }
@@ -140,7 +139,6 @@ fn refine(parsed: &ArgMatches) -> Result<CallArguments, String> {
     Ok(CallArguments { idl, options, interface, timeout: timeout.transpose()?, context, list, is_json, words })
 }
 
-/// The returned values, or the raised user exception.
 type CallOutcome = Result<Json, Json>;
 
 fn list(arguments: &CallArguments) -> Result<String, String> {
@@ -206,7 +204,8 @@ fn call(arguments: CallArguments) -> Result<CallOutcome, String> {
     }
 }
 
-/// Returns the properties for the operation's `context` clause; `None` if the operation has no such clause.
+/// Returns the properties for the operation's `context` clause; `None` if the operation has no such
+/// clause.
 fn asked_for(operation: &str, signature: &Signature, given: Context) -> Result<Option<Context>, String> {
     let context = given.matching(&signature.context);
     if let Some((name, _)) = given.iter().find(|(name, _)| context.get(name).is_none()) {
@@ -249,14 +248,12 @@ fn request(
     Ok(request)
 }
 
-/// The sources of arguments, of which the standard input can be read once.
 #[derive(Default)]
 struct Sources {
     standard_input_is_read: bool,
 }
 
 impl Sources {
-    /// Returns `None` for a word that is neither `@FILE` nor `-`.
     fn read(&mut self, word: &str) -> Result<Option<Vec<u8>>, String> {
         let mut octets = Vec::new();
         let (name, read) = if let Some(path) = word.strip_prefix('@') {
@@ -280,9 +277,10 @@ impl Sources {
     }
 }
 
-/// Converts a word to an argument of this type. The word, or the content of the file that it names, is JSON. It is
-/// the text itself if it is not JSON, or if the type is text and it is not a JSON string. For sequences and arrays
-/// of octets, a file has the octets, and a number is hexadecimal digits.
+/// Converts a word, or the content of the file that it names, to an argument of this type. A JSON
+/// string is its text. Other JSON is a value, except for types of text. For these types, and
+/// without valid JSON, the word itself is the text. For sequences and arrays of octets, a file
+/// contains the octets, and a number is hexadecimal digits.
 fn argument(word: &str, type_code: &TypeCode, types: &mut Types<'_>, sources: &mut Sources) -> Result<Any, String> {
     let is_of_octets = json::is_of_octets(type_code);
     let contents = match sources.read(word)? {

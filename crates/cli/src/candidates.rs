@@ -9,8 +9,8 @@ use serde_json::{Value as Json, json};
 
 use crate::text::printable;
 
-/// A `corbaloc:` reference becomes more than twice as long in its `IOR:` form, so the maximum length of the text is
-/// larger.
+/// A `corbaloc:` reference becomes more than twice as long in its `IOR:` form, so the maximum
+/// length of the text is larger.
 pub(crate) const CANDIDATE_LIMITS: Limits =
     Limits { max_reference_text: 4 * Limits::DEFAULT.max_reference_text, ..Limits::DEFAULT };
 
@@ -20,8 +20,8 @@ pub(crate) struct Candidate {
     pub(crate) version: Version,
     pub(crate) endpoint: ProfileEndpoint,
     pub(crate) priority: Option<i16>,
-    /// The reference has no type id, so the ORB asks the object for its interface. It has no policies, so requests
-    /// carry no priority.
+    /// The reference has no type id, so the ORB asks the object for its interface. It has no
+    /// policies, so requests carry no priority.
     pub(crate) ior: Ior,
 }
 

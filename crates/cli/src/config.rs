@@ -1,8 +1,8 @@
 //! Options from a configuration file and from the environment.
 //!
-//! An option's value comes from the first of these sources that has one: the words of the command, the environment, the
-//! file, the command's default. Each configured value becomes a word in front of the user's words, so that one parser
-//! checks all values.
+//! An option's value comes from the first of these sources that has one: the words of the command,
+//! the environment, the file, the command's default. Each configured value becomes a word in front
+//! of the user's words, so that one parser checks all values.
 
 mod import;
 mod orb_options;
@@ -106,7 +106,6 @@ fn show(parsed: &ArgMatches, arguments: Vec<String>, out: &mut dyn Write) -> u8 
         Err(error) if is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
         Err(error) => (NOT_DONE, format!("error: {error}\n")),
     };
-    // The reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes());
     status
 }
@@ -128,7 +127,8 @@ struct KnownOption {
 }
 
 impl KnownOption {
-    /// Returns the environment variables of the option. The variable of the subcommand precedes the variable of its command.
+    /// Returns the environment variables of the option. The variable of the subcommand precedes the
+    /// variable of its command.
     fn variables(&self) -> Vec<String> {
         let path: Vec<&str> = self.command.split(' ').collect();
         let variable = |path: &[&str]| format!("CORELANE_{}_{}", path.join("_"), self.name);
@@ -266,7 +266,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Adds the configured options to the words, except options that the words already contain.
+    /// Adds the configured options to the words, except options that the words contain.
     fn with_configured_options(&self, tool: &str, words: Vec<OsString>) -> Vec<OsString> {
         let first = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         let subcommand = format!("{tool} {first}");
@@ -305,7 +305,6 @@ impl Settings {
             let rest = option.command.strip_prefix(wanted);
             rest.is_some_and(|rest| wanted.is_empty() || rest.is_empty() || rest.starts_with(' '))
         };
-        // The result cannot borrow the closure.
         let wanted: Vec<&KnownOption> = self.options.iter().filter(is_wanted).collect();
         wanted.into_iter().map(|option| (option, self.set.get(&(option.command.clone(), option.name.clone()))))
     }
@@ -341,7 +340,8 @@ impl Settings {
     }
 }
 
-/// Adds the configured options of a command to its words. The error is a message for the user.
+/// Adds the configured options of a command to its words, unless the words ask for help. The error
+/// is a message for the user.
 pub(crate) fn with_configured_options(tool: &str, words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let is_set = || env::vars_os().any(|(name, _)| name.as_encoded_bytes().starts_with(b"CORELANE_"));
     let asks_for_help = words.iter().any(|word| word == "--help" || word == "-h");

@@ -93,7 +93,7 @@ impl Dump<'_> {
         Some(match &self.compilation.model.get(id).kind {
             DefinitionKind::Module(members) => {
                 let definitions = self.all(members);
-                // The file adds nothing to the ORB's own module.
+                // The predefined module CORBA is left out if the file adds nothing to it.
                 if self.types.name(id) == "CORBA" && definitions.is_empty() {
                     return None;
                 }
@@ -192,7 +192,6 @@ impl Dump<'_> {
         })
     }
 
-    /// Returns false for a definition that is built into the ORB.
     fn is_in_text(&self, id: DefinitionId) -> bool {
         self.compilation.model.get(id).span != Span::default()
     }

@@ -9,7 +9,6 @@ use corelane_idl::compile::{Compilation, CompileOptions};
 use corelane_idl::model::{ConstantValue, DefinitionId, DefinitionKind, Member, Type, Union};
 use corelane_wire::typecode::{UnionMember, ValueMember};
 
-/// Compiles an IDL file. The error contains the compiler's messages.
 pub(crate) fn compile(file: &Path, options: &CompileOptions) -> Result<Compilation, String> {
     let compilation = Compilation::of_file(file, options);
     let compilation = compilation.map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
@@ -21,9 +20,10 @@ pub(crate) fn compile(file: &Path, options: &CompileOptions) -> Result<Compilati
 
 pub(crate) struct Types<'c> {
     compilation: &'c Compilation,
-    /// Definitions whose TypeCode is incomplete. Inside it, the definition becomes a recursive TypeCode.
+    /// Definitions whose TypeCodes are under construction. Inside its own TypeCode, a definition
+    /// becomes a recursive TypeCode.
     open: Vec<DefinitionId>,
-    /// An incomplete TypeCode, with a recursion to a type in `open`, is not in the map.
+    /// A TypeCode with a recursion to a definition in `open` is not in the map.
     made: HashMap<DefinitionId, TypeCode>,
     values: u32,
 }
@@ -40,7 +40,6 @@ impl<'c> Types<'c> {
         model.ids().filter(is_value).filter_map(|id| self.of_definition(id).ok()).collect()
     }
 
-    /// Returns the number of the next value. The first number is 1.
     pub(crate) fn number_value(&mut self) -> u32 {
         self.values += 1;
         self.values
@@ -59,7 +58,8 @@ impl<'c> Types<'c> {
         path.into_iter().map(|part| self.name(part)).collect::<Vec<_>>().join("::")
     }
 
-    /// Returns the definitions with this name, with or without its scopes. After `::` the name has all scopes.
+    /// Returns the definitions with this name, with or without its scopes. After `::` the name has
+    /// all scopes.
     pub(crate) fn named(&self, name: &str) -> Vec<DefinitionId> {
         let ids = self.compilation.model.ids();
         match name.strip_prefix("::") {

@@ -8,8 +8,8 @@ use crate::text::excerpt;
 /// Maximum number of bytes that are read, enough for several references of maximum size.
 const MAX_INPUT: u64 = 16 << 20;
 
-/// Returns the references that a word stands for: `@FILE` for the lines of a file, `-` for the lines of the standard
-/// input. Any other word is a reference.
+/// Returns the references that a word names: `@FILE` for the lines of a file, `-` for the lines of
+/// the standard input. Any other word is a reference.
 pub(crate) fn references(word: &str) -> Result<Vec<String>, String> {
     let read = |name: String, source: &mut dyn Read| {
         let mut text = String::new();

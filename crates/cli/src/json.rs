@@ -169,13 +169,11 @@ fn fixed_text(value: i128, type_code: &TypeCode) -> String {
     if part.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{part}") }
 }
 
-/// Converts JSON to a value of this type. The error is a message for the user.
 pub(crate) fn to_any(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Any, String> {
     let value = read(json, type_code, types)?;
     Any::from_value(type_code, &value).map_err(|error| error.to_string())
 }
 
-/// Fails with a message for the user, if the type does not permit the length.
 pub(crate) fn octets_to_any(octets: Vec<u8>, type_code: &TypeCode) -> Result<Any, String> {
     let length = octets.len();
     let any = Any::from_value(type_code, &Value::Octets(octets.into()));
@@ -276,7 +274,8 @@ fn own_type<'j>(
     expected: &TypeCode,
     types: &mut Types<'_>,
 ) -> Result<Option<(TypeCode, &'j Json)>, String> {
-    // The content of a value box may have the members `type` and `value`, and no type inherits from a box.
+    // The content of a value box may have the members `type` and `value`, and no type inherits from
+    // a box.
     if expected.kind() == Kind::ValueBox {
         return Ok(None);
     }
@@ -407,7 +406,6 @@ fn named_type(name: &str, types: &mut Types<'_>) -> Result<TypeCode, String> {
     only(name, all_named(name, types))
 }
 
-/// Returns the only type in the list. No type, or more than one, is an error.
 fn only(name: &str, mut found: Vec<(String, TypeCode)>) -> Result<TypeCode, String> {
     match found.pop() {
         Some((_, type_code)) if found.is_empty() => Ok(type_code),

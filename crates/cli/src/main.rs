@@ -1,5 +1,5 @@
-//! The `corelane` command. Each subcommand takes arguments and an output and returns an exit status. The statuses are 0
-//! done, 1 not done, 2 wrong usage.
+//! The `corelane` command. Each subcommand takes arguments and an output and returns an exit
+//! status. The statuses are 0 done, 1 not done, 2 wrong usage.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -141,7 +141,6 @@ fn help(command: &str) -> u8 {
     }
 }
 
-/// Describes the command `idl`. The compiler itself parses the words.
 fn idl_command() -> Command {
     let compile = arguments::from_help("idl", corelane_idl::command::USAGE);
     let about = arguments::summary(USAGE, "idl dump");
@@ -160,7 +159,6 @@ fn run_idl(mut words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     corelane_idl::command::run(words, &mut io::stderr())
 }
 
-/// Describes the command `bench`. The crate of the benchmarks parses the words.
 fn bench_command() -> Command {
     let verb = arguments::positional("COMMAND").value_parser(["list", "run", "all", "plan", "report"]);
     arguments::from_help("bench", corelane_bench::command::USAGE).args([verb, arguments::positionals("NAME")])

@@ -1,4 +1,5 @@
-//! The commands `corelane completions` and `corelane man`, which print shell completions and manual pages.
+//! The commands `corelane completions` and `corelane man`, which print shell completions and manual
+//! pages.
 
 use std::ffi::OsString;
 use std::fs;
@@ -65,7 +66,6 @@ pub(crate) fn completions(words: vec::IntoIter<OsString>, out: &mut dyn Write) -
     // The generator panics if its output fails.
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut program(), "corelane", &mut text);
-    // The reader may have closed the pipe.
     let _ = out.write_all(&text);
     DONE
 }
@@ -117,7 +117,6 @@ mod tests {
                 }
             }
         });
-        // The compiler's option `--case-sensitive` has no effect on these commands.
         assert_eq!(hidden, ["corelane call: case-sensitive", "corelane sniff: case-sensitive"]);
     }
 

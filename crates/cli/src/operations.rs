@@ -15,12 +15,11 @@ pub(crate) struct Signature {
     pub(crate) parameters: Vec<(Direction, String, Type)>,
     pub(crate) raises: Vec<DefinitionId>,
     pub(crate) oneway: bool,
-    /// Empty if the operation has no `context` clause.
     pub(crate) context: Vec<String>,
 }
 
-/// Finds an operation in the named interface, or else in the reference's interface, or else in the whole file. In the
-/// whole file only one interface may declare the operation.
+/// Finds an operation in the named interface, or else in the reference's interface, or else in the
+/// whole file. In the whole file only one interface may declare the operation.
 pub(crate) fn find(
     compilation: &Compilation,
     types: &Types<'_>,
@@ -66,7 +65,6 @@ fn interfaces(compilation: &Compilation) -> Vec<DefinitionId> {
     model.ids().filter(is_remote).collect()
 }
 
-/// Returns the interfaces with the name `interface`, or, without a name, with the repository id `type_id`.
 fn chosen(
     compilation: &Compilation,
     types: &Types<'_>,
@@ -122,8 +120,8 @@ impl ListedInterface {
     }
 }
 
-/// Lists the operations of the interface with this name or type id. Without both, lists the operations of each interface
-/// in the file.
+/// Lists the operations of the interface with this name or type id. Without both, lists the
+/// operations of each interface in the file.
 pub(crate) fn list(
     compilation: &Compilation,
     interface: Option<&str>,

@@ -105,7 +105,6 @@ pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
         Err(error) if arguments.is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
         Err(error) => (NOT_DONE, format!("error: {error}\n")),
     };
-    // The reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes());
     status
 }
@@ -165,7 +164,8 @@ impl Question {
     }
 }
 
-/// A function that asks the server. The argument is the time-out. The result is true for the wanted answer.
+/// A function that asks the server. The argument is the time-out. The result is true for the wanted
+/// answer.
 type Ask<'a> = &'a dyn Fn(Duration) -> Result<bool, SystemException>;
 
 trait Clock {
@@ -229,7 +229,7 @@ fn ping(arguments: &PingArguments) -> Result<PingReport, String> {
     Ok(report)
 }
 
-/// Returns the object if its server answers. A negative answer is a success too.
+/// Returns the object if its server answers, even if the answer is negative.
 fn first_answer(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<ObjectRef, String> {
     let text = candidate.ior.to_text().map_err(|error| error.to_string())?;
     let object = orb.string_to_object(&text).map_err(|error| printable(&error.to_string()))?;

@@ -1,4 +1,5 @@
-//! The command `corelane rio`, which shows the live state of real-time I/O on an interface.
+//! The command `corelane rio`, which shows the live state of real-time I/O on an interface, and
+//! looks for remains of killed processes.
 
 use std::ffi::OsString;
 use std::fs;
@@ -55,13 +56,12 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
         Err(error) if is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
         Err(error) => (NOT_DONE, format!("error: {error}\n")),
     };
-    // The reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes());
     status
 }
 
-/// Returns the transports on the interface, and those that sort no frames: their connections can use
-/// every interface.
+/// Returns the transports on the interface, and those that sort no frames: their connections can
+/// use every interface.
 fn users(mut reports: Vec<TransportReport>, name: &str) -> Vec<TransportReport> {
     reports.retain(|report| report.field("interface").is_none_or(|found| found == name));
     reports
@@ -160,8 +160,8 @@ fn stream_to_text(stream: &StatusFields) -> String {
     text
 }
 
-/// The kernel ends programs, tables and threads with the process, so there is nothing to remove. The
-/// command looks whether this is so.
+/// The kernel removes programs, tables and threads with their process, so the command removes
+/// nothing and reports what it finds.
 fn clean(name: &str, reports: &[TransportReport], is_json: bool) -> String {
     let on_interface = |report: &&TransportReport| report.field("interface").is_some();
     let users: Vec<u32> = reports.iter().filter(on_interface).map(|report| report.process).collect();

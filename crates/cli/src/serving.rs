@@ -6,10 +6,8 @@ use corelane_config::Configuration;
 /// The beginning of the environment variables that configure the ORB of a server.
 const ENVIRONMENT_PREFIX: &str = "CORELANE_ORB";
 
-/// The arguments of a command that serves, as far as they concern the ORB.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerOptions<'a> {
-    /// The file with the ORB's configuration (docs/configuration.md).
     pub(crate) orb_config: Option<&'a str>,
     pub(crate) listen: &'a [String],
     pub(crate) publish: &'a [String],
@@ -18,8 +16,8 @@ pub(crate) struct ServerOptions<'a> {
 }
 
 impl ServerOptions<'_> {
-    /// Makes a builder with the configuration and the addresses. The configuration cannot change the threads of `pool`.
-    /// The error is a message for the user.
+    /// Makes a builder with the configuration and the addresses. The configuration cannot change
+    /// the threads of `pool`. The error is a message for the user.
     pub(crate) fn builder(self, pool: PoolConfig) -> Result<OrbBuilder, String> {
         let words = self.orb_config.iter().flat_map(|file| ["-ORBconfig", file]).map(str::to_owned);
         let (configuration, _) = Configuration::load(ENVIRONMENT_PREFIX, words).map_err(|error| error.to_string())?;

@@ -26,7 +26,6 @@ pub(crate) fn excerpt(text: &str) -> String {
     }
 }
 
-/// Formats a JSON value. Also escapes control characters that JSON permits but that can control a terminal.
 pub(crate) fn json_line(json: &Json) -> String {
     escaped(&json.to_string())
 }
@@ -35,7 +34,7 @@ pub(crate) fn json_text(json: &Json) -> String {
     escaped(&format!("{json:#}"))
 }
 
-/// Escapes DEL and the C1 controls, which JSON permits in strings.
+/// Escapes DEL and the C1 controls, which JSON permits in strings, and appends a line end.
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len() + 1);
     for character in json.chars() {

@@ -80,7 +80,6 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     DONE
 }
 
-/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<TraceOptions, Option<String>> {
     let parsed = arguments::parse(command(), words).map_err(|refusal| match refusal {
         ArgumentRefusal::Unknown(word) => Some(format!("there is no option `{}`", excerpt(&word))),
@@ -128,8 +127,9 @@ fn wait(point: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the records in the trace format of Chrome. A slice is the time between two probes of a thread, with the name
-/// of the later probe. Arrows connect the threads at each message and hand-over.
+/// Returns the records in the trace format of Chrome. A slice is the time between two probes of a
+/// thread, with the name of the later probe. Arrows connect the threads at each message and
+/// hand-over.
 fn chrome(processes: &[ProcessRecords], preemptions: &[Preemption]) -> String {
     let all = processes.iter().flat_map(|process| &process.probes);
     let Some(origin) = all.map(|point| point.at_ns).min() else { return "[]\n".to_owned() };
@@ -182,7 +182,7 @@ fn slices(process: &ProcessRecords, thread: u32, origin: u64, events: &mut Vec<O
     let mut request = 0;
     for (index, pair) in probes.windows(2).enumerate() {
         let [before, point] = pair else { continue };
-        // A probe without an id belongs to the thread's current request.
+        // A probe without an id belongs to the request of the thread's next probe with an id.
         request =
             probes[index + 1..].iter().find(|later| later.request_id != 0).map_or(request, |later| later.request_id);
         let waited = wait(&point.name);
@@ -211,7 +211,8 @@ fn preempted(process: &ProcessRecords, thread: u32, origin: u64, preemptions: &[
     }
 }
 
-/// Returns the begin of a wait in the queue. The time between two threads has its own line in the trace.
+/// Returns the begin of a wait in the queue. The time between two threads has its own line in the
+/// trace.
 fn waited((pid, from): ProcessPoint<'_>, (_, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
     let arguments = Object::new().integer("request", from.request_id.max(to.request_id)).string("blame", "queue");
     let begin = event("b", "waiting in the queue", pid, from.thread, from.at_ns.min(to.at_ns) - origin);
@@ -222,13 +223,13 @@ fn ended((pid, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
     event("e", "waiting in the queue", pid, to.thread, to.at_ns - origin).integer("id", number as u64)
 }
 
-/// Returns the two points of each hand-over between threads. A request passes through the queue of a pool, or goes to a
-/// lane, whose thread parses it again.
+/// Returns the two points of each hand-over between threads. A request passes through the queue of
+/// a pool, or goes to a lane, whose thread parses it again.
 fn handovers(process: &ProcessRecords) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| process.probes.iter().filter(move |point| point.name == name);
     let place = |point| (process.pid, point);
-    // The requests of one connection leave the queue in their order. Requests of several connections may be paired
-    // wrongly.
+    // The requests of one connection leave the queue in their order. Requests of several
+    // connections may be paired wrongly.
     let queued = of("request queued").zip(of("taken from the queue"));
     let to_lanes = of("request parsed").filter_map(|first| {
         let again = |point: &&PassedProbe| {
@@ -241,8 +242,8 @@ fn handovers(process: &ProcessRecords) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_
 
 type ProcessPoint<'p> = (u32, &'p PassedProbe);
 
-/// Returns the departure and arrival of each message. The arrival is the nearest in time that has the request's id or no
-/// id yet. It may belong to a call that was not recorded.
+/// Returns the departure and arrival of each message. The arrival is the nearest in time that has
+/// the request's id or no id. It may belong to a call that was not recorded.
 fn messages(processes: &[ProcessRecords]) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| {
         let probes = processes.iter().flat_map(|process| process.probes.iter().map(|point| (process.pid, point)));

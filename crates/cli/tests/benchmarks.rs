@@ -17,17 +17,16 @@ fn names() -> Vec<String> {
     list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// Options of a short run without other ORBs, which `cargo xtask test` runs separately.
 const LITTLE: &[&str] = &["--quick", "--count", "2", "--warm-up", "0", "--repetitions", "1", "--without-peers"];
 
-/// Returns further options of a benchmark. `counts` single-steps its processes, which is slow, so it measures one
-/// operation.
+/// Returns further options of a benchmark. `counts` single-steps its processes, which is slow, so
+/// it measures one operation.
 fn also(name: &str) -> &'static [&'static str] {
     if name == "counts" { &["--op", "octet"] } else { &[] }
 }
 
-/// Returns true for a program that the test does not build, a measurement on request, a missing permission or feature, and
-/// a busy machine.
+/// Returns true if the reason is a program that the test does not build, a measurement on request,
+/// a missing permission or feature, or a busy machine.
 fn may_be_missing(reason: &str) -> bool {
     let words = [
         "build ",

@@ -74,7 +74,6 @@ fn any_box() -> TypeCode {
     TypeCode::value_box("IDL:test/Shop/AnyBox:1.0", "AnyBox", TypeCode::ANY).unwrap()
 }
 
-/// Returns types of the module `Yard`, whose names also exist in the module `Shop`.
 fn yard() -> [TypeCode; 2] {
     let member = |name: &str, ty| ValueMember { name: name.into(), ty, public: true };
     let place = [member("type", TypeCode::STRING)];

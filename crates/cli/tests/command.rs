@@ -200,7 +200,6 @@ fn counts_of_a_steady_call_are_within_the_bounds_of_the_design() {
         refused.is_none(),
         "atomic operations are to be counted, which takes permission to trace (ptrace): {refused:?}"
     );
-    // Three architectures, three operations, two sides, three counts.
     assert_eq!(stepped.len(), 3 * 3 * 2 * 3);
     assert_eq!(stepped.iter().filter(|value| value["bound"].is_number()).count(), 3 * 3 * 2);
     for value in stepped {
@@ -234,7 +233,8 @@ fn calls_are_compared_with_the_floor_of_their_architecture() {
     let of =
         |record: &str| lines.iter().filter(|line| line["record"] == record && line["peer"] == "Corelane").collect();
     let (ours, goals): (Vec<_>, Vec<_>) = (of("result"), of("value"));
-    // Octets have goals against the floor and against calls without polling. Oneways have goals on two cores.
+    // Octets have goals against the floor and against calls without polling. Oneways have goals on
+    // two cores.
     let (judged, told): (Vec<_>, Vec<_>) = goals.into_iter().partition(|line| line["bound"].is_number());
     assert!(judged.len() == 8 && judged.iter().all(|line| line["op"] == "octet"), "{judged:?}");
     assert!(

@@ -7,7 +7,8 @@ use std::process::Command;
 use corelane::{Endpoint, Orb};
 use corelane_services::naming::NamingConfig;
 
-/// Returns true if the lines match the pattern. Within a line `...` matches any text, and a line `...` matches any lines.
+/// Returns true if the lines match the pattern. Within a line `...` matches any text, and a line
+/// `...` matches any lines.
 fn is_like(lines: &[&str], pattern: &[&str]) -> bool {
     match pattern {
         [] => lines.is_empty(),
@@ -52,7 +53,8 @@ fn examples_of_the_page_print_what_the_page_shows() {
     assert_eq!(examples, 21);
 }
 
-/// Runs the examples of a page and returns their number. The address `written` of the page stands for the address `here`.
+/// Runs the examples of a page and returns their number. `here` replaces the address `written` of
+/// the page.
 fn run_examples(page: &str, folder: &Path, (written, here): (&str, &str)) -> usize {
     let program = Path::new(env!("CARGO_BIN_EXE_corelane")).parent().expect("a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());

@@ -7,7 +7,6 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value as Json;
 
-/// Runs `corelane cores` with `input` as its standard input.
 fn cores(words: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
     command.arg("cores").args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -45,7 +44,6 @@ fn one_core(tasks: &[(u32, u32)]) -> String {
     file
 }
 
-/// Returns the response times of a report in milliseconds.
 fn responses(report: &Json) -> Vec<f64> {
     let response = |task: &Json| task["response_ns"].as_f64().expect("a bound") / 1e6;
     report["tasks"].as_array().expect("tasks").iter().map(response).collect()
@@ -182,7 +180,6 @@ fn malformed_files_are_refused_with_the_line_and_the_field() {
     assert!(text(&cores(&["analyse", "/no/such/file"], "")).contains("/no/such/file: "));
 }
 
-/// Returns the code blocks of docs/task-allocation.md in this language.
 fn blocks(language: &str) -> Vec<&'static str> {
     let page = include_str!("../../../docs/task-allocation.md");
     let open = format!("```{language}\n");
@@ -201,10 +198,8 @@ fn examples_of_the_page_print_what_the_page_shows() {
     }
 }
 
-/// A process of `corelane cores serve`.
 struct AdmissionServer {
     process: std::process::Child,
-    /// `corbaloc:` reference that the server printed.
     at: String,
 }
 
@@ -276,9 +271,9 @@ fn server_enforces_rates_if_it_is_asked_to() {
             let output = output.expect("the program starts");
             [0, 1, 2].map(|question| json(&output)["questions"][question]["failures"].clone())
         };
-        // The reply to the first request leads each client away from the task reference.
         assert_eq!(ping(), [0; 3].map(Json::from), "{options:?}");
-        // A LocateRequest has no rate. The first request waits for an hour, and the next one is refused.
+        // A LocateRequest has no rate. The first request waits for an hour, and the next one is
+        // refused.
         assert_eq!(ping(), failures.map(Json::from), "{options:?}");
     }
 }

@@ -21,7 +21,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        // The path of a Unix socket is short.
+        // The path of a Unix socket has a small maximum length.
         let path = std::env::temp_dir().join(format!("corelane-cs-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
@@ -39,7 +39,6 @@ impl Drop for Folder {
     }
 }
 
-/// Starts `corelane cores serve` with two cores.
 fn serve(listen: &str, options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
     command.args(["cores", "serve", "--cores", "2", "--listen", listen]).args(options);
@@ -47,11 +46,10 @@ fn serve(listen: &str, options: &[&str]) -> Command {
     command
 }
 
-/// A server over a Unix socket, whose addresses are the same after each restart.
 struct Server {
     process: Child,
     reference: String,
-    /// A time before the leases of restored promises began.
+    /// No lease of a restored promise began before this time.
     started_at: Instant,
 }
 
@@ -119,7 +117,8 @@ fn reference(promise: &Promise) -> String {
     promise.target.as_ref().expect("a task reference").to_string()
 }
 
-/// Returns the promised tasks. The shares of all tasks must be those that the cores have.
+/// Returns the promised tasks. Checks that the shares of all tasks add up to the used shares of the
+/// cores.
 fn promised(tasks: &TasksRef) -> BTreeMap<u64, TaskRecord> {
     let (records, cores, _) = tasks.snapshot().unwrap();
     let shares: u64 = records.iter().map(|record| record.timing.execution * 1_000_000_000 / record.timing.period).sum();
@@ -237,8 +236,8 @@ fn wait_until(what: &str, is_done: impl Fn() -> bool) {
 
 /// The lease with which clients and killed clients admit tasks. A client then renews it to an hour.
 const SHORT_LEASE: u64 = 2_000 * MS;
-/// Tasks without an owner up to which the next cycle begins without waiting for the end of their
-/// leases. A client may have 100 tasks.
+/// With at most this number of tasks without an owner, the next cycle begins before their leases
+/// end. A client may have 100 tasks.
 const MAX_ORPHANS: usize = 30;
 const TASKS_PER_CLIENT: usize = 8;
 
@@ -247,11 +246,9 @@ struct Held {
     promise: Promise,
     name: String,
     execution: u64,
-    /// True after the acknowledgement of a lease of an hour.
     is_long: bool,
 }
 
-/// A request whose outcome the client does not know.
 #[derive(Clone, Debug)]
 enum Sent {
     Admit(String),
@@ -265,7 +262,6 @@ struct Client {
     admitted: usize,
     held: Vec<Held>,
     sent: Option<Sent>,
-    /// The task of the last request that names one.
     chosen: usize,
     acknowledged: usize,
 }
@@ -280,7 +276,7 @@ impl Client {
         MS / 10 * (1 + self.below(9) as u64)
     }
 
-    /// Makes a request. Returns its exception.
+    /// Makes a random request, and returns its exception.
     fn request(&mut self, tasks: &TasksRef, target: &ObjectRef) -> Result<(), SystemException> {
         let system = |error: AdmitError| match error {
             AdmitError::System(exception) => exception,
@@ -313,7 +309,6 @@ impl Client {
                 }
             }
             _ => {
-                // The time of the save has passed already.
                 let granted = tasks.renew(task, &token, HOUR)?;
                 assert!(granted > SHORT_LEASE && granted <= HOUR, "{granted}");
                 self.held[index].is_long = true;
@@ -364,7 +359,7 @@ impl Client {
         }
     }
 
-    /// Renews all tasks, and checks that they have kept their references.
+    /// Renews all tasks, and checks that their references are unchanged.
     fn renew_all(&mut self, tasks: &TasksRef) {
         self.held.retain_mut(|held| {
             let Promise { task, token, .. } = held.promise;
@@ -384,7 +379,7 @@ impl Client {
     }
 }
 
-/// Starts a client process that admits three tasks, and kills it at a random time.
+/// Starts a client process that admits three tasks, and kills it after 0 to 39 ms.
 fn kill_client(reference: &str, cycle: usize) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
     command.args(["cores", "admit", "-", "--lease", "2s", "--at", reference]);
@@ -414,7 +409,6 @@ fn promises_survive_kill_9() {
         acknowledged: 0,
     };
     let mut clients: Vec<Client> = (0..3).map(client).collect();
-    // Tasks whose acknowledgements were lost with a server.
     let mut orphans = BTreeSet::new();
     for cycle in 0..cycles {
         let (is_dying, requests) = (AtomicBool::new(false), AtomicUsize::new(0));

@@ -12,7 +12,6 @@ fn corelane(words: &[&str]) -> Command {
     command
 }
 
-/// A program that runs until it is dropped.
 struct Running {
     process: Child,
     output: BufReader<ChildStdout>,
@@ -49,7 +48,7 @@ fn run(words: &[&str]) -> Output {
     corelane(words).output().expect("the program starts")
 }
 
-/// Pushes texts until the consumer, which may not be connected yet, prints a line.
+/// Pushes texts until the consumer prints a line. The consumer may connect after the first texts.
 fn first_line(tail: &mut Running, push: &[&str]) -> String {
     let is_printed = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -141,7 +140,6 @@ fn tail_prints_the_sets_of_a_filter() {
     assert_eq!(refused.status.code(), Some(1));
 }
 
-/// A file with a channel of two lanes.
 const CHANNEL_FILE: &str = "\
 [channel]
 builder = 'prefix'
@@ -183,7 +181,6 @@ wcet = '3ms'
 type = 'threat'
 ";
 
-/// Runs `corelane events check` with this text as its standard input.
 fn check(words: &[&str], text: &str) -> (String, Option<i32>) {
     use std::io::Write as _;
     let mut process = corelane(&[&["check"], words, &["-"]].concat()).stdin(Stdio::piped()).spawn().expect("it starts");
@@ -304,7 +301,6 @@ fn check_fails_if_a_part_never_matches_or_a_deadline_is_missed() {
     assert_eq!(said, "error: -: line 2: publication.type: there is no such type\n");
 }
 
-/// Sends a request as it is, and returns the whole answer.
 fn http(address: &str, request: &[u8]) -> String {
     use std::io::Write as _;
     let mut stream = std::net::TcpStream::connect(address).expect("the server listens");
@@ -314,7 +310,6 @@ fn http(address: &str, request: &[u8]) -> String {
     answer
 }
 
-/// Returns the body of a resource.
 fn resource(address: &str, path: &str) -> String {
     let answer = http(address, format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes());
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
@@ -358,7 +353,6 @@ fn page_and_metrics_have_the_counts_of_stat() {
     ] {
         assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
     }
-    // The page names only its own script and style.
     assert!(resource(address, "/").contains("src=\"page.js\""));
     assert!(resource(address, "/page.js").contains("counts.json") && resource(address, "/page.css").contains("table"));
 }
@@ -381,7 +375,8 @@ fn wrong_requests_of_the_page_are_refused_and_the_server_goes_on() {
     assert_eq!(status(&endless), "HTTP/1.1 431 Request Header Fields Too Large");
     let head = http(address, format!("HEAD / HTTP/1.1\r\n{host}").as_bytes());
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
-    // Clients that send a part of a request get no answer, and hold other clients for a bounded time.
+    // Clients that send a part of a request get no answer, and delay other clients for a bounded
+    // time.
     let silent: Vec<_> = (0..10)
         .map(|_| {
             let mut stream = std::net::TcpStream::connect(address).expect("the server listens");
@@ -391,14 +386,12 @@ fn wrong_requests_of_the_page_are_refused_and_the_server_goes_on() {
         .collect();
     for mut stream in silent {
         let mut answer = Vec::new();
-        // The end of the connection may be a reset.
         let _ = stream.read_to_end(&mut answer);
         assert_eq!(answer, b"");
     }
     assert!(resource(address, "/metrics").starts_with("# HELP"));
 }
 
-/// Returns the standard output of a command that succeeds.
 fn output(words: &[&str]) -> String {
     let output = run(words);
     let text = String::from_utf8(output.stdout).expect("UTF-8");
@@ -455,7 +448,7 @@ fn channels_are_created_counted_and_destroyed() {
     assert!(shown.contains("    lane 0: 0 sets, 0 bytes\n    lane 1: 2 sets, "), "{shown}");
     let table = output(&["top", "--at", &monitor, "--count", "2", "--interval", "0.01"]);
     assert_eq!(table.lines().filter(|line| line.starts_with("ground")).count(), 2, "{table}");
-    // No client may destroy a channel, and over the control socket the permitted user may.
+    // Clients may not destroy a channel; over the control socket, the permitted user may.
     let refused = channel.destroy().unwrap_err();
     assert_eq!(refused.kind(), corelane::SystemExceptionKind::NoPermission);
     let refused = run(&["destroy", &format!("{server_at}/ground")]);

@@ -23,7 +23,6 @@ fn echo_idl() -> String {
     file.to_string_lossy().into_owned()
 }
 
-/// Invalid command lines, each with the reason that the command reports.
 const WRONG: &[(&[&str], &str)] = &[
     (&[], "no command is given"),
     (&["what"], "there is no command `what`"),

@@ -28,7 +28,6 @@ impl Drop for Namespace {
     }
 }
 
-/// Returns true if the plan succeeded, and the lines of its output file.
 fn carried_out(folder: &Path, via: &Path) -> (bool, Vec<Value>) {
     let (plan, out) = (folder.join("plan.json"), folder.join("out.json"));
     let mut program = Command::new(env!("CARGO_BIN_EXE_corelane"));

@@ -208,7 +208,8 @@ fn prune_keeps_a_context_whose_iterator_was_ended() {
     let root = naming.reference();
     root.bind_new_context(&n("shop")).unwrap();
     let large = root.new_context().unwrap();
-    // Listing `large` ends the iterator of `shop`, whose first batch of 500 bindings has a binding of `large`.
+    // Listing `large` ends the iterator of `shop`, whose first batch of 500 bindings has a binding
+    // of `large`.
     for number in 0..501 {
         large.as_ref().unwrap().bind(&n(&format!("o{number}")), None).unwrap();
         match number {
@@ -245,7 +246,7 @@ fn prune_keeps_names_that_are_bound_again_meanwhile() {
     root.bind(&n("c"), object(&format!("corbaloc::1.2@127.0.0.1:{port}/Silent")).as_ref()).unwrap();
     let text = std::thread::scope(|scope| {
         let running = scope.spawn(|| prune(root, &["--timeout", "5"]));
-        // Names are checked in order.
+        // Names are checked in order: when `c` is checked, `a` has been found dead.
         let _connection = silent.accept().unwrap();
         root.rebind(&n("a"), object("corbaloc::1.2@127.0.0.1:1/New").as_ref()).unwrap();
         running.join().unwrap()
@@ -391,8 +392,8 @@ impl Client {
         }
     }
 
-    /// Compares the server's names with the acknowledged changes. The change without an acknowledgement may be complete or
-    /// absent.
+    /// Compares the server's names with the acknowledged changes. The change without an
+    /// acknowledgement may be complete or absent.
     fn check(&mut self, root: &NamingContextExtRef) {
         for index in 0..self.names.len() {
             let found = match root.resolve(&self.name(index)) {

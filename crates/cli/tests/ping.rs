@@ -48,7 +48,6 @@ impl Server {
     }
 }
 
-/// Starts a server, which passes each connection to `serve` until the test process ends.
 fn hostile(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
     let address = listener.local_addr().expect("an address");

@@ -16,7 +16,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Returns what `status` tells about this process.
+/// Returns the transports of this process in the report of `status`.
 fn own_transports() -> Vec<Json> {
     let output = rio(&["status", "lo", "--json"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -74,8 +74,8 @@ fn status_shows_the_streams_of_a_process_until_its_orbs_end() {
     assert_eq!(own_transports(), Vec::<Json>::new());
 }
 
-/// With privileges, `clean` attaches a program for a moment, so the test has a network namespace of its
-/// own.
+/// With privileges, `clean` attaches a program for a moment, so the test has a network namespace of
+/// its own.
 #[test]
 fn clean_finds_nothing_to_remove() {
     // include/uapi/linux/capability.h: CAP_SYS_ADMIN.

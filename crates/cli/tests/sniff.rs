@@ -190,7 +190,8 @@ fn interface_is_captured_with_dumpcap() {
     let expected = shown(&["--port", "2809", &capture]);
     let script = format!("#!/bin/sh\necho \"$@\" > '{capture}.words'\ncat '{capture}'\n");
     let text_file = file("dumpcap.text", script.as_bytes());
-    // A script that this process has written may be busy while another thread starts a process.
+    // A script that this process writes may be busy while another thread starts a process, so
+    // `install` writes it.
     let script = text_file.replace("dumpcap.text", "dumpcap");
     let status = Command::new("install").args(["-m", "755", &text_file, &script]).status().unwrap();
     assert!(status.success());

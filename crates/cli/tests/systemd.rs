@@ -33,7 +33,6 @@ fn folder(name: &str) -> PathBuf {
 struct Service(Child);
 
 impl Service {
-    /// Returns true if the exit status is 0.
     fn stop(mut self) -> bool {
         let sent = Command::new("kill").arg(self.0.id().to_string()).status().expect("kill starts");
         sent.success() && self.0.wait().expect("the service ends").success()
@@ -59,7 +58,7 @@ fn start(settings: &BTreeMap<&str, &str>, folder: &Path, notify: &Path) -> Servi
     assert!(!command.contains(['$', '%', '"']), "the test does not expand all of {command}");
     let mut words = command.split(' ');
     assert_eq!(words.next(), Some(INSTALLED));
-    // The unit's EnvironmentFile can set the address in this way.
+    // Sets the address in the environment, as the unit's EnvironmentFile can.
     assert!(settings["EnvironmentFile"].starts_with(OPTIONAL));
     environment.push(("CORELANE_NAMING_SERVE_LISTEN", PathBuf::from("tcp:127.0.0.1:0")));
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
@@ -106,7 +105,7 @@ fn unit_of_the_name_server_reports_its_start_and_ends_on_sigterm() {
     let _ = fs::remove_file(&notify);
 }
 
-/// Runs if systemd's own tool is installed.
+/// Verifies nothing if `systemd-analyze` is not installed.
 #[test]
 fn systemd_accepts_the_unit() {
     let Ok(version) = Command::new("systemd-analyze").arg("--version").output() else {

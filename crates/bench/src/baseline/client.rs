@@ -15,7 +15,6 @@ use crate::client_group::GroupClient;
 use crate::harness::MeasuredSubject;
 use crate::sample::{Samples, time_calls};
 
-/// Maximum time of one transfer, after which the baseline has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// First byte of a oneway that requests an answer.
@@ -31,7 +30,7 @@ pub(crate) struct BaselineClient {
 #[derive(Debug)]
 enum BaselineLink {
     Socket(OwnedFd),
-    /// Without a time-out, because its kernel timer would falsify the baseline.
+    /// Waits without a time-out: the kernel timer of a time-out would lengthen each exchange.
     Memory(BareRing),
     Polled(OwnedFd),
     Pipelined(BareStream),
@@ -39,7 +38,6 @@ enum BaselineLink {
 }
 
 impl BaselineClient {
-    /// Fails if no server listens at the address, a size is out of range, or the server does not support oneways.
     pub(crate) fn connect(address: &BaselineAddress, sizes: MessageSizes) -> Result<Self, Failure> {
         if sizes.request == 0 || sizes.request.max(sizes.reply) > MessageSizes::MAX {
             return Err(Failure::new(format!("messages have 1 to {} octets", MessageSizes::MAX)));
@@ -63,7 +61,6 @@ impl BaselineClient {
         Ok(BaselineClient { link, request: vec![0; sizes.request], reply: vec![0; sizes.reply.max(1)] })
     }
 
-    /// Sends `warm_up` uncounted requests, then `count` timed ones, and reads the reply to each.
     pub(crate) fn exchange(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         for _ in 0..warm_up {
             self.once()?;
@@ -71,7 +68,7 @@ impl BaselineClient {
         time_calls(count, into, || self.once())
     }
 
-    /// Sends messages without replies. The total time ends when the server has read all of them.
+    /// Sends messages without replies. The returned time ends when the server has read all of them.
     pub(crate) fn flood(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         for _ in 0..warm_up {
             self.send()?;
@@ -162,7 +159,6 @@ fn connected(address: &Address, sizes: MessageSizes) -> std::io::Result<OwnedFd>
 #[derive(Debug)]
 pub(crate) struct TwoWayExchange {
     pub(crate) client: BaselineClient,
-    /// `None` if the server is in this process.
     pub(crate) server: Option<u32>,
 }
 
@@ -179,7 +175,6 @@ impl MeasuredSubject for TwoWayExchange {
 #[derive(Debug)]
 pub(crate) struct OnewayFlood {
     pub(crate) client: BaselineClient,
-    /// `None` if the server is in this process.
     pub(crate) server: Option<u32>,
 }
 

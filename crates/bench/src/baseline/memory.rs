@@ -29,7 +29,6 @@ pub(super) fn connect(address: &Address, sizes: MessageSizes, spins: bool, patie
     Ok(bare)
 }
 
-/// Returns `None` if the client's message is invalid.
 pub(super) fn accept(socket: BorrowedFd<'_>, spins: bool) -> Option<(BareRing, MessageSizes)> {
     let (memory, sizes) = accept_memory(socket)?;
     let bare = BareRing::open(memory.as_fd(), sizes.request, sizes.reply, wait(spins)).ok()?;
@@ -57,7 +56,6 @@ pub(super) fn connect_parts(address: &Address, sizes: MessageSizes, patience: Du
     Ok(bare)
 }
 
-/// Returns `None` if the client's message is invalid.
 pub(super) fn accept_parts(socket: BorrowedFd<'_>) -> Option<(BareStream, MessageSizes)> {
     let (memory, sizes) = accept_memory(socket)?;
     Some((BareStream::open(memory.as_fd(), wait(true)).ok()?, sizes))
@@ -76,7 +74,8 @@ pub(crate) struct MemoryCopies {
 impl MemoryCopies {
     #[must_use]
     pub(crate) fn new(sizes: MessageSizes) -> Self {
-        // The bytes are not 0, because the kernel maps all pages of zeroes that were never written to one page.
+        // The bytes are not 0: the kernel maps all zeroed pages that were never written to one
+        // page, from which copies would be faster.
         let places = |size: usize| [vec![1; size], vec![2; size], vec![3; size]];
         MemoryCopies { request: places(sizes.request), reply: places(sizes.reply) }
     }

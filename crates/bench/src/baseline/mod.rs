@@ -1,7 +1,8 @@
-//! Baseline for every ORB, called `floor` in results: messages of equal sizes without an ORB.
+//! The baseline of every ORB, called `floor` in results: messages as large as an ORB's, exchanged
+//! without an ORB.
 //!
-//! A client and a server exchange messages without a format over bare sockets or memory, with the minimum of system
-//! calls. The time by which a call through an ORB exceeds the exchange is the ORB's own cost.
+//! A client and a server exchange the messages over bare sockets or shared memory, with the minimum
+//! of system calls. The additional time of a call through an ORB is the cost of the ORB.
 
 mod client;
 mod memory;
@@ -33,23 +34,23 @@ pub(crate) struct MessageSizes {
 }
 
 impl MessageSizes {
-    /// Maximum size in bytes, which bounds the server's allocation and suffices for all benchmarks.
+    /// Maximum size of a message in bytes, which bounds the server's allocation.
     pub(crate) const MAX: usize = 65 << 20;
 
-    /// Returns the message sizes of a GIOP 1.2 call (CORBA 3.3 part 2, 9.4) without service contexts. The arguments are
-    /// the lengths of the object key, of the operation's name and of the bodies.
+    /// Returns the message sizes of a GIOP 1.2 call (CORBA 3.3 part 2, 9.4) without service
+    /// contexts. The arguments are lengths in bytes.
     #[cfg(test)]
     pub(crate) const fn giop(key: usize, operation: usize, arguments: usize, results: usize) -> MessageSizes {
-        // Header 12, request id 4, flags and reserved 4, addressing disposition 2, padding 2, length of the object key
-        // 4 bytes.
+        // Bytes: header 12, request id 4, flags and reserved 4, addressing disposition 2, padding
+        // 2, length of the object key 4.
         let name = (28 + key).next_multiple_of(4) + 4;
         let contexts = (name + operation + 1).next_multiple_of(4) + 4;
         let request = if arguments == 0 { contexts } else { contexts.next_multiple_of(8) + arguments };
-        // Header 12, request id 4, status 4, number of service contexts 4 bytes: together a multiple of 8.
+        // Bytes: header 12, request id 4, status 4, number of service contexts 4: together a
+        // multiple of 8.
         MessageSizes { request, reply: 24 + results }
     }
 
-    /// Returns the first bytes that a client sends: both sizes, little-endian.
     fn preamble(self) -> [u8; 16] {
         let mut preamble = [0; 16];
         preamble[..8].copy_from_slice(&(self.request as u64).to_le_bytes());
@@ -58,7 +59,6 @@ impl MessageSizes {
     }
 }
 
-/// Returns `None` if an announced size is out of range.
 fn read_preamble(preamble: &[u8; 16]) -> Option<MessageSizes> {
     let number = |at: usize| {
         let octets: [u8; 8] = preamble[at..at + 8].try_into().ok()?;
@@ -71,13 +71,12 @@ fn read_preamble(preamble: &[u8; 16]) -> Option<MessageSizes> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitStrategy {
     Blocking,
-    /// A thread for each connection spins before it sleeps, and so does the client.
     SpinThenSleep,
-    /// For shared memory: the reader copies a part of a message while the writer copies the next part.
+    /// For shared memory: the reader copies a part of a message while the writer copies the next
+    /// part.
     Pipelined,
-    /// A thread for each connection waits on a stream of `corelane_net`.
     Stream(StreamSpin),
-    /// This number of threads wait in one edge-triggered `epoll_wait`.
+    /// This number of threads wait on one epoll descriptor with edge-triggered events.
     Epoll(usize),
 }
 
@@ -119,7 +118,6 @@ pub(crate) struct BaselineAddress {
     medium: Medium,
 }
 
-/// The medium of the messages. With shared memory, a socket passes the memory's descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Medium {
     Socket { spins: bool },
@@ -128,7 +126,7 @@ enum Medium {
     Stream(BaselineTransport, StreamSpin),
 }
 
-/// Prefixes of addresses, with their media. An address without a prefix names a socket on which neither side spins.
+/// Prefixes of addresses. An address without a prefix names a socket on which neither side spins.
 const MEDIA: [(&str, Medium); 10] = [
     ("polling:", Medium::Socket { spins: true }),
     ("futex:", Medium::Memory { spins: false }),

@@ -1,5 +1,6 @@
-//! The server of the baseline. A connection begins with the sizes of its requests and replies, 16 bytes, little-endian.
-//! If the reply size is 0, the server answers a request whose first byte is [`REQUESTS_ANSWER`] with one byte.
+//! The server of the baseline. A connection begins with the sizes of its requests and replies, 16
+//! bytes, little-endian. Over sockets, the reply size may be 0: the server then answers a request
+//! whose first byte is [`REQUESTS_ANSWER`] with one byte.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,8 +22,7 @@ use crate::service::serve_lines;
 
 const CHUNK: usize = 64 * 1024;
 
-/// A running server. Its drop ends the acceptor and the pool. A connection outside the pool ends when its client closes
-/// it.
+/// A connection outside the pool outlives the server: it ends when its client closes it.
 pub(crate) struct BaselineServer {
     accepting: Accepting,
     address: BaselineAddress,
@@ -34,7 +34,6 @@ enum Accepting {
 }
 
 impl BaselineServer {
-    /// Fails at a limit of the process, or if the transport does not support the wait strategy.
     pub(crate) fn open(transport: BaselineTransport, waiting: WaitStrategy) -> Result<Self, Failure> {
         Self::start(transport, waiting)
             .map_err(|error| Failure::new(format!("the floor server does not start: {error}")))
@@ -79,7 +78,8 @@ impl BaselineServer {
 impl Drop for BaselineServer {
     fn drop(&mut self) {
         let Accepting::Socket { listener, pool } = &self.accepting else { return };
-        // Some kernels refuse to shut down a Unix listener, whose acceptor then lives until the process ends.
+        // Some kernels refuse to shut down a Unix listener, whose acceptor thread then lives until
+        // the process ends.
         let _ = socket::shutdown(listener.as_fd(), Shutdown::Both);
         if let Some(pool) = pool {
             pool.end.notify();
@@ -87,7 +87,6 @@ impl Drop for BaselineServer {
     }
 }
 
-/// Runs a baseline server until the standard input ends. Prints `ready ADDRESS` when the server listens.
 pub(crate) fn run(transport: BaselineTransport, waiting: WaitStrategy) -> Result<(), Failure> {
     let server = BaselineServer::open(transport, waiting)?;
     println!("ready {}", server.address());
@@ -96,7 +95,7 @@ pub(crate) fn run(transport: BaselineTransport, waiting: WaitStrategy) -> Result
 
 fn accept(listener: BorrowedFd<'_>, medium: Medium, pool: Option<&Arc<BaselinePool>>) {
     while let Ok((socket, _)) = socket::accept(listener, WaitMode::Block) {
-        // Without a thread the connection closes, and the client reports the failure.
+        // If no thread can be created, the connection closes and the client reports the failure.
         let serving = ThreadBuilder::new().name("floor/serve");
         match medium {
             Medium::Memory { spins } => {
@@ -107,7 +106,7 @@ fn accept(listener: BorrowedFd<'_>, medium: Medium, pool: Option<&Arc<BaselinePo
                 let Some((bare, sizes)) = memory::accept_parts(socket.as_fd()) else { continue };
                 drop(serving.spawn(move || memory::serve_parts(bare, sizes)));
             }
-            // The module `stream` accepts these connections.
+            // `Medium::Stream` does not occur here: the module `stream` accepts its connections.
             Medium::Socket { .. } | Medium::Stream(..) => {
                 let Some(sizes) = read_sizes(socket.as_fd()) else { continue };
                 let spins = medium == Medium::Socket { spins: true };
@@ -120,7 +119,6 @@ fn accept(listener: BorrowedFd<'_>, medium: Medium, pool: Option<&Arc<BaselinePo
     }
 }
 
-/// Returns `None` if the announced sizes are invalid.
 fn read_sizes(socket: BorrowedFd<'_>) -> Option<MessageSizes> {
     let mut preamble = [0; 16];
     fill(socket, &mut preamble, 0, false)?;
@@ -160,7 +158,6 @@ fn drain(socket: BorrowedFd<'_>, size: usize) {
     }
 }
 
-/// Returns `None` at the end of the stream or on an error.
 #[inline]
 fn fill(socket: BorrowedFd<'_>, buffer: &mut [u8], mut have: usize, spins: bool) -> Option<()> {
     while have < buffer.len() {
@@ -191,15 +188,15 @@ struct BaselinePool {
     used: AtomicUsize,
 }
 
-/// A connection of the pool. `taken` is set while a thread reads a request, so that a thread with a second event leaves
-/// the connection alone.
+/// `taken` is set while a thread reads a request. A second thread with an event of the connection
+/// then returns at once.
 struct PoolConnection {
     socket: OwnedFd,
     sizes: MessageSizes,
     taken: AtomicBool,
 }
 
-/// Maximum number of connections of a pool. The server closes further ones.
+/// Maximum number of connections of a pool. The server closes further connections.
 const MOST_CONNECTIONS: usize = 1024;
 
 const END: u64 = u64::MAX;
@@ -225,12 +222,10 @@ impl BaselinePool {
         let Some(place) = self.connections.get(index) else { return };
         let watched = place.get_or_init(|| PoolConnection { socket, sizes, taken: AtomicBool::new(false) });
         if self.epoll.add(watched.socket.as_fd(), index as u64, Interest::READABLE | Interest::EDGE).is_err() {
-            // The client sees the end of the stream.
             let _ = socket::shutdown(watched.socket.as_fd(), Shutdown::Both);
         }
     }
 
-    /// Answers requests until the pool ends. Each pool thread runs this function.
     fn work(&self) {
         let mut events = [EpollEvent::EMPTY; 1];
         let (mut request, mut reply) = (Vec::new(), Vec::new());
@@ -250,7 +245,8 @@ impl BaselinePool {
     }
 }
 
-/// Makes a buffer at least `size` bytes long. It never shrinks, so repeated exchanges do not allocate.
+/// Lengthens the buffer to at least `size` bytes. The buffer never shrinks, so repeated exchanges
+/// do not allocate.
 fn grow(buffer: &mut Vec<u8>, size: usize) {
     if buffer.len() < size {
         buffer.resize(size, 0);
@@ -258,8 +254,8 @@ fn grow(buffer: &mut Vec<u8>, size: usize) {
 }
 
 impl PoolConnection {
-    /// Reads one request and sends the reply. No further request is unread then, because a client sends
-    /// its next request only after the reply.
+    /// Reads one request and sends the reply. One request per event is enough, because a client
+    /// sends its next request only after the reply.
     #[inline]
     fn answer(&self, request: &mut [u8], reply: &[u8]) {
         // One reader's work on the connection must happen before the next reader's.
@@ -273,7 +269,6 @@ impl PoolConnection {
         };
         self.taken.store(false, Ordering::Release);
         if read.is_some() {
-            // The client notices a missing reply.
             let _ = send_all(socket, reply);
         }
     }

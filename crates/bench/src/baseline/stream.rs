@@ -52,7 +52,6 @@ pub(super) fn connect(
     Ok(stream)
 }
 
-/// A thread that accepts connections. The drop ends the thread and removes the socket's file.
 pub(super) struct Acceptor {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -62,7 +61,6 @@ impl Drop for Acceptor {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // The thread's code does not panic.
             let _ = thread.join();
         }
     }
@@ -94,7 +92,6 @@ fn accept(listener: &dyn Listener, spin: StreamSpin, is_over: &AtomicBool) {
         }
         let Ok(stream) = listener.accept() else { continue };
         stream.set_spin_policy(policy(spin));
-        // Without a thread the connection closes, and the client reports the failure.
         drop(ThreadBuilder::new().name("floor/serve").spawn(move || echo(&*stream)));
     }
 }

@@ -33,7 +33,8 @@ pub(crate) fn floor(options: &BenchOptions, report: &mut Report<'_>, progress: &
         for (index, variant) in variants.iter_mut().enumerate().skip(1) {
             variant.against = vec![0];
             if variant.label.peer == "net" {
-                // A stream is compared with bare sockets or memory; over shared memory, with the stream over Unix sockets.
+                // A stream is compared with bare sockets or memory of its transport. Over shared
+                // memory it is also compared with streams over Unix sockets.
                 let unix = variant.label.transport == BaselineTransport::SharedMemory.name();
                 let is_compared = |other: &FigureLabel| match other.transport {
                     name if name == variant.label.transport => other.peer == "floor",
@@ -60,7 +61,7 @@ pub(crate) fn call(options: &BenchOptions, report: &mut Report<'_>, progress: &m
     for transport in options.transports() {
         let mut others = Vec::new();
         for (threads, config) in [(PeerThreads::Default, "thread per connection"), (PeerThreads::Pool, "pool")] {
-            // omniORB's thread per connection is the most similar configuration.
+            // Over shared memory, only omniORB's thread per connection is measured.
             if let Some(peer) = &omniorb
                 && (transport != BaselineTransport::SharedMemory || threads == PeerThreads::Default)
             {

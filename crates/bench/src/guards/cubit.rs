@@ -1,6 +1,7 @@
 //! The benchmark `cubit`: the IDL_Cubit test of the papers.
 //!
-//! One client makes calls without pauses, with arguments of every kind, through Corelane, other ORBs and bare sockets.
+//! One client makes calls without pauses, with arguments of every kind, through Corelane, other
+//! ORBs and bare sockets.
 
 use corelane::Orb;
 
@@ -110,8 +111,9 @@ fn one_by_one(
     Ok(all)
 }
 
-/// Adds variants of omniORB and Corelane with dynamic invocation. Each is compared with the baseline and with
-/// the same ORB's calls through stubs, and Corelane's also with omniORB's.
+/// Adds variants with dynamic invocation of omniORB and of Corelane. Each is compared with the
+/// baseline and with calls through stubs of its ORB. Corelane's variant is also compared with
+/// omniORB's.
 fn add_dynamic(
     scene: &Testbed,
     cast: &mut VariantGroup,
@@ -140,8 +142,6 @@ fn add_dynamic(
     Ok(())
 }
 
-/// Returns the values of a table with one row for each variant and one column for each operation: medians, or
-/// times per call for oneways.
 fn side_by_side(all: &[(MeasuredOperation, Vec<Figure>)]) -> Vec<SingleValue> {
     let values = all.iter().flat_map(|(operation, figures)| {
         figures.iter().map(move |figure| SingleValue {

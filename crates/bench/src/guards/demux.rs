@@ -22,24 +22,20 @@ use crate::report::Report;
 use crate::service::RunningProgram;
 use crate::value::SingleValue;
 
-/// Numbers of objects; the first is the baseline.
 const OBJECTS: [usize; 5] = [1, 100, 10_000, 100_000, 1_000_000];
 
-/// Number of references of the variant `same`, which fit in the processor's caches.
 const SAME: usize = 64;
 
-/// Number of references of the variant `random`, which exceed the caches of one core.
+/// Length of a cycle of random references or operations.
 const RANDOM: usize = 16_384;
 
-/// Maximum number of bytes of an active object without its servant.
+/// Maximum resident memory in bytes of an active object without its servant.
 const MAX_OCTETS: f64 = 160.0;
 
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Numbers of connections; the first is the baseline.
 const CONNECTIONS: [usize; 4] = [1, 10, 100, 1000];
 
-/// Levels of the object's POA below the root POA.
 const DEPTHS: [usize; 5] = [0, 1, 4, 16, 64];
 
 pub(crate) fn demux(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
@@ -54,7 +50,6 @@ pub(crate) fn demux(options: &BenchOptions, report: &mut Report<'_>, progress: &
     operations(&orb, options, report, progress)
 }
 
-/// Measures calls that use several connections in turn.
 fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(CONNECTIONS.iter().sum())?;
     let wanted = CONNECTIONS.iter().sum::<usize>() as u64 + 300;
@@ -140,7 +135,7 @@ fn objects(
     }
     let mut values = Vec::new();
     for (count, server) in &mut servers {
-        // With fewer objects, pages with other data would dominate.
+        // With fewer objects, memory pages with other data would dominate the figure.
         if *count >= 10_000 {
             let octets = server.ask("octets", PATIENCE)?;
             let value = octets.parse().map_err(|_| Failure::new(format!("`{octets}` is not a number of octets")))?;
@@ -168,7 +163,7 @@ fn rounds(orb: &Orb, server: &mut RunningProgram, word: &str, number: usize) -> 
     if targets.len() != number {
         return Err(Failure::new(format!("the server lists {} references, not {number}", targets.len())));
     }
-    // The first call on a reference finds its connection.
+    // The first call on a reference looks up its connection, so it is not measured.
     for target in &targets {
         target.echo_octet(1)?;
     }
@@ -186,7 +181,7 @@ fn operations(
         let (server, reference) = start_server_with_operations(width, &options.placement)?;
         servers.push((width, server, object(orb, &reference)?));
     }
-    // The ORB requires operations of static lifetime.
+    // The ORB requires operation names of static lifetime.
     let names: Vec<&'static Name> = (0..WIDTHS[WIDTHS.len() - 1])
         .map(|number| &*Box::leak(Box::new(Name::new(format!("op_{number:03}").leak()))))
         .collect();

@@ -1,7 +1,5 @@
-//! The benchmark `floods`: clients beside connections that send oneways without end, by dispatch architecture.
-//!
-//! Clients that wait for each reply are called *good clients*. Clients and server have one core each if the process may
-//! use two.
+//! The benchmark `floods`: clients that wait for each reply (*good clients*), beside connections
+//! that send oneways without end, by dispatch architecture.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,11 +27,9 @@ use crate::value::SingleValue;
 
 const FLOODS: usize = 4;
 
-/// Number of good clients. Each has its own connection.
 const CLIENTS: usize = 4;
 
-/// Number of oneways that each flood sends before the good clients call. It exceeds the queue's capacity for one
-/// connection.
+/// Number of oneways that each flood sends before the good clients call.
 const FIRST: u64 = 2_000;
 
 const MAX_CALLS: usize = 2_000;
@@ -59,7 +55,8 @@ pub(crate) fn floods(options: &BenchOptions, report: &mut Report<'_>, progress: 
             subject: Box::new(GoodClients::new(&reference, server.pid())?),
             against: Vec::new(),
         });
-        // The first comparison is with the variant's own server without floods.
+        // The first comparison is with the same server without floods; the second is with the first
+        // architecture beside floods.
         let against = if alone == 0 { vec![0] } else { vec![alone, 1] };
         variants.push(Variant { label: label(architecture, true), subject: Box::new(flooded), against });
         servers.push(server);
@@ -112,8 +109,8 @@ fn values(figures: &[Figure], architectures: &[ServerArchitecture], sent: &[Arc<
             let bound = is_half_sync.then_some(goals::MAX_HALF_SYNC_P99_RATIO);
             value(&format!("p99, over {name}"), own.p99_us / first.p99_us, "x", bound);
         }
-        // The server is never idle, so its rate times the time of a call is the number of requests that it takes
-        // meanwhile.
+        // The server is never idle, so its rate times the median time of a call is the number of
+        // requests that it takes during the call.
         let requests = own.p50_us / 1e6 * (sent.per_second() + own.per_s);
         let bound = is_half_sync.then_some(goals::MAX_HALF_SYNC_REQUESTS);
         value("requests taken in a median call", requests, "", bound);
@@ -177,7 +174,6 @@ impl MeasuredSubject for Flooded {
         let (begun, end) = (AtomicUsize::new(0), AtomicBool::new(false));
         let Flooded { clients, floods, sent } = self;
         std::thread::scope(|scope| {
-            // The guard ends the floods even if a client's call fails.
             let is_running = EndOnDrop(&end);
             let mut threads = Vec::with_capacity(FLOODS);
             for (number, flood) in floods.iter().enumerate() {
@@ -210,7 +206,7 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// A client that floods the server. It has its own ORB, so no other client shares its connection.
+/// A client with an ORB of its own, so that no other client shares its connection.
 struct Flood {
     target: CountedTargetRef,
     _orb: Orb,

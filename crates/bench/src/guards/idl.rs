@@ -1,6 +1,8 @@
-//! The benchmark `idl-front-end`: the speed of preprocessing, parsing and checking IDL, compared with omniidl.
+//! The benchmark `idl-front-end`: the speed of preprocessing, parsing and checking IDL, compared
+//! with omniidl.
 //!
-//! The time of the front end is the difference between a long file and a nearly empty file. The shortest turn counts.
+//! The time of the front end is the difference between a long file and a nearly empty file. The
+//! shortest turn counts.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,14 +18,12 @@ use crate::options::BenchOptions;
 use crate::report::Report;
 use crate::value::SingleValue;
 
-/// Numbers of parts of the generated IDL. A part has about 190 lines.
 const PARTS: [usize; 2] = [45, 190];
 
 const TURNS: usize = 15;
 
-/// Maximum time in seconds for a million lines.
 const MOST_SECONDS_PER_MILLION: f64 = 2.0;
-/// Maximum time as a fraction of omniidl's time.
+/// Maximum time as a fraction of omniidl's time for the same text.
 const MOST_SHARE: f64 = 0.1;
 
 /// A back end without output for omniidl, which does not run without a back end.
@@ -123,7 +123,6 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // A temporary folder that remains does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,5 +1,5 @@
-//! The benchmark `lane`: the additional cost of a lane, compared with a pool without lanes whose thread has an equal
-//! priority.
+//! The benchmark `lane`: the additional cost of a lane, compared with a pool without lanes whose
+//! thread has an equal priority.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &m
     let orb = client_orb(0)?;
     let plain_pool = ServerArchitecture::LeaderFollowers(1);
     let at_priority = Placement { scheduling: Some(Scheduling::Fifo(PRIORITY)), ..options.placement };
-    // Lanes set the priorities of their threads.
+    // A lane sets the priorities of its threads, so the placement sets none.
     let as_it_is = Placement { scheduling: None, ..options.placement };
     let mut values = Vec::new();
     for operation in options.operations_or(&[MeasuredOperation::Octet, MeasuredOperation::Longs(1024)]) {
@@ -72,8 +72,9 @@ pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &m
     report.add_json_values("lane: medians", &values)
 }
 
-/// Counts a server's system calls and other events per call, with a lane and twice without lanes. Without
-/// lanes, the pool's thread has the request's priority in one case, and must change to it in the other.
+/// Counts the server's system calls and other events per call in three cases: with a lane, without
+/// lanes at the request's priority, and without lanes at another priority, where the server's
+/// thread changes its priority.
 fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).build().map_err(|error| Failure::new(error.to_string()))?;
@@ -87,7 +88,6 @@ fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
         ("no lanes, priority changed", &in_pool, PRIORITY + 1, LEADER_FOLLOWERS + 2.0),
     ] {
         let target = target(&orb, reference)?;
-        // The client changes its thread's priority, so it has a thread of its own.
         let tally = std::thread::scope(|scope| {
             let calling = scope.spawn(|| {
                 orb.real_time().current()?.set_priority(priority.into())?;

@@ -1,4 +1,4 @@
-//! Benchmarks that detect when Corelane becomes slower or larger; most of their figures have goals.
+//! Benchmarks that detect when Corelane becomes slower or larger.
 
 pub(crate) mod call;
 pub(crate) mod counts;

@@ -1,7 +1,8 @@
-//! The benchmark `naming`: Corelane's name server against a plain call, the disk's syncs, and omniNames with the same
-//! client.
+//! The benchmark `naming`: Corelane's name server compared with a plain call, with the disk's
+//! syncs, and with omniNames.
 //!
-//! omniNames searches a linked list for each component of a name and never syncs its log, so its contexts are small.
+//! omniNames searches a linked list for each component of a name, so its contexts are small here.
+//! It never syncs its log.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write as _};
@@ -35,10 +36,10 @@ use crate::service::{RunningProgram, serve_lines};
 use crate::targets::naming as goals;
 use crate::value::SingleValue;
 
-/// Number of threads of a server, as of `corelane naming serve`.
+/// Equal to the number of threads of `corelane naming serve`.
 const THREADS: usize = 40;
 const SIZES: [usize; 3] = [10, 1_000, 1_000_000];
-/// Number of bindings of the largest context in a run of few calls, which checks only the benchmark.
+/// Number of bindings of the largest context if the run has few calls.
 const SMALL: usize = 5_000;
 const FILL: usize = 10_000;
 const NAMES: usize = 1_000;
@@ -85,7 +86,6 @@ fn fill(naming: &NamingService, line: &str) -> Result<(), Failure> {
     let root = naming.reference();
     let parent: Vec<NameComponent> = path.split('/').map(component).collect();
     for depth in 1..=parent.len() {
-        // An earlier `fill` line may have created the context.
         if root.resolve(&parent[..depth]).is_err() {
             root.bind_new_context(&parent[..depth]).map_err(|error| Failure::new(format!("{error:?}")))?;
         }
@@ -128,7 +128,8 @@ struct Resolves {
 }
 
 impl Resolves {
-    /// Resolves from the initial context if `from_root`, else from `path`, where a name has one component.
+    /// Resolves from the initial context if `from_root`, else from the context `path`, where a name
+    /// has one component.
     fn new(
         root: &NamingContextExtRef,
         path: &str,
@@ -259,7 +260,7 @@ impl Drop for Beside {
     }
 }
 
-/// Writes and syncs one page for each call. The rate is the maximum at which the disk permits commits one after another.
+/// Writes and syncs one page per call, which bounds the rate of sequential commits on the disk.
 struct Syncs {
     file: File,
     next: u64,
@@ -302,7 +303,7 @@ struct OmniNames {
 impl OmniNames {
     fn start(folder: &Path, orb: &Orb, placement: &Placement) -> Result<Self, Failure> {
         fs::create_dir_all(folder).map_err(|error| Failure::new(error.to_string()))?;
-        // omniNames does not report its port.
+        // omniNames does not report its port, so the benchmark chooses one that is free.
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = free.map_err(|error| Failure::new(error.to_string()))?.port();
         let mut command = Command::new("omniNames");
@@ -412,7 +413,6 @@ impl Scene<'_> {
         Ok((server, NamingContextExtRef::unchecked_narrow(&object(&self.orb, &reference)?)))
     }
 
-    /// Starts omniNames, unless the user leaves other ORBs out.
     fn omninames(&self, name: &str) -> Result<OmniNames, Failure> {
         if self.options.without_peers {
             return Err(Failure::new("left out by --without-peers"));
@@ -507,7 +507,7 @@ impl Scene<'_> {
     }
 
     fn resolving_beside_changes(&self, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-        // On one core, the processor time of the changes would be measured.
+        // On one core, the figures would include the processor time of the changes.
         let placement = Placement { cores: CoreChoice::Any, ..self.options.placement };
         let (mut server, root) = self.server(&self.folder.store("beside.db")?, "synced", &placement)?;
         server.ask("fill context10 10", PATIENCE)?;
@@ -678,7 +678,8 @@ impl Scene<'_> {
         report.add_values("naming: the largest context", &values)
     }
 
-    /// Returns the number of bindings, the seconds, and the growth of the server's memory in KiB.
+    /// Lists a context. Returns the number of bindings, the seconds spent in calls, and the maximum
+    /// growth of the server's memory in KiB.
     fn list(&self, root: &NamingContextExtRef, server: u32, before: f64) -> Result<(usize, f64, f64), Failure> {
         let found = root.resolve(&[component("largest")]).map_err(|error| Failure::new(format!("{error:?}")))?;
         let found = found.ok_or_else(|| Failure::new("the context is nil"))?;

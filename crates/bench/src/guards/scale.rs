@@ -59,7 +59,6 @@ fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
         let architecture = ServerArchitecture::LeaderFollowers(options.threads);
         let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
         let target = target(&orb, &reference)?;
-        // The first call opens the active connection.
         target.echo_octet(1)?;
         let before = resident_memory_kib(server.pid())[0];
         let address = tcp_address(target.as_object())?;

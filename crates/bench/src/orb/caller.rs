@@ -11,7 +11,6 @@ use crate::Failure;
 use crate::operation::MeasuredOperation;
 use crate::service::serve_lines;
 
-/// Makes the calls that input lines request. Never polls, so that its system calls can be counted.
 pub(crate) fn serve(reference: &str) -> Result<(), Failure> {
     let orb = non_polling_client_orb()?;
     let target = target(&orb, reference)?;

@@ -93,7 +93,7 @@ impl Repeat for Untimed {
     }
 }
 
-/// Repeats calls of an operation. Each operation has its own loop, so that the loop does not choose the
+/// Repeats calls of an operation. Each operation has its own loop, so that no loop branches on the
 /// operation.
 fn repeated(
     target: &CountedTargetRef,
@@ -137,8 +137,8 @@ fn repeated(
     }
 }
 
-/// Repeats calls with a sequence. The first result is compared in full before the timing. Later results are
-/// compared by length and last element.
+/// Repeats calls with a sequence. The first result is compared in full before the timing. Later
+/// results are compared by length and last element.
 #[inline(always)]
 fn sequences<T: PartialEq, S: AsRef<[T]>>(
     sent: &[T],
@@ -166,7 +166,6 @@ pub(crate) struct TwoWayCaller {
 pub(crate) struct PrioritizedCaller {
     pub(crate) caller: TwoWayCaller,
     pub(crate) orb: RtOrb,
-    /// Priority that the calling thread takes before its next call.
     pub(crate) priority: Option<i16>,
 }
 

@@ -1,4 +1,4 @@
-//! Mapping of CORBA priorities to 98 native levels, each of which has a lane and a priority band.
+//! Mapping of CORBA priorities to the native levels 1 to 98.
 
 use corelane::rt::{LinearMapping, NativeRange, Priority, PriorityMapping};
 
@@ -13,7 +13,7 @@ pub(crate) fn band(level: u8) -> Option<(i16, i16)> {
     Some((low, lowest(i32::from(level) + 1).map_or(i16::MAX, |next| next - 1)))
 }
 
-/// Returns the level of a CORBA priority, or 0 for an invalid priority.
+/// Returns the native level of a CORBA priority, or 0 if it has none.
 pub(crate) fn level(priority: i16) -> u8 {
     let native = Priority::new(priority).and_then(|priority| MAPPING.to_native(priority));
     native.and_then(|native| u8::try_from(native).ok()).unwrap_or(0)

@@ -25,9 +25,9 @@ use crate::Failure;
 pub(crate) enum ServerArchitecture {
     /// A thread for each connection.
     PerConnection,
-    /// This number of threads, which wait for requests; the thread that reads a request runs it.
+    /// This number of threads wait for requests. The thread that reads a request runs it.
     LeaderFollowers(usize),
-    /// One thread reads and fills a queue, and this number of threads run the queued requests.
+    /// One thread reads requests into a queue, and this number of threads run them.
     HalfSync(usize),
     /// One thread reads, runs and answers all requests.
     Reactive,
@@ -76,7 +76,6 @@ impl fmt::Display for ServerArchitecture {
     }
 }
 
-/// Returns limits that permit an argument of 64 MiB.
 pub(crate) fn limits() -> Limits {
     Limits { max_message_size: 80 << 20, max_sequence_length: 80 << 20, ..Limits::DEFAULT }
 }

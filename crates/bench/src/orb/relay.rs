@@ -27,7 +27,7 @@ struct RelayedBytes {
     replies: AtomicUsize,
 }
 
-/// Returns the sizes of the operation's messages, as in all calls but the first.
+/// Returns the sizes of the operation's messages in calls after the first.
 pub(crate) fn measure_message_sizes(
     orb: &Orb,
     reference: &ObjectRef,
@@ -44,7 +44,7 @@ pub(crate) fn measure_message_sizes(
     let target = target(orb, &text)?;
     let mut samples = Samples::with_capacity(4);
     let read = || (counts.requests.load(Ordering::Acquire), counts.replies.load(Ordering::Acquire));
-    // The first call may carry service contexts that later calls do not carry.
+    // The first call may have service contexts that later calls lack.
     two_way(&target, MeasuredOperation::Nothing, 2, &mut samples)?;
     let before = read();
     two_way(&target, MeasuredOperation::Nothing, 1, &mut samples)?;
@@ -55,7 +55,6 @@ pub(crate) fn measure_message_sizes(
         let after = read();
         return Ok(MessageSizes { request: after.0 - nothing.0 - (nothing.0 - before.0), reply: 0 });
     }
-    // The client may make another call before the counted call, to compare a whole result.
     two_way(&target, operation, 1, &mut samples)?;
     let once = read();
     two_way(&target, operation, 2, &mut samples)?;
@@ -75,13 +74,11 @@ pub(crate) fn tcp_address(reference: &ObjectRef) -> Result<SocketAddr, Failure> 
     address.ok_or_else(|| Failure::new("the reference has no TCP address"))
 }
 
-/// Returns the port on which the relay listens.
 fn start(server: SocketAddr, counts: Arc<RelayedBytes>) -> std::io::Result<u16> {
     let here = Address::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let listener = socket::listen(&here, &SocketOptions::default(), 1)?;
     let port = socket::local_address(listener.as_fd())?.as_inet().map_or(0, SocketAddr::port);
     ThreadBuilder::new().name("bench/relay").spawn(move || {
-        // A failure closes the connection, so the measured call fails.
         let _ = relay(&listener, server, &counts);
     })?;
     Ok(port)

@@ -1,4 +1,4 @@
-//! Servant of all call benchmarks, whose operations return their argument or its length.
+//! The servant of the benchmarks. Its operations return their argument or its length, or compute.
 
 use corelane::{Octets, SystemException};
 use corelane_sys::{counters, probe};
@@ -47,7 +47,6 @@ impl Target for Echo {
     }
 
     fn echo_octets(&self, v: &[u8]) -> Result<Octets, SystemException> {
-        // Large octets are returned from the memory of the request.
         upcall(|| if v.len() < BORROW_THRESHOLD { Ok(Octets::from(v.to_vec())) } else { corelane::keep_octets(v) })
     }
 

@@ -1,8 +1,9 @@
-//! Corelane's servers, each in a process of its own, which answer lines of their standard input:
+//! Corelane's servers, each in a process of its own. The server of many objects answers lines of
+//! its standard input:
 //!
 //! | line | answer |
 //! |---|---|
-//! | `same N` | references of N objects, spread evenly over all of them |
+//! | `same N` | references of N objects, spread evenly over all objects |
 //! | `random N` | references of N objects in a fixed pseudo-random order |
 //! | `octets` | bytes of resident memory that the activation of each object uses |
 
@@ -35,8 +36,8 @@ pub(crate) fn serve_non_polling_echo(architecture: ServerArchitecture, address: 
     one(architecture.pool().spin_policy(Some(SpinPolicy::Never)), address, CountedTarget::servant(Echo))
 }
 
-/// Serves an object whose calls all run at one priority. Threads of the ORB's pool run the calls without a change
-/// of their priority. Clients may use one band for all priorities.
+/// Serves an object whose calls run at one priority (SERVER_DECLARED), without a change of the
+/// priority of the pool's threads.
 pub(crate) fn serve_single_priority(architecture: ServerArchitecture) -> Result<(), Failure> {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).pool(architecture.pool()).limits(limits()).listen(LOOPBACK);
@@ -52,8 +53,8 @@ pub(crate) fn serve_single_priority(architecture: ServerArchitecture) -> Result<
     serve_lines(|_| None).map_err(failed)
 }
 
-/// Returns an ORB with an object in the highest of `number` lanes, and a reference with the ORB's own endpoint, whose
-/// requests are handed over to the lane.
+/// Returns an ORB with an object in the highest of `number` lanes, and a reference to it with the
+/// endpoint of the ORB, from which requests are handed over to the lane.
 pub(crate) fn orb_with_lanes(number: u8) -> Result<(Orb, String), Failure> {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
@@ -144,8 +145,7 @@ pub(crate) fn serve_many_objects(
     .map_err(failed)
 }
 
-/// Serves an object whose POA is nested `depth` levels below the root POA. Persistent keys need a depth of at
-/// least 1.
+/// Persistent keys need a depth of at least 1.
 pub(crate) fn serve_nested_poa(depth: usize, keys: KeyLifetime) -> Result<(), Failure> {
     let orb = start_orb(ServerArchitecture::PerConnection, LOOPBACK)?;
     let root = orb.root_poa();
@@ -168,8 +168,8 @@ pub(crate) fn serve_nested_poa(depth: usize, keys: KeyLifetime) -> Result<(), Fa
     serve_lines(|_| None).map_err(failed)
 }
 
-/// Serves an object for each native priority, in the lane of this priority (SERVER_DECLARED of Real-time CORBA). Each
-/// lane has threads of its priority and a port. If `address` is a Unix socket, each lane has a Unix socket.
+/// Serves an object for each native priority, in the lane of this priority (SERVER_DECLARED). Each
+/// lane has a port, or a Unix socket if `address` is one.
 pub(crate) fn serve_lanes(priorities: &[u8], address: &str) -> Result<(), Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(address).build().map_err(failed)?;
@@ -204,8 +204,8 @@ pub(crate) fn serve_lanes(priorities: &[u8], address: &str) -> Result<(), Failur
     serve_lines(|_| Some(references.join(" "))).map_err(failed)
 }
 
-/// Serves an object for each priority. Each native level of these priorities has a lane, a port and a priority
-/// band.
+/// Serves an object for each priority. Each native level of the priorities has a lane, a port and a
+/// priority band.
 pub(crate) fn serve_bands(priorities: &[i16]) -> Result<(), Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(levels::MAPPING));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
@@ -230,8 +230,8 @@ pub(crate) fn serve_bands(priorities: &[i16]) -> Result<(), Failure> {
     serve_lines(|_| Some(references.clone())).map_err(failed)
 }
 
-/// Serves an object in a pool without lanes. The pool's only thread waits at this native priority, and changes
-/// to the priority of each request.
+/// Serves an object in a pool of one thread without lanes. The thread waits at this native
+/// priority, and changes to the priority of each request.
 pub(crate) fn serve_without_lanes(priority: u8) -> Result<(), Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
@@ -269,7 +269,6 @@ fn list(texts: impl Iterator<Item = String>) -> String {
     line
 }
 
-/// A fixed pseudo-random sequence (splitmix64 of a counter).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PseudoRandom(u64);
 
@@ -286,7 +285,7 @@ impl Iterator for PseudoRandom {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        // The cleared sign bit makes the number positive in any 64-bit integer type.
+        // The shift clears the highest bit, so the number fits in an `i64`.
         Some((mixed ^ (mixed >> 31)) >> 1)
     }
 }

@@ -6,7 +6,6 @@ use corelane::Servant;
 
 use generated::wide::{Wide1, Wide10, Wide100, Wide1000};
 
-/// Numbers of operations of the generated interfaces. The list must equal the list in build.rs.
 pub(crate) const WIDTHS: [usize; 4] = [1, 10, 100, 1000];
 
 mod generated {

@@ -1,4 +1,5 @@
-//! The command `corelane bench report`, which makes one HTML page from the JSON lines of one or more runs.
+//! The command `corelane bench report`, which makes one HTML page from the JSON lines of one or
+//! more runs.
 //!
 //! The page has no scripts and loads no other files.
 
@@ -27,7 +28,7 @@ pub(crate) struct Outputs<'o> {
     pub(crate) picture: Option<(&'o Path, &'o [MeasuredOperation])>,
 }
 
-/// Writes the outputs for all runs in `files`. Returns the number of runs.
+/// Writes the outputs, and returns the number of runs in `files`.
 pub(crate) fn write(files: &[PathBuf], outputs: Outputs<'_>) -> Result<usize, Failure> {
     let mut runs = Vec::new();
     for file in files {
@@ -50,7 +51,6 @@ fn write_to(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| Failure::new(format!("cannot write `{}`: {error}", path.display())))
 }
 
-/// Returns the picture of the operations' medians.
 fn picture(runs: &[RecordedRun], operations: &[MeasuredOperation]) -> Result<String, Failure> {
     let operations = if operations.is_empty() { &[MeasuredOperation::Octet] } else { operations };
     let panels = operations.iter().map(|operation| {
@@ -263,8 +263,8 @@ fn render(runs: &[RecordedRun]) -> String {
     page
 }
 
-/// Returns name, title and description of each benchmark in the runs. Benchmarks that this program does not know are
-/// last.
+/// Returns the name, title and description of each benchmark in the runs. Benchmarks that this
+/// program does not know are last, without a description.
 fn present(runs: &[RecordedRun]) -> Vec<(String, String, String)> {
     let mut names: Vec<&str> = Vec::new();
     for run in runs {

@@ -10,9 +10,10 @@ pub(crate) struct RecordedRun {
     pub(crate) name: String,
     given_name: Option<String>,
     pub(crate) id: String,
-    /// Members of the first and the last line, in their order.
+    /// Members of the records `run` and `end` that describe the environment, in their order.
     pub(crate) environment: Vec<(String, String)>,
-    /// Fractions of all calls for which the distributions give the times.
+    /// Fractions of the calls. A distribution has for each fraction the time within which these
+    /// calls ended.
     pub(crate) cdf_parts: Vec<f64>,
     pub(crate) results: Vec<ResultLine>,
     pub(crate) values: Vec<ValueLine>,
@@ -87,7 +88,6 @@ pub(crate) struct Missing {
     pub(crate) reason: String,
 }
 
-/// Adds the runs in `text`, the lines of the file `name`.
 pub(crate) fn add(runs: &mut Vec<RecordedRun>, name: &str, text: &str) -> Result<(), Failure> {
     let before = runs.len();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -209,7 +209,7 @@ fn names(line: &Json) -> RecordedLabel {
         op: text_of(line, "op"),
         config: text_of(line, "config"),
     };
-    // Lines of older programs lack the name of the group.
+    // Lines of older versions of the program lack the name of the group.
     if names.group.is_empty() {
         names.group = format!("{} {} over {}", names.bench, names.op, names.transport);
     }

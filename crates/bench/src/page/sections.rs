@@ -38,7 +38,7 @@ pub(crate) fn of_bench(runs: &[RecordedRun], bench: &str) -> String {
     text
 }
 
-/// Draws curves through the points of several groups, for an axis on which each group has one point.
+/// Draws curves across groups, for each axis on which all points of a group have one position.
 fn across_groups(runs: &[RecordedRun], bench: &str, several: bool) -> String {
     let placed: Vec<RunLine<'_, ResultLine>> = numbered(runs, |run| &run.results)
         .filter(|(_, _, line)| line.label.bench == bench && line.axis_point.is_some())
@@ -84,7 +84,6 @@ fn groups(runs: &[RecordedRun], bench: &str) -> Vec<String> {
     found
 }
 
-/// Benchmarks with curves of mean and standard deviation, like the papers' figures.
 const MT_CUBIT: [&str; 2] = ["mt", "mt-equal"];
 
 fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
@@ -117,8 +116,8 @@ fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
 
 pub(crate) const CALL_TIMES_UNIT: &str = "us: bar to the median, thin line to p99";
 
-/// Returns the bars of an operation over TCP. The calls are from the first group of `cubit`, or else of `call`,
-/// without dynamic invocation.
+/// Returns the bars of an operation over TCP. The calls are from the first group of `cubit`, or
+/// else of `call`, without dynamic invocation.
 pub(crate) fn panel(runs: &[RecordedRun], operation: &str) -> Option<(String, Vec<Bar>)> {
     let calls = |bench: &'static str| {
         numbered(runs, |run| &run.results).filter(move |(_, _, line)| {
@@ -145,7 +144,6 @@ fn varies<'p>(places: impl Iterator<Item = &'p RecordedAxisPoint>) -> bool {
     places.any(|x| x != first)
 }
 
-/// Name of a quantity, the function that reads it, and true for a dashed curve.
 type LineMeasure = (&'static str, fn(&ResultLine) -> f64, bool);
 
 /// Draws medians and 99th percentiles, or times per call if ratios compare rates.
@@ -195,14 +193,14 @@ struct SeriesPoint<'p> {
     values: Vec<f64>,
 }
 
-/// Each point has one number for each measure.
 struct Series<'p> {
     peer: &'p str,
     name: String,
     points: Vec<(f64, Vec<f64>)>,
 }
 
-/// Draws one curve for each series and measure. All curves of a series have one colour and one shape of marks.
+/// Draws one curve for each series and measure. All curves of a series have one colour and one
+/// shape of marks.
 fn draw<'p>(
     axis: &str,
     unit: &str,

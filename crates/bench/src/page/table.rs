@@ -1,4 +1,5 @@
-//! HTML tables whose cells have the name of their column, so that a narrow screen can show a row as a list.
+//! HTML tables whose cells have the name of their column, so that a narrow screen can show a row as
+//! a list.
 
 use std::fmt::{Display, Write};
 
@@ -7,7 +8,6 @@ use super::chart::escaped;
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     name: String,
-    /// HTML after the name in the table's head.
     remark: String,
     is_text: bool,
 }

@@ -7,7 +7,7 @@ use super::papers;
 use super::read::{RecordedAxisPoint, RecordedLabel, RecordedRun, ResultLine, ValueLine};
 use super::table::{Column, Table};
 
-/// Highlights rows with differences between runs.
+/// Rows in which the runs differ are highlighted.
 pub(crate) fn environment(runs: &[RecordedRun]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in runs.iter().flat_map(|run| &run.environment) {
@@ -95,7 +95,6 @@ pub(crate) fn papers(bench: &str) -> String {
     text
 }
 
-/// Returns tables of times and costs. With `several`, a column names the run of each row.
 pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> String {
     let columns = |numbers: &[&str]| {
         let texts = several.then_some("run").into_iter().chain(["peer", "config"]).map(Column::text);
@@ -197,7 +196,8 @@ fn number(line: &ValueLine) -> String {
     }
 }
 
-/// Returns tables that compare the runs. Each row compares the later runs with the first run that has the line.
+/// Returns tables that compare the runs. Each row compares the later runs with the first run that
+/// has the line.
 pub(crate) fn comparison(runs: &[RecordedRun]) -> String {
     let columns = || {
         let mut columns = vec![Column::text("benchmark"), Column::text("op"), Column::text("variant")];
@@ -247,7 +247,8 @@ fn named(names: &RecordedLabel) -> [&str; 5] {
     [&names.bench, &names.op, &names.transport, &names.peer, &names.config]
 }
 
-/// Adds a row for each line that several runs have. `normalised` compares two lines relative to their baselines.
+/// Adds a row for each line that several runs have. `normalised` compares two lines relative to
+/// their baselines.
 fn compared<'r, T: 'r>(
     table: &mut Table,
     runs: &'r [RecordedRun],
@@ -259,7 +260,8 @@ fn compared<'r, T: 'r>(
     for (at, run) in runs.iter().enumerate() {
         for (number, line) in lines(run).iter().enumerate() {
             let wanted = key(line);
-            // Several lines of a run may have one key, so the n-th of them is compared with the n-th in another run.
+            // Several lines of a run may have one key, so the n-th of them is compared with the
+            // n-th in another run.
             let earlier = lines(run)[..number].iter().filter(|other| key(other) == wanted).count();
             let find = |run: &'r RecordedRun| lines(run).iter().filter(|other| key(other) == wanted).nth(earlier);
             let (before, after) = (&runs[..at], &runs[at + 1..]);
@@ -338,7 +340,6 @@ mod tests {
         line(id, &record)
     }
 
-    /// Returns three runs; the third repeats the lines of the second. The first and the third share another line.
     fn runs() -> Vec<RecordedRun> {
         let (run, end) = (|id| line(id, "\"run\",\"debug_build\":false"), |id| line(id, "\"end\""));
         let texts = [

@@ -8,7 +8,6 @@ use crate::options::BenchOptions;
 use crate::orb::ServerArchitecture;
 use crate::report::Report;
 
-/// Measures every dispatch architecture with 1, 4 and 16 client threads.
 pub(crate) fn architectures(
     options: &BenchOptions,
     report: &mut Report<'_>,

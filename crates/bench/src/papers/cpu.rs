@@ -1,6 +1,8 @@
-//! The benchmark `cpu`: the processor time that ORB and kernel need for a call between two threads of one process.
+//! The benchmark `cpu`: the processor time that ORB and kernel need for a call between two threads
+//! of one process.
 //!
-//! As in the papers, client and server are two ORBs of one process on one core, and the calls go through sockets.
+//! As in the papers, client and server are two ORBs of one process on one core, and the calls go
+//! through sockets.
 //!
 //! A thread of lower priority, the *scavenger*, takes all remaining processor time.
 
@@ -32,13 +34,11 @@ const BATCH: usize = 100;
 /// Maximum time for which a thread of fixed priority runs without a pause.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// Computing time of the servant in the variants with work.
 const WORK: Duration = Duration::from_micros(100);
 
 #[derive(Clone)]
 enum CallPath {
     Reference(CountedTargetRef),
-    /// A direct call of a virtual function of the servant.
     Virtual(Arc<dyn CountedTarget>),
 }
 
@@ -64,8 +64,8 @@ struct Sliced {
 }
 
 impl Sliced {
-    /// Makes at most `count` calls, in batches, until they have taken [`SLICE`]. Returns the time of the calls
-    /// without the time of recording the results.
+    /// Makes at most `count` calls, in batches, until they have taken [`SLICE`]. Returns the time
+    /// of the calls without the time of recording the results.
     fn slice(&self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (mut whole, mut made) = (Duration::ZERO, 0);
         while made < count && whole <= SLICE {
@@ -135,15 +135,14 @@ fn ran(thread: Tid) -> Option<ThreadRunTime> {
     std::fs::read_to_string(file).ok().as_deref().and_then(read_ran)
 }
 
-/// Parses three numbers: nanoseconds on a core, nanoseconds waiting for a core, and the number of
-/// times that the thread was scheduled.
+/// Parses the schedstat file of a thread: nanoseconds on a core, nanoseconds waiting for a core,
+/// and the number of times that the thread was scheduled.
 fn read_ran(text: &str) -> Option<ThreadRunTime> {
     let mut numbers = text.split_whitespace().map(str::parse);
     let (nanoseconds, _, times) = (numbers.next()?.ok()?, numbers.next()?, numbers.next()?.ok()?);
     Some(ThreadRunTime { nanoseconds, times })
 }
 
-/// Dropping the handle ends the thread.
 struct Scavenger {
     id: Tid,
     stop: Arc<AtomicBool>,
@@ -226,8 +225,8 @@ pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mu
     Ok(())
 }
 
-/// Returns the number of calls. The full depth makes the papers' 10,000,000 calls without work. Variants with
-/// work make at most 2,000 calls in a turn.
+/// At the full depth, variants without work make the papers' 10,000,000 calls. Variants with work
+/// make at most 2,000 calls in a turn.
 fn run_length(options: &BenchOptions, rounds: u32) -> RunLength {
     let asked = options.run_length;
     match (options.depth, rounds) {
@@ -271,8 +270,8 @@ fn orbs() -> Result<Orbs, Failure> {
 }
 
 impl Orbs {
-    /// Returns the variants, and the processor times that each records. The first variant is the baseline, the
-    /// virtual function.
+    /// Returns the variants, and the processor times that each records. The first variant, the
+    /// virtual call, is the baseline.
     fn variants(
         &self,
         rounds: u32,
@@ -313,8 +312,8 @@ impl Orbs {
     }
 }
 
-/// Maximum nanoseconds by which a collocated call may exceed the call of a virtual function: through the POA, and past
-/// the POA.
+/// Maximum nanoseconds by which a collocated call may exceed the call of a virtual function:
+/// through the POA, and past the POA.
 const GOALS: [f64; 2] = [60.0, 5.0];
 
 fn over_virtual(figures: &[Figure]) -> Vec<SingleValue> {
@@ -335,8 +334,8 @@ fn deviation(values: &[f64]) -> f64 {
     (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt()
 }
 
-/// Compares each call through a transport with the collocated call, which is the second figure. With `watched`, also
-/// returns how often and how long the scavenger ran.
+/// Compares each call through a transport with the collocated call, which is the second figure.
+/// With `watched`, also returns how often and how long the scavenger ran.
 fn overhead(figures: &[Figure], seen: &[CpuTimes], watched: bool) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let Some(collocated) = figures.get(1) else { return values };

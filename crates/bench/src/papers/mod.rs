@@ -1,4 +1,5 @@
-//! Benchmarks that repeat the experiments of published papers on CORBA and operating systems (docs/benchmarks.md).
+//! Benchmarks that repeat the experiments of published papers on CORBA and operating systems
+//! (docs/benchmarks.md).
 
 pub(crate) mod architectures;
 pub(crate) mod cores;

@@ -1,4 +1,5 @@
-//! The benchmark `os`: the effect of the operating system on one ORB.
+//! The benchmark `os`: the effect of the operating system on calls through Corelane and on bare
+//! sockets.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -29,7 +30,6 @@ use crate::sample::Samples;
 use crate::service::RunningProgram;
 use crate::workload::message_sizes;
 
-/// Priority of both sides in the settings with fixed priorities.
 const PRIORITY: u8 = 10;
 
 const REST: Duration = Duration::from_millis(5);
@@ -85,9 +85,9 @@ impl<'o> OsVariants<'o> {
         Ok(OsVariants { options, orb: client_orb(0)?, variants: Vec::new(), pairs: Vec::new() })
     }
 
-    /// Adds bare sockets and Corelane in one setting; `set` puts a subject into the setting. The report compares both
-    /// with bare sockets in the setting of the first call, and Corelane also with itself there and with bare
-    /// sockets in the same setting.
+    /// Adds bare sockets and Corelane in one setting; `set` puts a subject into the setting.
+    /// Corelane is compared with the bare sockets of its setting. In later settings, both are also
+    /// compared with themselves in the first setting.
     fn add(
         &mut self,
         name: &str,
@@ -192,7 +192,6 @@ fn idle_states(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
     settings.measure("os: idle states, a call every 5 ms", &run_length, report, progress)
 }
 
-/// Settings of timer slack and scheduling class; the first is the baseline.
 const SLACKS: [(&str, Duration, Scheduling); 3] = [
     ("SCHED_OTHER, slack 50 us", USUAL_SLACK, Scheduling::Other),
     ("SCHED_OTHER, slack 1 ns", Duration::from_nanos(1), Scheduling::Other),
@@ -305,7 +304,8 @@ impl PreemptionRestore {
         };
         let termination = signal::termination().map_err(failed)?;
         *switched().lock() = Some((file.to_path_buf(), mode));
-        // A process that takes over these signals must handle them until its end, so the thread is never joined.
+        // A process that takes over these signals must handle them until its end, so the thread is
+        // never joined.
         ThreadBuilder::new()
             .name("bench/signals")
             .spawn(move || {
@@ -437,7 +437,6 @@ struct SilentServer {
     over: Arc<AtomicBool>,
 }
 
-/// Number of connections that the silent server keeps open.
 const KEPT: usize = 16;
 
 impl SilentServer {
@@ -473,7 +472,8 @@ impl Drop for SilentServer {
     }
 }
 
-/// Calls that end at their deadline. The measured times are from the deadline to the end of the call.
+/// Calls that end at their deadline. The measured times are from the deadline to the end of the
+/// call.
 struct DeadlineCall {
     slack: Duration,
     placement: Placement,
@@ -483,7 +483,6 @@ struct DeadlineCall {
 impl MeasuredSubject for DeadlineCall {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (slack, reference) = (self.slack, self.reference.clone());
-        // Timer slack belongs to a thread, so each setting needs a new thread.
         let called = self.placement.run(Side::Client, move || {
             let failed = |error: std::io::Error| Failure::new(format!("the calling thread failed: {error}"));
             thread::set_timer_slack(slack).map_err(failed)?;
@@ -537,8 +536,8 @@ mod tests {
         assert!(modes("").is_empty());
     }
 
-    /// Environment variable with the path of a preemption file; the test program then switches the mode, prints
-    /// `switched`, and waits.
+    /// Environment variable with the path of a preemption file; the test program then switches the
+    /// mode, prints `switched`, and waits.
     const SWITCHES: &str = "CORELANE_TEST_SWITCHES";
 
     #[test]

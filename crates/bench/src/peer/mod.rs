@@ -16,7 +16,6 @@ use crate::placement::{Placement, Side};
 use crate::sample::Samples;
 use crate::service::RunningProgram;
 
-/// Maximum time of one turn.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +87,6 @@ pub(crate) struct BuiltPeer {
     counting: Option<CountingLibrary>,
 }
 
-/// A library to preload into a program, and the file to which the library writes its counts.
 #[derive(Clone, Debug)]
 pub(crate) struct CountingLibrary {
     pub(crate) library: PathBuf,
@@ -111,7 +109,6 @@ pub(crate) enum PeerInvocation {
 }
 
 impl BuiltPeer {
-    /// Builds the program from the sources in `peers` if it is not up to date.
     pub(crate) fn build(kind: PeerKind, peers: &Path) -> Result<Self, Failure> {
         let sources = peers.join(kind.folder());
         if !sources.join(kind.source()).is_file() {
@@ -146,7 +143,7 @@ impl BuiltPeer {
         self.kind
     }
 
-    /// Returns the path of the native program. JacORB has none.
+    /// Returns the path of the native program, which JacORB lacks.
     #[must_use]
     pub(crate) fn program(&self) -> PathBuf {
         self.out.join("bench")
@@ -171,7 +168,6 @@ impl BuiltPeer {
         command
     }
 
-    /// Returns the process and the reference of its object.
     pub(crate) fn serve(
         &self,
         transport: BaselineTransport,
@@ -185,7 +181,8 @@ impl BuiltPeer {
         command.arg("--serve");
         if self.kind == PeerKind::OmniOrb {
             let endpoint = match transport {
-                // Without a path, omniORB makes a socket below /tmp/omni-USER and removes it at its end.
+                // Without a path, omniORB makes a socket below /tmp/omni-USER and removes it at its
+                // end.
                 BaselineTransport::Unix => "giop:unix:",
                 BaselineTransport::Tcp | BaselineTransport::SharedMemory => "giop:tcp:127.0.0.1:",
             };
@@ -213,7 +210,6 @@ impl BuiltPeer {
         Ok(PeerCalls { name, client, operation, how, server })
     }
 
-    /// Starts a client that calls on request by its standard input.
     pub(crate) fn caller(&self, reference: &str, placement: &Placement) -> Result<RunningProgram, Failure> {
         let mut command = self.command();
         command.arg(reference);

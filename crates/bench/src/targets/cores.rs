@@ -1,23 +1,21 @@
 //! Goals of the admission of tasks to cores, and of the core pool.
 //!
-//! The numbers are maximums. A goal that is a minimum share of accepted tasks appears as the maximum
-//! share of rejected tasks.
+//! The numbers are maximums. A goal that is a minimum share of accepted tasks appears as the
+//! maximum share of rejected tasks.
 
 /// Goals of `cores-acceptance`, in percent of the offered tasks or of the offered utilization.
 pub(crate) mod acceptance {
     /// Maximum rejected part up to a utilization of 1.7 on two cores, with every balance factor.
     pub(crate) const MAX_REJECTED: f64 = 0.1;
-    /// Maximum part of rejected tasks at a utilization of 1.8 on two cores.
     pub(crate) const MAX_REJECTED_AT_180: f64 = 1.1;
-    /// Maximum part of rejected tasks at a utilization of 1.9 on two cores.
     pub(crate) const MAX_REJECTED_AT_190: f64 = 9.5;
     /// Maximum rejected part under earliest deadline first, up to a utilization of 1.95.
     pub(crate) const MAX_REJECTED_BY_DEADLINES: f64 = 0.1;
-    /// Maximum part of the rejected utilization on 4 to 64 cores, with a utilization of 0.9 for each
-    /// core.
+    /// Maximum part of the rejected utilization on 4 to 64 cores, with a utilization of 0.9 for
+    /// each core.
     pub(crate) const MAX_REJECTED_ON_MANY_CORES: f64 = 0.5;
-    /// Maximum number of tasks that an exhaustive search accepts on two cores, relative to
-    /// decisions with bounded time.
+    /// Maximum number of tasks that an exhaustive search accepts on two cores, relative to the
+    /// number that admission with bounded time accepts.
     pub(crate) const MAX_EXHAUSTIVE_RATIO: f64 = 1.0 / 0.999;
 }
 
@@ -34,7 +32,8 @@ pub(crate) mod decide {
 
 /// Goals of `cores-migration`.
 pub(crate) mod migration {
-    /// Maximum median of the migration of a sleeping thread, relative to that of a running thread.
+    /// Maximum median of the migration of a sleeping thread, relative to the median of a running
+    /// thread.
     pub(crate) const MAX_SLEEPING_RATIO: f64 = 0.1;
 }
 
@@ -42,13 +41,13 @@ pub(crate) mod migration {
 pub(crate) mod path {
     /// Maximum median of a bound task's call, relative to a thread for each connection.
     pub(crate) const MAX_TO_PER_CONNECTION: f64 = 1.01;
-    /// Maximum median of a bound task's call, relative to a lane.
     pub(crate) const MAX_TO_LANE: f64 = 1.00;
     /// Maximum mean in microseconds that the hand-over to a thread of the client's core adds.
     pub(crate) const MAX_HAND_OVER_US: f64 = 10.0;
     /// Maximum mean in microseconds of a change that moves 15 threads between two cores.
     pub(crate) const MAX_MOVES_US: f64 = 100.0;
-    /// Maximum mean in microseconds that a rejection adds to a call and the decision.
+    /// Maximum by which the mean of a rejected admission exceeds the sum of the means of a call and
+    /// of a decision, in microseconds.
     pub(crate) const MAX_REJECTION_US: f64 = 8.0;
 }
 
@@ -56,7 +55,6 @@ pub(crate) mod path {
 pub(crate) mod misses {
     /// Maximum fraction of task sets with a deadline miss, in each cell.
     pub(crate) const MAX_SETS_WITH_A_MISS: f64 = 0.0;
-    /// Maximum part of rejected tasks in percent, in each cell.
     pub(crate) const MAX_REJECTED: f64 = 0.0;
 }
 

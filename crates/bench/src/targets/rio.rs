@@ -1,18 +1,14 @@
-//! Goals of real-time I/O, relative to the kernel's TCP with threads of fixed priority in the same run.
-//!
-//! The numbers are maximums.
+//! Goals of real-time I/O. The baseline is the kernel's TCP with threads of fixed priority in the
+//! same run.
 
-/// Goals of a condition: maximum ratios of mean, 99th percentile and standard deviation of the
-/// round trips.
+/// Maximum ratios of the round trips to the baseline under one condition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LatencyGoals {
-    /// Maximum ratio of the means.
     pub(crate) mean: f64,
-    /// Maximum ratio of the 99th percentiles, which stand for the papers' maximums.
+    /// The 99th percentiles replace the maximums of the papers.
     pub(crate) p99: f64,
-    /// Maximum ratio of the 99.9th percentiles.
     pub(crate) p999: Option<f64>,
-    /// Maximum ratio of the standard deviations.
+    /// Ratio of the standard deviations.
     pub(crate) jitter: f64,
 }
 
@@ -26,27 +22,25 @@ pub(crate) const LOADED: LatencyGoals = LatencyGoals { mean: 0.45, p99: 0.60, p9
 /// Maximum of the bulk rate with the kernel's TCP, relative to the rate with real-time I/O.
 pub(crate) const MAX_BULK_RATIO: f64 = 1.0 / 0.95;
 
-/// Bound on the 99.9th percentile under load, relative to the baseline's without other traffic. In
-/// the paper the bound is 2 ms, beside a maximum of 0.807 ms.
+/// Bound on the 99.9th percentile under load, relative to the baseline's 99.9th percentile without
+/// other traffic. In the paper the bound is 2 ms, and the maximum is 0.807 ms.
 pub(crate) const BOUND_TO_IDLE: f64 = 2.5;
-/// Maximum part of the bulk load in percent that this bound does not permit.
 pub(crate) const MAX_NOT_PERMITTED: f64 = 0.0;
 
-/// Maximum distance in percent of a stream's rate from its guarantee.
 pub(crate) const MAX_RATE_ERROR: f64 = 1.0;
 /// Maximum distance in percent of a stream's rate from its guarantee, in every 100 ms.
 pub(crate) const MAX_WINDOW_ERROR: f64 = 5.0;
 /// Maximum shortfall in percent of best effort from the rate that the guarantees leave to it.
 pub(crate) const MAX_REST_SHORTFALL: f64 = 5.0;
 
-/// Maximum time in nanoseconds in which the steering program sorts a frame, in the mean over connections.
+/// Maximum time in nanoseconds in which the steering program sorts a frame, in the mean over
+/// connections.
 pub(crate) const MAX_SORTING_NS: f64 = 60.0;
-/// Maximum ratio of this time with the slowest size of the tables to that with the fastest.
+/// Maximum ratio of the sorting times with the slowest and with the fastest size of the tables.
 pub(crate) const MAX_SORTING_GROWTH: f64 = 1.10;
 
-/// Maximum processor time for a call, and for a megabyte, relative to the kernel's TCP.
 pub(crate) const MAX_PROCESSOR_RATIO: f64 = 1.15;
 
-/// Minimum growth of the baseline's 99th percentile under load. A load with a smaller effect does not
-/// strain the receiver.
+/// Minimum growth of the baseline's 99th percentile under load. A load with a smaller effect does
+/// not strain the receiver.
 pub(crate) const MIN_STRAIN: f64 = 1.5;

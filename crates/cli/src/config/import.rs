@@ -20,7 +20,6 @@ pub(super) fn command() -> Command {
     ])
 }
 
-/// Separates the `-ORB` options and their values, each with its position, from the other words.
 pub(super) fn split(words: Vec<OsString>) -> (Vec<OsString>, Vec<(usize, String)>) {
     let (mut own, mut of_orb) = (Vec::new(), Vec::new());
     let mut words = words.into_iter().enumerate();
@@ -37,7 +36,6 @@ pub(super) fn split(words: Vec<OsString>) -> (Vec<OsString>, Vec<(usize, String)
     (own, of_orb)
 }
 
-/// Runs the command and returns its exit status. `words` are the `-ORB` options.
 pub(super) fn run(parsed: &ArgMatches, words: Vec<(usize, String)>, out: &mut dyn Write) -> u8 {
     let refuse = |reason: String, out: &mut dyn Write| arguments::print_refusal(Some(reason), USAGE, out);
     let orb = match arguments::text(parsed, "from").as_deref() {
@@ -69,7 +67,8 @@ pub(super) fn run(parsed: &ArgMatches, words: Vec<(usize, String)>, out: &mut dy
     }
 }
 
-/// Converts the options of the files and of the words. The error is an exit status and a message for the user.
+/// Converts the options of the files and of the words. The error is an exit status and a message
+/// for the user.
 fn import(
     paths: &[&OsString],
     words: Vec<(usize, String)>,
@@ -103,7 +102,7 @@ fn message(place: &str, malformed: &Malformed) -> String {
     format!("{place}: `{}`: {}", printable(&malformed.text), malformed.reason)
 }
 
-/// Prints the converted options. The options that are not carried over go to the standard error.
+/// Prints the converted options. The other options are listed on the standard error, with reasons.
 fn print(imported: &Imported, names: &[String], target: ImportTarget, out: &mut dyn Write) {
     let source = if names.is_empty() { "-ORB options".to_owned() } else { names.join(", ") };
     let (reader, owner) = match target {
@@ -116,7 +115,6 @@ fn print(imported: &Imported, names: &[String], target: ImportTarget, out: &mut 
         text += &format!("# {owner} no counterpart of any of the options.\n");
     }
     text += &tables;
-    // The reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes());
     let mut lines = String::new();
     for one in imported.left_out() {

@@ -14,8 +14,8 @@ pub(super) fn is_file(word: &str) -> bool {
     !word.starts_with('-') && word.contains(['.', '/'])
 }
 
-/// Returns the command's words and the `-ORB` options with their values. Without a program's file all words belong to
-/// the command.
+/// Returns the command's words and the `-ORB` options with their values. Without a program's file
+/// all words belong to the command.
 pub(super) fn split(words: Vec<OsString>) -> (Vec<OsString>, Vec<String>) {
     if !words.iter().any(|word| is_file(&word.to_string_lossy())) {
         return (words, Vec::new());
@@ -52,7 +52,6 @@ impl ProgramSources<'_> {
         Ok(configuration.settings())
     }
 
-    /// Returns the settings of the program, one in a line. The error is a message for the user.
     pub(super) fn into_text(self) -> Result<String, String> {
         let line = |setting: &ShownSetting| {
             let source = match &setting.source {
@@ -64,7 +63,6 @@ impl ProgramSources<'_> {
         self.read().map(|settings| settings.iter().map(line).collect()).map_err(|error| error.to_string())
     }
 
-    /// Returns the settings of the program in JSON. The error is a message for the user.
     pub(super) fn into_json(self) -> Result<Json, String> {
         let file = self.file.to_string_lossy().into_owned();
         let setting = |setting: &ShownSetting| {

@@ -12,14 +12,12 @@ use serde_json::{Value as Json, json};
 use super::{AllocatedSystem, CoresArguments, milliseconds, picture, write_file, write_table};
 use crate::text::{json_text, printable};
 
-/// Time in seconds for which rt-app runs the tasks of a file that `--rt-app` writes.
 const RT_APP_SECONDS: u64 = 10;
 
-/// A task with its placement in the schedule.
 struct TaskRow<'s> {
     named: &'s NamedTask,
-    /// Placement of the task. A rejected task has the placement at which it would miss a deadline.
-    /// `None` if no core may run the task.
+    /// Placement of the task. A rejected task has a placement on the core that its rejection names;
+    /// `None` if it names no core.
     promise: Option<TaskPlacement>,
     rejection: Option<&'s Rejection>,
 }
@@ -30,7 +28,6 @@ impl TaskRow<'_> {
     }
 }
 
-/// Analyses the task file. Returns true if all tasks meet their deadlines.
 pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let system = AllocatedSystem::read(arguments)?;
     let mut places: HashMap<TaskId, TaskPlacement> =
@@ -50,7 +47,6 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
         let placed = rows.iter().filter(|row| row.fits()).filter_map(placed).collect::<Vec<_>>();
         write_file(file, &rt_app::write(&placed, RT_APP_SECONDS))?;
     }
-    // Ignore errors: the reader may have closed the pipe.
     let _ = if arguments.is_json {
         out.write_all(json_text(&as_json(&system, &rows, all_fit)).as_bytes())
     } else {
@@ -74,7 +70,6 @@ fn placed(row: &TaskRow<'_>) -> Option<PlacedTask> {
     Some(PlacedTask { task: row.named.clone(), core: Some(promise.core.core), level: promise.level })
 }
 
-/// Returns the utilization of each core, in the order of the machine's cores.
 fn utilizations(system: &AllocatedSystem) -> Vec<(u32, Utilization)> {
     let of_core = |core: &corelane_sched::allocation::Core| {
         let timings: Vec<Timing> =

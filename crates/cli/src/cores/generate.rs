@@ -8,13 +8,10 @@ use corelane_sched::task_file::{MachineDescription, NamedTask, TaskFile, toml};
 
 use super::CoresArguments;
 
-/// Number of cores of the machine in the MC-ORB paper.
 const CORES: u32 = 2;
 
-/// Balance factor if the user gives no `--balance`.
 const BALANCE: Utilization = Utilization(500_000_000);
 
-/// Prints a random task file.
 pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let utilization = arguments.utilization.unwrap_or_default();
     let workload = match arguments.tasks {
@@ -29,7 +26,6 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
     let machine = MachineDescription { cores: Some(arguments.cores.unwrap_or(CORES)), ..MachineDescription::default() };
     let named = |task: Task| NamedTask { name: format!("task-{}", task.id.0), task };
     let file = TaskFile { machine, tasks: tasks.into_iter().map(named).collect() };
-    // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(toml::write(&file).as_bytes());
     Ok(true)
 }

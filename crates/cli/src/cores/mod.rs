@@ -1,5 +1,5 @@
-//! The command `corelane cores`, which shows whether periodic tasks meet their deadlines on the
-//! cores of a machine.
+//! The command `corelane cores`, which analyses and simulates periodic tasks on cores, and admits
+//! them to a server.
 
 mod analyse;
 mod generate;
@@ -26,7 +26,6 @@ use crate::arguments::{self, ArgumentRefusal, flag, option};
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
 
-/// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane cores analyse FILE [--cores N] [--discipline NAME] [--json] [--svg FILE] [--rt-app FILE]
        corelane cores simulate FILE [--cores N] [--discipline NAME] [--global] [--for TIME] [--seed N]
@@ -88,10 +87,8 @@ Exit status: 0 all deadlines are kept, 1 a deadline can be missed, or the file o
 
 /// Shortest pause between two views of `top`, because each view costs the server a request.
 const MIN_REFRESH: Nanos = 50_000_000;
-/// Maximum number of tasks that `generate` makes.
 const MAX_GENERATED: usize = 1_000;
 
-/// A subcommand of `corelane cores`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CoresCommand {
     Analyse,
@@ -131,11 +128,9 @@ struct CoresArguments {
     lease: Option<Nanos>,
     refresh: Option<Nanos>,
     is_once: bool,
-    /// Id and token of the task to withdraw.
     task: Option<(TaskId, [u8; 16])>,
 }
 
-/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let file = || arguments::positional("FILE");
     let machine = || [option("cores", "N"), option("discipline", "NAME"), flag("json"), option("svg", "FILE")];
@@ -164,7 +159,6 @@ pub(crate) fn command() -> Command {
     arguments::with_descriptions(arguments::command("cores", USAGE).subcommands(commands), USAGE)
 }
 
-/// Runs the command with the arguments after `corelane cores`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let (action, arguments) = match parse(arguments) {
         Ok(parsed) => parsed,
@@ -191,13 +185,11 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     }
 }
 
-/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<(CoresCommand, CoresArguments), Option<String>> {
     let parsed = arguments::parse_subcommand("cores", command(), words).map_err(ArgumentRefusal::subcommand_reason)?;
     refine(&parsed.0, &parsed.1).map_err(Some)
 }
 
-/// Converts the values of options and checks which options are present.
 fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArguments), String> {
     let action = match command {
         "analyse" => CoresCommand::Analyse,
@@ -293,13 +285,12 @@ fn lost_core(text: &str) -> Result<(usize, Nanos), String> {
 struct AllocatedSystem {
     file: TaskFile,
     machine: Machine,
-    /// The admitted tasks, and the rejected tasks on the core with the most free capacity.
+    /// The admitted tasks, and the rejected tasks on the core that their rejection names.
     set: TaskSet,
     rejections: Vec<Rejection>,
 }
 
 impl AllocatedSystem {
-    /// Reads the task file and assigns each task to a core.
     fn read(arguments: &CoresArguments) -> Result<AllocatedSystem, String> {
         let mut file = read_task_file(arguments)?;
         file.machine.cores = arguments.cores.or(file.machine.cores);
@@ -316,7 +307,6 @@ impl AllocatedSystem {
     }
 }
 
-/// Reads the task file and checks that it has at least one task.
 fn read_task_file(arguments: &CoresArguments) -> Result<TaskFile, String> {
     let name = arguments.file.as_deref().unwrap_or("-");
     let text = read_text(name).map_err(|error| format!("{}: {error}", excerpt(name)))?;

@@ -6,7 +6,6 @@ use corelane_sched::task::Nanos;
 
 use crate::text::excerpt;
 
-/// Writes a text into a file. The error names the file.
 pub(super) fn write_file(name: &str, text: &str) -> Result<(), String> {
     std::fs::write(name, text).map_err(|error| format!("{}: {error}", excerpt(name)))
 }
@@ -17,7 +16,6 @@ pub(crate) fn milliseconds(time: Nanos) -> String {
     format!("{}.{:03}", micros / 1_000, micros % 1_000)
 }
 
-/// Writes rows in columns. The first column is aligned to the left and the others to the right.
 pub(crate) fn write_table(out: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);

@@ -7,23 +7,17 @@ use corelane_sched::task::Nanos;
 
 use super::output::milliseconds;
 
-/// Width in pixels of the column of names.
 const NAMES: usize = 170;
-/// Width in pixels of the column of bars.
 const BARS: u64 = 760;
 /// Height in pixels of a row. `BAR` is the height of a row's bar.
 const ROW: usize = 20;
 const BAR: usize = 13;
-/// Height in pixels of the area above the rows.
 const HEAD: usize = 34;
-/// Maximum number of rectangles in a schedule, so that a browser can display it.
+/// Maximum number of bars in a chart, so that a browser can display it.
 const MAX_RECTANGLES: usize = 20_000;
-/// Number of colours whose meanings a chart names.
 const NAMED_COLOURS: usize = 8;
-/// Maximum number of tasks in a picture.
 const MAX_ROWS: usize = 500;
 
-/// The response time of a task and its deadline.
 pub(super) struct ResponseBar<'n> {
     pub(super) name: &'n str,
     pub(super) core: Option<u32>,
@@ -58,7 +52,6 @@ pub(super) fn responses(bars: &[ResponseBar<'_>]) -> String {
     close(svg)
 }
 
-/// Draws the times at which each task ran, with one row for each task and one colour for each core.
 pub(super) fn schedule(names: &[&str], cores: usize, duration: Nanos, outcome: &SimulationOutcome) -> String {
     let rows = names.iter().zip(&outcome.tasks);
     let rows =
@@ -79,13 +72,11 @@ pub(super) fn schedule(names: &[&str], cores: usize, duration: Nanos, outcome: &
     })
 }
 
-/// A row of a Gantt chart, with a note behind its bars.
 pub(super) struct GanttRow {
     pub(super) name: String,
     pub(super) note: String,
 }
 
-/// A span of time in a row of a Gantt chart.
 #[derive(Clone, Copy)]
 pub(super) struct GanttBar {
     pub(super) row: usize,
@@ -94,7 +85,6 @@ pub(super) struct GanttBar {
     pub(super) until: Nanos,
 }
 
-/// A Gantt chart of the times `from` to `until`.
 pub(super) struct GanttChart {
     pub(super) title: String,
     /// The meanings of the colours, of which the chart names the first eight.
@@ -106,7 +96,6 @@ pub(super) struct GanttChart {
     pub(super) until: Nanos,
 }
 
-/// Draws a Gantt chart, with at most `MAX_ROWS` rows and `MAX_RECTANGLES` bars.
 pub(super) fn gantt(chart: &GanttChart) -> String {
     let rows = chart.rows.len().min(MAX_ROWS);
     let mut svg = open(rows, &chart.title);
@@ -137,7 +126,6 @@ pub(super) fn gantt(chart: &GanttChart) -> String {
             colour(bar.colour)
         );
     }
-    // The time from the left edge, at five places.
     for quarter in 0..=4 {
         let (x, at) = (NAMES as u64 + BARS * quarter / 4, u128::from(duration) * u128::from(quarter) / 4);
         let at = u64::try_from(at).unwrap_or(Nanos::MAX);
@@ -162,7 +150,6 @@ fn close(mut svg: String) -> String {
 }
 
 fn rectangle(svg: &mut String, x: u64, y: usize, width: u64, fill: &str) {
-    // Writing to a String does not fail.
     let _ = writeln!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{BAR}\" fill=\"{fill}\"/>");
 }
 
@@ -171,7 +158,6 @@ fn text(svg: &mut String, x: u64, y: usize, anchor: &str, text: &str) {
     let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{text}</text>");
 }
 
-/// Cuts a name to the width of its column.
 fn short(name: &str) -> String {
     cut(name, 18)
 }
@@ -187,8 +173,7 @@ fn hundredths(number: u64) -> String {
     format!("{}.{:02}", number / 100, number % 100)
 }
 
-/// Returns the colour of a core. The colours of Okabe and Ito are distinct for colour-blind readers
-/// too.
+/// The colours of Okabe and Ito, which colour-blind readers can distinguish.
 fn colour(core: usize) -> &'static str {
     const COLOURS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000"];
     COLOURS[core % COLOURS.len()]

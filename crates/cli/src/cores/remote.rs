@@ -25,25 +25,21 @@ use crate::naming;
 use crate::serving::{ServerOptions, corbaloc_urls};
 use crate::text::{json_text, printable};
 
-/// Default address of the server, which only programs on this machine can reach.
 const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:2810";
-/// Default reference of the admission object.
 const DEFAULT_AT: &str = "corbaloc::1.2@127.0.0.1:2810/CorelaneTasks";
 /// Default lease of `admit`. It is long, because the command ends at once and no client renews the
 /// lease.
 const DEFAULT_LEASE: Nanos = 3_600_000_000_000;
-/// Maximum number of connections of tasks that `serve` binds to threads, on a machine with few
-/// cores.
+/// Minimum of the pool's limit of threads, so that many connections can be bound to threads on a
+/// machine with few cores.
 const MAX_BOUND: u32 = 64;
 
-/// Requests of a server with a store that wait for the disk at the same time.
+/// Maximum number of requests that wait for the disk at the same time, with a store.
 const MAX_WAITING_SAVES: usize = 12;
-/// Endpoints that each serve one task.
 const TASK_ENDPOINTS: u16 = 16;
-/// The largest port from which all ports of tasks exist.
+/// Largest first port for which the ports of all endpoints of tasks are valid.
 pub(super) const MAX_FIRST_PORT: u16 = u16::MAX - TASK_ENDPOINTS;
 
-/// Serves an admission object until the process receives a termination signal.
 pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let termination = signal::termination().map_err(|error| error.to_string())?;
     let available = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -69,7 +65,8 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     };
     let builder = options.builder(orb_pool)?.interceptor(ClientIdentityInterceptor);
     let orb = builder.build().map_err(|error| error.to_string())?;
-    // If the machine has fewer cores than `--cores`, the pool borrows threads for tasks of missing cores.
+    // If the machine has fewer cores than `--cores`, the pool borrows threads for tasks of missing
+    // cores.
     let own = available.min(usize::try_from(cores).unwrap_or(usize::MAX));
     let pool = CorePoolConfig::default().cores(0..own);
     let threads = pool.threads_per_core.saturating_mul(u32::try_from(own).unwrap_or(u32::MAX));
@@ -83,7 +80,6 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     for url in corbaloc_urls(&orb, ADMISSION_OBJECT_KEY) {
         lines += &format!("{url}\n");
     }
-    // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     let _ = io::stderr().write_all(restored_text(arguments, &service).as_bytes());
     if let Some(reason) = service.core_pool().and_then(CorePool::advisory_reason) {
@@ -103,8 +99,8 @@ fn explain_store(error: StoreError) -> String {
     }
 }
 
-/// Returns a pool at the TCP host of the ORB, whose addresses have the port `first` and those after
-/// it.
+/// Gives the pool addresses at the TCP host of the ORB: port `first`, and the following ports for
+/// the endpoints of tasks.
 fn at_task_ports(pool: CorePoolConfig, endpoints: &[Endpoint], first: u16) -> Result<CorePoolConfig, String> {
     let addresses: Vec<String> = endpoints.iter().map(Endpoint::to_string).collect();
     let mut hosts = addresses.iter().filter_map(|address| address.strip_prefix("tcp:")?.rsplit_once(':'));
@@ -114,7 +110,6 @@ fn at_task_ports(pool: CorePoolConfig, endpoints: &[Endpoint], first: u16) -> Re
     Ok(pool.listen(at(first)).task_endpoints(TASK_ENDPOINTS.into()).task_addresses(endpoints))
 }
 
-/// Says which promises the server has from the store.
 fn restored_text(arguments: &CoresArguments, service: &AdmissionService) -> String {
     if arguments.store.is_none() {
         return "the tasks end with this server; to keep them: --store FILE\n".to_owned();
@@ -133,7 +128,7 @@ fn restored_text(arguments: &CoresArguments, service: &AdmissionService) -> Stri
     text
 }
 
-/// Returns the admission object of `--at`, or of the default address.
+/// Returns the admission object of `--at`, else of the default address.
 pub(super) fn object(orb: &Orb, arguments: &CoresArguments) -> Result<TasksRef, String> {
     let at = arguments.at.as_deref().unwrap_or(DEFAULT_AT);
     let object = naming::object_of_word(orb, at)?.ok_or("the reference is nil")?;
@@ -164,7 +159,6 @@ enum AdmitOutcome {
     Failed(String),
 }
 
-/// Admits the tasks of a file one after another. Returns true if all were admitted.
 pub(super) fn admit(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let file = read_task_file(arguments)?;
     let orb = Orb::new().map_err(|error| error.to_string())?;
@@ -179,7 +173,6 @@ pub(super) fn admit(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
         rows.push((named, admit_one(&tasks, &spec(named, target.clone(), lease)?)));
     }
     let all = rows.iter().all(|(_, outcome)| matches!(outcome, AdmitOutcome::Promised(_)));
-    // Ignore errors: the reader may have closed the pipe.
     let _ = if arguments.is_json {
         let rows: Vec<Json> = rows.iter().map(|(named, outcome)| admitted_json(named, outcome)).collect();
         out.write_all(json_text(&json!({ "schema": 1, "tasks": rows, "admitted": all })).as_bytes())
@@ -219,7 +212,6 @@ fn spec(named: &NamedTask, target: Option<ObjectRef>, lease: Nanos) -> Result<Ta
     })
 }
 
-/// Requests the admission of a task, and waits for the decision.
 fn admit_one(tasks: &TasksRef, spec: &TaskSpec) -> AdmitOutcome {
     match admit_task(tasks, spec) {
         Ok(promise) => AdmitOutcome::Promised(promise),
@@ -297,11 +289,9 @@ pub(super) fn withdraw(arguments: &CoresArguments) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Prints all tasks and cores of a server.
 pub(super) fn snapshot(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
     let snapshot = object(&orb, arguments)?.snapshot().map_err(|exception| explain(&exception))?;
-    // Ignore errors: the reader may have closed the pipe.
     let _ = if arguments.is_json {
         out.write_all(json_text(&snapshot_json(&snapshot.0, &snapshot.1, &snapshot.2)).as_bytes())
     } else {
@@ -393,7 +383,6 @@ fn hexadecimal(token: &[u8; 16]) -> String {
     token.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// Parses the id of a task and its token.
 pub(super) fn task_and_token(task: &str, token: &str) -> Option<(TaskId, [u8; 16])> {
     let is_token = token.len() == 32 && token.bytes().all(|digit| digit.is_ascii_hexdigit());
     let number = u128::from_str_radix(token, 16).ok().filter(|_| is_token)?;

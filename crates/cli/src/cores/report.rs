@@ -1,4 +1,4 @@
-//! The command `corelane cores report`, which draws the jobs that the cores of a server really ran.
+//! The command `corelane cores report`, which draws the jobs that the cores of a server ran.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,9 +15,7 @@ use super::top::Monitored;
 use super::{CoresArguments, milliseconds, remote, write_file};
 use crate::text::printable;
 
-/// Time for which jobs are recorded without `--for`.
 const DEFAULT_SPAN: Nanos = 2_000_000_000;
-/// Pause between two requests for records.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of records in a batch, and in a report.
 const BATCH: u32 = 1_000;
@@ -25,17 +23,14 @@ const MAX_RECORDS: usize = 200_000;
 /// The detailed chart shows this many periods of the task with the longest period.
 const DETAIL_PERIODS: u64 = 4;
 
-/// The jobs that a server has recorded.
 #[derive(Default)]
 struct Recording {
     jobs: Vec<JobRecord>,
     /// Number of records that newer ones replaced before this program got them.
     lost: u64,
-    /// True if there were more records than a report has.
     is_truncated: bool,
 }
 
-/// Lets a server record its jobs, and writes the report.
 pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let file = arguments.file.as_deref().ok_or("no file is given")?;
     let orb = Orb::new().map_err(|error| error.to_string())?;
@@ -45,11 +40,9 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
     let after = Monitored::fetch(&tasks)?;
     let page = page(&before, &after, &recording);
     if file == "-" {
-        // Ignore errors: the reader may have closed the pipe.
         let _ = out.write_all(page.as_bytes());
     } else {
         write_file(file, &page)?;
-        // Ignore errors: the reader may have closed the pipe.
         let _ = writeln!(out, "{} jobs of {} tasks in {file}", recording.jobs.len(), by_task(&recording).len());
     }
     Ok(true)
@@ -84,7 +77,6 @@ fn record(tasks: &TasksRef, span: Nanos) -> Result<Recording, String> {
     }
 }
 
-/// Returns the jobs of each task, in the order of the tasks' numbers.
 fn by_task(recording: &Recording) -> BTreeMap<u64, Vec<&JobRecord>> {
     let mut tasks: BTreeMap<u64, Vec<&JobRecord>> = BTreeMap::new();
     for job in &recording.jobs {
@@ -93,7 +85,6 @@ fn by_task(recording: &Recording) -> BTreeMap<u64, Vec<&JobRecord>> {
     tasks
 }
 
-/// Returns the record of a task, which may have ended during the recording.
 fn find<'m>(before: &'m Monitored, after: &'m Monitored, task: u64) -> Option<&'m TaskRecord> {
     after.tasks.iter().chain(&before.tasks).find(|record| record.task == task)
 }
@@ -143,7 +134,6 @@ fn escaped(text: &str) -> String {
     printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Returns the longest time of a job.
 fn longest(jobs: &[&JobRecord]) -> Nanos {
     jobs.iter().map(|job| job.finish.saturating_sub(job.start)).max().unwrap_or(0)
 }

@@ -16,7 +16,6 @@ use crate::text::{json_text, printable};
 /// Duration of a simulation without `--for`, as a multiple of the longest period.
 const PERIODS: u64 = 10;
 
-/// Simulates the tasks of the file. Returns true if no deadline was missed.
 pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let system = AllocatedSystem::read(arguments)?;
     let timings: Vec<Timing> = system.file.tasks.iter().map(|named| named.task.timing).collect();
@@ -50,7 +49,6 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
         let names: Vec<&str> = system.file.tasks.iter().map(|named| named.name.as_str()).collect();
         write_file(file, &picture::schedule(&names, cores, duration, &outcome))?;
     }
-    // Ignore errors: the reader may have closed the pipe.
     let _ = if arguments.is_json {
         out.write_all(json_text(&as_json(&system, duration, &outcome)).as_bytes())
     } else {
@@ -59,7 +57,6 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
     Ok(!outcome.has_misses())
 }
 
-/// Returns the index of each task's core in the list of the machine's cores.
 fn places(system: &AllocatedSystem) -> Result<Vec<usize>, String> {
     let place = |named: &corelane_sched::task_file::NamedTask| {
         let core = system.set.core_of(named.task.id);

@@ -18,23 +18,19 @@ use serde_json::{Value as Json, json};
 use super::{CoresArguments, milliseconds, remote, write_table};
 use crate::text::{json_text, printable};
 
-/// Pause between two views without `--refresh`.
 const DEFAULT_REFRESH: Duration = Duration::from_secs(1);
 /// Sequence that moves the cursor of a terminal to the top left corner and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// The state of a server at one instant.
 pub(super) struct Monitored {
     pub(super) tasks: TaskRecords,
     pub(super) cores: CoreRecords,
     pub(super) counts: Counts,
     pub(super) measured: Measurements,
-    /// The time at which this program got the state.
     received_at: Monotonic,
 }
 
 impl Monitored {
-    /// Asks an admission object for its state.
     pub(super) fn fetch(tasks: &TasksRef) -> Result<Self, String> {
         let (tasks, cores, counts, measured) = tasks.monitor().map_err(|exception| match exception.kind() {
             Kind::BadOperation => format!("{exception}: the server is older than this command"),
@@ -53,13 +49,13 @@ fn is_over_bound(task: &TaskRecord, measured: &TaskMeasurement) -> bool {
     task.response != 0 && measured.longest > task.response
 }
 
-/// Prints the state of a server, once or until the process receives a termination signal.
+/// Prints the state of a server once, or until a termination signal arrives or the reader closes
+/// the pipe.
 pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
     let tasks = remote::object(&orb, arguments)?;
     let first = Monitored::fetch(&tasks)?;
     if arguments.is_once {
-        // Ignore errors: the reader may have closed the pipe.
         let _ = if arguments.is_json {
             out.write_all(json_text(&as_json(&first)).as_bytes())
         } else {
@@ -104,7 +100,6 @@ fn measured_use(earlier: &Monitored, now: &Monitored) -> HashMap<i32, f64> {
 
 fn as_text(now: &Monitored, earlier: Option<&Monitored>) -> String {
     let mut text = Vec::new();
-    // Writing to a Vec does not fail.
     let _ = write_view(&mut text, now, earlier);
     String::from_utf8_lossy(&text).into_owned()
 }

@@ -20,7 +20,6 @@ pub(super) struct Finding {
     pub(super) subject: ExaminedObject,
     pub(super) check: &'static str,
     pub(super) verdict: CheckResult,
-    /// Number of the profile, starting at 1.
     pub(super) profile: Option<usize>,
     pub(super) endpoint: Option<String>,
     pub(super) found: String,
@@ -58,7 +57,6 @@ impl Finding {
         Finding { profile: Some(profile), endpoint, ..self }
     }
 
-    /// Formats the finding as text, with the remedy on a second line.
     pub(super) fn to_text(&self) -> String {
         let word = match self.verdict {
             CheckResult::Good => "yes",

@@ -5,7 +5,6 @@ use serde_json::{Value as Json, json};
 
 use crate::text::json_text;
 
-/// Examines an interface and returns the report.
 pub(super) fn report(name: &str, is_json: bool) -> String {
     let examination = examine(name);
     if is_json { json_text(&to_json(name, &examination)) } else { to_text(name, &examination) }

@@ -1,5 +1,5 @@
-//! The command `corelane doctor`, which shows the real-time guarantees of this machine, or why an object cannot be
-//! called.
+//! The command `corelane doctor`, which shows the real-time guarantees of this machine, the state
+//! of a network interface, or why an object cannot be called.
 
 mod finding;
 mod interface;
@@ -55,8 +55,8 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     run_with(arguments, guarantees::report, out)
 }
 
-/// Runs the command and returns its exit status. `examine_machine` disturbs the machine, so it is only called if neither
-/// a reference nor an interface is given.
+/// Runs the command and returns its exit status. `examine_machine` disturbs the machine, so it is
+/// only called if neither a reference nor an interface is given.
 fn run_with(
     arguments: impl Iterator<Item = OsString>,
     examine_machine: impl FnOnce() -> Vec<GuaranteeReport>,
@@ -71,7 +71,6 @@ fn run_with(
         (None, Some(word)) => of_reference(&word, request.timeout, request.is_json),
         (None, None) => of_machine(&examine_machine(), &request.required, request.is_json),
     };
-    // The reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes());
     status
 }
@@ -126,7 +125,6 @@ struct DoctorRequest {
     is_json: bool,
 }
 
-/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(arguments: impl Iterator<Item = OsString>) -> Result<DoctorRequest, Option<String>> {
     let parsed = arguments::parse(command(), arguments).map_err(|refusal| match refusal {
         ArgumentRefusal::Unknown(word) => Some(format!("there is no argument `{}`", excerpt(&word))),

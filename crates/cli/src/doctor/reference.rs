@@ -1,5 +1,5 @@
-//! The examination of a reference follows the path of a call: the text, the name, each address, then the object. Each
-//! check has a deadline.
+//! The examination of a reference follows the path of a call: the text, the name, each address,
+//! then the object. Each check has a deadline.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -34,7 +34,8 @@ pub(super) struct Examination {
     timeout: Duration,
     began: Instant,
     subject: ExaminedObject,
-    /// True if a server has sent bytes that are not GIOP. Stored with release; swapped with acquire and cleared.
+    /// True after an event [`Event::ProtocolFault`], until a check reads it. Stored with release,
+    /// and swapped with acquire.
     broke_protocol: Arc<AtomicBool>,
     pub(super) findings: Vec<Finding>,
     pub(super) works: bool,
@@ -138,7 +139,6 @@ impl Examination {
         }
     }
 
-    /// Returns true if the object can be called.
     fn object(&mut self, orb: &Orb, object: &ObjectRef) -> bool {
         let ior = object.ior();
         let type_id = if object.type_id().is_empty() { "no type".to_owned() } else { excerpt(object.type_id()) };
@@ -212,7 +212,7 @@ impl Examination {
         }));
     }
 
-    /// Returns true if a connection was made.
+    /// Returns true if a TCP connection was made, or if the file of the address is a socket.
     fn address(&mut self, candidate: &Candidate) -> bool {
         if let Some(finding) = published(&candidate.endpoint) {
             self.add(at(candidate, finding));
@@ -233,8 +233,8 @@ impl Examination {
         is_reached
     }
 
-    /// Returns the addresses of a host, or adds a finding. The resolver cannot be interrupted, so it runs on a separate
-    /// thread.
+    /// Returns the addresses of a host, or adds a finding. The resolver cannot be interrupted, so
+    /// it runs on a separate thread.
     fn look_up(&mut self, candidate: &Candidate, host: &str, port: u16) -> Option<Vec<SocketAddr>> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Some(vec![SocketAddr::new(address, port)]);
@@ -276,7 +276,6 @@ impl Examination {
         None
     }
 
-    /// Returns true if the server has the object.
     fn server(&mut self, orb: &Orb, candidate: &Candidate) -> bool {
         let answer = alone(orb, candidate, self.step()).and_then(|object| object.validate_connection());
         let is_there = answer.is_ok();
@@ -291,7 +290,6 @@ impl Examination {
         is_there
     }
 
-    /// Returns true if the object can be called.
     fn interface(&mut self, orb: &Orb, candidate: &Candidate, ior: &Ior) -> bool {
         let asked = alone(orb, candidate, self.step()).and_then(|object| {
             let is_missing = object.non_existent()?;
@@ -355,7 +353,8 @@ fn no_transport(name: &str) -> Finding {
     Finding::unsure("transport", format!("{name}: this ORB does not have this transport"), remedy)
 }
 
-/// Checks that a file is a socket. Does not connect, because the ORB later connects to the socket with a time-out.
+/// Checks that a file is a socket. Does not connect, because the ORB later connects to the socket
+/// with a time-out.
 fn socket_file(path: &str) -> io::Result<String> {
     if fs::metadata(path)?.file_type().is_socket() {
         return Ok("the socket exists".to_owned());

@@ -1,4 +1,4 @@
-//! The channels that the commands use, of either service.
+//! Event channels of TAO's Real-time Event Service and of CORBA's Event Service.
 
 use corelane::{ObjectRef, Orb};
 use corelane_services::events::{
@@ -8,13 +8,11 @@ use corelane_services::events::{
 use super::options::DEFAULT_SERVER;
 use crate::naming;
 
-/// A channel of either service.
 pub(super) enum Channel {
     Rtec(rtec_admin::EventChannelRef),
     Cos(cos_admin::EventChannelRef),
 }
 
-/// Returns the channel with this name or reference.
 pub(super) fn channel(orb: &Orb, word: &str) -> Result<Channel, String> {
     let is_name = word != "-" && !word.contains([':', '@']);
     let url = format!("corbaloc::1.2@{DEFAULT_SERVER}/{word}.rtec");
@@ -30,7 +28,6 @@ pub(super) fn channel(orb: &Orb, word: &str) -> Result<Channel, String> {
     Err("the object is not an event channel".to_owned())
 }
 
-/// Returns an event, or a dependency or publication, with this type and source.
 pub(super) fn typed(event_type: i32, source: i32) -> Event {
     let mut event = Event::default();
     event.header.r#type = event_type;
@@ -38,7 +35,6 @@ pub(super) fn typed(event_type: i32, source: i32) -> Event {
     event
 }
 
-/// Returns the message for an error of a call.
 pub(super) fn message(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

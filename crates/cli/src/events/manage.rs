@@ -15,7 +15,6 @@ use super::options::{CONTROL_KEY, DEFAULT_SERVER, EventsArguments};
 use crate::naming::{self, control};
 use crate::text::{excerpt, printable};
 
-/// Creates a channel by the factory of a server, and prints its reference.
 pub(super) fn create(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let orb = Orb::new().map_err(message)?;
     let default = format!("corbaloc::1.2@{DEFAULT_SERVER}/omniEvents");
@@ -31,12 +30,12 @@ pub(super) fn create(arguments: &EventsArguments, out: &mut dyn Write) -> Result
         other => printable(&other.to_string()),
     })?;
     let channel = channel.ok_or("the factory returned nil")?;
-    // Ignore errors: the reader may have closed the pipe.
     let _ = writeln!(out, "{channel}");
     Ok(())
 }
 
-/// Destroys a channel: over the control socket of its server, or by its own operation `destroy`.
+/// Destroys a channel: over the control socket of its server, or with the channel's operation
+/// `destroy`.
 pub(super) fn destroy(arguments: &EventsArguments) -> Result<(), String> {
     let orb = Orb::new().map_err(message)?;
     let Some(path) = arguments.control.as_deref() else {

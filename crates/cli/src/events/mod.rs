@@ -23,7 +23,6 @@ use crate::naming;
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
 
-/// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--channel NAME]... [--lane N[:PRIORITY]]...
                              [--overflow POLICY] [--filter-builder NAME] [--allow-control USER,... --control PATH]
@@ -88,9 +87,7 @@ Exit status: 0 done, 1 not done, 2 wrong usage. `check`: 1 if a part of a filter
 missed.
 ";
 
-/// Message for an invalid interval.
 const INTERVAL: &str = "an interval is a number of seconds";
-/// A subcommand of `corelane events`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventsCommand {
     Serve,
@@ -104,7 +101,6 @@ enum EventsCommand {
     Check,
 }
 
-/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let repeated = |name, value| option(name, value).action(ArgAction::Append);
     let serve = arguments::command("serve", USAGE).args([
@@ -137,7 +133,6 @@ pub(crate) fn command() -> Command {
     arguments::with_descriptions(arguments::command("events", USAGE).subcommands(all), USAGE)
 }
 
-/// Runs the command with the arguments after `corelane events`.
 pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let (action, arguments) = match parse(words) {
         Ok(parsed) => parsed,
@@ -158,20 +153,17 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
         Ok(true) => DONE,
         Ok(false) => NOT_DONE,
         Err(reason) => {
-            // Ignore errors: the reader may have closed the pipe.
             let _ = writeln!(out, "error: {reason}");
             NOT_DONE
         }
     }
 }
 
-/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<(EventsCommand, EventsArguments), Option<String>> {
     let parsed = arguments::parse_subcommand("events", command(), words).map_err(ArgumentRefusal::subcommand_reason)?;
     refine(&parsed.0, &parsed.1).map_err(Some)
 }
 
-/// Converts the values of options and checks which words are present.
 fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsArguments), String> {
     let action = match command {
         "serve" => EventsCommand::Serve,
@@ -243,7 +235,6 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
     }
 }
 
-/// Parses a lane: its number, and the priority of its threads if there is one.
 fn lane(text: &str) -> Result<EventLane, String> {
     let refusal = || format!("`--lane` needs a number or N:PRIORITY, not `{}`", excerpt(text));
     let (number, priority) = text.split_once(':').map_or((text, None), |(number, priority)| (number, Some(priority)));

@@ -11,7 +11,6 @@ pub(super) const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:11169";
 /// Host and port of a channel that is given by its name.
 pub(super) const DEFAULT_SERVER: &str = "127.0.0.1:11169";
 
-/// Plain key of the control object.
 pub(super) const CONTROL_KEY: &str = "CorelaneEventsControl";
 
 /// Arguments of all subcommands.

@@ -6,11 +6,9 @@ use corelane_services::events::rtec_event_channel_admin::{Publication, SupplierQ
 use super::channel::{Channel, channel, message, typed};
 use super::options::EventsArguments;
 
-/// Default type and source of the events.
 const DEFAULT_TYPE: i32 = 16;
 const DEFAULT_SOURCE: i32 = 1;
 
-/// Pushes an event for each text.
 pub(super) fn run(arguments: &EventsArguments) -> Result<(), String> {
     let orb = Orb::new().map_err(message)?;
     let values = arguments.texts.iter().map(Any::new).collect::<Result<Vec<Any>, _>>().map_err(message)?;
@@ -37,7 +35,8 @@ pub(super) fn run(arguments: &EventsArguments) -> Result<(), String> {
                 event.data.any_value = value;
                 proxy.push(&[event]).map_err(message)?;
             }
-            // The reply to a two-way call on the same connection follows the oneways.
+            // The reply to this two-way call shows that the server has received the oneways before
+            // it.
             proxy.disconnect_push_consumer().map_err(message)
         }
     }

@@ -14,14 +14,12 @@ use super::options::{CONTROL_KEY, DEFAULT_LISTEN, EventsArguments};
 use crate::naming::control;
 use crate::serving::{ServerOptions, corbaloc_urls};
 
-/// Name of the channel if no name is given.
 const DEFAULT_CHANNEL: &str = "EventChannel";
 
-/// Serves channels until the process receives a termination signal.
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let termination = signal::termination().map_err(message)?;
-    // One thread keeps the order of each supplier's oneway pushes. It never waits: each consumer has
-    // a thread, and `pull` raises TRANSIENT at once if there is no event.
+    // One thread keeps the order of each supplier's oneway pushes. It never waits: each consumer
+    // has a thread, and `pull` raises TRANSIENT at once if there is no event.
     let pool = PoolConfig::default().name("events").dispatch(Dispatch::Reactive);
     let options = ServerOptions {
         orb_config: arguments.orb_config.as_deref(),
@@ -55,7 +53,6 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     if let Some(address) = arguments.http {
         lines += &format!("http://{}/\n", http::serve(address, monitor.clone())?);
     }
-    // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     poll::wait_readable_any([termination.as_fd()], None).map_err(message)?;
     if let Some(controlled) = controlled {
@@ -64,7 +61,6 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     orb.shutdown(true).map_err(message)
 }
 
-/// Returns the settings of each channel of the server.
 fn channel_builder(arguments: &EventsArguments) -> EventChannelBuilder {
     let builder = EventChannel::builder().max_waiting_pulls(0).lanes(arguments.lanes.iter().cloned());
     let builder = builder.overflow(arguments.overflow).filter_builder(arguments.filter_builder);

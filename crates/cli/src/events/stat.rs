@@ -17,9 +17,8 @@ use super::options::{DEFAULT_SERVER, EventsArguments};
 use crate::naming;
 use crate::text::{excerpt, json_line, printable};
 
-/// Default time from one table of `top` to the next.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of channels and of consumers that the commands read.
+/// The commands read no further channels, or consumers of a channel, after this number.
 const MAX_READ: usize = 100_000;
 
 fn monitor(orb: &Orb, arguments: &EventsArguments) -> Result<MonitorRef, String> {
@@ -33,13 +32,12 @@ fn monitor(orb: &Orb, arguments: &EventsArguments) -> Result<MonitorRef, String>
     }
 }
 
-/// Returns all channels, in the order of their names.
 fn channels(monitor: &MonitorRef) -> Result<Vec<Channel>, String> {
     let mut all: Vec<Channel> = Vec::new();
     loop {
         let after = all.last().map_or("", |channel| channel.name.as_str());
         let next = monitor.channels_after(after).map_err(message)?;
-        // A server that does not go on in the order of the names would be asked without end.
+        // Without this check, a server that returns names out of order would be asked without end.
         if next.first().is_none_or(|first| first.name.as_str() <= after) || all.len() >= MAX_READ {
             return Ok(all);
         }
@@ -47,7 +45,6 @@ fn channels(monitor: &MonitorRef) -> Result<Vec<Channel>, String> {
     }
 }
 
-/// Returns all consumers of a channel, in the order of their numbers.
 fn consumers(monitor: &MonitorRef, name: &str) -> Result<Vec<Consumer>, String> {
     let mut all: Vec<Consumer> = Vec::new();
     loop {
@@ -67,7 +64,6 @@ fn no_channel(name: &str) -> String {
     format!("the server has no channel `{}`", excerpt(name))
 }
 
-/// Returns the reasons and the numbers of drops.
 pub(super) fn reasons(drops: &Drops) -> [(&'static str, u64); 7] {
     [
         ("queue_full", drops.queue_full),
@@ -84,7 +80,6 @@ fn dropped(drops: &Drops) -> u64 {
     reasons(drops).iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
 }
 
-/// Returns the drops as text, with the reasons that have occurred.
 fn drops_text(drops: &Drops) -> String {
     let found = reasons(drops).into_iter().filter(|(_, count)| *count > 0);
     let texts: Vec<String> = found.map(|(reason, count)| format!("{reason} {count}")).collect();
@@ -159,12 +154,10 @@ fn consumer_lines(consumer: &Consumer) -> String {
     lines
 }
 
-/// Prints the text. Returns false if the reader has closed the pipe.
 fn print(out: &mut dyn Write, text: &str) -> bool {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
 }
 
-/// Prints the channels of a server.
 pub(super) fn list(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let orb = Orb::new().map_err(message)?;
     for channel in channels(&monitor(&orb, arguments)?)? {
@@ -174,7 +167,6 @@ pub(super) fn list(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-/// Prints the counts of all channels, or of one channel and its consumers.
 pub(super) fn stat(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let orb = Orb::new().map_err(message)?;
     let monitor = monitor(&orb, arguments)?;
@@ -200,7 +192,8 @@ pub(super) fn stat(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-/// Prints the channels with their rates until the process receives a termination signal.
+/// Prints the channels with their rates until a termination signal, until `--count` tables are
+/// printed, or until the reader closes the pipe.
 pub(super) fn top(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let termination = signal::termination().map_err(message)?;
     let orb = Orb::new().map_err(message)?;
@@ -227,7 +220,6 @@ pub(super) fn top(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     }
 }
 
-/// Returns a table of channels with the rates since `before`, which is `seconds` ago.
 fn table(channels: &[Channel], before: &HashMap<String, Channel>, seconds: f64) -> String {
     let mut text = format!(
         "{:<24} {:>9} {:>9} {:>12} {:>12} {:>8} {:>10}\n",

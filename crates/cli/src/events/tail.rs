@@ -20,7 +20,7 @@ use super::options::EventsArguments;
 use crate::json::{any_to_json, hexadecimal};
 use crate::text::{json_line, printable};
 
-/// Maximum number of events that wait to be printed. The channel then waits for the terminal.
+/// Maximum number of events that wait to be printed. Further pushes wait.
 const MAX_WAITING: usize = 1_000;
 /// Address of the consumer, which only programs on this machine can reach.
 const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:0";
@@ -38,7 +38,6 @@ struct Waiting {
     is_ended: bool,
 }
 
-/// The events between the threads that serve pushes and the thread that prints.
 struct Printed {
     waiting: Mutex<Waiting>,
     /// Notified when `waiting` gets shorter.
@@ -92,7 +91,8 @@ impl cos::PushConsumer for Consumer {
     }
 }
 
-/// Prints events until a termination signal, the wanted number of events, or the channel's end.
+/// Prints events until a termination signal, until `--count` events are printed, until the channel
+/// ends, or until the reader closes the pipe.
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let termination = signal::termination().map_err(message)?;
     let listen = arguments.listen.last().map_or(DEFAULT_LISTEN, String::as_str);
@@ -137,7 +137,6 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-/// Connects a consumer, and returns the function that disconnects it.
 fn connect(orb: &Orb, arguments: &EventsArguments, printed: &Arc<Printed>) -> Result<Box<dyn FnOnce()>, String> {
     let poa = orb.root_poa();
     poa.manager().activate().map_err(message)?;
@@ -150,7 +149,7 @@ fn connect(orb: &Orb, arguments: &EventsArguments, printed: &Arc<Printed>) -> Re
             let qos = ConsumerQOS { dependencies: dependencies(arguments)?, is_gateway: false };
             let consumer = PushConsumerRef::unchecked_narrow(&object);
             proxy.connect_push_consumer(Some(&consumer), &qos).map_err(message)?;
-            // An error means that the channel has ended.
+            // Ignores an error: the channel may have ended.
             Ok(Box::new(move || drop(proxy.disconnect_push_supplier())))
         }
         Channel::Cos(channel) => {

@@ -58,9 +58,8 @@ pub(super) struct Content<'d> {
     pub(super) name: &'static str,
     /// `None` if the format is unknown or the content is malformed.
     pub(super) text: Option<String>,
-    /// Lines of text, each with the octets of a value whose format is unknown.
+    /// Lines of text. A line of a value with an unknown format has the octets of the value.
     pub(super) details: Vec<(String, Option<&'d [u8]>)>,
-    /// Null if `text` is `None`.
     pub(super) json: Json,
 }
 
@@ -174,7 +173,6 @@ fn lanes(profile: u32, all: &[TaoEndpoint]) -> (String, Json) {
     (texts.join(", "), all.iter().map(json).collect())
 }
 
-/// Returns the options that the server supports and requires, and its secure port.
 fn ssl(data: &[u8]) -> Result<(String, Json), CdrError> {
     let mut decoder = Decoder::for_encapsulation(data)?;
     let (supports, requires, port) = (decoder.read_u16()?, decoder.read_u16()?, decoder.read_u16()?);

@@ -85,7 +85,6 @@ pub(super) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
         Ok(text) => (DONE, text),
         Err(error) => (NOT_DONE, format!("error: the parts make no reference: {error}")),
     };
-    // The reader may have closed the pipe.
     let _ = writeln!(out, "{line}");
     status
 }

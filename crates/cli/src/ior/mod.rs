@@ -60,7 +60,6 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
             Err(error) => {
                 status = NOT_DONE;
                 let shown = if is_json { error_line(&error) } else { format!("error: {error}\n") };
-                // The reader may have closed the pipe.
                 let _ = out.write_all(shown.as_bytes());
                 continue;
             }

@@ -90,7 +90,8 @@ pub(crate) fn object_of_word(orb: &Orb, word: &str) -> Result<Option<ObjectRef>,
     object_of_reference(orb, &input::reference(word)?)
 }
 
-/// Returns the object of a reference; `None` for a nil reference. The error is a message for the user.
+/// Returns the object of a reference; `None` for a nil reference. The error is a message for the
+/// user.
 pub(crate) fn object_of_reference(orb: &Orb, text: &str) -> Result<Option<ObjectRef>, String> {
     orb.string_to_object(text).map_err(|exception| match exception.detail() {
         // The ORB's explanation contains the reference.
@@ -103,7 +104,6 @@ fn is_url_error(exception: &SystemException) -> bool {
     exception.kind() == Kind::BadParam && exception.minor() == minor::bad_param::URL_OTHER
 }
 
-/// Returns `root` for an empty name.
 fn subcontext(root: &NamingContextRef, name: &[NameComponent]) -> Result<NamingContextRef, String> {
     if name.is_empty() {
         return Ok(root.clone());

@@ -1,7 +1,7 @@
 //! Operations on a server itself, over a Unix socket for permitted users.
 //!
-//! The server closes the connection of a user without permission and prints a line about it. At the server's addresses
-//! for clients, the control object refuses every call.
+//! The server closes the connection of a user without permission, and prints a line about it, at
+//! most one a second. At the server's addresses for clients, the control object refuses every call.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -23,7 +23,6 @@ use corelane_wire::ior::{Ior, ProfileAddress, TaggedProfile};
 
 use crate::text::printable;
 
-/// Minimum time between two printed lines about refused clients.
 const PAUSE: Duration = Duration::from_secs(1);
 
 struct RefusalLog(Mutex<Option<Monotonic>>);
@@ -114,7 +113,6 @@ impl Listener for AllowedListener {
     }
 }
 
-/// The control object at the addresses for clients, which refuses every call.
 struct Refusing;
 
 impl Refusing {
@@ -150,7 +148,6 @@ pub(super) fn refuse(orb: &Orb) -> Result<(), String> {
     orb.bind_key(CONTROL_OBJECT_KEY, &refusing).map_err(|error| error.to_string())
 }
 
-/// Serves the name server's control object at a Unix socket, until the returned ORB ends.
 pub(super) fn serve(
     naming: &NamingService,
     path: &Path,
@@ -182,7 +179,6 @@ pub(super) fn object(orb: &Orb, path: &Path) -> Result<ControlRef, String> {
     object_at(orb, path, CONTROL_OBJECT_KEY)
 }
 
-/// Returns the object with this plain key behind a control socket.
 pub(crate) fn object_at<R: Reference>(orb: &Orb, path: &Path, key: &str) -> Result<R, String> {
     let absolute = std::path::absolute(path).map_err(|error| format!("`{}`: {error}", path.display()))?;
     let text = absolute.to_str().ok_or_else(|| format!("the path `{}` is not UTF-8", path.display()))?;

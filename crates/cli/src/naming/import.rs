@@ -17,7 +17,6 @@ use super::control;
 use super::output::Output;
 use super::walk::{ObjectMap, ServerAddresses, for_each_batch, joined_name, name_text};
 
-/// Maximum number of names whose failure is reported; further failures are counted.
 const MAX_LISTED: usize = 20;
 const PROGRESS: usize = 100_000;
 
@@ -153,7 +152,6 @@ impl Importer<'_, '_> {
         }
         let done = self.counts.objects + self.counts.same;
         if done / PROGRESS > before / PROGRESS {
-            // There may be no standard error.
             let _ = writeln!(self.said, "{done} objects");
         }
         Ok(())
@@ -167,8 +165,9 @@ impl Importer<'_, '_> {
         self.out.line(|| format!("{name}: {reason}"), || json!({ "name": name, "error": reason }))
     }
 
-    /// Creates a context for the context of this name, and adds its names to the work. A context that has been copied, or
-    /// that belongs to another server, is bound and not copied.
+    /// Copies the context of this name: creates a context at the destination if the name is not
+    /// bound to one, and adds the names of the context to the work. A context that was copied
+    /// before, or that belongs to another server, is bound and not copied.
     fn copy_context(&mut self, work: &ContextCopy, name: &[NameComponent]) -> Result<(), String> {
         let object = work.from.resolve(name).map_err(rebind_message)?.ok_or("nil")?;
         if self.made.get(&object).is_some() {
@@ -199,7 +198,7 @@ impl Importer<'_, '_> {
                 self.counts.contexts += 1;
                 made.ok_or("the server made a nil context")?
             }
-            // The copied names are added to a context from an earlier run.
+            // The names are added to the context, for example of an earlier run.
             Err(BindNewContextError::AlreadyBound(_)) => {
                 let found = work.to.resolve(name).map_err(rebind_message)?.ok_or("nil")?;
                 let context = NamingContextRef::narrow(&found).map_err(|error| error.to_string())?;
@@ -216,8 +215,8 @@ impl Importer<'_, '_> {
     }
 }
 
-/// Returns the reference by which the server itself refers to the context. For servers other than Corelane's, returns
-/// `context`.
+/// Returns the reference by which the server itself refers to the context. For servers other than
+/// Corelane's, returns `context`.
 fn own_reference(context: &NamingContextRef) -> NamingContextRef {
     let watched = WatchedContextRef::narrow(context.as_object()).ok().flatten();
     let own = watched.and_then(|watched| watched.own_reference().ok().flatten());
@@ -228,7 +227,6 @@ fn is_bound_to(context: &NamingContextRef, name: &[NameComponent], object: Optio
     context.resolve(name).is_ok_and(|found| found.as_ref().map(ObjectRef::ior) == object.map(ObjectRef::ior))
 }
 
-/// Returns the results in the order of the names.
 fn in_parallel<T: Send>(
     jobs: usize,
     names: &[Vec<NameComponent>],

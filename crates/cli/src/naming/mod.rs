@@ -205,7 +205,6 @@ fn action(command: &str) -> Option<NamingCommand> {
     })
 }
 
-/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, NamingArguments), Option<String>> {
     let mut words: Vec<OsString> = words.collect();
     let name = words.first().map(|word| excerpt(&word.to_string_lossy())).unwrap_or_default();
@@ -227,7 +226,6 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, NamingArgumen
 fn refine(command: &str, parsed: &ArgMatches) -> Result<NamingArguments, String> {
     let action = action(command);
     let [is_serve, is_backup, is_shutdown] = ["serve", "backup", "shutdown"].map(|known| command == known);
-    // The subcommand may not have the option.
     let values = |id: &str| parsed.try_get_many::<OsString>(id).ok().flatten().into_iter().flatten();
     let texts = |id: &str| values(id).map(|word| word.to_string_lossy().into_owned()).collect::<Vec<String>>();
     let flag = |id: &str| parsed.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();

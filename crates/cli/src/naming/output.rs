@@ -16,8 +16,8 @@ impl<'o> Output<'o> {
         Output { out, is_json }
     }
 
-    /// Writes a line of text or JSON. A line of text has its control characters escaped. A line of JSON is an object with
-    /// these members and the number of the schema.
+    /// Writes a line of text or JSON. A line of text has its control characters escaped. A line of
+    /// JSON is an object with these members and the number of the schema.
     ///
     /// # Errors
     /// A message for the user, if the line cannot be written.

@@ -1,4 +1,4 @@
-//! The command `prune`, which unbinds names whose objects do not exist.
+//! The command `prune`, which unbinds names whose objects do not exist or cannot be reached.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ pub(super) struct Prune {
     pub(super) follow: bool,
 }
 
-/// Unbinds the names of dead objects below a context. `prefix` is the name of the context.
+/// Unbinds the names of dead objects below a context, or with `dry_run` prints them. `prefix` is the
+/// name of the context.
 pub(super) fn prune(
     context: &NamingContextRef,
     prefix: &str,
@@ -117,7 +118,6 @@ impl PruneWalk {
         out.line(|| format!("{name}: {reason}"), members)
     }
 
-    /// Returns the reason if the context is dead.
     fn check_context(
         &mut self,
         object: &ObjectRef,
@@ -145,7 +145,6 @@ impl PruneWalk {
                 }
             }
         } else {
-            // The names below the context belong to another server.
             death(&object)
         };
         self.checked.insert(object, reason.clone());
@@ -153,7 +152,8 @@ impl PruneWalk {
     }
 }
 
-/// Returns false if the name is no longer bound to `object`.
+/// Unbinds the name. Returns false, without a change, if the name is not bound to `object` any
+/// more.
 fn unbind_from(context: &NamingContextRef, name: &[NameComponent], object: &ObjectRef) -> Result<bool, String> {
     let found = context.resolve(name).map_err(rebind_message)?;
     if found.is_none_or(|found| found.ior() != object.ior()) {
@@ -170,7 +170,8 @@ fn death(object: &ObjectRef) -> Option<String> {
     }
 }
 
-/// Returns the reason why the object counts as dead. A server that is slow or answers TRANSIENT is alive.
+/// Returns the reason why the object counts as dead, or `None`. A server that is slow or answers
+/// TRANSIENT is alive.
 fn death_of(exception: &SystemException) -> Option<String> {
     let has_failed_to_connect = exception.detail().is_some_and(|detail| detail.phase == Some(CallPhase::Connect));
     match exception.kind() {

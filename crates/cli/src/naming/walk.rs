@@ -55,7 +55,7 @@ pub(super) fn for_each_batch(
             visit(sorted(bindings)).map_err(ListError::Output)
         });
     }
-    // The server has destroyed the iterator, or will do so.
+    // Ignores an error: the server has destroyed the iterator, or will destroy it.
     let _ = iterator.destroy();
     visited
 }
@@ -76,7 +76,6 @@ pub(super) fn name_text(name: &[NameComponent]) -> String {
     name::to_string(name).unwrap_or_default()
 }
 
-/// Returns the prefix and the name with a `/` between them. Control characters are not escaped.
 pub(super) fn joined_name(prefix: &str, name: &[NameComponent]) -> String {
     if prefix.is_empty() { name_text(name) } else { format!("{prefix}/{}", name_text(name)) }
 }
@@ -110,7 +109,6 @@ impl<V> ObjectMap<V> {
         }
     }
 
-    /// Returns true if an entry was removed.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&V) -> bool) -> bool {
         let mut has_removed = false;
         for same_hash in self.0.values_mut() {
@@ -123,7 +121,7 @@ impl<V> ObjectMap<V> {
     }
 }
 
-/// The addresses of one server, which distinguish its contexts from those of other servers.
+/// The addresses of one server, which distinguish its contexts from contexts of other servers.
 pub(super) struct ServerAddresses {
     addresses: Vec<ServerLocation>,
     known: HashMap<(String, u16), Vec<ServerLocation>>,
@@ -174,8 +172,8 @@ fn look_up(host: &str, port: u16) -> Vec<ServerLocation> {
     }
 }
 
-/// Returns true if both locations are of one server. A server that listens at all addresses may publish an address that
-/// differs from the called address.
+/// Returns true if both locations are of one server. A server that listens at all addresses may
+/// publish an address that differs from the called address.
 fn is_same(first: &ServerLocation, second: &ServerLocation) -> bool {
     match (first, second) {
         (ServerLocation::Address(first), ServerLocation::Address(second)) => {
@@ -225,7 +223,6 @@ pub(super) fn list(context: &NamingContextRef, out: &mut Output<'_>) -> Result<(
     for_each_batch(context, &mut |bindings| bindings.iter().try_for_each(&mut print)).map_err(String::from)
 }
 
-/// Prints the names below a context as a tree. `name` is the name of the context.
 pub(super) fn tree(context: &NamingContextRef, name: &str, out: &mut Output<'_>) -> Result<(), String> {
     let mut walk = TreeWalk { path: vec![context.as_object().clone()], printed: ObjectMap::default() };
     walk.printed.insert(context.as_object().clone(), name.to_owned());
@@ -273,7 +270,6 @@ impl TreeWalk {
         })
     }
 
-    /// Returns the context of this name, or a remark that explains why it is not printed.
     fn below(&self, context: &NamingContextRef, name: &[NameComponent]) -> (Option<ObjectRef>, Option<String>) {
         match bound_context(context, name, &self.path) {
             Ok(object) => match self.printed.get(&object) {

@@ -1,7 +1,7 @@
 //! The command `watch`, which prints changes of the names below a context.
 //!
-//! Corelane's name servers report their changes. From other servers the command repeatedly reads all names and compares
-//! them.
+//! Corelane's name servers report their changes. From other servers the command repeatedly reads
+//! all names and compares them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -99,7 +99,6 @@ impl WatchedContexts {
         self.names.extend(other.names);
     }
 
-    /// Returns true if a context was removed.
     fn remove_below(&mut self, name: &str) -> bool {
         let below = format!("{name}/");
         let is_gone = |known: &str| known == name || known.starts_with(&below);
@@ -112,8 +111,8 @@ impl WatchedContexts {
     }
 }
 
-/// Reads all bindings of a server. Each context is read once, under the first name that leads to it. Contexts of other
-/// servers are not read.
+/// Reads all bindings of a server. Each context is read once, under the first name that leads to
+/// it. Contexts of other servers are not read.
 struct Reader<'r> {
     server: &'r mut ServerAddresses,
     contexts: WatchedContexts,
@@ -157,7 +156,6 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the server's contexts with their names.
 fn read(
     context: &NamingContextRef,
     prefix: &str,
@@ -186,7 +184,6 @@ fn compare(
         Ok::<_, String>(names)
     };
     let mut before = names()?;
-    // There may be no standard error.
     let _ = writeln!(said, "comparing all names every {} s: the server reports no changes", interval.as_secs_f64());
     while !printer.is_done() {
         std::thread::sleep(interval);
@@ -213,7 +210,6 @@ fn follow(
     let context = &own.ok_or("the server returns a nil context")?;
     let mut server = ServerAddresses::new(context.as_object());
     let mut contexts = read_contexts(context, prefix, &mut server)?;
-    // There may be no standard error.
     let _ = writeln!(said, "watching: the server reports its changes");
     while !printer.is_done() {
         let asked = std::time::Instant::now();
@@ -223,7 +219,7 @@ fn follow(
             let _ = writeln!(said, "some changes were not seen");
             contexts = read_contexts(context, prefix, &mut server)?;
         } else if changes.is_empty() && asked.elapsed() < PAUSE {
-            // The server has its maximum number of waiting clients.
+            // The server may have its maximum number of waiting clients.
             std::thread::sleep(PAUSE);
         }
         for change in changes {
@@ -245,7 +241,6 @@ fn read_contexts(
     read(context, prefix, server, false, &mut |_, _| {})
 }
 
-/// Returns true if the change removed contexts.
 fn print(
     change: &Change,
     contexts: &mut WatchedContexts,
@@ -270,7 +265,7 @@ fn print(
         let found = NamingContextRef::unchecked_narrow(object);
         match read_contexts(&found, &name, server) {
             Ok(more) => contexts.extend(more),
-            // The context has been destroyed.
+            // For example, the context has been destroyed.
             Err(_) => contexts.insert(object.clone(), &name),
         }
     }

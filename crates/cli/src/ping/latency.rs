@@ -11,8 +11,6 @@ pub(super) struct Latencies {
     nanos: Vec<u64>,
 }
 
-/// A number of times that are at least one power of two in microseconds and below the next power. The first bucket starts
-/// at 0.
 #[derive(Debug, PartialEq, Eq)]
 struct Bucket {
     from_us: u64,
@@ -81,7 +79,8 @@ impl Latencies {
     }
 }
 
-/// Returns the smallest time that at least `percent` percent of the sorted times do not exceed.
+/// Returns the smallest time that at least `percent` percent of the sorted times do not exceed, in
+/// the unit of the times.
 fn percentile(sorted: &[u64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default() as f64

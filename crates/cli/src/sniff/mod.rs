@@ -116,7 +116,6 @@ pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     let mut out = BufWriter::new(out);
     let outcome = sniff(&arguments, &mut out);
     let status = if outcome.is_ok() { DONE } else { NOT_DONE };
-    // The reader may have closed the pipe.
     let _ = match outcome {
         Err(error) => show::error(&error, arguments.is_json, &mut out),
         Ok(()) => Ok(()),

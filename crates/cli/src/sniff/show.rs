@@ -41,7 +41,7 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
         MessagePrinter { arguments, signatures, out, first: None, failure: None }
     }
 
-    /// Returns the first write error as a message for the user.
+    /// Flushes the output. Returns the first write error as a message for the user.
     pub(super) fn written(&mut self) -> Result<(), String> {
         match self.failure.take() {
             Some(failure) => Err(failure),
@@ -77,7 +77,6 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
         }
     }
 
-    /// Returns `None` if a filter leaves the event out.
     fn parts(&mut self, seen: &SniffRecord<'_>, members: &mut Members) -> Option<String> {
         let mut add = |name: &str, value: Json| drop(members.insert(name.to_owned(), value));
         Some(match &seen.event {
@@ -141,8 +140,8 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
         Some(format!("{} {} {text}", header.version, name_of(header.kind)).trim_end().to_owned())
     }
 
-    /// Returns `None` if the user's filters leave out a message whose response time is unknown. Any filter leaves out
-    /// messages without an operation.
+    /// Returns `None` if the user's filters leave out a message whose response time is unknown. Any
+    /// filter leaves out messages without an operation.
     fn unless_filtered(&self, operation: Option<&str>) -> Option<()> {
         let wanted = &self.arguments.operations;
         let is_wanted = wanted.is_empty() || operation.is_some_and(|name| wanted.iter().any(|one| one == name));
@@ -175,7 +174,6 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
         Some(text)
     }
 
-    /// Returns `None` if a filter leaves the reply out.
     fn call(&self, call: Option<&CapturedRequest>, at: u64, members: &mut Members) -> Option<String> {
         let wanted = &self.arguments.operations;
         let is_wanted = wanted.is_empty() || call.is_some_and(|call| wanted.contains(&call.operation));

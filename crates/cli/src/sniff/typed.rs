@@ -26,7 +26,6 @@ pub(super) struct Signatures<'c> {
     compilation: &'c Compilation,
     types: Types<'c>,
     interface: Option<String>,
-    /// The error is a message for the user.
     known: HashMap<String, Result<TypedOperation, String>>,
 }
 
@@ -35,12 +34,10 @@ impl<'c> Signatures<'c> {
         Signatures { compilation, types: Types::new(compilation), interface, known: HashMap::new() }
     }
 
-    /// Decodes the arguments of a request. The error is a message for the user.
     pub(super) fn arguments(&mut self, operation: &str, body: &mut Decoder<'_>) -> Result<Json, String> {
         read_all(&self.operation(operation)?.inputs, body)
     }
 
-    /// Decodes the results of a reply. The error is a message for the user.
     pub(super) fn results(&mut self, operation: &str, body: &mut Decoder<'_>) -> Result<Json, String> {
         read_all(&self.operation(operation)?.outputs, body)
     }

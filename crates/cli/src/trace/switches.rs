@@ -1,7 +1,7 @@
 //! Preemptions of threads by the kernel, from the tracepoint `sched_switch`.
 //!
-//! Recorded if tracefs is present and permitted. The capture has its own trace instance, so that it does not affect
-//! other tracing.
+//! Recorded if tracefs is present and permitted. The capture has its own trace instance, so that it
+//! does not affect other tracing.
 
 use std::fs;
 use std::path::{Path, PathBuf};

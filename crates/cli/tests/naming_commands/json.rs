@@ -8,7 +8,6 @@ use serde_json::{Value as Json, json};
 use super::super::{ANY_PORT, Folder, Server, corelane};
 use super::{NOWHERE, Watching};
 
-/// Returns the command's exit status and its lines of JSON.
 fn json_of(server: &Server, words: &[&str]) -> (i32, Vec<Json>) {
     let (status, text) = server.naming(&[words, &["--json"]].concat());
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}")));

@@ -108,7 +108,6 @@ fn watch_follows_shared_contexts() {
     watching.end();
 }
 
-/// Another server's names belong to that server.
 #[test]
 fn watch_does_not_call_another_server() {
     let server = Server::start(ANY_PORT, &[]);

@@ -1,6 +1,5 @@
-//! The benchmark `counts`: quantities of a call that are counted, such as system calls and locks.
-//!
-//! Unlike times, counts do not depend on the machine's load.
+//! The benchmark `counts`: numbers of system calls, locks and other events of a call. Unlike times,
+//! counts do not depend on the machine's load.
 
 mod peers;
 mod stepped;
@@ -26,7 +25,7 @@ pub(crate) const COUNTED_CALLS: usize = 1000;
 
 const TRIES: usize = 20;
 
-/// The measured architectures. A pool has one thread, because each thread counts its own work.
+/// The measured architectures. The pool has one thread, because counts are per thread.
 const ARCHITECTURES: [ServerArchitecture; 3] =
     [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(1), ServerArchitecture::Reactive];
 
@@ -42,7 +41,6 @@ const DEFAULT_OPERATIONS: [MeasuredOperation; 9] = [
     MeasuredOperation::Oneway,
 ];
 
-/// A precise time-out that no call reaches.
 const PRECISE: Timeout = Timeout::Precise(std::time::Duration::from_secs(60));
 
 pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
@@ -56,7 +54,8 @@ pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: 
         let precise = CountedTargetRef::from_object(coarse.as_object().with_policies(policies));
         for (target, deadline) in [(&precise, ", precise deadline"), (&coarse, "")] {
             let mut values = Vec::new();
-            // Floods of oneways may move the connection to other threads permanently.
+            // Oneways run last, because their floods may move the connection to other threads
+            // permanently.
             let operations = two_ways.iter().chain(oneways.iter().filter(|_| deadline.is_empty()));
             for &operation in operations {
                 progress.show(&format!("counts: {architecture} {operation}"));
@@ -71,7 +70,8 @@ pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: 
                 let (client, server) = count_calls(target, operation)?;
                 let bounds = Bounds::of(architecture, operation, !deadline.is_empty());
                 values.extend(told(&label, "client", client, bounds.client));
-                // The thread that reports the counts may differ from the thread that ran the oneways.
+                // The thread that reports the counts may differ from the thread that ran the
+                // oneways.
                 if !(operation.is_oneway() && architecture == ServerArchitecture::PerConnection) {
                     values.extend(told(&label, "server", server, bounds.server));
                 }
@@ -100,8 +100,8 @@ struct Bounds {
     server: Bound,
 }
 
-/// Bounds of the counts of one side. If system calls have a bound, the bound of hand-offs, futex calls and ORB locks is
-/// 0.
+/// Bounds of the counts of one side. If `system_calls` has a bound, the bounds of hand-offs, futex
+/// calls and ORB locks are 0.
 #[derive(Clone, Copy)]
 struct Bound {
     system_calls: Option<f64>,
@@ -119,7 +119,6 @@ impl Bounds {
             Longs(_) | Structs(_) | Octets(_) | String(_) => 1.0,
         });
         if operation.is_oneway() {
-            // The server's number of system calls depends on the number of oneways that arrive together.
             let client = Bound { system_calls: Some(1.0), allocations };
             return Bounds { client, server: Bound { system_calls: None, allocations: None } };
         }
@@ -132,9 +131,9 @@ impl Bounds {
     }
 }
 
-/// Returns the counts of the client's thread and of the server's thread for [`COUNTED_CALLS`] calls.
-///
-/// Counts the calls again if the hang-up monitor interfered, which a lock of the ORB shows.
+/// Returns the counts of the client's thread and of the server's thread for [`COUNTED_CALLS`]
+/// calls. Counts at most [`TRIES`] times, until no ORB lock shows that the hang-up monitor
+/// interfered.
 pub(crate) fn count_calls(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally), Failure> {
     calls(target, operation, COUNTED_CALLS, &mut Samples::with_capacity(COUNTED_CALLS))?;
     target.counted()?;
@@ -148,15 +147,16 @@ pub(crate) fn count_calls(target: &CountedTargetRef, operation: MeasuredOperatio
     count(target, operation).map(|(client, server, _)| (client, server))
 }
 
-/// Returns the counts of the client's thread, of the server's thread, and of the client's thread for 0 calls.
+/// Returns the counts of the client's thread, of the server's thread, and of the client's thread
+/// for 0 calls.
 fn count(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally, Tally), Failure> {
     let samples = &mut Samples::with_capacity(COUNTED_CALLS);
-    // The creation of the argument is in every run, so its counts are subtracted.
+    // Each run creates the argument, so the counts of a run of 0 calls are subtracted.
     let before = tally();
     calls(target, operation, 0, samples)?;
     let made = difference(&tally(), &before);
-    // Reading the server's counts is itself a call, and for some operations a first call, whose result is compared in
-    // full, precedes the others.
+    // The counts of the server's thread include the call that reads them, and for some operations a
+    // first call whose result is compared in full. The same run with 0 calls is subtracted.
     let first = target.counted()?;
     calls(target, operation, 0, samples)?;
     let asked = difference(&target.counted()?, &first);
@@ -244,7 +244,6 @@ fn told(label: &FigureLabel, side: &str, tally: Tally, bound: Bound) -> Vec<Sing
     values.collect()
 }
 
-/// Formats the counts as a table. A count that exceeds its bound is followed by the bound.
 fn table(title: &str, values: &[SingleValue]) -> String {
     let mut text = format!("\n{title}\n  {:<12} {:<7}", "op", "side");
     COUNTED.iter().for_each(|quantity| text.push_str(&format!(" {quantity:>18}")));

@@ -13,10 +13,9 @@ use crate::peer::{BuiltPeer, CountingLibrary, PeerInvocation, PeerKind, PeerThre
 use crate::sample::Samples;
 use crate::value::SingleValue;
 
-/// Numbers of calls of two runs. The difference between the runs excludes the start and the end of a program.
+/// Numbers of calls of two runs. Their difference excludes the start and the end of a program.
 const RUNS: [usize; 2] = [1000, 3000];
 
-/// Lock operations and condition-variable operations.
 type LockCounts = [f64; 2];
 
 pub(super) fn locks(kind: PeerKind, options: &BenchOptions) -> Result<Vec<SingleValue>, Failure> {

@@ -1,8 +1,8 @@
 //! Atomic operations, instructions and kernel entries of a call, counted by single-stepping
 //! (docs/decisions/0009-atomics-are-counted-by-stepping.md).
 //!
-//! The stepped process has settled when every thread that takes part in calls waits in the kernel. The counts cover the
-//! work between two settled states.
+//! The stepped process has settled when every thread that takes part in calls waits in the kernel.
+//! The counts cover the work between two settled states.
 
 use std::fs;
 use std::io;
@@ -30,7 +30,6 @@ const WARM_UP: usize = 50;
 /// Number of calls by which the threads that take part are found.
 const LOOKED_AT: usize = 1000;
 
-/// Number of samples, of which the minimum is reported.
 const SAMPLES: usize = 9;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -142,7 +141,7 @@ impl SteppedPair {
         settle(&mut stepped, &mut self.client)?;
         let mut all = Vec::new();
         for &operation in operations {
-            // If the client compares the first result in full, that call is the one that is counted.
+            // The client makes the comparison call of an operation even for 0 requested calls.
             let asked = usize::from(!operation.has_comparison_call());
             let counts = samples(&mut stepped, &mut self.client, operation, asked)?;
             all.push(figures(counts));
@@ -150,8 +149,8 @@ impl SteppedPair {
         Ok(all)
     }
 
-    /// Returns the client's counts for one call: the difference between two requests whose numbers of calls
-    /// differ by one.
+    /// Counts one call of the client as the difference between a request for 1 call and a request
+    /// for 0 calls.
     fn on_client(&mut self, threads: &[u32], operations: &[MeasuredOperation]) -> Result<Vec<Figures>, Stop> {
         let mut stepped = attach(&self.client, threads)?;
         settle(&mut stepped, &mut self.client)?;
@@ -175,7 +174,8 @@ impl SteppedPair {
         };
         let mut values = Vec::new();
         for (side, figures, most) in [("client", client, self.most[0]), ("server", server, self.most[1])] {
-            // The memory allocator may use atomic operations for results of variable size.
+            // Results of variable size have no bound, because the memory allocator may use atomic
+            // operations for them. Oneways have none.
             let bounded = !operation.is_oneway() && !operation.has_comparison_call();
             let bounds = [most.filter(|_| bounded), None, None];
             values.extend(COUNTED.iter().zip(figures.into_iter().zip(bounds)).map(|(quantity, (value, bound))| {
@@ -186,8 +186,8 @@ impl SteppedPair {
     }
 }
 
-/// Returns the number of context switches of each thread. It includes involuntary switches, because a thread that is
-/// always preempted may never wait.
+/// Returns the number of context switches of each thread. Involuntary switches count, because a
+/// thread that the kernel always preempts may never wait.
 fn switches(process: u32) -> Vec<(u32, u64)> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let of_task = |task: fs::DirEntry| {
@@ -198,9 +198,8 @@ fn switches(process: u32) -> Vec<(u32, u64)> {
     tasks.filter_map(of_task).collect()
 }
 
-/// Returns the threads that stopped running in more than a tenth of the calls.
-///
-/// Threads that wake only occasionally are excluded.
+/// Returns the threads whose context switches exceed a tenth of the calls, which excludes threads
+/// that wake occasionally.
 fn taking_part(before: &[(u32, u64)], after: &[(u32, u64)]) -> Vec<u32> {
     let earlier = |id: u32| before.iter().find(|(known, _)| *known == id).map_or(0, |(_, count)| *count);
     let took_part = after.iter().filter(|&&(id, count)| count.saturating_sub(earlier(id)) > LOOKED_AT as u64 / 10);
@@ -217,8 +216,8 @@ fn attach(service: &RunningProgram, threads: &[u32]) -> Result<PtraceCounter, St
     })
 }
 
-/// Makes a call that is not counted. The attachment interrupts system calls, and the counter does not see the kernel
-/// restart them.
+/// Makes an uncounted call: the attachment interrupts system calls, and the counter does not see
+/// the kernel restart them.
 fn settle(stepped: &mut PtraceCounter, client: &mut RunningProgram) -> Result<(), Failure> {
     sample(stepped, client, MeasuredOperation::Nothing, 1).map(drop)
 }
@@ -246,7 +245,8 @@ fn sample(
     while client.answer(LOOK)?.is_none() {
         stepped.step_until_all_wait(deadline).map_err(stuck)?;
     }
-    // After a oneway, the client's answer says that the message was sent, so the server must settle.
+    // The client's answer after a oneway does not show that the server has run, so this waits until
+    // the counts change.
     loop {
         stepped.step_until_all_wait(deadline).map_err(stuck)?;
         if stepped.counts().ne(before.iter().copied()) {
@@ -259,7 +259,7 @@ fn sample(
     Ok(stepped.counts().zip(before).map(|(after, before)| after - before).collect())
 }
 
-/// Returns the minimum of each thread's work, summed, because each call does equal work.
+/// Returns, summed over the threads, each thread's minimum over the samples.
 fn figures(samples: Vec<Vec<InstructionCounts>>) -> Figures {
     let threads = samples.first().map_or(0, Vec::len);
     let sum = |of: &dyn Fn(&InstructionCounts) -> u64| {
@@ -275,7 +275,6 @@ fn table(title: &str, values: &[SingleValue]) -> String {
         COUNTED.iter().for_each(|quantity| text.push_str(&format!(" {:>25}", format!("{side}: {quantity}"))));
     }
     let mut rows: Vec<&[SingleValue]> = values.chunks(2 * COUNTED.len()).collect();
-    // The ORBs of an operation must be adjacent.
     let first = |row: &[SingleValue]| values.iter().position(|value| value.label.op == row[0].label.op);
     rows.sort_by_key(|row| first(row));
     for row in rows {

@@ -28,13 +28,11 @@ const START: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_millis(300);
 
 const KIB: f64 = 1024.0;
-/// Maximum size in KiB of the hello example's server, stripped.
 const MOST_PROGRAM_KIB: f64 = 2.0 * 1024.0;
-/// Maximum size in KiB of the server's smallest form.
 const MOST_MINIMAL_KIB: f64 = 700.0;
-/// Maximum KiB by which the server exceeds a networking program without an ORB, both linked statically.
+/// Maximum KiB by which the size of `hello-server` exceeds the size of a networking program without
+/// an ORB, both linked statically.
 const MOST_ABOVE_KIB: f64 = 450.0;
-/// Maximum resident KiB of the hello example's server.
 const MOST_RESIDENT_KIB: f64 = 5.0 * 1024.0;
 
 pub(crate) fn footprint(
@@ -80,7 +78,6 @@ fn hello(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<SingleVa
     values.push(value(&label, "of it private", private, None));
     let orb = client_orb(0)?;
     let address = tcp_address(&object(&orb, &server.line)?)?;
-    // The process may be permitted too few descriptors.
     let limit = process::raise_descriptor_limit(CONNECTIONS as u64 + 200).unwrap_or(0);
     if limit as usize > CONNECTIONS + 100 {
         let opened = open_idle_connections(address, CONNECTIONS, server.child.id())?;
@@ -114,11 +111,12 @@ fn minimal(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<Single
     Ok(values)
 }
 
-/// Lists of features, each added to the smallest form, which has none of them.
+/// Lists of features. Each list is added to the profile `minimal` of `hello-server`, which has none
+/// of them.
 const FEATURES: [&[&str]; 4] = [&["any"], &["valuetype"], &["any", "valuetype"], &["shared-memory"]];
 
-/// Returns the size of the server with these features. The programs have equal names, so the program with
-/// each list of features has its own build folder.
+/// Returns the size of `hello-server` with these features. The programs have equal names, so each
+/// list of features has its own build folder.
 fn with_features(features: &[&str]) -> Result<SingleValue, Failure> {
     let folder = format!("minimal-{}", features.join("-"));
     let program = beside(&format!("../{folder}/minimal/hello-server"));
@@ -144,8 +142,8 @@ fn linked_statically(report: &mut Report<'_>) -> Result<Vec<SingleValue>, Failur
     Ok(values)
 }
 
-/// Returns the size of `hello-bare`, which accepts, reads and writes without an ORB, and the difference of the
-/// server's size from it.
+/// Returns the size of `hello-bare`, a networking program without an ORB, and by how much `server`
+/// is larger, both in KiB. Returns no values if `hello-bare` is missing.
 fn above_bare(
     label: &FigureLabel,
     server: &Path,
@@ -209,7 +207,6 @@ fn stripped_size(program: &Path) -> Result<u64, Failure> {
     strip.arg("-o").arg(&copy).arg(program).stdin(Stdio::null());
     let outcome = strip.output();
     let size = fs::metadata(&copy).map(|metadata| metadata.len());
-    // `strip` may not have made the copy.
     let _ = fs::remove_file(&copy);
     match outcome {
         Err(error) => Err(Failure::new(format!("`strip` cannot be run: {error}; install binutils"))),
@@ -222,7 +219,6 @@ fn stripped_size(program: &Path) -> Result<u64, Failure> {
     }
 }
 
-/// A running server without clients, which is killed when the handle is dropped.
 struct Idle {
     child: Child,
     line: String,
@@ -250,7 +246,6 @@ impl Idle {
 
 impl Drop for Idle {
     fn drop(&mut self) {
-        // The server may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -5,7 +5,6 @@ use std::process::{Command, Stdio};
 
 use crate::Failure;
 
-/// Returns the size in bytes of each crate's code and constants, the largest crate first.
 pub(super) fn by_crate(program: &Path) -> Result<Vec<(String, u64)>, Failure> {
     let mut nm = Command::new("nm");
     nm.args(["--demangle", "--print-size", "--defined-only"]).arg(program).stdin(Stdio::null());
@@ -17,8 +16,7 @@ pub(super) fn by_crate(program: &Path) -> Result<Vec<(String, u64)>, Failure> {
     Ok(sums)
 }
 
-/// Returns the sum of sizes for each crate, the largest first. The lines have the form
-/// `ADDRESS SIZE KIND NAME`.
+/// `lines` have the form `ADDRESS SIZE KIND NAME`.
 fn sums(lines: &str) -> Vec<(String, u64)> {
     let mut sums: Vec<(String, u64)> = Vec::new();
     for line in lines.lines() {
@@ -42,8 +40,8 @@ fn sums(lines: &str) -> Vec<(String, u64)> {
     sums
 }
 
-/// Returns the crate of a symbol. The code of a trait implementation counts for the crate of the implementing
-/// type.
+/// Returns the crate or the group to which a symbol counts. A trait implementation counts for the
+/// crate of the implementing type.
 fn owner(name: &str) -> &str {
     const LIBRARY: [&str; 3] = ["std", "core", "alloc"];
     let name = name.strip_prefix("_<").unwrap_or(name);

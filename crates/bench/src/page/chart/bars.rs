@@ -13,17 +13,14 @@ pub(crate) struct Bar {
     pub(crate) style: Style,
 }
 
-/// Height of a bar and its name, in pixels.
 const ROW: f64 = 34.0;
-/// Space at the right for the longest bar's number, in pixels.
 const RIGHT: f64 = 64.0;
 
-/// Returns bar charts for a page. Bars of very different lengths have separate scales.
+/// Bars of very different lengths get charts with separate scales.
 pub(crate) fn bars(unit: &str, bars: &[Bar]) -> String {
     plots(unit, bars).iter().map(Plot::inline).collect()
 }
 
-/// Returns a complete SVG file with several panels of bars.
 pub(crate) fn picture(title: &str, unit: &str, panels: &[(String, Vec<Bar>)], style: &str) -> String {
     const WIDTH: f64 = 860.0;
     const MARGIN: f64 = 16.0;
@@ -58,7 +55,6 @@ fn plot(unit: &str, bars: &[&Bar]) -> Option<Plot> {
     if most <= 0.0 {
         return None;
     }
-    // A spread may be very long, so the chart cuts it.
     let end = bars.iter().filter_map(|bar| bar.spread).filter(|spread| spread.is_finite()).fold(most, f64::max);
     let scale = Scale::linear(end.min(2.0 * most).min(SPAN * most));
     let (smallest, _) = range(bars.iter().map(|bar| bar.value));

@@ -11,8 +11,8 @@ pub(crate) struct DotRow {
     pub(crate) marks: Vec<(usize, f64)>,
 }
 
-/// Draws the rows as dots on a time axis. The opposite axis shows calls per second. Rows of very different times
-/// have separate axes.
+/// Draws the rows as dots on a time axis. The opposite axis shows calls per second. Rows of very
+/// different times have separate axes.
 pub(crate) fn dots(unit: &str, series: &[(String, Style)], rows: &[DotRow]) -> String {
     let ranges: Vec<(f64, f64)> = rows.iter().map(|row| range(row.marks.iter().map(|mark| mark.1))).collect();
     let plots = bands(&ranges, 2.0).into_iter().filter_map(|band| {
@@ -34,7 +34,6 @@ pub(crate) fn dots(unit: &str, series: &[(String, Style)], rows: &[DotRow]) -> S
 fn plot(unit: &str, series: &[(String, Style)], rows: &[&DotRow]) -> Option<Plot> {
     const ROW: f64 = 24.0;
     const TOP: f64 = 34.0;
-    /// Width in pixels of a character of a row's name.
     const CHARACTER: f64 = 7.2;
     let times = rows.iter().flat_map(|row| &row.marks).map(|mark| mark.1).filter(|time| time.is_finite());
     let scale = Scale::of(times.clone(), true)?;

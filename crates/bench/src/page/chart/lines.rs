@@ -33,18 +33,15 @@ impl AxisScale {
     }
 }
 
-/// Maximum number of points of a line with a mark at each point.
+/// A line with more points has about [`LONG_LINE_MARKS`] marks.
 const MAX_POINTS_WITH_MARKS: usize = 16;
-/// Approximate number of marks of a line with more points.
 const LONG_LINE_MARKS: usize = 5;
 
-/// Height of the plotted area in pixels.
 const HEIGHT: f64 = 260.0;
 
-/// Returns line charts for a page. Lines have separate charts if their times differ by more than a factor of
-/// [`SPAN`] and leave a gap.
+/// Lines whose values differ by more than a factor of [`SPAN`], with a gap between them, have
+/// separate charts.
 pub(crate) fn lines(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[Line]) -> String {
-    // The x axis of a distribution shows the times.
     let along_x = y_axis.title.starts_with('%');
     let time = |point: &(f64, f64)| if along_x { point.0 } else { point.1 };
     let ranges: Vec<(f64, f64)> = lines.iter().map(|line| range(line.points.iter().map(time))).collect();

@@ -36,7 +36,8 @@ impl Style {
         Style { colour: known.unwrap_or(if peer == "floor" { BASELINE } else { OTHER }), shape: 0 }
     }
 
-    /// Returns the style of each peer. Variants of one ORB have one colour and different shapes.
+    /// Returns the style of each peer. Variants of one ORB have one colour, and shapes that repeat
+    /// after [`SHAPES`] variants.
     pub(crate) fn of_all<'n>(peers: impl Iterator<Item = &'n str>) -> Vec<Style> {
         let mut used = [0; BASELINE + 1];
         let styles = peers.map(|peer| {
@@ -69,7 +70,8 @@ fn trimmed(text: &str) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Converts microseconds to a readable unit, and returns the factor; other units are unchanged.
+/// Returns a readable unit for a time in microseconds, and the factor from microseconds to it.
+/// Other units remain, with the factor 1.
 fn readable(unit: &str, smallest: f64, largest: f64) -> (String, f64) {
     let Some(rest) = unit.strip_prefix("us").filter(|rest| !rest.starts_with(char::is_alphabetic)) else {
         return (unit.to_owned(), 1.0);
@@ -83,9 +85,9 @@ fn readable(unit: &str, smallest: f64, largest: f64) -> (String, f64) {
     }
 }
 
-/// Splits ranges of numbers into bands, one for each scale.
-///
-/// A band spans at most a factor of [`SPAN`], unless its numbers leave no gap of at least the factor `gap`.
+/// Splits ranges of numbers into bands, one for each scale, and returns the indices of each band's
+/// ranges. A band spans at most a factor of [`SPAN`], unless its numbers leave no gap of at least
+/// the factor `gap`.
 fn bands(ranges: &[(f64, f64)], gap: f64) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..ranges.len()).collect();
     order.sort_by(|a, b| ranges[*a].0.total_cmp(&ranges[*b].0));

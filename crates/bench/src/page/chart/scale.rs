@@ -8,7 +8,6 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Returns a linear scale from 0 to a round number that is at least `high`.
     pub(super) fn linear(high: f64) -> Scale {
         Scale { low: 0.0, high: nice_end(high), logarithmic: false }
     }
@@ -29,7 +28,6 @@ impl Scale {
         Some(Scale::linear(high))
     }
 
-    /// Returns a position from 0 to 1.
     pub(super) fn part(&self, value: f64) -> f64 {
         let part = if self.logarithmic {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
@@ -67,7 +65,6 @@ impl Scale {
     }
 }
 
-/// Returns the smallest round number that is at least `value`: a factor of a fixed list times a power of ten.
 fn nice_end(value: f64) -> f64 {
     if value <= 0.0 || !value.is_finite() {
         return 1.0;

@@ -1,8 +1,8 @@
 //! The benchmark `cores-acceptance`: the share of random tasks that admission accepts.
 //!
-//! All allocators get the same seeded sets, one task after another in random order. The first part
-//! has the workload of the MC-ORB paper on two cores, by total utilization and balance factor. The
-//! second part has 2 to 128 cores with a utilization of 0.9 for each core.
+//! All allocators get the same seeded task sets. The first part has the workload of the MC-ORB
+//! paper on two cores, by total utilization and balance factor. The second part has 2 to 128 cores
+//! with a utilization of 0.9 for each core.
 
 use std::fmt::Write as _;
 
@@ -26,31 +26,24 @@ const BENCH: &str = "cores-acceptance";
 /// Total utilizations on two cores, in percent of a core.
 const UTILIZATIONS: [u64; 7] = [140, 150, 160, 170, 180, 190, 195];
 
-/// Balance factors in percent: the size of the second group of tasks, relative to the first.
+/// Balance factors in percent: number of tasks of the second group, relative to the first group.
 const BALANCES: [u64; 4] = [10, 20, 30, 50];
 
-/// Numbers of cores of the second part.
 const CORES: [u32; 7] = [2, 4, 8, 16, 32, 64, 128];
 
-/// Numbers of cores to which the goal of the second part applies.
 const GOAL_CORES: std::ops::RangeInclusive<u32> = 4..=64;
 
-/// Tasks for each core in the second part.
 const TASKS_PER_CORE: usize = 5;
 
-/// Utilization for each core in the second part, in percent.
 const PERCENT_PER_CORE: u64 = 90;
 
-/// Maximum number of cores with the tests of global scheduling. Their time grows with the third
-/// power of the number of tasks.
+/// Maximum number of cores with the tests of global scheduling, which take long for many tasks.
 const MAX_GLOBAL_CORES: u32 = 16;
 
-/// An algorithm that accepts or rejects the tasks of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Allocator {
-    /// Admission with bounded time, as in a server.
     Admission(Discipline),
-    /// Admission under fixed priorities that tries every placement.
+    /// Fixed priorities; tries every placement.
     Exhaustive,
     FirstFit,
     WorstFit,
@@ -98,7 +91,6 @@ impl Allocator {
         }
     }
 
-    /// Returns true if the allocator takes part with this number of cores.
     fn suits(self, cores: u32) -> bool {
         match self {
             Allocator::Admission(_) | Allocator::FirstFit | Allocator::WorstFit => true,
@@ -109,7 +101,6 @@ impl Allocator {
         }
     }
 
-    /// Returns the accepted tasks of a set.
     fn accept(self, tasks: &[Task], cores: u32) -> Vec<Task> {
         let placed = |places: Vec<Option<usize>>| {
             let pairs = tasks.iter().zip(places);
@@ -135,7 +126,6 @@ fn machine(cores: u32, discipline: Discipline) -> Machine {
     Machine { discipline, ..super::whole_cores(Machine::with_cores(cores)) }
 }
 
-/// Returns the tasks that pass a test of global scheduling together with all tasks accepted before.
 fn one_by_one(tasks: &[Task], passes: impl Fn(&[Timing]) -> bool) -> Vec<Task> {
     let (mut accepted, mut timings) = (Vec::new(), Vec::new());
     for task in tasks {
@@ -149,7 +139,7 @@ fn one_by_one(tasks: &[Task], passes: impl Fn(&[Timing]) -> bool) -> Vec<Task> {
     accepted
 }
 
-/// The tasks of a cell: `[number, sum of the utilizations]` of the accepted and of the offered tasks.
+/// Each field is `[number, sum of the utilizations]` of tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Acceptance {
     accepted: [u64; 2],
@@ -164,19 +154,15 @@ impl Acceptance {
         }
     }
 
-    /// Returns the accepted tasks and the accepted utilization, in percent.
     fn percent(&self) -> [f64; 2] {
         [0, 1].map(|kind| 100.0 * self.accepted[kind] as f64 / self.offered[kind].max(1) as f64)
     }
 
-    /// Returns the rejected tasks and the rejected utilization, in percent.
     fn rejected(&self) -> [f64; 2] {
         self.percent().map(|percent| 100.0 - percent)
     }
 }
 
-/// The results of one workload, in the order of [`ALLOCATORS`]. `None` for an allocator that does
-/// not take part.
 struct Cell {
     /// Total utilization in percent of a core, or the number of cores.
     x: u64,
@@ -204,7 +190,6 @@ impl Cell {
     }
 }
 
-/// Measures how many tasks each allocator accepts.
 pub(crate) fn acceptance(
     options: &BenchOptions,
     report: &mut Report<'_>,
@@ -247,7 +232,6 @@ fn workload_of(cores: u32) -> Workload {
     Workload::one_group(Utilization(utilization), cores as usize * TASKS_PER_CORE)
 }
 
-/// Returns the number of task sets in a cell of two cores.
 fn sets(options: &BenchOptions) -> u64 {
     let usual = match options.depth {
         Depth::Quick => 100,
@@ -257,8 +241,7 @@ fn sets(options: &BenchOptions) -> u64 {
     options.requested.count.map_or(usual, |count| count as u64)
 }
 
-/// Returns the number of task sets for a number of cores. Large machines have fewer sets, because a
-/// set has more tasks there.
+/// Large machines have fewer task sets, because each set has more tasks.
 fn sets_of(sets: u64, cores: u32) -> u64 {
     (sets * 16 / u64::from(cores).max(16)).max(1)
 }
@@ -268,7 +251,6 @@ fn parts(hundredths: u64) -> String {
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
-/// Reports the cells of one table, whose columns differ by `axis`.
 fn add_cells(
     report: &mut Report<'_>,
     title: &str,
@@ -301,8 +283,6 @@ fn add_cells(
     report.add_json_values(title, &values)
 }
 
-/// Returns the rejected parts with their goals: for each utilization the worst balance factor, for
-/// each number of cores, and in comparison with an exhaustive search.
 fn judged(balances: &[Vec<Cell>], many: &[Cell]) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let mut add = |config: String, quantity: &str, value: f64, unit: &'static str, bound: Option<f64>| {
@@ -332,7 +312,6 @@ fn judged(balances: &[Vec<Cell>], many: &[Cell]) -> Vec<SingleValue> {
     values
 }
 
-/// Returns the goals for the rejected tasks and the rejected utilization on two cores.
 fn bounds(allocator: Allocator, utilization: u64) -> [Option<f64>; 2] {
     match (allocator, utilization) {
         (DEADLINES, ..=195) => [Some(goals::MAX_REJECTED_BY_DEADLINES); 2],
@@ -357,7 +336,6 @@ mod tests {
 
     #[test]
     fn every_allocator_accepts_what_its_test_permits() {
-        // The third task fits on the core of one of the others.
         let set = tasks(&[(50, 100), (50, 100), (40, 100)]);
         for allocator in ALLOCATORS {
             let accepted = allocator.accept(&set, 2).len();
@@ -402,8 +380,8 @@ mod tests {
         let many = [Cell::measure(2, &workload_of(2), 2, 1), Cell::measure(4, &workload_of(4), 4, 1)];
         let values = judged(&balances, &many);
         let bounded = values.iter().filter(|value| value.bound.is_some()).count();
-        // Fixed priorities: 4 cells of two numbers, and 2 of one. Deadlines: 7 of two numbers. Then
-        // 4 cores, and the exhaustive search.
+        // Goals of fixed priorities: 4 cells x 2 and 2 cells x 1; of deadlines: 7 cells x 2; then 4
+        // cores, and the exhaustive search.
         assert_eq!(bounded, 8 + 2 + 14 + 1 + 1);
         assert_eq!(bounds(FIXED, 195), [None, None]);
         assert_eq!((sets_of(1000, 2), sets_of(1000, 128), sets_of(2, 128)), (1000, 125, 1));

@@ -1,9 +1,8 @@
 //! The benchmark `cores-balance`: the work of the kernel's load balancer while all tasks are bound
 //! to one core (table I of the MC-ORB paper).
 //!
-//! The kernel's function profiler (tracefs) counts the calls of the balancing function and their
-//! time. Without it, /proc/schedstat has the number of attempts, but not their time. A machine that
-//! permits neither has no figures.
+//! The kernel's function profiler (tracefs) has the number of attempts and their time. If it is not
+//! permitted, /proc/schedstat has the number.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,14 +26,13 @@ use crate::value::SingleValue;
 
 const BENCH: &str = "cores-balance";
 
-/// Number of tasks, and utilization of the core in percent. The paper has 100 percent in place of
+/// Number of tasks, and utilization of the core in percent. The paper has 100 percent instead of
 /// 90, which would leave no time to other threads.
 const SETS: [(usize, u64); 4] = [(10, 60), (30, 60), (10, 90), (30, 90)];
 
 /// Names of the function that balances the load of cores, by version of the kernel.
 const FUNCTIONS: [&str; 2] = ["sched_balance_rq", "load_balance"];
 
-/// Folders in which the tracing file system may be mounted.
 const FOLDERS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 const SCHEDSTAT: &str = "/proc/schedstat";
@@ -42,24 +40,21 @@ const SCHEDSTAT: &str = "/proc/schedstat";
 /// Priority of the tasks.
 const PRIORITY: u8 = 10;
 
-/// Attempts to balance the load of cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Attempts {
     count: u64,
-    /// Time of all attempts in microseconds, if the source has it.
+    /// `None` if the source has no times.
     time_us: Option<f64>,
 }
 
-/// A source of the number of attempts.
 #[derive(Debug)]
 enum Source {
-    /// The function profiler of this folder, for this function.
     Profiler(PathBuf, &'static str),
     Schedstat,
 }
 
 impl Source {
-    /// Finds a source that this machine permits. The profiler runs from now on.
+    /// Finds a source that this machine permits, and starts the profiler if it is the source.
     fn find() -> Result<Source, Failure> {
         for folder in FOLDERS.map(PathBuf::from) {
             let functions = fs::read_to_string(folder.join("available_filter_functions")).unwrap_or_default();
@@ -93,14 +88,13 @@ impl Source {
 impl Drop for Source {
     fn drop(&mut self) {
         if let Source::Profiler(folder, _) = self {
-            // Ignore errors: the profiler was switched on through these files.
+            // Ignores errors: the profiler was switched on through these files.
             let _ = fs::write(folder.join("function_profile_enabled"), "0");
             let _ = fs::write(folder.join("set_ftrace_filter"), "");
         }
     }
 }
 
-/// Sums the profiles of all cores in a folder, one file for each core.
 fn profiled_in(folder: &Path, function: &str) -> Result<Attempts, Failure> {
     let files = fs::read_dir(folder).map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
     let mut sum = Attempts { count: 0, time_us: Some(0.0) };
@@ -123,15 +117,15 @@ fn profiled(text: &str, function: &str) -> Attempts {
     Attempts { count, time_us }
 }
 
-/// Returns the number of attempts to balance loads in /proc/schedstat: the first number of each kind
-/// of idleness in the lines of scheduling domains. Versions 15 to 17 have 8, 8 and 11 numbers for
-/// each of 3 kinds.
+/// Returns the number of attempts to balance loads in /proc/schedstat: the first number of each of
+/// the 3 kinds of idleness in the lines of scheduling domains. A kind has 8 numbers in versions 15
+/// and 16, and 11 in version 17.
 fn balanced(text: &str) -> u64 {
     let version: u32 = text.lines().find_map(|line| line.strip_prefix("version ")?.trim().parse().ok()).unwrap_or(0);
     let numbers = if version >= 17 { 11 } else { 8 };
     let domains = text.lines().filter(|line| line.starts_with("domain"));
-    // The name and the mask of the domain come first, in version 17 with the kind of the domain between
-    // them.
+    // The name and the mask of the domain precede the numbers; version 17 has the domain's kind
+    // between them.
     let skipped = if version >= 17 { 3 } else { 2 };
     let of_domain = |line: &str| -> u64 {
         let words: Vec<u64> = line.split_whitespace().skip(skipped).filter_map(|word| word.parse().ok()).collect();
@@ -140,7 +134,6 @@ fn balanced(text: &str) -> u64 {
     domains.map(of_domain).sum()
 }
 
-/// Measures the attempts of the kernel to balance the load.
 pub(crate) fn balance(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let Some(source) = report.or_report_missing(BENCH, "kernel", Source::find())? else { return Ok(()) };
     if !require_fixed_priorities(BENCH, report)? {
@@ -191,7 +184,6 @@ fn cell(config: &str, before: Attempts, after: Attempts, passed: Duration) -> Ve
     values
 }
 
-/// Runs periodic tasks that compute on one core for `time`.
 fn run_tasks(tasks: usize, percent: u64, core: usize, time: Duration) -> Result<(), Failure> {
     let workload = Workload::one_group(Utilization(percent * (Utilization::ONE.0 / 100)), tasks);
     let rounds = f64::from(rounds_for(Duration::from_millis(10))) / 1e7;

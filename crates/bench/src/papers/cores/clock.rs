@@ -1,9 +1,8 @@
 //! The benchmark `cores-clock`: round trips between two cores, and the offset between the clocks
 //! that threads on them read (figures 1 to 4 of the MC-ORB paper).
 //!
-//! A thread on each core notes the time when the other thread has woken it, and then wakes the other
-//! thread. They wake each other by a signal as in the paper, by a futex, and by a flag that both
-//! poll. The clock is CLOCK_MONOTONIC, which the kernel computes from the core's time-stamp counter.
+//! A thread on each core notes the time when the other thread has woken it, and then wakes the
+//! other thread. The clock is CLOCK_MONOTONIC.
 //!
 //! A thread that sends at x and gets the answer at z knows that the other thread noted its time y
 //! between x and z. So the offset is y - (x + z) / 2, and its error is at most (z - x) / 2. The
@@ -30,15 +29,12 @@ use crate::value::SingleValue;
 
 const BENCH: &str = "cores-clock";
 
-/// Maximum time in which the other thread must answer a signal.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Mechanism by which one thread wakes the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waking {
     Signal,
     Futex,
-    /// Both threads poll a flag and never sleep.
     Spin,
 }
 
@@ -54,9 +50,8 @@ impl Waking {
     }
 }
 
-/// The times in nanoseconds that two threads noted. The first thread noted one time more than the
-/// second: its first time is before the second thread's first time, and its last time after the
-/// second thread's last time.
+/// Times in nanoseconds. The first thread noted one time more than the second: one before each time
+/// of the second thread, and one after the last.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Exchange {
     first: Vec<u64>,
@@ -88,8 +83,8 @@ fn signed(a: u64, b: u64) -> i64 {
 }
 
 impl Exchange {
-    /// Returns the samples of the first thread, and of the second thread. Both are offsets of the
-    /// answering thread's clock, so the second thread's have the other sign.
+    /// Returns the samples of the first thread and of the second thread. Both are offsets of the
+    /// answering thread's clock, so they have opposite signs.
     fn samples(&self) -> [Vec<Sample>; 2] {
         let later = self.first.get(1..).unwrap_or_default();
         [samples(&self.first, &self.second), samples(&self.second, later)]
@@ -102,7 +97,8 @@ fn best_offset_us(samples: &[Sample]) -> Option<(f64, f64)> {
     Some((best.twice_offset as f64 / 2e3, best.round_trip as f64 / 2e3))
 }
 
-/// Returns mean, standard deviation and largest magnitude of the offsets by the paper's formula, in microseconds.
+/// Returns mean, standard deviation and largest magnitude of the offsets by the paper's formula, in
+/// microseconds.
 fn paper_offsets_us(samples: &[Sample]) -> [f64; 3] {
     let offsets = || samples.iter().map(|sample| sample.twice_offset as f64 / 1e3);
     let n = samples.len().max(1) as f64;
@@ -111,7 +107,6 @@ fn paper_offsets_us(samples: &[Sample]) -> [f64; 3] {
     [mean, variance.sqrt(), offsets().fold(0.0, |most, offset| most.max(offset.abs()))]
 }
 
-/// The means by which one thread wakes the other.
 enum End {
     Signal(SignalSender),
     Flag { is_set: Arc<AtomicU32>, thread: Thread, sleeps: bool },
@@ -132,14 +127,12 @@ impl End {
     }
 }
 
-/// The means by which a thread waits until the other thread wakes it.
 enum Wait {
     Signal(SignalReceiver),
     Flag { is_set: Arc<AtomicU32>, sleeps: bool },
 }
 
 impl Wait {
-    /// Creates the wait of the calling thread, and the end with which another thread wakes it.
     fn create(waking: Waking) -> Result<(Wait, End), Failure> {
         if waking == Waking::Signal {
             let receiver = SignalReceiver::for_current_thread();
@@ -152,7 +145,8 @@ impl Wait {
         Ok((Wait::Flag { is_set, sleeps }, end))
     }
 
-    /// Waits until the other thread wakes this one. Returns false if `over` is set before.
+    /// Waits until the other thread wakes this one. The wait for a flag returns false if `over` is
+    /// set. The wait for a signal fails after [`PATIENCE`].
     fn wait(&self, over: &AtomicBool) -> Result<bool, Failure> {
         match self {
             Wait::Signal(receiver) => {
@@ -182,7 +176,6 @@ impl Wait {
     }
 }
 
-/// Makes `count` round trips between the two sides of `placement`.
 fn exchange(waking: Waking, count: usize, placement: &Placement) -> Result<Exchange, Failure> {
     let over = Arc::new(AtomicBool::new(false));
     let refused = |error: std::io::Error| Failure::new(format!("the threads cannot be placed: {error}"));
@@ -204,7 +197,6 @@ fn exchange(waking: Waking, count: usize, placement: &Placement) -> Result<Excha
                 }
             };
             let mut times = Vec::with_capacity(count);
-            // Only this thread sets the end.
             let _ = ends.set(Some(end));
             for _ in 0..count {
                 if !wait.wait(&over)? {
@@ -235,7 +227,6 @@ fn exchange(waking: Waking, count: usize, placement: &Placement) -> Result<Excha
     Ok(Exchange { first: first?, second: second? })
 }
 
-/// The samples of one mechanism, by core.
 #[derive(Default)]
 struct Observed {
     samples: [Vec<Sample>; 2],
@@ -243,7 +234,6 @@ struct Observed {
     cost: Cost,
 }
 
-/// Measures round trips and offsets between two cores.
 pub(crate) fn clock(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let Some((one, other)) = core_pair(options) else {
         return report.add_missing(BENCH, "floor", super::ONE_CORE);
@@ -299,8 +289,8 @@ fn figure(label: &FigureLabel, samples: &[Sample], medians: &[f64], cost: Cost) 
     })
 }
 
-/// Returns the numbers about the offset that one core's samples give. `is_reversed` is true for the
-/// samples of the second core, whose signs are then reversed, as in figure 4 of the paper.
+/// `is_reversed` is true for the samples of the second core, whose signs are reversed, as in figure
+/// 4 of the paper.
 fn offsets(label: &FigureLabel, samples: &[Sample], is_reversed: bool) -> Vec<SingleValue> {
     let sign = if is_reversed { -1.0 } else { 1.0 };
     let Some((offset, error)) = best_offset_us(samples) else { return Vec::new() };
@@ -326,8 +316,8 @@ fn offsets(label: &FigureLabel, samples: &[Sample], is_reversed: bool) -> Vec<Si
 mod tests {
     use super::*;
 
-    /// Returns an exchange in which the second clock is 30 ns ahead. The way there takes 100 ns and the way back 60
-    /// ns.
+    /// Returns an exchange in which the second clock is 30 ns ahead. The way there takes 100 ns and
+    /// the way back 60 ns.
     fn known() -> Exchange {
         Exchange { first: vec![1000, 1160, 1320], second: vec![1130, 1290] }
     }
@@ -337,7 +327,6 @@ mod tests {
         let [first, second] = known().samples();
         let sample = |round_trip, twice_offset| Sample { round_trip, twice_offset };
         assert_eq!(first, [sample(160, 100); 2]);
-        // Seen from the second thread, the other clock is behind, and the ways have changed places.
         assert_eq!(second, [sample(160, -100)]);
         // The offset of 50 ns differs from the true one of 30 ns by less than the bound of 80 ns.
         assert_eq!(best_offset_us(&first), Some((0.05, 0.08)));
@@ -367,7 +356,6 @@ mod tests {
         for waking in WAKINGS {
             let seen = exchange(waking, 20, &Placement::default()).unwrap();
             assert_eq!((seen.first.len(), seen.second.len()), (21, 20), "{}", waking.name());
-            // On one clock, the times are in the order in which the threads noted them.
             for (place, time) in seen.second.iter().enumerate() {
                 assert!((seen.first[place]..=seen.first[place + 1]).contains(time), "{}", waking.name());
             }

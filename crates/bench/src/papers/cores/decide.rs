@@ -1,9 +1,8 @@
-//! The benchmark `cores-decide`: the time of a decision about one task.
+//! The benchmark `cores-decide`: the time of an admission decision about one task.
 //!
-//! The admission test of a task that a core has room for starts from the stored analysis of the
-//! cores. The baseline is the decision about the same task and set without stored analysis, which
-//! analyses every core. A second part has tasks for which other tasks must move, and tasks that are
-//! rejected.
+//! The first part admits a task for which a core has room, from the stored analysis of the cores.
+//! Its baseline is the same decision without stored analysis. The second part has tasks for which
+//! other tasks must move, and tasks that are rejected.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -23,28 +22,21 @@ use crate::value::SingleValue;
 
 const BENCH: &str = "cores-decide";
 
-/// Percent of each core that the tasks of the admission test use, the new task included.
+/// Percent of each core that the tasks of the first part use, the new task included.
 const PERCENT_PER_CORE: u64 = 80;
 
-/// Percent of each core that tasks ask for in the search for moves.
 const CROWDED_PERCENT: u64 = 90;
 
-/// Tasks for each core in the search for moves, as in `cores-acceptance`.
 const CROWDED_TASKS: usize = 5;
 
-/// Number of different decisions that a variant makes in turn.
 const CASES: usize = 64;
 
-/// Maximum number of seeds that are tried for the decisions of a variant.
 const SEEDS: u64 = 2_000;
 
-/// Number of tasks from which a turn has fewer decisions.
 const MANY_TASKS: usize = 1_000;
 
-/// Maximum number of decisions in a turn with at least [`MANY_TASKS`].
 const FEW_DECISIONS: usize = 1_000;
 
-/// A task to decide about, and the tasks that were admitted before.
 struct Case {
     machine: Machine,
     set: TaskSet,
@@ -52,7 +44,7 @@ struct Case {
 }
 
 impl Case {
-    /// Returns the decision without the stored analysis of the cores.
+    /// Returns the same case without the stored analysis of the cores.
     fn cold(&self) -> Case {
         let mut set = TaskSet::default();
         self.set.iter().for_each(|(task, core)| set.insert(*task, core));
@@ -60,7 +52,6 @@ impl Case {
     }
 }
 
-/// The way in which a decision ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// A core has room.
@@ -70,7 +61,6 @@ enum Outcome {
     Rejected,
 }
 
-/// Decisions that are made in turn.
 struct Decisions {
     cases: Vec<Case>,
     next: usize,
@@ -96,7 +86,6 @@ impl MeasuredSubject for Decisions {
     }
 }
 
-/// Measures the time of decisions.
 pub(crate) fn decide(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     for (tasks, cores, bound) in goals::MAX_TEST_P99_US {
         let config = format!("{tasks} tasks on {cores} cores");
@@ -143,9 +132,9 @@ fn variant(peer: &'static str, config: String, cases: Vec<Case>, against: Vec<us
     Variant { label: label(BENCH, peer, "admit", config), subject, against }
 }
 
-/// Returns decisions with this outcome from random sets: at most `most` and at most [`CASES`], or an eighth
-/// of [`CASES`] for sets of [`MANY_TASKS`]. Each set is admitted task by task. `counts` chooses among the
-/// decisions by the number of tasks decided before, and of all tasks.
+/// Returns decisions with this outcome in random sets: at most `most`, and at most [`CASES`], or an
+/// eighth of [`CASES`] from [`MANY_TASKS`] tasks on. `counts` selects decisions by the number of
+/// tasks decided before and the number of all tasks.
 fn cases(
     cores: u32,
     workload: &Workload,
@@ -187,7 +176,6 @@ fn run_length(options: &BenchOptions, tasks: usize) -> RunLength {
     RunLength { count, ..options.run_length }
 }
 
-/// Reports the 99th percentile of Corelane's decisions, with its goal.
 fn add_p99(report: &mut Report<'_>, figures: &[Figure], bound: f64) -> Result<(), Failure> {
     let ours = figures.iter().filter(|figure| figure.label.peer == "Corelane");
     let values: Vec<SingleValue> = ours
@@ -215,7 +203,6 @@ mod tests {
             for case in &cases {
                 let decision = admit(&case.set, &case.machine, &case.task);
                 assert_eq!(decision.is_ok(), is_accepted);
-                // The stored analysis does not change the decision.
                 let cold = case.cold();
                 assert_eq!(admit(&cold.set, &cold.machine, &cold.task), decision);
                 let moves = decision.map_or(0, |plan| plan.moves.len());

@@ -1,9 +1,8 @@
-//! The benchmark `cores-isolation`: calls of a task beside a task that overruns, a client that floods
+//! The benchmark `cores-isolation`: calls of a task beside a task that overruns, a flooding client,
 //! and requests without a task, compared with the same calls alone.
 //!
-//! A core pool serves all of them. The task and the disturbing tasks have one core, and the task has
-//! the higher priority. Its client and the disturbing clients run on the other core, where the
-//! task's client has the higher priority.
+//! A core pool serves all requests on one core, where the task has the highest priority. All
+//! clients run on another core, where the task's client has the highest priority.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,36 +28,28 @@ use crate::value::SingleValue;
 
 const BENCH: &str = "cores-isolation";
 
-/// Maximum time in which the server must answer a line.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Native priorities of the task, and of the tasks beside it.
 const TASK_PRIORITY: u8 = 60;
 const OTHER_PRIORITY: u8 = 20;
 
-/// Native priority of the task's client.
 const CLIENT_PRIORITY: u8 = 60;
 
 /// Pause before each call of the task, so that the disturbing tasks get the core.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Time that a job of the overrunning task computes, and the pause after it. The pause leaves a part
-/// of the core to other threads.
+/// Time that a job of the overrunning task computes. The pause [`REST`] follows, which leaves a
+/// part of the core to other threads.
 const OVERRUN: Duration = Duration::from_millis(18);
 const REST: Duration = Duration::from_millis(2);
 
-/// Maximum number of calls of a turn.
 const MOST_CALLS: usize = 4_000;
 
-/// The disturbance beside the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     Nothing,
-    /// A task whose jobs compute for most of the time.
     Overrunner,
-    /// A task whose client calls without pauses.
     Flood,
-    /// Requests that belong to no task, without pauses.
     BestEffort,
 }
 
@@ -74,8 +65,8 @@ impl Beside {
         }
     }
 
-    /// Returns the number of the object that the disturbing client calls. The last object belongs to
-    /// no task.
+    /// Returns the number of the object that the disturbing client calls. Object 4 belongs to no
+    /// task.
     fn object(self) -> Option<usize> {
         match self {
             Beside::Nothing => None,
@@ -86,23 +77,18 @@ impl Beside {
     }
 }
 
-/// Number of objects of the server.
 const OBJECTS: usize = 4;
 
-/// The calls of the task, beside a disturbing client.
 struct TaskCalls {
     task: CountedTargetRef,
     beside: Beside,
-    /// The object of the disturbing client.
     other: Option<CountedTargetRef>,
-    /// Rounds of computing of an overrunning job.
     rounds: u32,
     core: usize,
     server: u32,
 }
 
 impl TaskCalls {
-    /// Starts the disturbing client, which ends when `over` is set.
     fn disturb(&self, over: &Arc<AtomicBool>) -> Result<Option<JoinHandle<Result<(), Failure>>>, Failure> {
         let Some(other) = self.other.clone() else { return Ok(None) };
         let (over, is_overrunner, rounds) = (over.clone(), self.beside == Beside::Overrunner, self.rounds);
@@ -152,7 +138,6 @@ impl MeasuredSubject for TaskCalls {
     }
 }
 
-/// Measures calls of a task beside others.
 pub(crate) fn isolation(
     options: &BenchOptions,
     report: &mut Report<'_>,
@@ -198,7 +183,6 @@ pub(crate) fn isolation(
     report.add_json_values(&format!("{BENCH}: goals"), &judged(&figures))
 }
 
-/// Returns the 99th percentiles relative to the task alone, with their goals.
 fn judged(figures: &[Figure]) -> Vec<SingleValue> {
     let [alone, others @ ..] = figures else { return Vec::new() };
     let ratio = |figure: &Figure| SingleValue {

@@ -13,27 +13,23 @@ use crate::Failure;
 use crate::cost;
 use crate::orb::generated::cubit::CountedTargetRef;
 
-/// Time from the start of the threads to the first jobs.
 const LEAD: Duration = Duration::from_millis(200);
 
-/// Interval at which the time that the hypervisor takes is read.
 const STEAL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A periodic client of a servant that computes.
 pub(super) struct PeriodicClient {
     pub(super) target: CountedTargetRef,
-    /// Rounds of computing of each job.
     pub(super) rounds: u32,
     pub(super) period: Duration,
     /// Core of the client's thread; `None` if it may run on every core.
     pub(super) core: Option<usize>,
     pub(super) scheduling: Scheduling,
-    /// CORBA priority that the client's thread sets, with the ORB that maps it; `None` if the thread
-    /// keeps `scheduling`.
+    /// CORBA priority that the client's thread sets, with the ORB that maps it; `None` if the
+    /// thread keeps `scheduling`.
     pub(super) priority: Option<(RtOrb, i16)>,
 }
 
-/// Times of one call of a periodic client, in nanoseconds of the monotonic clock.
+/// In nanoseconds of the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Job {
     pub(super) due: u64,
@@ -46,7 +42,6 @@ impl Job {
     }
 }
 
-/// Jobs of all clients of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct JobCounts {
     pub(super) jobs: usize,
@@ -68,14 +63,13 @@ impl JobCounts {
     }
 }
 
-/// An interval in which the hypervisor took time from a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stolen {
     from: u64,
     until: u64,
 }
 
-/// Returns the intervals between two readings in which the stolen time has grown.
+/// A reading is a time in nanoseconds, and the stolen time in milliseconds up to it.
 fn stolen(readings: &[(u64, f64)]) -> Vec<Stolen> {
     let grown = readings.windows(2).filter(|pair| pair[1].1 > pair[0].1);
     grown.map(|pair| Stolen { from: pair[0].0, until: pair[1].0 }).collect()

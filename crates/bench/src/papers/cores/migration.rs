@@ -1,10 +1,11 @@
 //! The benchmark `cores-migration`: the time to move a thread to another core (table II of the
 //! MC-ORB paper).
 //!
-//! A *self* migration is half of the time in which a thread moves itself to the other core and back.
-//! The other two numbers are the time of the system call by which a manager moves another thread
-//! from its core to the manager's core: a running thread, and a sleeping thread. With fixed priorities
-//! the manager's priority is higher, so the moved thread waits until the manager has moved it back.
+//! A *self* migration is half of the time in which a thread moves itself to the other core and
+//! back. The other two numbers are the time of the system call by which a manager moves another
+//! thread from its core to the manager's core: a running thread, and a sleeping thread. With fixed
+//! priorities the manager's priority is higher, so the moved thread waits until the manager has
+//! moved it back.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -26,7 +27,6 @@ use crate::value::SingleValue;
 
 const BENCH: &str = "cores-migration";
 
-/// Maximum time in which the moved thread must run again on its core.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Number of measurements after which the measuring thread pauses, so that threads of fixed
@@ -36,7 +36,6 @@ const MOVES_WITHOUT_PAUSE: usize = 200;
 /// Length of the pause.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The manager's core, and the other core.
 #[derive(Clone, Copy, Debug)]
 struct Cores {
     manager: usize,
@@ -47,7 +46,6 @@ fn refused(error: std::io::Error) -> Failure {
     Failure::new(format!("the kernel does not move the thread: {error}"))
 }
 
-/// A thread that moves itself to the other core and back.
 struct SelfMigration(Cores);
 
 impl MeasuredSubject for SelfMigration {
@@ -67,8 +65,8 @@ impl MeasuredSubject for SelfMigration {
     }
 }
 
-/// Calls `once` `warm_up + count` times. Adds the time that each of the last `count` calls returns, divided by `parts`,
-/// the number of moves in this time, to the samples.
+/// `once` returns the time of `parts` moves. The samples are the times of one move in the last
+/// `count` calls.
 fn timed(
     warm_up: usize,
     count: usize,
@@ -89,22 +87,18 @@ fn timed(
     Ok(began.elapsed())
 }
 
-/// The state of the moved thread while it is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MovedThread {
     Running,
     Sleeping,
 }
 
-/// A manager that moves another thread to its own core and back.
 struct Managed {
     cores: Cores,
     moved: MovedThread,
-    /// Priority of the manager; `None` for the ordinary class.
     priority: Option<u8>,
 }
 
-/// The moved thread, as the manager sees it.
 struct Subject {
     tid: Tid,
     shared: Arc<Shared>,
@@ -114,9 +108,7 @@ struct Subject {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
-    /// The kernel's id of the moved thread, which the thread sets when it starts.
     tid: OnceLock<Tid>,
-    /// Number of loop turns of the running thread.
     turns: AtomicU64,
     sleep: Semaphore,
 }
@@ -129,7 +121,6 @@ impl Subject {
         let builder =
             ThreadBuilder::new().name("bench/moved").affinity(CpuSet::one(cores.other)).scheduling(scheduling);
         let body = move || {
-            // Only this thread sets the number.
             let _ = own.tid.set(thread::current_tid());
             match moved {
                 MovedThread::Sleeping => own.sleep.wait(),
@@ -145,7 +136,6 @@ impl Subject {
         Ok(Subject { tid, shared, handle: Some(handle) })
     }
 
-    /// Waits until the thread runs on its core, for at most [`PATIENCE`].
     fn await_running(&self) -> Result<(), Failure> {
         let before = self.shared.turns.load(Ordering::Relaxed);
         let deadline = clock::now() + PATIENCE;
@@ -164,7 +154,7 @@ impl Drop for Subject {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.shared.sleep.post();
         if let Some(handle) = self.handle.take() {
-            // Ignore a panic of the thread: the manager has its times.
+            // Ignores a panic of the thread: the manager has measured the times.
             let _ = handle.join();
         }
     }
@@ -194,7 +184,6 @@ impl MeasuredSubject for Managed {
     }
 }
 
-/// Measures migrations between two cores, in both directions.
 pub(crate) fn migration(
     options: &BenchOptions,
     report: &mut Report<'_>,

@@ -1,17 +1,12 @@
-//! The benchmark `cores-misses`: deadline misses of periodic clients whose servants compute
-//! (table IV of the MC-ORB paper).
+//! The benchmark `cores-misses`: deadline misses of periodic clients whose servants compute (table
+//! IV of the MC-ORB paper).
 //!
-//! The task sets are those of the paper: two groups of tasks, total utilizations of 1.4 to 1.6 on two
-//! cores, periods of 50 ms to 1 s, deadlines equal to periods. Each task is a client with a
-//! connection of its own. All first jobs arrive together. Tasks have rate-monotonic priorities.
+//! The task sets are those of the paper: two groups of tasks, total utilizations of 1.4 to 1.6 on
+//! two cores, deadlines equal to periods, rate-monotonic priorities. Each task is a client with a
+//! connection of its own.
 //!
-//! *bound*: the admission object admits the tasks, and its core pool serves them. The other
-//! variants reject nothing: lanes by priority whose threads run on any core, as nORB in the paper,
-//! and omniORB. The priority of clients is above all tasks. The client of a bound task runs on the
-//! task's core. Admission charges the time of clients.
-//!
-//! A simulation of more sets shows the misses that the theory permits, without overhead and with 3 ms
-//! of overhead of each job, which admission does not charge.
+//! A core pool serves the tasks that admission accepts. For comparison, lanes whose threads run on
+//! any core, as nORB in the paper, and omniORB serve all tasks. A simulation has more sets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,43 +42,35 @@ use crate::value::SingleValue;
 
 const BENCH: &str = "cores-misses";
 
-/// Total utilizations and balance factors of the paper's cells, in percent.
+/// Total utilizations of the paper's cells, in percent of a core.
 const UTILIZATIONS: [u64; 3] = [140, 150, 160];
 const BALANCES: [u64; 4] = [10, 20, 30, 50];
 
-/// Balance factor of the cells that the variants without admission have, unless the run is full.
 const FEW_BALANCES: [u64; 1] = [10];
 
-/// Priority of clients, above all tasks.
+/// Above the priorities of all tasks.
 const CLIENT_PRIORITY: u8 = 99;
 
-/// Highest level of a task in a server with lanes.
 const TOP_LEVEL: u8 = levels::LEVELS - 1;
 
-/// Number of sets in each cell of the simulation.
 const SIMULATED_SETS: u64 = 100;
 
 /// Virtual time of a simulated set in nanoseconds, at least 30 periods of each task.
 const SIMULATED: u64 = 30_000_000_000;
 
-/// Overheads of each job in the simulation, in milliseconds.
 const OVERHEADS_MS: [u64; 2] = [0, 3];
 
-/// Maximum time in which a server must answer, and in which a decision must be made.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The lease of an admitted task, in nanoseconds.
 const LEASE: u64 = 3_600_000_000_000;
 
 /// Time that calibration computes.
 const CALIBRATION: Duration = Duration::from_millis(20);
 
-/// A way to serve the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// Admitted tasks in a core pool.
     Bound,
-    /// Lanes by priority, on any core.
+    /// All tasks in lanes by priority, on any core.
     NoAffinity,
     OmniOrb,
 }
@@ -105,13 +92,11 @@ impl Mode {
     }
 }
 
-/// Numbers of sets and their length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Length {
-    /// Sets in each cell of the bound tasks, and of the other variants.
+    /// Sets in each cell of [`Mode::Bound`], and of each of the other modes.
     sets: [u64; 2],
     time: Duration,
-    /// True if the other variants have all cells.
     has_all_cells: bool,
 }
 
@@ -132,7 +117,6 @@ impl Length {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cell {
     sets: u64,
-    /// Sets with a missed deadline.
     with_misses: u64,
     counts: JobCounts,
     offered: usize,
@@ -159,7 +143,6 @@ impl Cell {
     }
 }
 
-/// Measures the deadline misses of random task sets.
 pub(crate) fn misses(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     simulated(options, report, progress)?;
     if !require_fixed_priorities(BENCH, report)? {
@@ -272,16 +255,14 @@ fn calibrated(cores: [usize; 2]) -> Result<f64, Failure> {
     Ok(f64::from(fewest) / (CALIBRATION.as_secs_f64() * 1e3))
 }
 
-/// The conditions of all sets.
 struct Scene {
     cores: [usize; 2],
-    /// Rounds of computing in a millisecond.
     rounds: f64,
     time: Duration,
 }
 
 impl Scene {
-    /// Serves one set. Returns its jobs, and the number of accepted tasks.
+    /// Returns the jobs of one set, and the number of accepted tasks.
     fn run(&self, mode: Mode, tasks: &[Task], options: &BenchOptions) -> Result<(JobCounts, usize), Failure> {
         match mode {
             Mode::Bound => self.bound(tasks),
@@ -329,8 +310,7 @@ impl Scene {
                 promises.push((task, promise));
             }
         }
-        // A later admission may have moved a task, so clients ask for the present promises. Tasks
-        // that moved may begin later.
+        // A later admission may have moved a task, so the promises are read again.
         let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
         let mut clients = Vec::new();
         let mut start = 0;
@@ -376,7 +356,7 @@ impl Scene {
     }
 }
 
-/// Admits a task, also after a longer search. Returns `None` if the task is rejected.
+/// Returns `None` if the task is rejected. Waits at most [`PATIENCE`] for a pending decision.
 fn admitted(admission: &TasksRef, spec: &TaskSpec) -> Result<Option<Promise>, Failure> {
     let deadline = clock::now() + PATIENCE;
     let mut pending = match admission.admit(spec) {
@@ -397,7 +377,6 @@ fn admitted(admission: &TasksRef, spec: &TaskSpec) -> Result<Option<Promise>, Fa
     Err(Failure::new("a decision takes too long"))
 }
 
-/// Returns a level for each task, the highest for the shortest period.
 fn rate_monotonic_levels(tasks: &[Task]) -> Vec<u8> {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     order.sort_by_key(|&place| tasks[place].timing.period);
@@ -408,7 +387,6 @@ fn rate_monotonic_levels(tasks: &[Task]) -> Vec<u8> {
     levels
 }
 
-/// Reports the fractions of simulated sets with a miss.
 fn simulated(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let sets = options.requested.count.map_or(SIMULATED_SETS, |count| SIMULATED_SETS.min(count as u64));
     let mut values = Vec::new();
@@ -439,9 +417,9 @@ fn simulated(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Pro
     report.add_values(&format!("{BENCH}: simulation of {sets} sets in each cell"), &values)
 }
 
-/// Simulates the tasks on two cores under rate-monotonic priorities. If `is_global` is true, they run
-/// on any core, otherwise on the cores that admission chooses without knowledge of the overhead. Returns
-/// true if a deadline is missed or a task is rejected.
+/// Simulates the tasks on two cores under rate-monotonic priorities. If `is_global` is true, they
+/// run on any core, otherwise on the cores that admission chooses without knowledge of the
+/// overhead. Returns true if a deadline is missed or a task is rejected.
 fn misses_in_simulation(tasks: &[Task], overhead_ms: u64, is_global: bool) -> bool {
     let machine = Machine { discipline: Discipline::FixedPriority, ..super::whole_cores(Machine::with_cores(2)) };
     let mut timings = Vec::new();

@@ -1,7 +1,6 @@
-//! Benchmarks on tasks and cores, after the MC-ORB paper: clocks and migrations of the machine, the
-//! admission of tasks, and the calls of tasks that a core pool serves.
-//!
-//! A utilization of 1.6 means that the tasks need 1.6 cores in all.
+//! Benchmarks of tasks and cores, after the MC-ORB paper: clocks and migrations, the admission of
+//! tasks, and calls that a core pool serves. A utilization of 1.6 means that the tasks need 1.6
+//! cores in total.
 
 pub(crate) mod acceptance;
 pub(crate) mod balance;
@@ -22,21 +21,19 @@ use crate::harness::{AxisPoint, FigureLabel};
 use crate::options::BenchOptions;
 use crate::placement::CoreChoice;
 
-/// Peer name of reference measurements without an ORB: other algorithms of task allocation, published
-/// schedulability tests, simulations, and the admission test without its stored analysis.
+/// Peer name of reference measurements without an ORB: other algorithms of task allocation,
+/// published schedulability tests, simulations, and the admission test without its stored analysis.
 const BASELINE: &str = "baseline";
 
-/// Reason for a missing measurement that needs two cores.
 pub(super) const ONE_CORE: &str = "the process is not permitted to use two cores";
 
-/// Returns the machine with cores that tasks may use completely.
 fn whole_cores(mut machine: Machine) -> Machine {
     machine.cores.iter_mut().for_each(|core| core.capacity = Utilization::ONE);
     machine
 }
 
-/// Returns two different cores: those of the user's choice, or the first two that the process may
-/// use. `None` if the process may use only one.
+/// Returns two different cores: those of the option `--cores`, or the first two that the process
+/// may use. `None` if the process may use only one.
 pub(super) fn core_pair(options: &BenchOptions) -> Option<(usize, usize)> {
     if let CoreChoice::Separate(client, server) = options.placement.cores
         && client != server
@@ -47,12 +44,10 @@ pub(super) fn core_pair(options: &BenchOptions) -> Option<(usize, usize)> {
     Some((cores.next()?, cores.next()?))
 }
 
-/// Returns a label without a transport and without a position on an axis.
 fn label(bench: &'static str, peer: &'static str, op: &str, config: String) -> FigureLabel {
     FigureLabel { bench, peer, transport: "none", op: op.to_owned(), config, axis_point: None }
 }
 
-/// Returns the label with a position on an axis.
 fn at(label: FigureLabel, series: &str, axis: &'static str, x: u64) -> FigureLabel {
     FigureLabel { axis_point: Some(AxisPoint { series: series.to_owned(), axis, x }), ..label }
 }

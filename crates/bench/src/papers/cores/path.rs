@@ -1,13 +1,13 @@
-//! The benchmark `cores-path`: the way of a request of a task through the server (table III of the
+//! The benchmark `cores-path`: the way of a task's request through the server (table III of the
 //! MC-ORB paper).
 //!
-//! The calls return an octet. A bound task has a connection whose only reader is a thread on the
-//! task's core. The requests of a second task on this connection are handed over to a sleeping
-//! thread of their task's core, or to one that the pool borrows from another core. One thread for
-//! each connection, and a lane with one thread, are measured in the same group.
+//! A bound task has a connection whose only reader is a thread on the task's core. The requests of
+//! a second task on this connection are handed over to a sleeping thread of their task's core, or
+//! to a thread that the pool borrows from another core. A thread per connection, and a lane with
+//! one thread, are measured for comparison.
 //!
-//! Two other numbers are not times of calls: the time of a change by which bound threads move to
-//! another core, and the time of an admission that is rejected.
+//! Two other numbers are the time of a change that moves bound threads to another core, and the
+//! time of a rejected admission.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -42,13 +42,10 @@ use crate::value::SingleValue;
 
 const BENCH: &str = "cores-path";
 
-/// Maximum time in which a server must answer a line.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Native priority of the serving threads of all variants.
 const PRIORITY: u8 = 10;
 
-/// Number of threads that move together, as in the MC-ORB paper.
 const MOVED_THREADS: usize = 15;
 
 /// Names of the variants.
@@ -58,7 +55,6 @@ const BOUND: &str = "bound task";
 const HANDED_OVER: &str = "second task on the connection";
 const BORROWED: &str = "second task, borrowed thread";
 
-/// Measures calls of tasks, moves of threads, and rejections.
 pub(crate) fn path(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     if !require_fixed_priorities(BENCH, report)? {
         return Ok(());
@@ -75,13 +71,12 @@ pub(crate) fn path(options: &BenchOptions, report: &mut Report<'_>, progress: &m
     rejections(client, options, report, progress)
 }
 
-/// Formats a task with its core and its priority for a `set` line of the server.
 fn binding(task: usize, core: usize) -> String {
     format!("{task}:{core}:{PRIORITY}")
 }
 
-/// Measures calls of a client on `client` to tasks on `served`. A borrowed thread comes from core
-/// `away`.
+/// Measures calls of a client on core `client` to tasks on core `served`. A borrowed thread comes
+/// from core `away`.
 fn calls(
     client: usize,
     served: usize,
@@ -94,7 +89,7 @@ fn calls(
     progress.show(&format!("{BENCH}: {place}"));
     let cores = if client == served { CoreChoice::Shared(client) } else { CoreChoice::Separate(client, served) };
     let at_priority = Placement { cores, scheduling: Some(Scheduling::Fifo(PRIORITY)) };
-    // Lanes and core pools place their own threads.
+    // Lanes and core pools set the priorities of their threads.
     let lane_placement = Placement { cores, scheduling: None };
     let (plain, plain_reference) = start_echo(ServerArchitecture::PerConnection, LOOPBACK, &at_priority)?;
     let mut laned = start_server_with_lanes(&[PRIORITY], BaselineTransport::Tcp, &lane_placement)?;
@@ -110,7 +105,7 @@ fn calls(
         let label = FigureLabel { transport: "tcp", ..label(BENCH, "Corelane", place, config.to_owned()) };
         variants.push(Variant { label, subject: Box::new(calls), against });
     };
-    // Each variant has an ORB of its own, and so connections of its own.
+    // Each variant has an ORB of its own, so that variants share no connection.
     let orbs = (0..5).map(|_| client_orb(0)).collect::<Result<Vec<_>, _>>()?;
     let [for_plain, for_lane, for_bound, for_second, for_borrowed] = &orbs[..] else {
         return Err(Failure::new("there are not enough ORBs"));
@@ -132,15 +127,14 @@ fn octets(orb: &Orb, reference: &str, server: &RunningProgram) -> Result<StubCal
     Ok(StubCalls { target: target(orb, reference)?, operation: MeasuredOperation::Octet, server: server.pid() })
 }
 
-/// Returns calls of the second task, on a connection that the first task's thread reads.
 fn second_task(orb: &Orb, references: &[String], server: &RunningProgram) -> Result<StubCalls, Failure> {
-    // Calls one after another share a connection, because both references have one endpoint.
+    // Sequential calls share a connection, because both references have the same endpoint.
     target(orb, &references[0])?.echo_octet(1)?;
     octets(orb, &references[1], server)
 }
 
-/// Checks by the counts of the pools that connections were bound, requests handed over, and threads
-/// borrowed as the variants say.
+/// Checks the counts of the pools: connections were bound, requests were handed over, and the pool
+/// `lending` borrowed threads.
 fn served_as_meant(bound: &mut RunningProgram, lending: &mut RunningProgram) -> Result<(), Failure> {
     for (server, borrows) in [(bound, false), (lending, true)] {
         let text = server.ask("counts", PATIENCE)?;
@@ -155,7 +149,6 @@ fn served_as_meant(bound: &mut RunningProgram, lending: &mut RunningProgram) -> 
     Ok(())
 }
 
-/// Returns the goals of the calls, as far as the run has their figures.
 fn judged(figures: &[Figure]) -> Vec<SingleValue> {
     let of = |config: &str| figures.iter().find(|figure| figure.label.config == config);
     let (Some(bound), Some(handed_over)) = (of(BOUND), of(HANDED_OVER)) else { return Vec::new() };
@@ -182,8 +175,6 @@ fn judged(figures: &[Figure]) -> Vec<SingleValue> {
     values
 }
 
-/// Measures changes of the pool's tasks that move bound threads to another core. The threads wait for
-/// requests during the changes.
 fn moves(
     one: usize,
     other: usize,
@@ -198,7 +189,6 @@ fn moves(
     server.ask(&format!("set {}", bindings.join(" ")), PATIENCE)?;
     let mut orbs = Vec::with_capacity(MOVED_THREADS);
     for reference in &references {
-        // Each ORB has a connection of its own.
         let orb = client_orb(0)?;
         target(&orb, reference)?.echo_octet(1)?;
         orbs.push(orb);
@@ -228,7 +218,6 @@ fn moves(
     report.add_values(&format!("{BENCH}: a change of the pool's tasks that moves bound threads"), &values)
 }
 
-/// Admissions that the server rejects.
 struct RejectedAdmissions {
     tasks: TasksRef,
     spec: TaskSpec,
@@ -252,7 +241,6 @@ impl MeasuredSubject for RejectedAdmissions {
     }
 }
 
-/// Returns one task in two forms: for the server's admission, and for decisions in this process.
 fn spec(number: u64, execution_ms: u64) -> (TaskSpec, Task) {
     let timing = Timing::new(execution_ms * 1_000_000, 100_000_000);
     let spec = TaskSpec {
@@ -275,8 +263,8 @@ fn spec(number: u64, execution_ms: u64) -> (TaskSpec, Task) {
     (spec, Task { id: TaskId(number), timing, criticality: corelane_sched::task::Criticality::Normal, pinned: None })
 }
 
-/// Measures rejected admissions beside calls to another object of the server, and the decision alone
-/// in this process.
+/// Measures rejected admissions in turn with calls to another object of the server, and the
+/// decision alone in this process.
 fn rejections(
     core: usize,
     options: &BenchOptions,
@@ -328,7 +316,6 @@ fn rejections(
     Ok(())
 }
 
-/// The decision about a task that does not fit.
 struct Decision {
     machine: Machine,
     set: TaskSet,

@@ -1,14 +1,12 @@
 //! Servers of tasks, each in a process of its own.
 //!
-//! A server with an admission object prints the references of this object and of a target. Its
-//! target computes.
-//!
-//! A server with a core pool alone answers lines of its standard input:
+//! A server with an admission object prints the references of this object and of a target. A server
+//! with a core pool and without an admission object answers lines of its standard input:
 //!
 //! | line | answer |
 //! |---|---|
 //! | `set TASK:CORE:PRIORITY ...` | `set`, after the pool has these tasks |
-//! | `move CORES N` | the nanoseconds of each of N changes that move all tasks to the next of the cores |
+//! | `move CORES N` | the nanoseconds of each of N changes that move all tasks to the next core |
 //! | `counts` | bound, borrowed, handed over, not bound, moved: counts of the pool |
 
 use std::sync::Arc;
@@ -30,17 +28,16 @@ use crate::orb::servant::Echo;
 use crate::placement::Placement;
 use crate::service::{RunningProgram, serve_lines};
 
-/// Threads for each core of a pool, as in the MC-ORB paper.
+/// Number of threads for each core of a pool, as in the MC-ORB paper.
 const THREADS_PER_CORE: u32 = 15;
 
-/// Time of a job beyond its computing: 0.1 ms in all, for the client, which runs on the same cores,
-/// the messages and the switches.
+/// Nanoseconds that admission charges for a job beyond its computing: for the messages, the context
+/// switches, and the client, which runs on the same cores.
 const OVERHEADS: Overheads = Overheads { context_switch: 20_000, hand_off: 60_000, release_jitter: 0, blocking: 0 };
 
-/// Prefix of the object ids of tasks, before the number of the task.
 const TASK: &[u8] = b"task-";
 
-/// Names the task of an object key by the number at its end.
+/// Finds the task of a request by the number at the end of the object key.
 struct ByName;
 
 impl TaskBinder for ByName {
@@ -58,8 +55,8 @@ fn builder() -> OrbBuilder {
     Orb::builder().limits(limits()).listen(LOOPBACK)
 }
 
-/// Starts a server with an admission object for these cores. If `has_pool` is true, a core pool runs
-/// the requests of tasks. Returns the references of the admission object and of the target.
+/// If `has_pool` is true, a core pool runs the requests of tasks. Returns the references of the
+/// admission object and of the target.
 pub(super) fn start_admission(
     cores: &[usize],
     has_pool: bool,
@@ -71,8 +68,6 @@ pub(super) fn start_admission(
     Ok((server, references.0.to_owned(), references.1.to_owned()))
 }
 
-/// Starts a server with the objects of `tasks` tasks, and a core pool with threads on these cores.
-/// Returns the references of the objects.
 pub(super) fn start_core_pool(
     cores: &[usize],
     tasks: usize,
@@ -87,13 +82,11 @@ fn joined(cores: &[usize]) -> String {
     cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Parses a list of cores.
 fn parsed(cores: &str) -> Result<Vec<usize>, Failure> {
     let all: Result<Vec<usize>, _> = cores.split(',').map(str::parse).collect();
     all.map_err(|_| Failure::new(format!("`{cores}` is not a list of cores")))
 }
 
-/// Runs the server that [`start_admission`] starts.
 pub(crate) fn serve_admission(cores: &str, pool: &str) -> Result<(), Failure> {
     let cores = parsed(cores)?;
     let mut machine = Machine::with_cores(u32::try_from(cores.len()).unwrap_or(u32::MAX));
@@ -103,7 +96,7 @@ pub(crate) fn serve_admission(cores: &str, pool: &str) -> Result<(), Failure> {
     if pool == "pool" {
         machine.overheads = OVERHEADS;
     }
-    // A benchmark asks more often than the default limits permit.
+    // The benchmark asks for more decisions per second than the default limits permit.
     let limits = BooksLimits { max_decisions_per_second: 1_000_000, ..BooksLimits::default() };
     let mut config = AdmissionConfig::with_books(MemoryBooks::new(machine, limits));
     if pool == "pool" {
@@ -118,7 +111,6 @@ pub(crate) fn serve_admission(cores: &str, pool: &str) -> Result<(), Failure> {
     serve_lines(|_| None).map_err(failed)
 }
 
-/// Runs the server that [`start_core_pool`] starts.
 pub(crate) fn serve_core_pool(cores: &str, tasks: usize) -> Result<(), Failure> {
     let orb = builder().build().map_err(failed)?;
     let config = CorePoolConfig::default().cores(parsed(cores)?).threads_per_core(THREADS_PER_CORE);
@@ -174,7 +166,6 @@ fn answer(pool: &CorePool, bindings: &mut Vec<TaskBinding>, line: &str) -> Resul
     }
 }
 
-/// Parses a task with its core and its priority, such as `1:0:98`.
 fn binding(word: &str) -> Result<TaskBinding, Failure> {
     let parts: Vec<&str> = word.split(':').collect();
     let wrong = || Failure::new(format!("`{word}` is not a task with its core and priority"));
@@ -185,7 +176,6 @@ fn binding(word: &str) -> Result<TaskBinding, Failure> {
     }
 }
 
-/// Returns the core after `core` in the list, which begins again after its end.
 fn next_core(cores: &[usize], core: usize) -> usize {
     let place = cores.iter().position(|&other| other == core).map_or(0, |place| place + 1);
     cores.get(place).or_else(|| cores.first()).copied().unwrap_or(core)

@@ -1,4 +1,5 @@
-//! The benchmark `inversion`: a high-priority client beside floods of ordinary priority on the same server.
+//! The benchmark `inversion`: a high-priority client beside floods of ordinary priority on the same
+//! server.
 
 use corelane_sys::thread::Scheduling;
 
@@ -20,15 +21,14 @@ const LOWEST: u8 = 1;
 
 const FLOODS: usize = 4;
 
-/// Maximum ratio of the high-priority client's median beside floods at the first server to its median beside floods at
-/// the second.
+/// Goal for the high-priority client: maximum ratio of its median beside floods at its server to
+/// its median beside floods at another server.
 const MOST: f64 = 1.5;
 
 struct BackgroundLoad {
     name: &'static str,
-    /// The operation, and true if the floods call the high-priority client's server.
+    /// Operation of the floods, and true if they call the server of the high-priority client.
     floods: Option<(MeasuredOperation, bool)>,
-    /// Indices of the loads with which the report compares this load.
     against: &'static [usize],
 }
 
@@ -49,7 +49,7 @@ const LOADS: [BackgroundLoad; 5] = [
 struct ServerPair {
     one: ServerUnderTest,
     other: ServerUnderTest,
-    /// Index of the pair without shared connections, for a pair that shares them.
+    /// For a pair with shared connections, the index of the pair with a connection for each call.
     each: Option<usize>,
     most: Option<f64>,
     seen: [Observations; LOADS.len()],
@@ -99,7 +99,7 @@ pub(crate) fn inversion(
     report.add_values("inversion: beside floods at the same server", &values)
 }
 
-/// Starts the pairs of servers. In omniORB each call in progress has its own connection.
+/// In omniORB each call in progress has its own connection.
 fn pairs(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<ServerPair>, Failure> {
     let mut pairs = Vec::new();
     for architecture in [
@@ -168,9 +168,9 @@ fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
     figures.collect()
 }
 
-/// Returns how floods at the same server increase the high-priority client's response times, compared with floods
-/// at another server, and with a connection for each call. Floods at the other server need as much processor time,
-/// so the comparison excludes the effect of the processor time.
+/// Returns how floods at the server of the high-priority client lengthen its response times,
+/// compared with floods at another server. Those need as much processor time, so the comparison
+/// excludes its effect. If connections are shared, also compares with a connection for each call.
 fn inversions(pair: &ServerPair, all: &[ServerPair]) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let each = pair.each.and_then(|each| all.get(each));

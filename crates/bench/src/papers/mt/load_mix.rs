@@ -36,7 +36,7 @@ pub(super) struct LoadMix {
     pub(super) high: Box<dyn GroupClient>,
     pub(super) scheduling: Scheduling,
     pub(super) period: Duration,
-    /// Number of calls of the high-priority client. Its end ends the other clients.
+    /// Number of calls of the high-priority client. After them, all clients end.
     pub(super) calls: usize,
     pub(super) placement: Placement,
     pub(super) server: u32,
@@ -95,7 +95,6 @@ fn thread<T: Send + 'static>(
 
 fn room(pace: CallPace, time: Duration) -> usize {
     match pace {
-        // Twice the expected number of calls.
         CallPace::Every(period) => 2 * (time.as_nanos() / period.as_nanos().max(1)) as usize + 16,
         CallPace::NineTenths | CallPace::Whole => 10_000,
         CallPace::Flood => 0,
@@ -158,7 +157,6 @@ fn paced(
 pub(super) struct Observations {
     pub(super) high: ResponseTimes,
     pub(super) low: ResponseTimes,
-    /// Nanoseconds from due time to reply, which include the client's wait for the core.
     responses: Vec<u64>,
     pub(super) cost: Cost,
     calls: usize,
@@ -214,8 +212,8 @@ impl ResponseTimes {
         Summary::of(&self.all, self.whole)
     }
 
-    /// Returns the figure of these response times; `None` without calls. The cost covers all calls in `seen`,
-    /// because processor time is known for the whole process.
+    /// Returns the figure of these response times; `None` without calls. The cost covers all calls
+    /// in `seen`, because processor time is known for the whole process.
     pub(super) fn figure(
         &self,
         label: FigureLabel,

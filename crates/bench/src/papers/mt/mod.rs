@@ -1,10 +1,9 @@
-//! The benchmarks `mt`, `inversion` and `saturation`: the effect of low-priority clients on a high-priority client of
-//! the same server.
+//! The benchmarks `mt`, `mt-equal`, `inversion` and `saturation`: the effect of low-priority
+//! clients on a high-priority client of the same server.
 //!
-//! `mt` is the papers' MT_Cubit. One client at the top priority calls at 20 Hz, and n clients at lower priorities call
-//! at 10 Hz. The low priorities are all different (papers 1 and 2) or all equal (paper 4, `mt-equal`).
-//!
-//! No load keeps a core busy with fixed-priority threads all the time, because the kernel would then stop all of them.
+//! `mt` and `mt-equal` are the papers' MT_Cubit. One client at the top priority calls at 20 Hz, and
+//! n clients at lower priorities call at 10 Hz. The low priorities are all different (papers 1 and
+//! 2) or all equal (paper 4, `mt-equal`).
 
 mod inversion;
 mod load_mix;
@@ -44,7 +43,6 @@ fn repetitions(options: &BenchOptions) -> usize {
     options.requested.repetitions.unwrap_or(REPETITIONS)
 }
 
-/// Returns the number of calls of the high-priority client in each repetition.
 fn calls(options: &BenchOptions, [quick, usual, full]: [usize; 3]) -> usize {
     options.requested.count.unwrap_or(match options.depth {
         Depth::Quick => quick,
@@ -118,8 +116,8 @@ impl Ranks {
         }
     }
 
-    /// Returns the native priority of a client. With different ranks, the clients take the 97 priorities below the
-    /// highest in turn.
+    /// Returns the native priority of a client. With different ranks, the clients take the 97
+    /// priorities below the highest in turn.
     fn priority(self, client: usize) -> u8 {
         match self {
             Ranks::Equal => EQUAL,
@@ -127,8 +125,8 @@ impl Ranks {
         }
     }
 
-    /// Returns the CORBA priority of a client. With different ranks, clients with the same native priority have
-    /// different CORBA priorities as far as the band permits.
+    /// Returns the CORBA priority of a client. With different ranks, clients with the same native
+    /// priority have different CORBA priorities as far as the band permits.
     fn corba(self, client: usize) -> i16 {
         let (low, high) = levels::band(self.priority(client)).unwrap_or_default();
         match self {
@@ -243,8 +241,10 @@ fn cubit(
     report.add_json_values(&title, &values)
 }
 
-/// Returns false, and reports the ORB as missing, if the turn of another ORB failed. Returns the error if the turn of
-/// Corelane or of the floor failed.
+/// Returns false, and reports the ORB as missing, if the turn of another ORB failed.
+///
+/// # Errors
+/// The turn of Corelane or of the baseline failed.
 fn goes_on(
     bench: &str,
     one: &ServerUnderTest,
@@ -262,8 +262,8 @@ fn without<S, T>(gone: &[usize], served: Vec<S>, all: Vec<T>) -> (Vec<S>, Vec<T>
     left.map(|(_, both)| both).unzip()
 }
 
-/// Returns the growth of the median from each number of clients to the next number. Corelane's bound is the
-/// ratio of the two numbers.
+/// Returns the ratio of the medians at each two successive numbers of clients. Corelane's bound is
+/// the ratio of the two numbers.
 fn growth(one: &ServerUnderTest, ranks: Ranks, clients: &[usize], points: &[MeasuredPoint]) -> Vec<SingleValue> {
     let points =
         clients.iter().zip(points).filter_map(|(&clients, point)| Some((clients, point.seen.low.summary()?.p50_us)));
@@ -392,8 +392,8 @@ fn figures(
 #[derive(Default)]
 struct MeasuredPoint {
     seen: Observations,
-    /// Results without low-priority clients, measured just before `seen`, because the machine's speed changes over
-    /// minutes.
+    /// Results without low-priority clients, measured just before `seen`, because the machine's
+    /// speed changes over minutes.
     alone: Observations,
 }
 
@@ -407,7 +407,7 @@ struct LatencyGrowth {
     jitter: f64,
 }
 
-/// Returns p99 - p50, which shows late calls that the standard deviation hides.
+/// Returns p99 - p50 in microseconds, which shows late calls that the standard deviation hides.
 fn jitter(summary: &Summary) -> f64 {
     summary.p99_us - summary.p50_us
 }

@@ -1,5 +1,5 @@
-//! The benchmark `saturation`: a high-priority client beside a client of lower fixed priority that keeps nine tenths of
-//! the core busy.
+//! The benchmark `saturation`: a high-priority client beside a client of lower fixed priority that
+//! keeps nine tenths of the core busy.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ use crate::value::SingleValue;
 
 const LOW: u8 = 10;
 
-/// Time from the due time to the reply above which a call counts as stalled. The kernel's fair server takes up to 50 ms
-/// of each second from fixed priorities.
+/// Time from the due time to the reply above which a call counts as stalled. The kernel's fair
+/// server takes up to 50 ms of each second from fixed priorities.
 const STALL: Duration = Duration::from_millis(5);
 
 const WORK: Duration = Duration::from_millis(20);
@@ -46,7 +46,8 @@ impl BackgroundCalls {
         }
     }
 
-    /// Returns the bounds of the mean and of the 99th percentile, as ratios to the values without load.
+    /// Returns the bounds of the mean and of the 99th percentile, as ratios to the values without
+    /// load.
     fn bounds(self, transport: BaselineTransport) -> [Option<f64>; 2] {
         match (self, transport) {
             (BackgroundCalls::None, _) => [None, None],
@@ -68,13 +69,13 @@ pub(crate) fn saturation(
         return Ok(());
     }
     let (calls, repetitions) = (calls(options, [100, 400, 4000]), repetitions(options));
-    // Two clients saturate the server's core if the kernel chooses the cores.
+    // If the kernel chooses the cores, it takes two clients to saturate the server's core.
     let loads = if options.placement.cores == CoreChoice::Any { 2 } else { 1 };
     let priorities: Vec<u8> = std::iter::once(TOP_PRIORITY).chain(std::iter::repeat_n(LOW, loads)).collect();
     let rounds = rounds_for(WORK);
     for transport in [BaselineTransport::Tcp, BaselineTransport::Unix] {
         let mut served = vec![laned(&priorities, transport, options)?];
-        // All threads of omniORB have one priority.
+        // All threads of omniORB have one priority, so both priorities are measured.
         for priority in [TOP_PRIORITY, LOW] {
             served.extend(report.or_report_missing(
                 "saturation",
@@ -127,8 +128,8 @@ pub(crate) fn saturation(
     Ok(())
 }
 
-/// Measures without bounds at 100 % of the core, where the kernel's fair server stops all fixed priorities, so
-/// that no ORB can meet a bound.
+/// Measures at 100 % of the core, without bounds: the kernel's fair server then stops all threads
+/// of fixed priority, so that no ORB can meet a bound.
 fn apart(
     one: &ServerUnderTest,
     (loads, rounds, calls): (usize, u32, usize),
@@ -231,7 +232,6 @@ fn ratios(one: &ServerUnderTest, seen: &[Observations; 3], transport: BaselineTr
             });
         }
     }
-    // The times from the due time include the client's wait for the core.
     for (load, own) in BackgroundCalls::ALL.into_iter().zip(seen) {
         let Some(response) = own.responses() else { continue };
         for (quantity, value, unit) in [

@@ -25,9 +25,9 @@ use crate::sample::Samples;
 use crate::service::RunningProgram;
 use crate::workload::message_sizes;
 
-/// Highest native priority of the benchmarks. There are 98 levels, so a server has at most 98 lanes.
+/// Highest native priority of the benchmarks. There are 98 levels, so a server has at most 98
+/// lanes.
 pub(super) const TOP_PRIORITY: u8 = levels::LEVELS;
-/// Maximum time until a server sends its references.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) struct ServerUnderTest {
@@ -40,7 +40,7 @@ pub(super) struct ServerUnderTest {
 
 enum ClientSource {
     Orb(Orb, Vec<String>, Connections),
-    /// One reference for each client, and the CORBA priority of the client's thread.
+    /// For each client a reference, and the CORBA priority of its thread.
     Banded(Orb, Vec<String>, Vec<i16>),
     Floor(String, MessageSizes),
 }
@@ -66,7 +66,8 @@ impl ServerUnderTest {
             ClientSource::Orb(orb, references, connections) => {
                 let mut object = object(orb, &references[number % references.len()])?;
                 if *connections != Connections::Each {
-                    // One band covers all priorities, because a connection carries the requests of one band.
+                    // One band covers all priorities, because a connection carries the requests of
+                    // one band.
                     object = object.with_rt_policies(&RtClientPolicies {
                         priority_bands: Some(vec![(0, i16::MAX)]),
                         private_connection: number == 0 && *connections == Connections::SharedByOthers,
@@ -97,7 +98,8 @@ impl GroupClient for Box<dyn GroupClient> {
     }
 }
 
-/// Places a server without lanes at the top priority, so that no request waits until the server gets a core.
+/// Places a server without lanes at the top priority, so that no request waits until the server
+/// gets a core.
 fn at_the_top(options: &BenchOptions) -> Placement {
     all_at(TOP_PRIORITY, options)
 }
@@ -170,7 +172,7 @@ pub(super) fn laned(
     transport: BaselineTransport,
     options: &BenchOptions,
 ) -> Result<ServerUnderTest, Failure> {
-    // Lanes set the priorities of their threads.
+    // The lanes set the priorities of their threads.
     let placement = Placement { scheduling: None, ..options.placement };
     let mut server = start_server_with_lanes(priorities, transport, &placement)?;
     let references = listed(&mut server, "references")?;
@@ -180,7 +182,6 @@ pub(super) fn laned(
 /// Starts a server with lanes and bands for clients whose threads have these CORBA priorities
 /// (CLIENT_PROPAGATED).
 pub(super) fn banded(priorities: Vec<i16>, options: &BenchOptions) -> Result<ServerUnderTest, Failure> {
-    // Lanes set the priorities of their threads.
     let placement = Placement { scheduling: None, ..options.placement };
     let mut server = start_server_with_bands(&priorities, &placement)?;
     let references = listed(&mut server, "references")?;

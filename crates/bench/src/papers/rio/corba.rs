@@ -20,7 +20,7 @@ use crate::orb::generated::cubit::CountedTarget;
 use crate::orb::limits;
 use crate::orb::servant::Echo;
 
-/// Real-time I/O whose steering program is attached and detached by the receiver, not by ORBs.
+/// The receiver attaches and detaches the steering program of this transport; ORBs do not.
 pub(super) struct HeldTransport(pub(super) Arc<RioTransport>);
 
 impl fmt::Debug for HeldTransport {
@@ -56,7 +56,6 @@ impl Transport for HeldTransport {
     }
 }
 
-/// Returns an ORB with an object in a lane on `core`, and the object's reference.
 pub(super) fn serve_object(
     transport: Arc<dyn Transport>,
     class: IoClass,

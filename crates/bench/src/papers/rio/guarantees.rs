@@ -1,5 +1,5 @@
-//! Guaranteed bandwidth: three streams with budgets beside best effort, whose senders all offer more
-//! than they may send.
+//! Guaranteed bandwidth: three streams with budgets beside best effort. Each sender sends as much
+//! as TCP permits.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -17,16 +17,13 @@ use crate::report::Report;
 use crate::targets::rio as goals;
 use crate::value::SingleValue;
 
-/// Length of a period in milliseconds, as in the paper.
 const PERIOD_MS: usize = 10;
 /// Length in milliseconds of the part of a period in which few bytes arrive.
 const HALF: usize = PERIOD_MS / 2;
-/// Length in milliseconds of the windows in which a guarantee must hold.
 const WINDOW_MS: usize = 100;
 /// Time in milliseconds after the start of a stream that is not judged.
 const SETTLING_MS: usize = 300;
 
-/// A stream with a guarantee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GuaranteedStream {
     /// Number among the streams.
@@ -54,7 +51,6 @@ pub(super) const SENDER_PRIORITY: u8 = 20;
 pub(super) const VARIANTS: [ReceiveVariant; 2] = [ReceiveVariant::SocketOptions, ReceiveVariant::Steered];
 
 impl GuaranteedStream {
-    /// Name of the stream's port.
     pub(super) fn port(self, variant: ReceiveVariant) -> String {
         format!("{}-{}", variant.word(), self.number)
     }
@@ -64,7 +60,6 @@ impl GuaranteedStream {
         IoProperties { class, native_priority: Some(self.priority), cores: Some(CpuSet::one(core)) }
     }
 
-    /// Guaranteed bytes in a millisecond.
     fn rate(self) -> f64 {
         f64::from(self.bytes) / PERIOD_MS as f64
     }
@@ -74,7 +69,7 @@ impl GuaranteedStream {
     }
 }
 
-/// The bytes that arrived in each millisecond.
+/// The numbers of bytes that arrived in each millisecond.
 pub(super) struct GuaranteeRun {
     pub(super) best_effort: Vec<u64>,
     /// In the order of [`STREAMS`].
@@ -85,7 +80,6 @@ pub(super) struct GuaranteeRun {
     pub(super) together: Range<usize>,
 }
 
-/// Time between the starts of two streams, and time with all of them.
 fn times(options: &BenchOptions) -> (Duration, Duration) {
     match options.depth {
         _ if is_trial(options) => (Duration::from_millis(400), Duration::from_millis(600)),
@@ -95,7 +89,6 @@ fn times(options: &BenchOptions) -> (Duration, Duration) {
     }
 }
 
-/// Measures the guarantees of each variant in turn.
 pub(super) fn guarantees(
     testbed: &RioTestbed,
     options: &BenchOptions,
@@ -124,7 +117,6 @@ pub(super) fn guarantees(
     Ok(())
 }
 
-/// Returns the rates, and their distances from the guarantees, over all runs of a variant.
 fn judged(variant: ReceiveVariant, runs: &[GuaranteeRun]) -> Vec<SingleValue> {
     let value = |config: &str, quantity: &str, value, unit, bound| SingleValue {
         label: label(variant.peer(), config, variant.name()),
@@ -163,7 +155,6 @@ fn judged(variant: ReceiveVariant, runs: &[GuaranteeRun]) -> Vec<SingleValue> {
     values
 }
 
-/// Returns the bytes of best effort in a millisecond, alone and beside the guarantees.
 fn best_effort(runs: &[GuaranteeRun]) -> (f64, f64) {
     let mean = |range: fn(&GuaranteeRun) -> &Range<usize>| {
         let rates = runs.iter().map(|run| rate(&run.best_effort, range(run)));
@@ -172,11 +163,11 @@ fn best_effort(runs: &[GuaranteeRun]) -> (f64, f64) {
     (mean(|run| &run.alone), mean(|run| &run.together))
 }
 
-/// Returns the percentage by which best effort beside the guarantees falls short of the rest that they leave
-/// of its rate alone.
+/// Returns by how many percent best effort beside the guaranteed streams falls short of its rate
+/// alone minus the guaranteed rates.
 ///
 /// # Errors
-/// If the guarantees leave nothing.
+/// The guaranteed rates exceed the rate of best effort alone.
 fn shortfall(alone: f64, beside: f64) -> Result<f64, String> {
     let guaranteed: f64 = STREAMS.iter().map(|stream| stream.rate()).sum();
     let rest = alone - guaranteed;
@@ -189,14 +180,14 @@ fn shortfall(alone: f64, beside: f64) -> Result<f64, String> {
     Ok((100.0 * (1.0 - beside / rest)).max(0.0))
 }
 
-/// Returns the mean number of bytes in a millisecond of the range.
 fn rate(bytes: &[u64], range: &Range<usize>) -> f64 {
     let sum: u64 = bytes.iter().take(range.end).skip(range.start).sum();
     sum as f64 / range.len().max(1) as f64
 }
 
-/// Returns the bytes of each whole window in the range. Windows begin in the middle of the part of a
-/// period in which the fewest bytes arrive, so that bytes that arrive late count for their own window.
+/// Returns the bytes of each whole window in the range. Windows begin in the middle of the part of
+/// a period in which the fewest bytes arrive, so that bytes that arrive late count for their own
+/// window.
 fn windows(bytes: &[u64], range: &Range<usize>) -> Vec<u64> {
     let in_range = |at: usize| if range.contains(&at) { bytes.get(at).copied().unwrap_or(0) } else { 0 };
     let of_phase = |phase: usize| (range.start + phase..range.end).step_by(PERIOD_MS).map(in_range).sum::<u64>();
@@ -211,7 +202,6 @@ fn windows(bytes: &[u64], range: &Range<usize>) -> Vec<u64> {
     whole.map(|start| (start..start + WINDOW_MS).map(in_range).sum()).collect()
 }
 
-/// Returns the bandwidth of each connection by time.
 fn pictured(variant: ReceiveVariant, run: &GuaranteeRun) -> Vec<SingleValue> {
     let best_effort = ("best effort".to_owned(), &run.best_effort);
     let streams = STREAMS.iter().zip(&run.streams).map(|(stream, bytes)| (stream.name(), bytes));
@@ -219,7 +209,6 @@ fn pictured(variant: ReceiveVariant, run: &GuaranteeRun) -> Vec<SingleValue> {
     [best_effort].into_iter().chain(streams).flat_map(|(name, bytes)| timeline(variant, &name, bytes, end)).collect()
 }
 
-/// Returns the bandwidth of a connection in each tenth of a second up to the millisecond `end`.
 pub(super) fn timeline(variant: ReceiveVariant, name: &str, bytes: &[u64], end: usize) -> Vec<SingleValue> {
     let place = label(variant.peer(), name, variant.name());
     let points = (0..end / WINDOW_MS).map(|window| {
@@ -235,7 +224,7 @@ pub(super) fn timeline(variant: ReceiveVariant, name: &str, bytes: &[u64], end: 
     points.collect()
 }
 
-/// Returns the milliseconds from `begin` on that are judged, up to `end`.
+/// Returns the judged milliseconds between `begin` and `end`, without the first [`SETTLING_MS`].
 pub(super) fn settled(begin: Duration, end: Duration) -> Range<usize> {
     let milliseconds = |time: Duration| usize::try_from(time.as_millis()).unwrap_or(0);
     milliseconds(begin) + SETTLING_MS..milliseconds(end).max(milliseconds(begin) + SETTLING_MS)

@@ -21,19 +21,15 @@ use crate::sample::Samples;
 use crate::targets::rio::{self as goals, LatencyGoals};
 use crate::value::SingleValue;
 
-/// Traffic beside the measured calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
     Idle,
     BulkLoad,
-    /// A part of the bulk load.
     Paced(PacedLoad),
 }
 
-/// Bulk load whose sender is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PacedLoad {
-    /// Part of the full load in percent.
     pub(super) percent: u32,
     pub(super) bytes_per_second: u32,
 }
@@ -47,7 +43,8 @@ impl Condition {
         }
     }
 
-    /// Maximum rate of the bulk load in bytes per second; 0 for no maximum. `None` without bulk load.
+    /// Maximum rate of the bulk load in bytes per second; 0 for no maximum. `None` without bulk
+    /// load.
     fn bulk_rate(self) -> Option<u32> {
         match self {
             Condition::Idle => None,
@@ -57,7 +54,6 @@ impl Condition {
     }
 }
 
-/// Times of a variant's calls in nanoseconds, and the bulk load during the calls.
 #[derive(Default)]
 struct Observed {
     nanoseconds: Vec<u64>,
@@ -96,7 +92,6 @@ impl MeasuredSubject for RoundTrips {
     }
 }
 
-/// Measures the round trips of all variants in turn, idle and then under load.
 pub(super) fn latency(
     testbed: &RioTestbed,
     options: &BenchOptions,
@@ -130,7 +125,6 @@ pub(super) fn latency(
     }
 }
 
-/// Returns the frames that the steering program has sorted. Each turn has checked its own.
 fn steered_frames(testbed: &RioTestbed, variants: &[ReceiveVariant]) -> Result<Vec<SingleValue>, Failure> {
     let mut values = Vec::new();
     for variant in variants.iter().filter(|variant| variant.steers()) {
@@ -147,7 +141,6 @@ fn steered_frames(testbed: &RioTestbed, variants: &[ReceiveVariant]) -> Result<V
     Ok(values)
 }
 
-/// Returns the bulk load by time, with calls in the middle third.
 fn bulk_by_time(
     testbed: &RioTestbed,
     options: &BenchOptions,
@@ -168,7 +161,6 @@ fn bulk_by_time(
     Ok(values)
 }
 
-/// Results of all variants under one condition.
 pub(super) struct Results {
     title: String,
     condition: Condition,
@@ -206,16 +198,14 @@ impl Results {
         });
         let variants_of_group = measured.collect();
         let mut group = Group { title: title.clone(), compare: ComparedQuantity::Median, variants: variants_of_group };
-        // The processes have their own placement.
+        // The receiver and the sender have placements of their own.
         let mut figures = harness::measure(&mut group, length, &Placement::default(), progress)?.figures;
         if condition != Condition::Idle {
-            // The processes have also sent and received the bulk load.
             figures.iter_mut().for_each(|figure| figure.cost = None);
         }
         Ok(Self { title, condition, variants, figures, observed })
     }
 
-    /// Reports the times, and their ratios to the baseline with the goals.
     pub(super) fn report(&self, options: &BenchOptions, report: &mut Report<'_>) -> Result<(), Failure> {
         report.add_figures(&self.title, ComparedQuantity::Median, &self.figures)?;
         let compared = judged_unless_trial(options, self.compared());
@@ -223,7 +213,6 @@ impl Results {
     }
 }
 
-/// Returns the label of a variant's calls.
 fn place(variant: ReceiveVariant, calls: Calls, condition: Condition) -> FigureLabel {
     let place = match (calls, variant.lane_name()) {
         (Calls::Object, Some(lane)) => label(CORELANE, &condition.name(), lane),
@@ -235,7 +224,8 @@ fn place(variant: ReceiveVariant, calls: Calls, condition: Condition) -> FigureL
     }
 }
 
-/// Returns the reason why a load has no meaning: it does not strain the receiver.
+/// Returns a reason if the load does not strain the receiver, so that figures under load have no
+/// meaning.
 fn lack_of_strain(idle: &[Figure], loaded: &[Figure]) -> Option<String> {
     let growth = loaded.first()?.summary.p99_us / idle.first()?.summary.p99_us;
     (growth < goals::MIN_STRAIN).then(|| {
@@ -244,7 +234,6 @@ fn lack_of_strain(idle: &[Figure], loaded: &[Figure]) -> Option<String> {
     })
 }
 
-/// Returns the goals of a variant.
 fn goals_of(variant: ReceiveVariant, condition: Condition) -> Option<LatencyGoals> {
     match (variant, condition) {
         (ReceiveVariant::SocketOptions | ReceiveVariant::Steered, Condition::Idle) => Some(goals::IDLE),
@@ -254,8 +243,8 @@ fn goals_of(variant: ReceiveVariant, condition: Condition) -> Option<LatencyGoal
     }
 }
 
-/// Returns mean, percentiles and standard deviation of a variant relative to the baseline, with their
-/// goals.
+/// Returns the mean, percentiles and standard deviation of a variant relative to the baseline, with
+/// their goals.
 fn judged(variant: ReceiveVariant, condition: Condition, figure: &Figure, baseline: &Figure) -> Vec<SingleValue> {
     let (own, base, goals) = (&figure.summary, &baseline.summary, goals_of(variant, condition));
     let has_p999 = figure.calls.min(baseline.calls) >= MIN_P999_CALLS;
@@ -275,7 +264,7 @@ fn judged(variant: ReceiveVariant, condition: Condition, figure: &Figure, baseli
     ratios.into_iter().filter(|(_, value, _)| value.is_finite()).map(value).collect()
 }
 
-/// The variants for which the columns of a distribution are chosen.
+/// Variants whose times determine the columns of the distributions.
 const PICTURED: [ReceiveVariant; 2] = [ReceiveVariant::KernelFifo, ReceiveVariant::Steered];
 
 /// Maximum number of columns of a distribution. Slower calls are in no column.
@@ -288,19 +277,16 @@ impl Results {
         variants.zip(others).flat_map(|(&variant, figure)| judged(variant, self.condition, figure, baseline)).collect()
     }
 
-    /// Returns a variant's 99.9th percentile in microseconds.
     pub(super) fn p999_us(&self, variant: ReceiveVariant) -> Option<f64> {
         let index = self.variants.iter().position(|&other| other == variant)?;
         Some(self.figures.get(index)?.summary.p999_us)
     }
 
-    /// Returns the bulk load in MB/s during a variant's calls.
     pub(super) fn bulk_rate(&self, variant: ReceiveVariant) -> Option<f64> {
         let index = self.variants.iter().position(|&other| other == variant)?;
         Some(self.observed.get(index)?.lock().bulk.megabytes_per_second())
     }
 
-    /// Returns the rates of the bulk load, and the baseline's rate relative to each.
     fn bulk_rates(&self) -> Vec<SingleValue> {
         let rates: Vec<f64> = self.observed.iter().map(|one| one.lock().bulk.megabytes_per_second()).collect();
         let value = |index: usize, quantity: &str, value, unit, bound| SingleValue {
@@ -319,7 +305,6 @@ impl Results {
         values
     }
 
-    /// Returns the share of the calls in each column of a distribution like the paper's figures.
     fn distribution(&self) -> Vec<SingleValue> {
         let all: Vec<Vec<u64>> = self.observed.iter().map(|one| one.lock().nanoseconds.clone()).collect();
         // The slowest hundredth of the calls would dominate the picture.
@@ -339,7 +324,8 @@ impl Results {
     }
 }
 
-/// Returns a width in microseconds of 1, 2 or 5 times a power of ten.
+/// Returns a width in microseconds: the smallest of 1, 2 or 5 times a power of ten with at most
+/// [`MAX_COLUMNS`] columns.
 fn column_width(slowest_us: f64) -> u64 {
     let widths = (0..9).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
     widths.into_iter().find(|&width| slowest_us / width as f64 <= MAX_COLUMNS as f64).unwrap_or(1_000_000)

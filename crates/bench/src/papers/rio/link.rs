@@ -1,7 +1,7 @@
 //! The link between receiver and sender: a `veth` pair whose ends are in two network namespaces.
 //!
-//! Each end receives in a kernel thread (threaded NAPI) on the core of its side. This thread has a
-//! priority above all other threads, as an interrupt has. Without it the kernel would process the
+//! Each end receives in a kernel thread (threaded NAPI) on the core of its side, at a priority
+//! above all other threads of the benchmark. Without this thread the kernel would process the
 //! packets of one side on the core of the other side.
 
 use std::fs;
@@ -15,40 +15,36 @@ use corelane_sys::{bpf, clock};
 
 use crate::Failure;
 
-/// Addresses of the two ends.
 pub(super) const RECEIVER: &str = "10.99.0.1";
 pub(super) const SENDER: &str = "10.99.0.2";
 
-/// Native priority of the threads that take the place of interrupts.
 const INTERRUPT_PRIORITY: u8 = 90;
 
-/// Maximum time until the link has a carrier.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Capabilities that the namespaces, the link and its threads need (include/uapi/linux/capability.h).
+/// Capabilities that the namespaces, the link and its threads need
+/// (include/uapi/linux/capability.h).
 const NEEDED: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_SYS_ADMIN", 21), ("CAP_SYS_NICE", 23)];
 
-/// Returns the reason why this process may not make namespaces with a link.
+/// Returns a message if the process lacks one of the capabilities in [`NEEDED`].
 pub(super) fn refusal() -> Option<String> {
     let missing = NEEDED.iter().find(|(_, number)| !bpf::has_capability(*number));
     missing.map(|(name, _)| format!("network namespaces are not permitted: the process lacks {name}"))
 }
 
-/// Names of the interfaces of receiver and sender. The receiver's process id distinguishes the kernel
-/// threads of runs that take place at the same time.
+/// Names of the interfaces of receiver and sender. The receiver's process id distinguishes the
+/// kernel threads of runs that take place at the same time.
 pub(super) fn interfaces(receiver: u32) -> (String, String) {
     (format!("rr{receiver}"), format!("rs{receiver}"))
 }
 
-/// Makes the link, and moves the sender's end to the namespace of the process `sender`.
 pub(super) fn make(receiver: u32, sender: &str) -> Result<(), Failure> {
     let (own, peer) = interfaces(receiver);
-    // Each segment is a frame of its own, as on a wire. XDP programs in the driver switch larger ones off in any case.
+    // Each segment is a frame of its own, as on a wire.
     ip(&format!("link add {own} gso_max_segs 1 type veth peer name {peer} gso_max_segs 1 netns {sender}"))?;
     configure(&own, RECEIVER)
 }
 
-/// Gives an end of the link its address and switches it on.
 pub(super) fn configure(name: &str, address: &str) -> Result<(), Failure> {
     let set = |offload, is_on| {
         let failed = |error| Failure::new(format!("{name}: {offload:?} cannot be set: {error}"));
@@ -60,8 +56,8 @@ pub(super) fn configure(name: &str, address: &str) -> Result<(), Failure> {
     ip(&format!("link set {name} up"))
 }
 
-/// Makes the interface receive on `core` at the priority of an interrupt. Returns the number of
-/// threads.
+/// Makes the interface receive in kernel threads on `core`, at [`INTERRUPT_PRIORITY`]. Returns the
+/// number of threads.
 pub(super) fn receive_on(name: &str, core: usize) -> Result<usize, Failure> {
     let deadline = clock::now() + PATIENCE;
     while !interface::is_running(name).unwrap_or(false) {
@@ -77,7 +73,6 @@ pub(super) fn receive_on(name: &str, core: usize) -> Result<usize, Failure> {
         return Err(Failure::new(format!("{name}: threads of the kernel are hidden by a PID namespace")));
     }
     for thread in &threads {
-        // A thread without a command line is the kernel's.
         let found = thread::find_kernel_thread(thread).map_err(failed)?;
         let tid = found.ok_or_else(|| Failure::new(format!("{name}: the kernel's thread {thread} has ended")))?;
         thread::set_affinity(Some(tid), &CpuSet::one(core)).map_err(failed)?;
@@ -86,7 +81,6 @@ pub(super) fn receive_on(name: &str, core: usize) -> Result<usize, Failure> {
     Ok(threads.len())
 }
 
-/// Returns the names of the threads that begin with `prefix`.
 fn kernel_threads(prefix: &str) -> Vec<String> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let name = |path: &Path| fs::read_to_string(path.join("comm")).ok();

@@ -26,7 +26,6 @@ impl ByteMeter {
         Self(Arc::new(Counts { start: AtomicU64::new(0), total: AtomicU64::new(0), milliseconds }))
     }
 
-    /// Adds bytes that have just arrived.
     pub(super) fn add(&self, bytes: usize) {
         self.add_at(bytes, clock::now().as_nanos());
     }
@@ -45,18 +44,17 @@ impl ByteMeter {
         }
     }
 
-    /// Number of bytes since the meter was made.
     pub(super) fn total(&self) -> u64 {
         self.0.total.load(Ordering::Relaxed)
     }
 
-    /// Clears the milliseconds and starts at the time `now` in nanoseconds.
+    /// Clears the counts by the millisecond, and starts them at the time `now` in nanoseconds.
     pub(super) fn start(&self, now: u64) {
         self.0.milliseconds.iter().for_each(|count| count.store(0, Ordering::Relaxed));
         self.0.start.store(now, Ordering::Relaxed);
     }
 
-    /// Stops the milliseconds, and returns their bytes up to the last one with bytes.
+    /// Stops the counts by the millisecond, and returns them up to the last one that is not 0.
     pub(super) fn stop(&self) -> Vec<u64> {
         self.0.start.store(0, Ordering::Relaxed);
         let mut bytes: Vec<u64> = self.0.milliseconds.iter().map(|count| count.load(Ordering::Relaxed)).collect();

@@ -1,5 +1,5 @@
-//! The benchmark `rio`: the experiments of Kuhns, Schmidt and Levine, "The Design and Performance of a
-//! Real-time I/O Subsystem" (RTAS 1999), with [`RioTransport`](corelane_rio::RioTransport).
+//! The benchmark `rio`: the experiments of Kuhns, Schmidt and Levine, "The Design and Performance
+//! of a Real-time I/O Subsystem" (RTAS 1999), with [`RioTransport`](corelane_rio::RioTransport).
 //!
 //! Receiver and sender are processes in network namespaces of their own, joined by a `veth` pair.
 //! The kernel removes namespaces and link when the processes end. All variants use the same
@@ -30,7 +30,7 @@ use crate::testbed::require_fixed_priorities;
 use shared::{BENCH, CORELANE};
 use testbed::RioTestbed;
 
-/// Measurements of the paper, or of this design, whose mechanism does not exist.
+/// Measurements whose mechanism Corelane does not implement, with the reason.
 const NOT_IMPLEMENTED: [(&str, &str); 4] = [
     ("Corelane, protocol processing in a lane's thread", "AF_XDP rings and TUN are not implemented"),
     ("Corelane, kernel priorities", "threaded NAPI and transmit classes (HTB) are not implemented"),

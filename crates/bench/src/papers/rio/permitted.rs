@@ -1,8 +1,8 @@
 //! The bulk load that a bound on the round trips permits: in the paper's example, half of the load
 //! with the default subsystem, and the full load with RIO.
 //!
-//! The sender's pacing sets a part of the load. A part whose measured rate is another one has no place
-//! on the axis, so that a variant with such a part is not judged.
+//! The sender's pacing sets a part of the full load. A variant is not judged if the measured rate
+//! of a part differs from its planned rate.
 
 use super::latency::{Condition, PacedLoad, Results};
 use super::shared::{BENCH, MIN_P999_CALLS, is_trial, judged_if_long, label};
@@ -15,7 +15,6 @@ use crate::report::Report;
 use crate::targets::rio as goals;
 use crate::value::SingleValue;
 
-/// Parts of the full load in percent.
 const PARTS: [u32; 3] = [25, 50, 75];
 
 /// Maximum distance in percent of a part's measured rate from its planned rate.
@@ -24,7 +23,6 @@ const MAX_OFF: f64 = 5.0;
 /// The compared variants.
 const VARIANTS: [ReceiveVariant; 2] = [ReceiveVariant::KernelFifo, ReceiveVariant::Steered];
 
-/// Measures the round trips by bulk load. The results without and with full load are known.
 pub(super) fn permitted_load(
     testbed: &RioTestbed,
     (idle, full): (&Results, &Results),
@@ -74,12 +72,12 @@ pub(super) fn permitted_load(
     report.add_values(&title, &judged_if_long(options, has_p999(options), values))
 }
 
-/// Returns true if the calls are enough for the 99.9th percentile.
 fn has_p999(options: &BenchOptions) -> bool {
     options.run_length.count * options.run_length.repetitions >= MIN_P999_CALLS
 }
 
-/// Returns the reason why a part of the load is another part, in MB/s.
+/// Returns a reason if the measured rate differs from the planned rate by more than [`MAX_OFF`].
+/// Rates are in MB/s.
 fn off_plan(measured: f64, planned: f64) -> Option<String> {
     let off = 100.0 * (measured / planned - 1.0).abs();
     let is_planned = off <= MAX_OFF;
@@ -96,7 +94,8 @@ fn rate_of_part(variant: ReceiveVariant, percent: u32, megabytes_per_second: f64
     }
 }
 
-/// Returns the largest part of the load in percent up to which all times are within the bound.
+/// `points` are parts of the load in percent, with 99.9th percentiles. Returns the largest part up
+/// to which all percentiles are within the bound.
 fn permitted(points: &[(u32, f64)], bound: f64) -> u32 {
     points.iter().take_while(|(_, p999)| *p999 <= bound).last().map_or(0, |&(percent, _)| percent)
 }

@@ -13,23 +13,23 @@ use crate::report::Report;
 use crate::targets::rio as goals;
 use crate::value::SingleValue;
 
-/// Minimum processor time of a turn for a judgement, in the mean. The kernel reports steps of 10 ms, so
-/// that the difference of two readings has an error of up to 10 ms: a twentieth.
+/// A variant is judged if its turns have at least this mean processor time. The kernel reports
+/// steps of 10 ms, so the difference of two readings has an error of up to 10 ms: a twentieth.
 const MIN_JUDGED: Duration = Duration::from_millis(200);
 
-/// Seconds in which a core was idle, or taken away by the hypervisor. In the rest of the time it ran
-/// threads and the receive context.
+/// Seconds in which a core was idle, or the hypervisor had taken it. In all other time it ran
+/// threads or processed packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct IdleTime(f64);
 
 impl IdleTime {
-    /// Returns the idle time of a core since the start of the machine.
     pub(super) fn of(core: usize) -> Result<Self, Failure> {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         Self::parse(&stat, core).ok_or_else(|| Failure::new("the kernel does not report the processor time of cores"))
     }
 
-    /// The numbers are user, nice, system, idle, iowait, irq, softirq, steal, in units of 10 ms.
+    /// The numbers of a core in /proc/stat are user, nice, system, idle, iowait, irq, softirq,
+    /// steal, in units of 10 ms.
     fn parse(stat: &str, core: usize) -> Option<Self> {
         let name = format!("cpu{core} ");
         let line = stat.lines().find_map(|line| line.strip_prefix(&name))?;
@@ -39,14 +39,12 @@ impl IdleTime {
         Some(Self(ticks / 100.0))
     }
 
-    /// Returns the time in which the core worked between two readings.
     pub(super) fn work_since(self, earlier: Self, elapsed: Duration) -> Duration {
         let idle = (self.0 - earlier.0).max(0.0);
         Duration::from_secs_f64((elapsed.as_secs_f64() - idle).max(0.0))
     }
 }
 
-/// Processor time of the receiver's core, and the calls or megabytes that it processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Work {
     pub(super) time: Duration,
@@ -62,7 +60,6 @@ impl Work {
         self.turns += other.turns;
     }
 
-    /// Returns true if the error of the readings is small beside the time.
     fn is_exact(self) -> bool {
         self.time >= MIN_JUDGED * self.turns
     }
@@ -72,7 +69,6 @@ impl Work {
     }
 }
 
-/// Measures the processor time of each variant in turn.
 pub(super) fn processor_time(
     testbed: &RioTestbed,
     options: &BenchOptions,
@@ -102,7 +98,6 @@ pub(super) fn processor_time(
     Ok(())
 }
 
-/// Returns the processor times, and the ratios of the times with real-time I/O to the baseline.
 fn judged(unit: &str, work: &[(ReceiveVariant, Work)]) -> Vec<SingleValue> {
     let Some(&(_, baseline)) = work.first() else { return Vec::new() };
     let value = |variant: ReceiveVariant, quantity: String, value, unit, bound| SingleValue {

@@ -33,15 +33,12 @@ use super::{guarantees, link};
 use crate::Failure;
 use crate::service::serve_lines;
 
-/// Name of the bulk server among the ports.
 pub(super) const BULK: &str = "bulk";
-/// Name of the reason for which streams cannot be steered, among the ports.
+/// In the answer to `listen`, the name before the reason why streams cannot be steered.
 pub(super) const REFUSED: &str = "refused";
 
-/// Size in bytes of the buffers of servers that only read.
 const CHUNK: usize = 64 * 1024;
 
-/// Name of the streams of a variant's object.
 pub(super) fn object_stream(variant: ReceiveVariant) -> String {
     format!("object-{}", variant.word())
 }
@@ -50,21 +47,16 @@ struct Receiver {
     core: usize,
     interface: String,
     tcp: Arc<Tcp>,
-    /// Real-time I/O without an interface.
     sockets: Arc<RioTransport>,
-    /// Real-time I/O with the interface, from `listen` on.
+    /// `None` before the line `listen`.
     steering: Option<Arc<RioTransport>>,
-    /// True while the steering program is on the interface.
     is_steering: bool,
     /// Numbers of the steered streams by the name of the port, or of the [object](object_stream).
     streams: BTreeMap<String, Vec<u32>>,
-    /// ORBs with an object in a lane.
     orbs: Vec<Orb>,
-    /// Received bytes by the name of the port.
     meters: BTreeMap<String, ByteMeter>,
 }
 
-/// Runs the receiver on `core` until the standard input ends.
 pub(crate) fn serve(core: usize) -> Result<(), Failure> {
     let mut receiver = Receiver {
         core,
@@ -107,7 +99,7 @@ impl Receiver {
         }
     }
 
-    /// Starts all servers. Streams exist from now on, even while their frames are not steered.
+    /// Starts all servers. Their streams exist even while their frames are not steered.
     fn listen(&mut self) -> Result<String, Failure> {
         let mut config = RioConfig::for_interface(&self.interface).best_effort_thread(true);
         config.default_core = u32::try_from(self.core).unwrap_or(0);
@@ -165,7 +157,7 @@ impl Receiver {
         Ok(references.join(" "))
     }
 
-    /// Notes the streams that were opened since the last call as those of `name`.
+    /// Notes the streams that were opened since the last call under `name`.
     fn note_streams(&mut self, variant: ReceiveVariant, name: &str) {
         let Some(steering) = self.steering.as_ref().filter(|_| variant.steers()) else { return };
         let is_new = |number: &u32| !self.streams.values().flatten().any(|known| known == number);
@@ -173,7 +165,6 @@ impl Receiver {
         self.streams.insert(name.to_owned(), numbers);
     }
 
-    /// Returns the states of the streams of a port or object.
     fn states(&self, numbers: &[u32]) -> Vec<StreamStatus> {
         let all = self.steering.as_ref().map(|steering| steering.streams()).unwrap_or_default();
         all.into_iter().filter(|stream| numbers.contains(&stream.number)).collect()
@@ -228,7 +219,7 @@ impl Receiver {
         self.meters.get(name).ok_or_else(|| Failure::new(format!("there is no port {name} with a count")))
     }
 
-    /// Starts a server that only reads, and counts the bytes. Returns its port.
+    /// Starts a server that reads and counts bytes, without answers. Returns its port.
     fn start_metered(
         &mut self,
         transport: &dyn Transport,
@@ -269,7 +260,8 @@ fn accept(listener: &dyn Listener, serve: impl Fn(&dyn Stream)) {
                 serve(&*stream);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // The thread may have a fixed priority, so it must not repeat the error without a pause.
+            // The thread may have a fixed priority, so it must not repeat the error without a
+            // pause.
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
         }
     }

@@ -32,15 +32,12 @@ use crate::orb::generated::cubit::CountedTargetRef;
 use crate::sample::{Samples, time_calls};
 use crate::service::serve_lines;
 
-/// Size in bytes of a block of bulk data, as in the paper.
 const BLOCK: usize = 8 * 1024;
 /// Number of blocks after which a thread of fixed priority pauses for a millisecond.
 const BLOCKS_AT_ONCE: u32 = 16;
 /// The measured CORBA call.
 const CALL: MeasuredOperation = MeasuredOperation::Octets(ECHO_BYTES);
-/// Maximum time of one call.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum time until a thread that sends notices that it must end.
 const NOTICE: Duration = Duration::from_millis(100);
 
 struct Sender {
@@ -53,7 +50,6 @@ struct Sender {
     sending: Vec<JoinHandle<io::Result<()>>>,
 }
 
-/// Runs the sender on `core` until the standard input ends.
 pub(crate) fn serve(core: usize) -> Result<(), Failure> {
     let mut sender = Sender {
         core,
@@ -119,14 +115,15 @@ impl Sender {
         Ok(object)
     }
 
-    /// Starts a thread that sends until [`quiet`](Self::quiet) ends it, for at most [`MAX_SENDING`]. It sends at most
-    /// `rate` bytes per second, or as much as it can if `rate` is 0.
+    /// Starts a thread that sends until [`quiet`](Self::quiet) ends it, for at most
+    /// [`MAX_SENDING`]. It sends at most `rate` bytes per second, or as much as it can if `rate` is
+    /// 0.
     fn send(&mut self, port: u16, scheduling: Scheduling, rate: u32) -> Result<(), Failure> {
         let mut stream = connect(port, NOTICE)?;
         if rate > 0 {
             socket::set_max_pacing_rate(stream.as_fd(), rate).map_err(failed)?;
         }
-        // The unread bytes of a connection that ends must not keep its server from the next one.
+        // The unread bytes of a connection that ends must not delay the server's next connection.
         socket::set_linger(stream.as_fd(), Some(Duration::ZERO)).map_err(failed)?;
         let is_over = self.is_over.clone();
         let builder = ThreadBuilder::new().name("bench/send").affinity(CpuSet::one(self.core));
@@ -140,13 +137,12 @@ impl Sender {
     /// Ends the threads that send.
     ///
     /// # Errors
-    /// If a thread ended before: the calls beside it then had less load.
+    /// A thread ended before, so that the calls beside it had less load.
     fn quiet(&mut self) -> Result<(), Failure> {
         self.is_over.store(true, Ordering::Relaxed);
         let ends: Vec<_> = self.sending.drain(..).map(JoinHandle::join).collect();
         self.is_over.store(false, Ordering::Relaxed);
         for end in ends {
-            // The panic has been printed.
             let end = end.map_err(|_| Failure::new("a thread that sends has panicked"))?;
             end.map_err(|error| Failure::new(format!("a thread stopped sending before the end: {error}")))?;
         }
@@ -154,21 +150,22 @@ impl Sender {
     }
 }
 
-/// Sends blocks until `is_over`. A thread that sleeps leaves the core to others at times.
+/// Sends blocks until `is_over`. With `sleeps`, pauses for a millisecond after each
+/// [`BLOCKS_AT_ONCE`] blocks.
 ///
 /// # Errors
-/// If the connection fails before.
+/// The connection failed.
 fn send_until(is_over: &AtomicBool, sleeps: bool, mut send: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
     let (block, mut blocks) = ([0; BLOCK], 0_u32);
     while !is_over.load(Ordering::Relaxed) {
         match send(&block) {
-            // After the time-out the thread looks whether it must end.
+            // The time-out lets the thread check `is_over`.
             Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 return Err(error);
             }
             _ => blocks = blocks.wrapping_add(1),
         }
-        // A fixed priority must leave the core to others even if the receiver takes all at once.
+        // A thread of fixed priority must leave the core to others even if TCP accepts all bytes.
         if sleeps && blocks.is_multiple_of(BLOCKS_AT_ONCE) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -187,8 +184,8 @@ fn connect(port: u16, timeout: Duration) -> Result<TcpStream, Failure> {
     open().map_err(|error| Failure::new(format!("cannot connect to port {port}: {error}")))
 }
 
-/// Makes uncounted and then counted calls, and returns the times of the counted ones. Only the calls
-/// have the priority.
+/// Makes uncounted and then counted calls at a priority, and returns the times of the counted calls
+/// in nanoseconds.
 fn timed(
     priority: &str,
     warm_up: usize,

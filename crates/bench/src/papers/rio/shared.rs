@@ -9,13 +9,11 @@ use crate::value::SingleValue;
 
 pub(super) const BENCH: &str = "rio";
 
-/// Name of the subjects that use real-time I/O.
 pub(super) const CORELANE: &str = "Corelane";
 
-/// Size in bytes of the messages of a round trip, as in the paper.
 pub(super) const ECHO_BYTES: usize = 64;
 
-/// Returns true if the run only shows that the measurements work.
+/// Returns true if `--count` is below 100: such a run only tests the benchmark.
 pub(super) fn is_trial(options: &BenchOptions) -> bool {
     options.requested.count.is_some_and(|count| count < 100)
 }
@@ -23,7 +21,7 @@ pub(super) fn is_trial(options: &BenchOptions) -> bool {
 /// Minimum number of calls for a judgement of their 99.9th percentile: three calls above it.
 pub(super) const MIN_P999_CALLS: usize = 3_000;
 
-/// Returns the values with their bounds if the run is one to judge: no trial, and `is_long`.
+/// Removes the bounds of the values unless `is_long` is true and the run is no trial.
 pub(super) fn judged_if_long(options: &BenchOptions, is_long: bool, values: Vec<SingleValue>) -> Vec<SingleValue> {
     if is_long && !is_trial(options) {
         return values;
@@ -31,7 +29,6 @@ pub(super) fn judged_if_long(options: &BenchOptions, is_long: bool, values: Vec<
     values.into_iter().map(|value| SingleValue { bound: None, ..value }).collect()
 }
 
-/// Returns the values, without bounds in a trial.
 pub(super) fn judged_unless_trial(options: &BenchOptions, values: Vec<SingleValue>) -> Vec<SingleValue> {
     judged_if_long(options, true, values)
 }
@@ -40,7 +37,6 @@ pub(super) fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::new(error.to_string())
 }
 
-/// Returns the line that answers a line of the benchmark.
 pub(super) fn whole_answer(answer: Result<String, Failure>) -> String {
     answer.unwrap_or_else(|failure| format!("error {failure}"))
 }
@@ -53,13 +49,11 @@ pub(super) fn joined(numbers: &[u64]) -> String {
     text
 }
 
-/// Returns a label of this benchmark without a position on an axis.
 pub(super) fn label(peer: &'static str, op: &str, config: &str) -> FigureLabel {
     let (op, config) = (op.to_owned(), config.to_owned());
     FigureLabel { bench: BENCH, peer, transport: "tcp", op, config, axis_point: None }
 }
 
-/// Returns the label with a position on an axis.
 pub(super) fn at(label: FigureLabel, series: &str, axis: &'static str, x: u64) -> FigureLabel {
     FigureLabel { axis_point: Some(AxisPoint { series: series.to_owned(), axis, x }), ..label }
 }

@@ -1,5 +1,5 @@
-//! The cost of sorting a frame: runs of the steering program on frames of one connection, by the
-//! number of streams and of connections in its tables.
+//! The cost of sorting a frame: test runs of the steering program on frames, by the number of
+//! streams and of connections in its tables.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -17,21 +17,20 @@ use crate::report::Report;
 use crate::targets::rio as goals;
 use crate::value::SingleValue;
 
-/// Numbers of streams for which tables have room, without best effort. The measured connections are
-/// those of the last one. The kernel waits for a grace period for each stream of a table, so that
-/// there are few tables.
+/// Numbers of streams, without best effort, for which tables have room. The measured connections
+/// belong to the last stream of a table. The kernel waits for a grace period for each stream of a
+/// table, so there are few tables.
 const STREAMS: [u16; 3] = [1, 32, 1_024];
-/// Numbers of connections in the largest table; the others have the first number.
+/// Numbers of connections in the tables of the most streams; other tables have the first number.
 const CONNECTIONS: [u32; 3] = [1_000, 10_000, 100_000];
-/// Number of rounds. Each measures all sizes in turn.
 const ROUNDS: usize = 5;
-/// Descriptors of the maps of 1,024 streams.
+/// Limit of open descriptors, enough for the maps of 1,024 streams.
 const DESCRIPTORS: u64 = 4_096;
-/// Local port of the frames.
 const PORT: u16 = 5_000;
 /// Number of connections whose frames are sorted, spread over the table.
 const MEASURED: u32 = 16;
-/// Queue of the kernel thread of the measured stream. Frames of test runs do not reach it.
+/// Length in frames of the queue of the measured stream's kernel thread. Frames of test runs do not
+/// reach the queue.
 const QUEUE_FRAMES: u32 = 64;
 
 /// Measures the sorting.
@@ -72,7 +71,6 @@ pub(super) fn sorting(options: &BenchOptions, report: &mut Report<'_>, progress:
     report.add_json_values(&format!("{BENCH}: sorting by the sizes of the tables"), &points.collect::<Vec<_>>())
 }
 
-/// Time in which the program sorts a frame.
 struct SortingTime {
     streams: u16,
     connections: u32,
@@ -80,25 +78,21 @@ struct SortingTime {
     nanoseconds: f64,
 }
 
-/// A program, and the times that were measured with it.
 struct MeasuredTables {
     streams: u16,
     program: LoadedSteeringProgram,
-    /// Number of connections in the table.
     filled: u32,
-    /// Numbers of connections, and the mean times of each round.
+    /// Each number of connections, with the mean time of each round.
     rounds: Vec<(u32, Vec<f64>)>,
 }
 
 impl MeasuredTables {
-    /// Loads a program whose tables have room for this number of streams.
     fn load(streams: u16, connections: &[u32]) -> Result<Self, Failure> {
         let program = load(StreamId(streams), connections.last().copied().unwrap_or(0)).map_err(failed)?;
         let rounds = connections.iter().map(|&connections| (connections, Vec::new())).collect();
         Ok(Self { streams, program, filled: 0, rounds })
     }
 
-    /// Measures the mean time of each number of connections once.
     fn measure(&mut self, repeat: u32) -> Result<(), Failure> {
         let stream = StreamId(self.streams);
         for (connections, means) in &mut self.rounds {
@@ -108,7 +102,6 @@ impl MeasuredTables {
             for number in 0..MEASURED {
                 let frame = frame(remote(number * (*connections / MEASURED)));
                 let run = || self.program.program().test_run(&frame, repeat / MEASURED).map_err(failed);
-                // The first run warms the caches.
                 run()?;
                 sum += f64::from(run()?.mean_nanos);
             }
@@ -135,7 +128,7 @@ fn median(numbers: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Loads the program. Frames to the local port can belong to the stream, the last one of the tables.
+/// Frames to [`PORT`] can belong to `stream`, the last stream of the tables.
 fn load(stream: StreamId, max_connections: u32) -> Result<LoadedSteeringProgram, SteeringError> {
     let program = LoadedSteeringProgram::load(TableSizes { streams: stream.0 + 1, queues: 1, max_connections })?;
     program.start_thread(stream, 0, QUEUE_FRAMES)?;
@@ -145,7 +138,7 @@ fn load(stream: StreamId, max_connections: u32) -> Result<LoadedSteeringProgram,
     Ok(program)
 }
 
-/// Adds or removes the connections above the smaller of both numbers.
+/// Adds or removes connections until the table has `wanted` connections.
 fn set_connections(
     program: &LoadedSteeringProgram,
     stream: StreamId,
@@ -164,7 +157,6 @@ fn set_connections(
 
 const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), PORT);
 
-/// Returns the remote end of a connection.
 fn remote(number: u32) -> SocketAddr {
     let address = Ipv4Addr::from_bits(Ipv4Addr::new(10, 1, 0, 0).to_bits() + number / 1_000);
     SocketAddr::from((address, 10_000 + u16::try_from(number % 1_000).unwrap_or(0)))
@@ -190,7 +182,8 @@ fn frame(remote: SocketAddr) -> Vec<u8> {
     frame
 }
 
-/// Returns the time of the slowest size of the tables, and its ratio to that of the fastest.
+/// Returns the time of the slowest size of the tables, and its ratio to the time of the fastest
+/// size.
 fn judged(times: &[SortingTime]) -> Vec<SingleValue> {
     let value = |quantity: &str, value, unit, bound| SingleValue {
         label: label(CORELANE, "sorting", "stream steering"),

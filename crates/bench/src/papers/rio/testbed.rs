@@ -19,16 +19,13 @@ use crate::launch::start_in_namespace;
 use crate::placement::{CoreChoice, Placement};
 use crate::service::RunningProgram;
 
-/// Maximum time of an answer that needs no measurement.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Maximum time of a turn of calls.
 const TURN: Duration = Duration::from_secs(600);
 /// Maximum number of bytes in a frame of the link.
 const MAX_FRAME: u64 = 1_500;
-/// Time from the start of the bulk load to the first call, in which TCP reaches its rate.
+/// Time after the start of the bulk load in which TCP reaches its rate.
 const RAMP: Duration = Duration::from_millis(200);
 
-/// Bytes of the bulk load that arrived during a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct BulkRate {
     pub(super) bytes: u64,
@@ -56,15 +53,14 @@ pub(super) enum Calls {
     Object,
 }
 
-/// Receiver and sender. Copies share them.
+/// Clones share the processes.
 #[derive(Clone)]
 pub(super) struct RioTestbed {
     processes: Arc<Mutex<Processes>>,
     ports: BTreeMap<String, u16>,
-    /// References of objects in lanes, by the word of the variant.
     objects: BTreeMap<String, String>,
     refusal: Option<String>,
-    /// Names of streams that are not steered as they should, and the reasons.
+    /// Names of streams that are not steered as they should be, and the reasons.
     lacks: BTreeMap<String, String>,
     pub(super) sender_pid: u32,
     pub(super) receiver_pid: u32,
@@ -78,7 +74,6 @@ struct Processes {
 }
 
 impl RioTestbed {
-    /// Starts both processes and connects them for each variant.
     pub(super) fn start(sender_core: usize, receiver_core: usize) -> Result<Self, Failure> {
         let linked = start_linked(sender_core, receiver_core);
         let (mut receiver, mut sender) =
@@ -111,23 +106,19 @@ impl RioTestbed {
         Ok(Self { processes, ports, objects, refusal, lacks, sender_pid, receiver_pid, sender_core, receiver_core })
     }
 
-    /// Returns the reason why streams cannot be steered.
     pub(super) fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
     }
 
-    /// Returns the streams that are not steered as they should, and the reasons. Their variants are
-    /// not measured.
     pub(super) fn lacks(&self) -> &BTreeMap<String, String> {
         &self.lacks
     }
 
-    /// Returns true if the variant has all streams with guarantees.
     pub(super) fn has_guarantees(&self, variant: ReceiveVariant) -> bool {
         guarantees::STREAMS.iter().all(|stream| self.ports.contains_key(&stream.port(variant)))
     }
 
-    /// Returns the variants that can be measured, the baseline first.
+    /// Returns the variants of echo calls, the baseline first.
     pub(super) fn variants(&self) -> Vec<ReceiveVariant> {
         self.variants_with(Calls::Echo)
     }
@@ -157,7 +148,6 @@ impl RioTestbed {
         self.ports.get(name).copied().ok_or_else(|| Failure::new(format!("the receiver has no port for {name}")))
     }
 
-    /// Returns the line that makes the sender call.
     fn calls(&self, variant: ReceiveVariant, calls: Calls, warm_up: usize, count: usize) -> Result<String, Failure> {
         let priority = variant.priority().unwrap_or(0);
         match calls {
@@ -169,9 +159,9 @@ impl RioTestbed {
         }
     }
 
-    /// Makes the calls of a variant, beside bulk load if there is a `bulk_rate`: the maximum in bytes per
-    /// second, or 0 for no maximum. Returns the times of the counted calls in nanoseconds, and the
-    /// bulk load that arrived during all calls.
+    /// Makes the calls of a variant, beside bulk load if there is a `bulk_rate`: the maximum in
+    /// bytes per second, or 0 for no maximum. Returns the times of the counted calls in
+    /// nanoseconds, and the bulk load that arrived during all calls.
     pub(super) fn call(
         &self,
         (variant, calls): (ReceiveVariant, Calls),
@@ -202,14 +192,12 @@ impl RioTestbed {
         Ok(measured)
     }
 
-    /// Returns the frames of a variant's messages so far: those that were queued for the stream's
-    /// thread, and those that missed it.
     pub(super) fn steered_frames(&self, variant: ReceiveVariant) -> Result<(u64, u64), Failure> {
         frames(&mut self.processes.lock().receiver, variant.word())
     }
 
-    /// Starts best effort, and then one stream after another at intervals of `step`. Ends all of them
-    /// after they have run together for the time `hold`. Returns the bytes that arrived.
+    /// Starts best effort, and then one stream after another at intervals of `step`. Ends all of
+    /// them after they have run together for the time `hold`. Returns the bytes that arrived.
     pub(super) fn guarantees(
         &self,
         variant: ReceiveVariant,
@@ -251,9 +239,8 @@ impl RioTestbed {
         Ok(GuaranteeRun { best_effort, streams, alone, together })
     }
 
-    /// Returns the bytes of the bulk load by the millisecond, and the end of the measurement. In the
-    /// middle, calls of the variant are made during the time `step`, which is also the time before
-    /// and after them.
+    /// Sends bulk load for three times `step`, with calls of the variant during the second. Returns
+    /// the bytes that arrived in each millisecond, and the time at the end.
     pub(super) fn bulk_beside_calls(
         &self,
         variant: ReceiveVariant,
@@ -280,7 +267,6 @@ impl RioTestbed {
         Ok((measured(receiver, BULK)?, end))
     }
 
-    /// Returns the work of the receiver's core during calls without other traffic.
     pub(super) fn work_of_calls(&self, variant: ReceiveVariant, count: usize) -> Result<Work, Failure> {
         let line = self.calls(variant, Calls::Echo, count, 0)?;
         let mut processes = self.processes.lock();
@@ -294,7 +280,6 @@ impl RioTestbed {
         Ok(Work { time, amount: count as f64, turns: 1 })
     }
 
-    /// Returns the work of the receiver's core for the bulk load that arrives in `length`.
     pub(super) fn work_of_bulk(&self, variant: ReceiveVariant, length: Duration) -> Result<Work, Failure> {
         let bulk = self.port(BULK)?;
         let mut processes = self.processes.lock();
@@ -313,7 +298,6 @@ impl RioTestbed {
     }
 }
 
-/// Starts receiver and sender, and makes their link.
 fn start_linked(sender_core: usize, receiver_core: usize) -> Result<(RunningProgram, RunningProgram), Failure> {
     let start = |side: &str, core: usize| {
         let placement = Placement { cores: CoreChoice::Shared(core), scheduling: None };
@@ -341,8 +325,8 @@ impl SteeredTurn {
     }
 
     /// # Errors
-    /// If frames of the turn did not take the path of their stream: the times are then not those of
-    /// steering.
+    /// Frames of the turn missed the thread of their stream, or fewer than `least` frames were
+    /// queued for it, so that the times are not those of steering.
     fn end(self, receiver: &mut RunningProgram, least: u64) -> Result<(), Failure> {
         let Some((stream, before)) = self.0 else { return Ok(()) };
         let after = frames(receiver, &stream)?;
@@ -350,8 +334,6 @@ impl SteeredTurn {
     }
 }
 
-/// Returns an error if fewer than `least` frames were queued for the stream's thread, or others
-/// missed it.
 fn frames_of_turn(before: (u64, u64), after: (u64, u64), least: u64) -> Result<(), String> {
     let (queued, missed) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
     match (queued, missed) {
@@ -363,7 +345,6 @@ fn frames_of_turn(before: (u64, u64), after: (u64, u64), least: u64) -> Result<(
     }
 }
 
-/// Returns the frames of a stream that were queued for its thread, and those that missed it.
 fn frames(receiver: &mut RunningProgram, stream: &str) -> Result<(u64, u64), Failure> {
     match times(&receiver.ask(&format!("frames {stream}"), PATIENCE)?)?[..] {
         [queued, missed] => Ok((queued, missed)),
@@ -371,13 +352,11 @@ fn frames(receiver: &mut RunningProgram, stream: &str) -> Result<(u64, u64), Fai
     }
 }
 
-/// Parses the names of streams with a lack, and the reasons.
 fn lacks(answer: &str) -> BTreeMap<String, String> {
     let pairs = answer.split(' ').filter_map(|word| word.split_once(':'));
     pairs.map(|(name, reason)| (name.to_owned(), reason.replace('~', " "))).collect()
 }
 
-/// Returns the bytes of the bulk load that have arrived.
 fn received(receiver: &mut RunningProgram) -> Result<u64, Failure> {
     receiver.ask("received", PATIENCE)?.parse().map_err(failed)
 }
@@ -397,7 +376,6 @@ fn call_beside_bulk(
     Ok((times(&answer)?, bulk))
 }
 
-/// Parses the numbers of an answer.
 fn times(answer: &str) -> Result<Vec<u64>, Failure> {
     answer.split_whitespace().map(|word| word.parse().map_err(failed)).collect()
 }

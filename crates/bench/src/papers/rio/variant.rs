@@ -3,10 +3,8 @@
 use corelane_net::{IoClass, IoProperties};
 use corelane_sys::thread::{CpuSet, Scheduling};
 
-/// Native priority of the measured threads on both sides.
 pub(super) const PRIORITY: u8 = 80;
 
-/// A way in which the receiver treats packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReceiveVariant {
     /// The kernel's TCP, with all threads in the ordinary class.
@@ -17,8 +15,8 @@ pub(super) enum ReceiveVariant {
     SocketOptions,
     /// Real-time I/O at the level "stream steering": a kernel thread of the stream's priority.
     Steered,
-    /// Real-time I/O at the level "stream steering": a kernel thread of the ordinary class, as in the
-    /// paper's table.
+    /// Real-time I/O at the level "stream steering": a kernel thread of the ordinary class, as in
+    /// the paper's table.
     SteeredOrdinary,
 }
 
@@ -27,7 +25,6 @@ use ReceiveVariant::{Kernel, KernelFifo, SocketOptions, Steered, SteeredOrdinary
 impl ReceiveVariant {
     pub(super) const ALL: [ReceiveVariant; 5] = [KernelFifo, Kernel, SocketOptions, Steered, SteeredOrdinary];
 
-    /// Name in the lines between the processes.
     pub(super) fn word(self) -> &'static str {
         match self {
             Kernel => "kernel",
@@ -53,7 +50,6 @@ impl ReceiveVariant {
         }
     }
 
-    /// Name of the peer in reports: "floor" for the bare sockets of the kernel's variants.
     pub(super) fn peer(self) -> &'static str {
         if self.uses_rio() { "Corelane" } else { "floor" }
     }
@@ -62,12 +58,12 @@ impl ReceiveVariant {
         matches!(self, SocketOptions | Steered | SteeredOrdinary)
     }
 
-    /// Returns true if the steering program must be on the interface.
     pub(super) fn steers(self) -> bool {
         matches!(self, Steered | SteeredOrdinary)
     }
 
-    /// Name of a lane whose packets are treated in this way. `None` if no calls are measured.
+    /// Name of a lane whose packets are treated in this way. `None` if no CORBA calls are measured
+    /// in this way.
     pub(super) fn lane_name(self) -> Option<&'static str> {
         match self {
             KernelFifo => Some("lane over TCP"),
@@ -82,7 +78,6 @@ impl ReceiveVariant {
         (self != Kernel).then_some(PRIORITY)
     }
 
-    /// Scheduling of the threads that send and answer.
     pub(super) fn scheduling(self) -> Scheduling {
         self.priority().map_or(Scheduling::Other, Scheduling::Fifo)
     }

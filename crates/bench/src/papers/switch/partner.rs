@@ -15,7 +15,6 @@ use crate::Failure;
 use crate::harness::MeasuredSubject;
 use crate::sample::{Samples, time_calls};
 
-/// Time in which the second thread blocks on the lock.
 const BLOCKED: Duration = Duration::from_micros(50);
 
 /// Pause of a thread of fixed priority after a turn, so that other threads get the core.
@@ -111,7 +110,8 @@ impl End {
     }
 }
 
-/// A thread that wakes a second thread. A second thread that cannot preempt the first wakes the first in turn.
+/// A thread that wakes a second thread. A second thread that cannot preempt the first wakes the
+/// first in turn.
 pub(crate) struct WakingPair {
     pub(crate) stage: SwitchSetting,
     pub(crate) waker: WakeMechanism,
@@ -199,9 +199,11 @@ struct Locked<L> {
     begin: Semaphore,
     /// Posted after the second thread has held the lock.
     done: Semaphore,
-    /// The second thread stores true with release before it takes the lock, and the first thread loads it with acquire.
+    /// The second thread stores true with release before it takes the lock, and the first thread
+    /// loads it with acquire.
     asks: AtomicBool,
-    /// Time in nanoseconds at which the second thread got the lock; stored with release and loaded with acquire.
+    /// Time in nanoseconds at which the second thread got the lock; stored with release and loaded
+    /// with acquire.
     had: AtomicU64,
     stop: AtomicBool,
 }

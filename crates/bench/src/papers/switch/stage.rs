@@ -14,10 +14,9 @@ pub(crate) enum WakeMechanism {
 pub(crate) struct SwitchSetting {
     /// Core of the second thread; the first thread runs on the client's core.
     pub(crate) partner: Option<usize>,
-    /// Priority of the first thread; `None` means the ordinary class. The second thread's priority is higher by one, or
-    /// equal in the test of yielding.
+    /// Priority of the first thread; `None` means the ordinary class. The second thread's priority
+    /// is higher by one, or equal in the test of yielding.
     pub(crate) priority: Option<u8>,
-    /// True if both threads share a core.
     pub(crate) same_core: bool,
 }
 
@@ -26,8 +25,6 @@ impl SwitchSetting {
         self.same_core && self.priority.is_some()
     }
 
-    /// Returns a builder of the second thread. Its fixed priority is the first thread's priority if `equal`, and
-    /// otherwise the next higher priority.
     pub(crate) fn builder(&self, equal: bool) -> ThreadBuilder {
         let mut builder = ThreadBuilder::new().name("bench/partner");
         if let Some(core) = self.partner {

@@ -8,7 +8,7 @@ pub(super) struct ListeningAddress {
     pub(super) place: Place,
     pub(super) shown: String,
     pub(super) address: String,
-    /// The address that references carry, if it is not `address`.
+    /// The address in references, if it differs from `address`.
     pub(super) published: Option<String>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct ConvertedEndpoint {
     pub(super) address: String,
     /// The address with the host of the option `hostname_in_ior`.
     pub(super) published: Option<String>,
-    /// True if the endpoint has a version or options that are not carried over.
+    /// True if the endpoint has a version or options, which are not converted.
     pub(super) has_more: bool,
 }
 
@@ -74,7 +74,6 @@ pub(super) fn tao(endpoint: &str) -> Result<Vec<ConvertedEndpoint>, Refusal> {
     let convert = |address: &str| {
         let (version, address) = without_version(address);
         let (host, port) = match address.rsplit_once(':') {
-            // The colon belongs to an IPv6 address without a port.
             Some((_, rest)) if rest.ends_with(']') => (address, None),
             Some((host, port)) => (host, Some(port).filter(|port| !port.is_empty())),
             None => (address, None),
@@ -89,7 +88,6 @@ pub(super) fn tao(endpoint: &str) -> Result<Vec<ConvertedEndpoint>, Refusal> {
     addresses.split(',').map(convert).collect()
 }
 
-/// Returns the version before the `@`, and the address after it. An address without `@` has no version.
 fn without_version(address: &str) -> (Option<&str>, &str) {
     match address.split_once('@') {
         Some((version, address)) => (Some(version), address),
@@ -97,7 +95,6 @@ fn without_version(address: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Returns `None` if host or port are not valid; port 0 is any port.
 fn tcp(host: &str, port: Option<&str>) -> Option<String> {
     let port: u16 = port.map_or(Ok(0), str::parse).ok()?;
     let is_valid = match host.strip_prefix('[') {

@@ -6,7 +6,6 @@ use std::vec;
 use super::{ForeignOrb, Malformed};
 
 const MAX_SHOWN: usize = 60;
-/// Names of the options without a value, in lower case.
 const WITHOUT_VALUE: &[&str] =
     &["daemon", "debug", "gioplite", "help", "ignoredefaultsvcconffile", "skipserviceconfigopen", "version"];
 /// First words of directives.
@@ -27,12 +26,13 @@ pub(super) enum OptionContent {
         name: String,
         value: Option<String>,
     },
-    /// The text is the reason why the word is not carried over.
+    /// The text is the reason why the word is not converted.
     Other(&'static str),
 }
 
 impl OrbOption {
-    /// Creates an option of a file. Fails if its text was not UTF-8; comments may have such bytes.
+    /// Creates an option of a file. Fails if the text of the option was not UTF-8; comments may
+    /// contain any bytes.
     fn new(line: usize, service: Option<&str>, shown: &str, content: OptionContent) -> Result<Self, Malformed> {
         if shown.contains(char::REPLACEMENT_CHARACTER) {
             return Err(Malformed::new(line, shortened(shown), "not UTF-8"));
@@ -52,8 +52,8 @@ pub(super) fn shortened(text: &str) -> String {
     }
 }
 
-/// Returns the options in a text, and their ORB if it is known. Without `orb`, the first line that is no comment
-/// determines the format.
+/// Returns the options in a text, and their ORB if it is known. If `orb` is `None`, the first line
+/// that is no comment determines the format.
 pub(super) fn parse(text: &str, orb: Option<ForeignOrb>) -> Result<(Option<ForeignOrb>, Vec<OrbOption>), Malformed> {
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     let Some((number, first)) = lines.find(|(_, line)| !line.is_empty() && !line.starts_with('#')) else {
@@ -73,8 +73,8 @@ pub(super) fn parse(text: &str, orb: Option<ForeignOrb>) -> Result<(Option<Forei
     }
 }
 
-/// Returns the options in omniORB's configuration file. A line `= VALUE` has the name of the line before, and a `\` at
-/// the end of a line continues the value.
+/// Returns the options in omniORB's configuration file. A line `= VALUE` has the name of the line
+/// before, and a `\` at the end of a line continues the value.
 fn omniorb(text: &str) -> Result<Vec<OrbOption>, Malformed> {
     let mut found = Vec::new();
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
@@ -148,7 +148,6 @@ pub(crate) fn takes_value(word: &str) -> bool {
     !name.is_empty() && !WITHOUT_VALUE.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Returns the options in a list of words. The number of each word is its line in a file, or its position.
 pub(super) fn options_of_words(words: Vec<(usize, String)>) -> Result<Vec<OrbOption>, Malformed> {
     let mut found = Vec::new();
     let mut words = words.into_iter();
@@ -306,7 +305,8 @@ impl<'t> Directives<'t> {
         Malformed::new(self.line, text, reason)
     }
 
-    /// Records a directive that loads or changes a service, with the reason why it is not carried over.
+    /// Records a directive that loads or changes a service, with the reason why it is not
+    /// converted.
     fn directive(&mut self, keyword: &str, name: &str) -> Result<(), Malformed> {
         let content = OptionContent::Other(match name {
             "Naming_Loader" => "the counterpart is `corelane naming serve`",

@@ -18,7 +18,6 @@ pub(super) enum Counterpart {
     PublishedEndpoints,
     /// `call.timeout` and `naming.timeout`, from milliseconds.
     CallTimeout,
-    /// A setting of programs that the commands lack.
     Setting(&'static str),
     None(&'static str),
 }
@@ -109,7 +108,8 @@ const TAO: &[(&str, Counterpart)] = &[
     ("Id", Without(NO_EFFECT)),
 ];
 
-/// Returns the counterpart of an option. `service` is the service of TAO to which the option belongs.
+/// Returns the counterpart of an option. `service` is the service of TAO to which the option
+/// belongs.
 pub(super) fn find(name: &str, orb: Option<ForeignOrb>, service: Option<&str>) -> Counterpart {
     let omniorb = || match OMNIORB.iter().find(|(known, _)| *known == name) {
         Some((_, counterpart)) => Some(*counterpart),
@@ -252,7 +252,6 @@ impl Imported {
         Ok(())
     }
 
-    /// Takes a time-out in milliseconds; text after a `#` is ignored.
     fn set_call_timeout(&mut self, place: Place, shown: &str, value: &str) -> Result<(), Malformed> {
         let number = value.split('#').next().unwrap_or_default().trim();
         let Ok(milliseconds) = number.parse::<u64>() else {

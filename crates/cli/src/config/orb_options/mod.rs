@@ -1,7 +1,7 @@
 //! Options of other ORBs, converted to settings of programs or to options of the commands.
 //!
-//! This module reads no files and uses no other module of the program, so that a fuzz target can include it. Its work
-//! and memory are linear in the size of the text.
+//! This module reads no files and uses no other module of the program, so that a fuzz target can
+//! include it. Its work and memory are linear in the size of the text.
 
 mod endpoints;
 mod formats;
@@ -63,7 +63,7 @@ impl Malformed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     Malformed(&'static str),
-    /// Corelane has nothing like the valid value.
+    /// The value is valid, but Corelane has no counterpart.
     NoCounterpart(&'static str),
 }
 
@@ -92,7 +92,8 @@ impl Imported {
         Imported { target, ..Imported::default() }
     }
 
-    /// Converts the options in a text. Without `orb`, the first line that is no comment determines the format.
+    /// Converts the options in a text. If `orb` is `None`, the first line that is no comment
+    /// determines the format.
     ///
     /// # Errors
     /// [`Malformed`], if the text is not a configuration or has an invalid value.
@@ -142,7 +143,8 @@ impl Imported {
             }
             default => self.name_server = self.name_server.take().or(default),
         }
-        // `publish` replaces the addresses of all listeners, so each listener must have an address to publish.
+        // `publish` replaces the addresses of all listeners, so each listener must have an address
+        // to publish.
         let mut published: Vec<String> = self.listen.iter().filter_map(|one| one.published.clone()).collect();
         if published.len() == self.listen.len() {
             self.publish.append(&mut published);

@@ -13,7 +13,7 @@ type Converted = (&'static str, String);
 
 const BOOLEAN: Refusal = Malformed("the value is 0 or 1");
 const NUMBER: Refusal = Malformed("the value is a number");
-/// The configuration has no such setting. The caller adds the setting of the program's code.
+/// For an option whose setting the configuration lacks. The caller replaces the empty reason.
 const NO_SETTING: Refusal = NoCounterpart("");
 
 /// Converts an option. `name` is the option without `-ORB`; upper and lower case are equal in it.
@@ -101,7 +101,6 @@ pub(super) fn convert(name: &str, value: &str) -> Result<Converted, Refusal> {
     }
 }
 
-/// Converts a call time-out in milliseconds. The time-out 0 means no time-out.
 pub(super) fn call_timeout(value: &str) -> Result<Converted, Refusal> {
     let value = value.split('#').next().unwrap_or_default().trim();
     Ok(("call-timeout", milliseconds(value)?.unwrap_or_else(|| quoted("none"))))
@@ -123,7 +122,6 @@ fn boolean(text: &str) -> Result<bool, Refusal> {
     }
 }
 
-/// Returns `None` for the number 0.
 fn milliseconds(text: &str) -> Result<Option<String>, Refusal> {
     match text.parse::<u64>() {
         Ok(0) => Ok(None),
@@ -167,8 +165,8 @@ impl Imported {
         self.leave_out_replaced(before);
     }
 
-    /// Completes the settings of a program: leaves out the numbers of threads that the dispatch architecture does
-    /// not have.
+    /// Completes the settings of a program: leaves out the numbers of threads that the dispatch
+    /// architecture does not have.
     pub(super) fn finish_program(&mut self) {
         let dispatch = self.program.set.get("pool.main.dispatch").map(|setting| setting.value.as_str());
         let unused: &[&str] = match dispatch {

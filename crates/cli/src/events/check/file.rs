@@ -6,16 +6,13 @@ use corelane_sched::task_file::toml_table::{TomlTable, document};
 use corelane_sched::task_file::{MAX_CORES, TaskFileError};
 use corelane_services::events::{EventFilter, EventNames, EventSource, EventType, FilterBuilder, FilterLimits};
 
-/// Maximum number of publications, of subscriptions and of lanes.
 const MAX_ENTRIES: usize = 1_000;
 
 const BUILDERS: [(&str, FilterBuilder); 2] = [("basic", FilterBuilder::Basic), ("prefix", FilterBuilder::Prefix)];
 
-/// A channel as a file describes it.
 #[derive(Debug, Default)]
 pub(super) struct ChannelFile {
     pub(super) names: EventNames,
-    /// The numbers of the declared sources.
     pub(super) sources: Vec<EventSource>,
     pub(super) builder: FilterBuilder,
     /// Processor time of the channel for each delivery.
@@ -29,7 +26,7 @@ pub(super) struct ChannelFile {
 #[derive(Debug)]
 pub(super) struct FileLane {
     pub(super) rt_info: u32,
-    /// The types whose events are in this lane if their publication names none.
+    /// The types whose events are in this lane if their publication names no lane.
     pub(super) types: Vec<EventType>,
 }
 
@@ -40,12 +37,10 @@ pub(super) struct FilePublication {
     /// `None` if the supplier may push events of any source.
     pub(super) source: Option<EventSource>,
     pub(super) period: Option<Nanos>,
-    /// Size of an event in bytes.
     pub(super) size: Option<u32>,
     /// Execution time of a consumer that gets one event.
     pub(super) wcet: Option<Nanos>,
     pub(super) deadline: Option<Nanos>,
-    /// The number of the lane.
     pub(super) lane: Option<usize>,
 }
 
@@ -53,7 +48,8 @@ pub(super) struct FilePublication {
 pub(super) struct FileSubscription {
     pub(super) name: String,
     pub(super) filter: EventFilter,
-    /// The channel's builder does not read this filter, for this reason.
+    /// The reason why the channel's filter builder refuses the filter; `None` if it accepts the
+    /// filter.
     pub(super) refusal: Option<String>,
     pub(super) wcet: Option<Nanos>,
     pub(super) deadline: Option<Nanos>,
@@ -157,7 +153,7 @@ fn read_subscription(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Fi
     let filter = filter.map_err(|error| table.wrong_field("filter", &error.to_string()))?;
     let refusal = match EventFilter::build(file.builder, filter.dependencies().headers(), &limits) {
         Err(error) => Some(error.to_string()),
-        // The builder reads them as groups beside each other.
+        // The basic builder reads nested groups as groups beside each other.
         Ok(built) if built != filter => Some("the basic builder has no groups inside groups".to_owned()),
         Ok(_) => None,
     };

@@ -1,4 +1,5 @@
-//! The command `corelane events check`: the filters and the schedule of a channel, without a channel.
+//! The command `corelane events check`, which checks the filters and the schedule in a channel
+//! file.
 
 mod file;
 mod schedule;
@@ -19,14 +20,12 @@ use super::options::EventsArguments;
 use crate::cores::output::{milliseconds, write_table};
 use crate::text::{excerpt, json_line, printable};
 
-/// Maximum number of sources that stand for the publications without a source.
+/// Maximum number of named sources that a publication without a source is checked with.
 const MAX_SOURCES: usize = 1_000;
 
-/// A subscription with what it gets.
 struct CheckedSubscription<'f> {
     subscription: &'f FileSubscription,
     reach: FilterReach,
-    /// The numbers of the publications whose events the filter accepts.
     accepted: BTreeSet<usize>,
 }
 
@@ -36,7 +35,6 @@ impl CheckedSubscription<'_> {
     }
 }
 
-/// The result of a check.
 struct CheckedChannel<'f> {
     file: &'f ChannelFile,
     subscriptions: Vec<CheckedSubscription<'f>>,
@@ -45,14 +43,14 @@ struct CheckedChannel<'f> {
 }
 
 impl CheckedChannel<'_> {
-    /// Returns true if each subscription is right, and no job misses its deadline or has an unknown
-    /// delay.
+    /// Returns true if [`CheckedSubscription::is_right`] is true for each subscription, and no job
+    /// misses its deadline or may be delayed by a job without a known load.
     fn is_right(&self) -> bool {
         let is_wrong = |job: &Job| job.misses() || job.delayed_by.is_some();
         self.subscriptions.iter().all(CheckedSubscription::is_right) && !self.jobs.iter().any(is_wrong)
     }
 
-    /// Returns the reason why a job is not analysed, if it is not.
+    /// Returns the reason why a job is not analysed; `None` if it is analysed.
     fn not_analysed(&self, job: &Job) -> Option<String> {
         if let Err(reason) = job.timing {
             return Some(reason.reason().to_owned());
@@ -67,13 +65,12 @@ impl CheckedChannel<'_> {
     }
 }
 
-/// Checks a channel file. Returns true if each subscription can match, and no deadline is missed or
-/// cannot be checked because of a job without a declared load.
+/// Checks a channel file, prints the result, and returns [`CheckedChannel::is_right`].
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<bool, String> {
     let path = &arguments.channel;
     let unreadable = |error: io::Error| format!("`{}` cannot be read: {error}", excerpt(path));
     let mut text = String::new();
-    // A longer text is refused by the reader of the file.
+    // `file::read` refuses a text of this length.
     let max = MAX_BYTES as u64 + 1;
     let read = if path == "-" {
         io::stdin().lock().take(max).read_to_string(&mut text)
@@ -83,7 +80,6 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<bo
     read.map_err(unreadable)?;
     let file = file::read(&text).map_err(|error| printable(&format!("{}: {error}", excerpt(path))))?;
     let checked = check(&file);
-    // Ignore errors: the reader may have closed the pipe.
     let _ = if arguments.is_json {
         out.write_all(json_line(&as_json(&checked)).as_bytes())
     } else {
@@ -109,8 +105,9 @@ fn check(file: &ChannelFile) -> CheckedChannel<'_> {
     CheckedChannel { file, subscriptions, jobs, cores }
 }
 
-/// Returns the events of all publications, and the number of the publication of each. A publication
-/// without a source stands for each source that the file names, and for one that it does not name.
+/// Returns the events of all publications, and for each event the number of its publication. A
+/// publication without a source has an event for each source that the file names, and for one
+/// further source.
 fn published_events(file: &ChannelFile) -> (Vec<PublishedEvent>, Vec<usize>) {
     let headers = file.subscriptions.iter().map(|subscription| subscription.filter.dependencies());
     let of_filters = headers.flat_map(|set| set.headers().iter().map(|header| header.source).collect::<Vec<_>>());
@@ -152,7 +149,6 @@ fn trigger_text(file: &ChannelFile, trigger: JobTrigger) -> String {
     }
 }
 
-/// Returns the `rt_info` of the job's lane, or of its most and least urgent lane.
 fn lane_text(file: &ChannelFile, job: &Job) -> String {
     let rt_info = |lane: usize| file.lanes.get(lane).map_or_else(|| "-".to_owned(), |lane| lane.rt_info.to_string());
     let (most, least) = job.lanes;

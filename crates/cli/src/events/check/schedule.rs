@@ -1,4 +1,5 @@
-//! The schedule of a channel: the jobs of its consumers as periodic tasks, and their response times.
+//! The schedule of a channel: the jobs of its consumers as periodic tasks, and their response
+//! times.
 
 use std::collections::BTreeMap;
 
@@ -8,30 +9,27 @@ use corelane_services::events::{SetArrival, SetTrigger, TimeoutKind};
 
 use super::file::{ChannelFile, FilePublication, FileSubscription};
 
-/// The handling of the sets of one kind by one consumer.
+/// The work of one consumer for the sets of events that one trigger starts.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// The number of the subscription.
     pub(super) subscription: usize,
     pub(super) trigger: JobTrigger,
     /// The most urgent and the least urgent lane in which the sets may be.
     pub(super) lanes: (usize, usize),
     pub(super) timing: Result<Timing, Undeclared>,
-    /// The number of a job without a known load that may delay this one. The job is then not analysed.
+    /// Index of a job without a known load that may delay this job, which is then not analysed.
     pub(super) delayed_by: Option<usize>,
-    /// The worst-case response time, if it is known and has a bound.
     pub(super) response: Option<Nanos>,
 }
 
 /// The event whose arrival starts a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobTrigger {
-    /// The publication with this number.
+    /// The publication with this index in the file.
     Publication(usize),
     Timeout(TimeoutKind, Nanos),
 }
 
-/// The reason why a job is not analysed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Undeclared {
     Period,
@@ -56,14 +54,13 @@ impl Job {
         self.timing.is_ok() && self.delayed_by.is_none()
     }
 
-    /// Returns true if the job is analysed and misses its deadline.
     pub(super) fn misses(&self) -> bool {
         self.is_analysed()
             && self.timing.is_ok_and(|timing| self.response.is_none_or(|response| response > timing.deadline))
     }
 
-    /// Returns the work by which the job may delay others, if it is known. A timeout that expires once
-    /// is a task whose period has no end.
+    /// Returns the work by which the job may delay others, if it is known. A timeout that expires
+    /// once is a task whose period has no end.
     fn load(&self) -> Option<Timing> {
         match self.timing {
             Ok(timing) => Some(timing),
@@ -73,7 +70,8 @@ impl Job {
     }
 }
 
-/// Returns the jobs of a subscription. `publications` has the publication of each published event.
+/// Returns the jobs of a subscription. `publications` has the index of the publication of each
+/// published event.
 pub(super) fn jobs(
     file: &ChannelFile,
     number: usize,
@@ -149,8 +147,8 @@ fn job(
 }
 
 /// Computes the response times of all jobs, and returns the utilization of each core. A job is
-/// delayed by each other job on its core whose lane may be as urgent. If the load of one of them is not
-/// known, the job has no known response time.
+/// delayed by each other job on its core whose lane may be as urgent. If the load of one of them is
+/// not known, the job has no known response time.
 pub(super) fn analyse(file: &ChannelFile, jobs: &mut [Job]) -> BTreeMap<u32, Utilization> {
     let core = |job: &Job| file.subscriptions.get(job.subscription).map_or(0, |subscription| subscription.core);
     let mut results = Vec::with_capacity(jobs.len());

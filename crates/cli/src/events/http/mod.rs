@@ -1,7 +1,8 @@
 //! The page of `serve --http`: the counts of all channels for a browser, and for Prometheus.
 //!
-//! The responder knows four resources and changes nothing. Each connection has one request. Its
-//! size, its time and the number of connections are bounded, so that no client can hold the server.
+//! The responder has five resources and changes nothing. Each connection has one request. The size
+//! and the time of a request, and the number of connections, are bounded, so that no client can
+//! occupy the server.
 
 mod request;
 mod resources;
@@ -20,15 +21,15 @@ use self::request::{Request, RequestError};
 use self::resources::Resource;
 use crate::text::excerpt;
 
-/// Maximum size of a request's head in bytes.
 const MAX_HEAD: usize = 8 << 10;
-/// Time within which a request has to arrive, and again for its answer to be taken.
+/// Maximum time of each step of a connection: until the request has arrived, until the answer is
+/// written, and until the client ends the connection.
 const MAX_TIME: Duration = Duration::from_secs(5);
 /// Maximum number of connections that are served at a time. Each has a thread. Further ones wait in
 /// the kernel.
 const MAX_CONNECTIONS: usize = 8;
-/// Maximum number of bytes that are read and ignored after a refused request, so that the refusal
-/// reaches the client.
+/// Maximum number of bytes of a request that are read and ignored after the answer, so that the
+/// answer reaches the client.
 const MAX_IGNORED: usize = 64 << 10;
 
 /// Returns the address of an option: `HOST:PORT` with a numeric host, or a port of the loopback
@@ -39,7 +40,6 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     found.map_err(|_| format!("`--http` needs a port or ADDRESS:PORT, not `{}`", excerpt(text)))
 }
 
-/// Serves the page until the process ends. Returns its address.
 pub(super) fn serve(address: SocketAddr, monitor: EventMonitor) -> Result<SocketAddr, String> {
     let failed = |error: io::Error| format!("the page at {address}: {error}");
     let listener = TcpListener::bind(address).map_err(failed)?;
@@ -50,7 +50,8 @@ pub(super) fn serve(address: SocketAddr, monitor: EventMonitor) -> Result<Socket
             let place = places.take();
             match listener.accept() {
                 Ok((stream, _)) => start(stream, bound, &monitor, place),
-                // For example, the process has too many open files. Connections that end make room.
+                // For example, the process has too many open files. Connections that end release
+                // some.
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),
             }
         }
@@ -59,7 +60,6 @@ pub(super) fn serve(address: SocketAddr, monitor: EventMonitor) -> Result<Socket
     Ok(bound)
 }
 
-/// The places of connections that are served at a time.
 struct Places {
     taken: Mutex<usize>,
     freed: Condvar,
@@ -70,7 +70,6 @@ impl Places {
         Arc::new(Self { taken: Mutex::new("connections of the page", LockScope::Orb, 0), freed: Condvar::new() })
     }
 
-    /// Waits for a free place, and takes it.
     fn take(self: &Arc<Self>) -> Place {
         let mut taken = self.taken.lock();
         while *taken == MAX_CONNECTIONS {
@@ -94,15 +93,13 @@ impl Drop for Place {
 fn start(stream: TcpStream, bound: SocketAddr, monitor: &EventMonitor, place: Place) {
     let monitor = monitor.clone();
     let answer = move || {
-        // An error means that the client has gone, or is too slow.
         let _ = answer(stream, bound, &monitor);
         drop(place);
     };
-    // Without a thread the connection is closed.
+    // If no thread can be created, the connection closes.
     let _ = ThreadBuilder::new().name("events/http").spawn(answer);
 }
 
-/// Answers the request of a connection.
 fn answer(mut stream: TcpStream, bound: SocketAddr, monitor: &EventMonitor) -> io::Result<()> {
     let response = match read_head(&mut stream)?.as_deref() {
         None => refusal(431, "Request Header Fields Too Large"),
@@ -157,8 +154,8 @@ fn write_within(stream: &mut TcpStream, mut octets: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes a connection. Bytes that were not read would make the kernel reset it, and the client
-/// could lose the answer.
+/// Closes a connection. Bytes that were not read would make the kernel reset the connection, and
+/// the client could lose the answer.
 fn finish(stream: &mut TcpStream) -> io::Result<()> {
     stream.shutdown(std::net::Shutdown::Write)?;
     let deadline = Monotonic::now() + MAX_TIME;
@@ -173,7 +170,7 @@ fn finish(stream: &mut TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the time until the deadline, which is not 0.
+/// Returns the time until the deadline, or an error if the deadline has passed.
 fn left(deadline: Monotonic) -> io::Result<Duration> {
     let left = deadline.remaining();
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }

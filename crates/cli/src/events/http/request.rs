@@ -2,23 +2,20 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// A request for a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request<'h> {
     /// The path, without the query.
     pub(super) path: &'h str,
-    /// Only the head of the answer is wanted.
     pub(super) is_head: bool,
 }
 
-/// The reason why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestError {
     Malformed,
     /// The method is neither GET nor HEAD.
     Method,
-    /// The request is for a host of another name. A page of the Internet whose name leads to this
-    /// address would otherwise read the counts in a user's browser.
+    /// The `Host` header names another host. Otherwise a page of the Internet whose name resolves
+    /// to this address could read the counts in a user's browser.
     Host,
     Version,
 }
@@ -65,8 +62,8 @@ impl<'h> Request<'h> {
     }
 }
 
-/// Returns true if a host is an address, or a name of this machine's loopback interface. A server
-/// that others reach may have any name.
+/// Returns true if a host is an address or `localhost`. A server that does not listen at the
+/// loopback interface may have any name.
 fn is_own(host: &str, bound: SocketAddr) -> bool {
     let is_port = |port: &str| port.bytes().all(|digit| digit.is_ascii_digit());
     let name = match host.rsplit_once(':') {

@@ -9,10 +9,9 @@ use serde_json::{Value as Json, json};
 use crate::events::stat::{channel_json, consumer_json, reasons};
 use crate::text::json_line;
 
-/// Maximum number of consumers whose counts an answer has, over all channels. The counts of
-/// channels have all consumers.
+/// Maximum number of consumers in an answer, over all channels. The counts of a channel include all
+/// its consumers.
 const MAX_CONSUMERS: usize = 4_096;
-/// Maximum number of channels in an answer.
 const MAX_CHANNELS: usize = 4_096;
 
 /// A resource.
@@ -26,7 +25,6 @@ pub(super) enum Resource {
 }
 
 impl Resource {
-    /// Returns the resource with this path.
     pub(super) fn at(path: &str) -> Option<Self> {
         Some(match path {
             "/" => Self::Page,
@@ -59,7 +57,6 @@ impl Resource {
     }
 }
 
-/// The counts of a channel and of its consumers.
 type ChannelCounts = (Channel, Vec<Consumer>);
 
 fn read(monitor: &EventMonitor) -> Vec<ChannelCounts> {
@@ -104,7 +101,6 @@ fn counts(channels: &[ChannelCounts]) -> Json {
     json!({ "schema": 1, "channels": channels.iter().map(channel).collect::<Vec<_>>() })
 }
 
-/// A metric of Prometheus, with a number for each channel.
 type ChannelMetric = (&'static str, &'static str, &'static str, fn(&Channel) -> u64);
 
 const CHANNEL_METRICS: [ChannelMetric; 9] = [
@@ -121,7 +117,6 @@ const CHANNEL_METRICS: [ChannelMetric; 9] = [
 
 fn metrics(channels: &[ChannelCounts]) -> String {
     let mut text = String::new();
-    // A string takes every text.
     let _ = write_metrics(&mut text, channels);
     text
 }
