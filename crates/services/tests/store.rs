@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -257,6 +258,55 @@ fn unusable_files_are_refused_with_advice_and_left_unchanged() {
     }
 }
 
+/// Copies the files of an open store, as a kill of its process leaves them.
+fn killed(folder: &Folder, store: &str) -> (PathBuf, PathBuf) {
+    let (database, log) = (folder.file("killed.db"), folder.file("killed.db.wal"));
+    let _ = fs::remove_file(&log);
+    fs::copy(folder.file(store), &database).unwrap();
+    fs::copy(folder.file(&format!("{store}.wal")), &log).unwrap();
+    (database, log)
+}
+
+#[test]
+fn killed_process_leaves_a_log_that_the_next_one_needs() {
+    let folder = Folder::new("killed");
+    let store = FileStore::open_private(folder.file("names.db"), KIND).unwrap();
+    let mut expected = Records::new();
+    let mut revision = Revision(0);
+    for number in 0..3_000u32 {
+        let key = (number % 700).to_be_bytes();
+        let value = vec![number as u8; 400];
+        let change = if number % 5 == 4 { RecordChange::Delete(&key) } else { RecordChange::Put(&key, &value) };
+        revision = store.commit(revision, &[change], Durability::Relaxed).unwrap();
+        apply(&mut expected, &[change]);
+    }
+    assert_eq!(read(&store), (revision, expected.clone()));
+    let (database, log) = killed(&folder, "names.db");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&folder.file("names.db")), mode(&folder.file("names.db.wal"))), (0o600, 0o600));
+    assert_eq!(read(&FileStore::open(&database, KIND).unwrap()), (revision, expected.clone()));
+    assert!(!log.exists(), "an orderly end removes the log");
+    assert_eq!(read(&FileStore::open(&database, KIND).unwrap()), (revision, expected));
+
+    for (damage, reason) in [
+        (None, "killed.db.wal, and it is missing"),
+        (Some(&b"corelane log 1"[..]), "killed.db.wal, and it is cut"),
+        (Some(&[1; 1 << 20]), "killed.db.wal, and it belongs to another program"),
+    ] {
+        let (database, log) = killed(&folder, "names.db");
+        match damage {
+            Some(octets) => fs::write(&log, octets).unwrap(),
+            None => fs::remove_file(&log).unwrap(),
+        }
+        let refused = message(FileStore::open(&database, KIND));
+        assert!(refused.contains("the latest changes are in the log") && refused.contains(reason), "{refused}");
+    }
+    fs::write(folder.file("other.db.wal"), "text").unwrap();
+    let foreign = message(FileStore::open(folder.file("other.db"), KIND));
+    assert!(foreign.contains("other.db.wal is not a store of Corelane"), "{foreign}");
+    assert_eq!(fs::read(folder.file("other.db.wal")).unwrap(), b"text");
+}
+
 #[test]
 fn empty_file_becomes_a_store() {
     let folder = Folder::new("empty");
@@ -318,9 +368,9 @@ fn writes(batch: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<RecordChange<'_>> {
 #[test]
 fn synced_commits_survive_power_failures_whole() {
     let disk = Disk::default();
-    drop(FileStore::with_backend(disk.opener(), KIND).unwrap());
+    drop(FileStore::with_backends(disk.opener(), KIND).unwrap());
     disk.start_log();
-    let store = FileStore::with_backend(disk.opener(), KIND).unwrap();
+    let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
     let mut random = Random(7);
     // The records of a revision, and the log's length at its acknowledgement.
     let mut versions = vec![(Records::new(), 0)];
@@ -341,7 +391,7 @@ fn synced_commits_survive_power_failures_whole() {
     for number in 0..cuts {
         let cut = if number == 0 { length } else { random.below(length + 1) };
         let image = disk.cut(cut, &mut random);
-        let store = FileStore::with_backend(image.opener(), KIND).unwrap_or_else(|error| panic!("cut {cut}: {error}"));
+        let store = FileStore::with_backends(image.opener(), KIND).unwrap_or_else(|error| panic!("cut {cut}: {error}"));
         let (revision, records) = read(&store);
         let acknowledged = versions.iter().rposition(|(_, at)| *at <= cut).unwrap();
         let found = revision.0 as usize;
@@ -357,7 +407,7 @@ fn synced_commits_survive_power_failures_whole() {
 /// Returns the number of octets that a start reads from a store that was not closed.
 fn octets_of_a_start(disk: &Disk, random: &mut Random) -> usize {
     let image = disk.cut(disk.log_len(), random);
-    let store = FileStore::with_backend(image.opener(), KIND).unwrap();
+    let store = FileStore::with_backends(image.opener(), KIND).unwrap();
     assert_eq!(read(&store).1.len(), 200);
     image.octets_read()
 }
@@ -365,7 +415,7 @@ fn octets_of_a_start(disk: &Disk, random: &mut Random) -> usize {
 #[test]
 fn start_reads_the_records_and_no_history() {
     let (disk, mut random) = (Disk::default(), Random(3));
-    let store = FileStore::with_backend(disk.opener(), KIND).unwrap();
+    let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
     let mut revision = Revision(0);
     for number in 0..200u32 {
         revision =
@@ -384,14 +434,17 @@ fn start_reads_the_records_and_no_history() {
 #[test]
 fn full_disk_refuses_changes_until_there_is_room() {
     let disk = Disk::default();
-    let store = FileStore::with_backend(disk.opener(), KIND).unwrap();
+    let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
     let mut revision = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
     let mut failures = Vec::new();
-    for operation in 0..30 {
-        disk.fail_after(Some(operation));
+    // The log takes 10,000 octets, and only the database takes more than a mebioctet.
+    let values = [vec![1; 10_000], vec![1; 1 << 20]];
+    for operation in 0..60 {
+        disk.fail_after(Some(operation / values.len()));
         let (before, expected) = read(&store);
         assert_eq!(before, revision);
-        let outcome = store.commit(revision, &[RecordChange::Put(b"b", &[1; 10_000])], Durability::Synced);
+        let value = &values[operation % values.len()];
+        let outcome = store.commit(revision, &[RecordChange::Put(b"b", value)], Durability::Synced);
         disk.fail_after(None);
         match outcome {
             Ok(next) => revision = next,
@@ -418,7 +471,7 @@ fn full_disk_refuses_changes_until_there_is_room() {
 #[test]
 fn relaxed_commits_survive_a_failed_sync() {
     let disk = Disk::default();
-    let store = FileStore::with_backend(disk.opener(), KIND).unwrap();
+    let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
     let synced = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
     for operation in 0..20 {
         let value = [operation as u8; 5_000];
@@ -437,7 +490,7 @@ fn relaxed_commits_survive_a_failed_sync() {
     let (last, records) = read(&store);
     assert!(last > synced);
     drop(store);
-    assert_eq!(read(&FileStore::with_backend(disk.opener(), KIND).unwrap()), (last, records));
+    assert_eq!(read(&FileStore::with_backends(disk.opener(), KIND).unwrap()), (last, records));
 }
 
 #[test]

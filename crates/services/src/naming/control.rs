@@ -11,7 +11,7 @@ use super::cos_naming::{NameComponent, NamingContextRef};
 use super::directory::DirectoryError;
 use super::records;
 use super::servants::ServiceState;
-use super::state::{BindingTarget, ContextId, NamingOperation, NamingRefusal, ResolvedName};
+use super::state::{BindingTarget, BoundTarget, ContextId, NamingOperation, NamingRefusal, ResolvedName};
 
 struct ControlServant {
     service: Arc<ServiceState>,
@@ -93,7 +93,7 @@ pub(super) fn bind_all(
 
 fn is_already_bound(service: &ServiceState, operation: &NamingOperation) -> bool {
     let NamingOperation::Rebind { context, name, target } = operation else { return false };
-    matches!(service.directory.state().resolve(*context, name), Ok(ResolvedName::Bound(bound)) if bound == target)
+    matches!(service.directory.state().resolve(*context, name), Ok(ResolvedName::Bound(bound)) if bound == target.into())
 }
 
 fn context(service: &ServiceState, name: &[NameComponent]) -> Result<ContextId, BindAllError> {
@@ -101,7 +101,7 @@ fn context(service: &ServiceState, name: &[NameComponent]) -> Result<ContextId, 
         return Ok(ContextId::ROOT);
     }
     match service.directory.state().resolve(ContextId::ROOT, name) {
-        Ok(ResolvedName::Bound(BindingTarget::Context(context))) => Ok(*context),
+        Ok(ResolvedName::Bound(BoundTarget::Context(context))) => Ok(context),
         _ => Err(failed("the name of the parent is bound to no context of this server")),
     }
 }

@@ -33,8 +33,8 @@ use super::iterators::{ClientId, IteratorId, IteratorLimits, IteratorPosition, I
 use super::name;
 use super::records;
 use super::state::{
-    Batch, BatchLimits, BindingTarget, Change, ContextId, EncodedReference, NamingOperation, NamingRefusal,
-    OperationOutcome, ResolvedName,
+    Batch, BatchLimits, BindingTarget, BoundTarget, Change, ContextId, EncodedReference, NamingOperation,
+    NamingRefusal, OperationOutcome, ResolvedName,
 };
 
 /// Limits on one reply of `list` or `next_n`, even if the client asks for more.
@@ -313,14 +313,14 @@ impl ContextRequest<'_, '_, '_> {
     fn resolve(&mut self, name: &[NameComponent]) -> Result<(), Raised> {
         let state = self.service.directory.state();
         let foreign = match state.resolve(self.context, name) {
-            Ok(ResolvedName::Bound(BindingTarget::Object(reference) | BindingTarget::ForeignContext(reference))) => {
+            Ok(ResolvedName::Bound(BoundTarget::Object(reference) | BoundTarget::ForeignContext(reference))) => {
                 let encoder = self.call.reply();
                 encoder.align(4);
                 encoder.write_raw(reference);
                 return Ok(());
             }
-            Ok(ResolvedName::Bound(BindingTarget::Context(context))) => return self.write_context(*context),
-            Ok(ResolvedName::Foreign { context, at }) => (EncodedReference::clone(context), at),
+            Ok(ResolvedName::Bound(BoundTarget::Context(context))) => return self.write_context(context),
+            Ok(ResolvedName::Foreign { context, at }) => (EncodedReference::from(context), at),
             Err(refusal) => return Err(self.raise(refusal, name)),
         };
         drop(state);

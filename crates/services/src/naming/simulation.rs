@@ -94,7 +94,7 @@ impl NamingModel {
     fn resolve(&self, context: u64, name: &[NameComponent]) -> Result<ResolvedName<'_>, NamingRefusal> {
         match self.find(context, name, 0)? {
             ModelStep::Foreign(context, at) => Ok(ResolvedName::Foreign { context, at }),
-            ModelStep::Here(_, Some(target)) => Ok(ResolvedName::Bound(target)),
+            ModelStep::Here(_, Some(target)) => Ok(ResolvedName::Bound(target.into())),
             ModelStep::Here(_, None) => {
                 Err(NamingRefusal::NotFound { why: NotFoundReason::MissingNode, at: name.len() - 1 })
             }

@@ -35,32 +35,87 @@ impl BindingTarget {
     }
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct NameBinding {
-    text: Box<str>,
-    id_len: usize,
-    target: BindingTarget,
+impl<'b> From<&'b BindingTarget> for BoundTarget<'b> {
+    fn from(target: &'b BindingTarget) -> Self {
+        match target {
+            BindingTarget::Object(reference) => BoundTarget::Object(reference),
+            BindingTarget::Context(context) => BoundTarget::Context(*context),
+            BindingTarget::ForeignContext(reference) => BoundTarget::ForeignContext(reference),
+        }
+    }
 }
 
+/// The target of a stored binding. References are octets as in [`EncodedReference`], at any address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BoundTarget<'s> {
+    Object(&'s [u8]),
+    Context(ContextId),
+    ForeignContext(&'s [u8]),
+}
+
+impl BoundTarget<'_> {
+    fn is_context(self) -> bool {
+        !matches!(self, BoundTarget::Object(_))
+    }
+}
+
+/// A name and its target in one block of memory: length of the id as u32, length of the kind as u32, id, kind, a tag,
+/// and a context's id or a reference. A search among a million bindings waits for memory once for each block.
+#[derive(Clone)]
+pub(super) struct NameBinding(Arc<[u8]>);
+
+const OBJECT: u8 = 0;
+const CONTEXT: u8 = 1;
+const FOREIGN_CONTEXT: u8 = 2;
+
 impl NameBinding {
-    fn new(name: &NameComponent, target: BindingTarget) -> Self {
-        let mut text = String::with_capacity(name.id.len() + name.kind.len());
-        text.push_str(&name.id);
-        text.push_str(&name.kind);
-        NameBinding { text: text.into(), id_len: name.id.len(), target }
+    fn new(name: &NameComponent, target: BoundTarget<'_>) -> Self {
+        let number;
+        let (tag, octets) = match target {
+            BoundTarget::Object(reference) => (OBJECT, reference),
+            BoundTarget::ForeignContext(reference) => (FOREIGN_CONTEXT, reference),
+            BoundTarget::Context(context) => {
+                number = context.0.to_le_bytes();
+                (CONTEXT, &number[..])
+            }
+        };
+        // Names arrive in messages shorter than 2^32 octets.
+        let lengths = [&name.id, &name.kind].map(|text| (text.len() as u32).to_le_bytes());
+        let parts = [&lengths[0], &lengths[1], name.id.as_bytes(), name.kind.as_bytes(), &[tag], octets];
+        NameBinding(parts.concat().into())
     }
 
-    fn fields(&self) -> (&str, &str) {
-        self.text.split_at(self.id_len)
+    /// Returns the id, the kind, and the octets from the tag on.
+    fn parts(&self) -> (&[u8], &[u8], &[u8]) {
+        let length = |octets: &[u8; 4]| u32::from_le_bytes(*octets) as usize;
+        let Some((id_length, rest)) = self.0.split_first_chunk() else { return Default::default() };
+        let Some((kind_length, rest)) = rest.split_first_chunk() else { return Default::default() };
+        let Some((id, rest)) = rest.split_at_checked(length(id_length)) else { return Default::default() };
+        let Some((kind, rest)) = rest.split_at_checked(length(kind_length)) else { return Default::default() };
+        (id, kind, rest)
+    }
+
+    /// Returns the number of octets of id and kind.
+    fn name_size(&self) -> usize {
+        let (id, kind, _) = self.parts();
+        id.len() + kind.len()
     }
 
     pub(super) fn name(&self) -> NameComponent {
-        let (id, kind) = self.fields();
-        NameComponent { id: id.to_owned(), kind: kind.to_owned() }
+        let (id, kind, _) = self.parts();
+        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+        NameComponent { id: text(id), kind: text(kind) }
     }
 
-    pub(super) fn target(&self) -> &BindingTarget {
-        &self.target
+    fn target(&self) -> BoundTarget<'_> {
+        match self.parts().2 {
+            [CONTEXT, number @ ..] => {
+                BoundTarget::Context(ContextId(number.try_into().map(u64::from_le_bytes).unwrap_or_default()))
+            }
+            [FOREIGN_CONTEXT, reference @ ..] => BoundTarget::ForeignContext(reference),
+            [_, reference @ ..] => BoundTarget::Object(reference),
+            [] => BoundTarget::Object(&[]),
+        }
     }
 }
 
@@ -68,7 +123,8 @@ impl TrieItem for NameBinding {
     type Key = NameComponent;
 
     fn compare(&self, key: &NameComponent) -> Ordering {
-        self.fields().cmp(&(key.id.as_str(), key.kind.as_str()))
+        let (id, kind, _) = self.parts();
+        (id, kind).cmp(&(key.id.as_bytes(), key.kind.as_bytes()))
     }
 }
 
@@ -101,8 +157,8 @@ pub(super) enum NamingRefusal {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResolvedName<'s> {
-    Bound(&'s BindingTarget),
-    Foreign { context: &'s EncodedReference, at: usize },
+    Bound(BoundTarget<'s>),
+    Foreign { context: &'s [u8], at: usize },
 }
 
 #[derive(Clone, Debug)]
@@ -196,7 +252,7 @@ impl State {
             Walk::Foreign { context, at } => return Ok(ResolvedName::Foreign { context, at }),
         };
         match context.bindings.get(self.hash(last), last) {
-            Some(binding) => Ok(ResolvedName::Bound(&binding.target)),
+            Some(binding) => Ok(ResolvedName::Bound(binding.target())),
             None => Err(NamingRefusal::NotFound { why: NotFoundReason::MissingNode, at }),
         }
     }
@@ -212,13 +268,13 @@ impl State {
         let (mut size, mut last_hash) = (0_usize, 0);
         let after = cursor.map(|cursor| Cursor { hash: cursor.hash, key: &cursor.name });
         let end = context.bindings.visit_after(after, |hash, binding| {
-            let exceeds_size = size > 0 && size.saturating_add(binding.text.len()) > limits.max_size;
+            let exceeds_size = size > 0 && size.saturating_add(binding.name_size()) > limits.max_size;
             if batch.bindings.len() >= limits.max_bindings || exceeds_size {
                 return ControlFlow::Break(());
             }
-            size = size.saturating_add(binding.text.len()).max(1);
+            size = size.saturating_add(binding.name_size()).max(1);
             last_hash = hash;
-            batch.bindings.push((binding.name(), binding.target.is_context()));
+            batch.bindings.push((binding.name(), binding.target().is_context()));
             ControlFlow::Continue(())
         });
         if let Some((name, _)) = batch.bindings.last() {
@@ -288,7 +344,7 @@ impl State {
             Change::PutBinding { context, name, target } => {
                 let hash = self.hash(&name);
                 let context = self.context_mut(context).ok_or(ReplayError)?;
-                context.bindings.insert(hash, &name, NameBinding::new(&name, target));
+                context.bindings.insert(hash, &name, NameBinding::new(&name, BoundTarget::from(&target)));
             }
             Change::RemoveBinding { context, name } => {
                 let hash = self.hash(&name);
@@ -306,16 +362,16 @@ impl State {
         context: ContextId,
         name: &[NameComponent],
         changes: &mut Vec<Change>,
-        choose: impl FnOnce(Option<&BindingTarget>) -> Result<BindingTarget, NamingRefusal>,
+        choose: impl FnOnce(Option<BoundTarget<'_>>) -> Result<BindingTarget, NamingRefusal>,
     ) -> Result<OperationOutcome, NamingRefusal> {
         let (context, last) = match self.walk(context, name)? {
             Walk::Here { context, last, .. } => (context, last),
-            Walk::Foreign { context, at } => return Ok(OperationOutcome::Foreign { context: Arc::clone(context), at }),
+            Walk::Foreign { context, at } => return Ok(OperationOutcome::Foreign { context: Arc::from(context), at }),
         };
         let hash = self.hash(last);
         let target = choose(context.bindings.get(hash, last).map(NameBinding::target))?;
         let id = context.id;
-        let binding = NameBinding::new(last, target.clone());
+        let binding = NameBinding::new(last, BoundTarget::from(&target));
         if let Some(context) = self.context_mut(id) {
             context.bindings.insert(hash, last, binding);
         }
@@ -331,11 +387,12 @@ impl State {
     ) -> Result<OperationOutcome, NamingRefusal> {
         let (id, at, last) = match self.walk(context, name)? {
             Walk::Here { context, at, last } => (context.id, at, last),
-            Walk::Foreign { context, at } => return Ok(OperationOutcome::Foreign { context: Arc::clone(context), at }),
+            Walk::Foreign { context, at } => return Ok(OperationOutcome::Foreign { context: Arc::from(context), at }),
         };
         let hash = self.hash(last);
-        let removed = self.context_mut(id).and_then(|context| context.bindings.remove(hash, last));
-        removed.ok_or(NamingRefusal::NotFound { why: NotFoundReason::MissingNode, at })?;
+        if !self.context_mut(id).is_some_and(|context| context.bindings.remove(hash, last)) {
+            return Err(NamingRefusal::NotFound { why: NotFoundReason::MissingNode, at });
+        }
         changes.push(Change::RemoveBinding { context: id, name: last.clone() });
         Ok(OperationOutcome::Changed)
     }
@@ -376,13 +433,13 @@ impl State {
             let binding = context.bindings.get(self.hash(component), component);
             match binding.map(NameBinding::target) {
                 None => return Err(NamingRefusal::NotFound { why: NotFoundReason::MissingNode, at }),
-                Some(BindingTarget::Object(_)) => {
+                Some(BoundTarget::Object(_)) => {
                     return Err(NamingRefusal::NotFound { why: NotFoundReason::NotContext, at });
                 }
-                Some(BindingTarget::ForeignContext(context)) => return Ok(Walk::Foreign { context, at: at + 1 }),
-                Some(BindingTarget::Context(id)) => {
-                    let gone = NamingRefusal::CannotProceed { context: *id, at: at + 1 };
-                    context = self.context(*id).ok_or(gone)?;
+                Some(BoundTarget::ForeignContext(context)) => return Ok(Walk::Foreign { context, at: at + 1 }),
+                Some(BoundTarget::Context(id)) => {
+                    let gone = NamingRefusal::CannotProceed { context: id, at: at + 1 };
+                    context = self.context(id).ok_or(gone)?;
                 }
             }
         }
@@ -425,7 +482,7 @@ impl Loader {
             self.flush()?;
             self.context = context;
         }
-        self.bindings.push((self.state.hash(&name), NameBinding::new(&name, target)));
+        self.bindings.push((self.state.hash(&name), NameBinding::new(&name, BoundTarget::from(&target))));
         Ok(())
     }
 
@@ -442,10 +499,10 @@ impl Loader {
         let context = self.state.context_mut(self.context).ok_or(ReplayError)?;
         if context.bindings.len() == 0 {
             bindings.sort_unstable_by(|(hash, binding), (other_hash, other)| {
-                hash.cmp(other_hash).then_with(|| binding.fields().cmp(&other.fields()))
+                let names = |binding: &NameBinding| (binding.parts().0.to_vec(), binding.parts().1.to_vec());
+                hash.cmp(other_hash).then_with(|| names(binding).cmp(&names(other)))
             });
-            let sorted: Vec<_> = bindings.into_iter().map(|(hash, binding)| (hash, Arc::new(binding))).collect();
-            context.bindings = Trie::from_sorted(&sorted);
+            context.bindings = Trie::from_sorted(&bindings);
             return Ok(());
         }
         for (hash, binding) in bindings {
@@ -461,5 +518,5 @@ pub(super) struct ReplayError;
 
 enum Walk<'s, 'n> {
     Here { context: &'s ContextBindings, at: usize, last: &'n NameComponent },
-    Foreign { context: &'s EncodedReference, at: usize },
+    Foreign { context: &'s [u8], at: usize },
 }

@@ -10,11 +10,13 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Maximum number of items of a leaf. A larger leaf is split, unless no bits of the hash are left.
-const LEAF_SIZE: usize = 16;
+/// Maximum number of items of a leaf. A larger leaf is split, unless no bits of the hash are left. With this size a
+/// million items have leaves on one level, so a search reads few cache lines.
+const LEAF_SIZE: usize = 32;
 const BITS: u32 = 4;
 const WIDTH: usize = 1 << BITS;
 
+/// An item. A clone must be cheap.
 pub(super) trait TrieItem: Clone {
     type Key: ?Sized;
 
@@ -23,15 +25,15 @@ pub(super) trait TrieItem: Clone {
 }
 
 pub(super) struct Trie<T> {
-    root: Option<Arc<Node<T>>>,
+    root: Child<T>,
     len: usize,
 }
 
-enum Node<T> {
+enum Child<T> {
+    Empty,
     /// Sorted by hash and key.
-    Leaf(Vec<(u64, Arc<T>)>),
-    /// Children are stored inline, so that a search follows one pointer for each level.
-    Branch([Option<Arc<Node<T>>>; WIDTH]),
+    Leaf(Arc<[(u64, T)]>),
+    Branch(Arc<[Child<T>; WIDTH]>),
 }
 
 #[derive(Debug)]
@@ -54,23 +56,22 @@ impl<T> Clone for Trie<T> {
     }
 }
 
-impl<T> Clone for Node<T> {
+impl<T> Clone for Child<T> {
     fn clone(&self) -> Self {
         match self {
-            Node::Leaf(items) => Node::Leaf(items.clone()),
-            Node::Branch(children) => Node::Branch(children.clone()),
+            Child::Empty => Child::Empty,
+            Child::Leaf(items) => Child::Leaf(Arc::clone(items)),
+            Child::Branch(children) => Child::Branch(Arc::clone(children)),
         }
     }
 }
 
 impl<T> Default for Trie<T> {
     fn default() -> Self {
-        Trie { root: None, len: 0 }
+        Trie { root: Child::Empty, len: 0 }
     }
 }
 
-/// Returns the child for a hash in a branch at `depth`. Branches near the root use the higher bits, so
-/// that children are in the order of hashes.
 fn child_index(hash: u64, depth: u32) -> usize {
     let shift = u64::BITS - BITS * (depth + 1);
     (hash >> shift) as usize % WIDTH
@@ -80,175 +81,163 @@ fn can_split(depth: u32) -> bool {
     BITS * (depth + 1) <= u64::BITS
 }
 
-/// Returns the position of an item; the error is the position for the insertion of the item.
-fn search<T: TrieItem>(items: &[(u64, Arc<T>)], hash: u64, key: &T::Key) -> Result<usize, usize> {
+fn search<T: TrieItem>(items: &[(u64, T)], hash: u64, key: &T::Key) -> Result<usize, usize> {
     items.binary_search_by(|(other, item)| other.cmp(&hash).then_with(|| item.compare(key)))
 }
 
 impl<T: TrieItem> Trie<T> {
-    /// Creates a trie of items, which must be sorted by hash and key, without duplicate keys.
-    pub(super) fn from_sorted(items: &[(u64, Arc<T>)]) -> Self {
-        let root = if items.is_empty() { None } else { Some(Arc::new(build(items, 0))) };
-        Trie { root, len: items.len() }
+    /// Builds a map from items that are sorted by hash and key, and whose keys differ.
+    pub(super) fn from_sorted(items: &[(u64, T)]) -> Self {
+        Trie { root: build(items, 0), len: items.len() }
     }
 
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
+    /// Returns the item with this key. `hash` is the key's hash, here and below.
     pub(super) fn get(&self, hash: u64, key: &T::Key) -> Option<&T> {
-        let mut node = self.root.as_deref()?;
+        let mut child = &self.root;
         let mut depth = 0;
         loop {
-            match node {
-                Node::Leaf(items) => {
+            match child {
+                Child::Empty => return None,
+                Child::Leaf(items) => {
                     let index = search(items, hash, key).ok()?;
-                    return items.get(index).map(|(_, item)| &**item);
+                    return items.get(index).map(|(_, item)| item);
                 }
-                Node::Branch(children) => node = children.get(child_index(hash, depth))?.as_deref()?,
+                Child::Branch(children) => child = children.get(child_index(hash, depth))?,
             }
             depth += 1;
         }
     }
 
-    /// Returns an item for changes. The caller must not change its key.
+    /// Returns the item for a change.
     pub(super) fn get_mut(&mut self, hash: u64, key: &T::Key) -> Option<&mut T> {
         self.get(hash, key)?;
-        let mut node = self.root.as_mut()?;
+        let mut child = &mut self.root;
         let mut depth = 0;
         loop {
-            match Arc::make_mut(node) {
-                Node::Leaf(items) => {
+            match child {
+                Child::Empty => return None,
+                Child::Leaf(items) => {
                     let index = search(items, hash, key).ok()?;
-                    return items.get_mut(index).map(|(_, item)| Arc::make_mut(item));
+                    return Arc::make_mut(items).get_mut(index).map(|(_, item)| item);
                 }
-                Node::Branch(children) => node = children.get_mut(child_index(hash, depth))?.as_mut()?,
+                Child::Branch(children) => {
+                    child = Arc::make_mut(children).get_mut(child_index(hash, depth))?;
+                }
             }
             depth += 1;
         }
     }
 
-    /// Returns the item that is replaced.
-    pub(super) fn insert(&mut self, hash: u64, key: &T::Key, item: T) -> Option<Arc<T>> {
-        let item = Arc::new(item);
-        let replaced = match &mut self.root {
-            None => {
-                self.root = Some(Arc::new(Node::Leaf(vec![(hash, item)])));
-                None
-            }
-            Some(root) => insert_into(root, 0, hash, key, item),
-        };
-        if replaced.is_none() {
+    /// Adds an item, or replaces the item with the same key. `key` is the item's key.
+    pub(super) fn insert(&mut self, hash: u64, key: &T::Key, item: T) {
+        if insert_into(&mut self.root, 0, hash, key, item) {
             self.len += 1;
         }
-        replaced
     }
 
-    pub(super) fn remove(&mut self, hash: u64, key: &T::Key) -> Option<Arc<T>> {
-        self.get(hash, key)?;
-        let removed = remove_from(&mut self.root, 0, hash, key)?;
+    /// Returns true if there was an item with this key.
+    pub(super) fn remove(&mut self, hash: u64, key: &T::Key) -> bool {
+        if self.get(hash, key).is_none() {
+            return false;
+        }
+        remove_from(&mut self.root, 0, hash, key);
         self.len -= 1;
-        Some(removed)
+        true
     }
 
-    /// Visits all items if `cursor` is `None`; a break of `visit` ends the visit.
+    /// Visits the items after `cursor`, or all items, in order, until `visit` breaks.
     pub(super) fn visit_after<'t, B>(
         &'t self,
         cursor: Option<Cursor<'_, T::Key>>,
         mut visit: impl FnMut(u64, &'t T) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        match &self.root {
-            Some(root) => visit_node(root, 0, cursor, &mut visit),
-            None => ControlFlow::Continue(()),
-        }
+        visit_child(&self.root, 0, cursor, &mut visit)
     }
 }
 
-/// Inserts an item, and returns the item that it replaces. The recursion has at most one level for every
-/// four bits of the hash.
-fn insert_into<T: TrieItem>(
-    node: &mut Arc<Node<T>>,
-    depth: u32,
-    hash: u64,
-    key: &T::Key,
-    item: Arc<T>,
-) -> Option<Arc<T>> {
-    match Arc::make_mut(node) {
-        Node::Branch(children) => match children.get_mut(child_index(hash, depth))? {
+/// Returns true if no item had this key.
+fn insert_into<T: TrieItem>(child: &mut Child<T>, depth: u32, hash: u64, key: &T::Key, item: T) -> bool {
+    match child {
+        Child::Empty => {
+            *child = Child::Leaf(Arc::from([(hash, item)]));
+            true
+        }
+        Child::Branch(children) => match Arc::make_mut(children).get_mut(child_index(hash, depth)) {
             Some(child) => insert_into(child, depth + 1, hash, key, item),
-            empty => {
-                *empty = Some(Arc::new(Node::Leaf(vec![(hash, item)])));
-                None
-            }
+            None => false,
         },
-        Node::Leaf(items) => match search(items, hash, key) {
-            Ok(index) => items.get_mut(index).map(|(_, old)| std::mem::replace(old, item)),
-            Err(index) => {
-                items.insert(index, (hash, item));
-                if items.len() > LEAF_SIZE && can_split(depth) {
-                    let items = std::mem::take(items);
-                    *node = Arc::new(split(items, depth));
+        Child::Leaf(items) => match search(items, hash, key) {
+            Ok(index) => {
+                if let Some((_, old)) = Arc::make_mut(items).get_mut(index) {
+                    *old = item;
                 }
-                None
+                false
+            }
+            Err(index) => {
+                let (before, after) = items.split_at(index);
+                let mut larger = Vec::with_capacity(items.len() + 1);
+                larger.extend_from_slice(before);
+                larger.push((hash, item));
+                larger.extend_from_slice(after);
+                *child = build(&larger, depth);
+                true
             }
         },
     }
 }
 
-/// Returns a branch with the items of a leaf that is too long. All items may end up in one child, which
-/// the next insertion splits.
-fn split<T>(items: Vec<(u64, Arc<T>)>, depth: u32) -> Node<T> {
-    let mut leaves: [Vec<(u64, Arc<T>)>; WIDTH] = [const { Vec::new() }; WIDTH];
-    for (hash, item) in items {
-        if let Some(leaf) = leaves.get_mut(child_index(hash, depth)) {
-            leaf.push((hash, item));
-        }
+fn build<T: TrieItem>(items: &[(u64, T)], depth: u32) -> Child<T> {
+    if items.is_empty() {
+        return Child::Empty;
     }
-    let child = |leaf: Vec<_>| if leaf.is_empty() { None } else { Some(Arc::new(Node::Leaf(leaf))) };
-    Node::Branch(leaves.map(child))
-}
-
-/// Builds the node at `depth` of sorted items, whose hashes agree in their highest `depth` groups of four
-/// bits.
-fn build<T>(items: &[(u64, Arc<T>)], depth: u32) -> Node<T> {
     if items.len() <= LEAF_SIZE || !can_split(depth) {
-        return Node::Leaf(items.to_vec());
+        return Child::Leaf(Arc::from(items));
     }
     let mut rest = items;
-    Node::Branch(std::array::from_fn(|index| {
+    Child::Branch(Arc::new(std::array::from_fn(|index| {
         let end = rest.partition_point(|(hash, _)| child_index(*hash, depth) <= index);
         let (child, after) = rest.split_at(end);
         rest = after;
-        if child.is_empty() { None } else { Some(Arc::new(build(child, depth + 1))) }
-    }))
+        build(child, depth + 1)
+    })))
 }
 
-fn remove_from<T: TrieItem>(node: &mut Option<Arc<Node<T>>>, depth: u32, hash: u64, key: &T::Key) -> Option<Arc<T>> {
-    let (removed, is_empty) = match Arc::make_mut(node.as_mut()?) {
-        Node::Leaf(items) => {
-            let index = search(items, hash, key).ok()?;
-            let (_, removed) = items.remove(index);
-            (removed, items.is_empty())
+/// Removes an item that is present.
+fn remove_from<T: TrieItem>(child: &mut Child<T>, depth: u32, hash: u64, key: &T::Key) {
+    let is_empty = match child {
+        Child::Empty => true,
+        Child::Leaf(items) => {
+            let Ok(index) = search(items, hash, key) else { return };
+            let (before, rest) = items.split_at(index);
+            *items = before.iter().chain(rest.iter().skip(1)).cloned().collect();
+            items.is_empty()
         }
-        Node::Branch(children) => {
-            let removed = remove_from(children.get_mut(child_index(hash, depth))?, depth + 1, hash, key)?;
-            (removed, children.iter().all(Option::is_none))
+        Child::Branch(children) => {
+            let children = Arc::make_mut(children);
+            if let Some(child) = children.get_mut(child_index(hash, depth)) {
+                remove_from(child, depth + 1, hash, key);
+            }
+            children.iter().all(|child| matches!(child, Child::Empty))
         }
     };
     if is_empty {
-        *node = None;
+        *child = Child::Empty;
     }
-    Some(removed)
 }
 
-fn visit_node<'t, T: TrieItem, B>(
-    node: &'t Node<T>,
+fn visit_child<'t, T: TrieItem, B>(
+    child: &'t Child<T>,
     depth: u32,
     cursor: Option<Cursor<'_, T::Key>>,
     visit: &mut impl FnMut(u64, &'t T) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
-    match node {
-        Node::Leaf(items) => {
+    match child {
+        Child::Empty => ControlFlow::Continue(()),
+        Child::Leaf(items) => {
             let start = match cursor {
                 None => 0,
                 Some(Cursor { hash, key }) => match search(items, hash, key) {
@@ -258,13 +247,11 @@ fn visit_node<'t, T: TrieItem, B>(
             };
             items.iter().skip(start).try_for_each(|(hash, item)| visit(*hash, item))
         }
-        Node::Branch(children) => {
+        Child::Branch(children) => {
             let start = cursor.map_or(0, |cursor| child_index(cursor.hash, depth));
             for (index, child) in children.iter().enumerate().skip(start) {
-                if let Some(child) = child {
-                    // Later children lie entirely after the cursor.
-                    visit_node(child, depth + 1, cursor.filter(|_| index == start), visit)?;
-                }
+                // Later children lie entirely after the cursor.
+                visit_child(child, depth + 1, cursor.filter(|_| index == start), visit)?;
             }
             ControlFlow::Continue(())
         }
@@ -317,16 +304,16 @@ mod tests {
             for (step, (kind, key, value)) in steps.into_iter().enumerate() {
                 match kind {
                     0 => {
-                        let removed = trie.remove(hash(key), &key).map(|item| item.1);
-                        prop_assert_eq!(removed, map.remove(&(hash(key), key)));
+                        prop_assert_eq!(trie.remove(hash(key), &key), map.remove(&(hash(key), key)).is_some());
                     }
                     1 => {
                         let changed = trie.get_mut(hash(key), &key).map(|item| item.1 = value);
                         prop_assert_eq!(changed, map.get_mut(&(hash(key), key)).map(|old| *old = value));
                     }
                     _ => {
-                        let old = trie.insert(hash(key), &key, Pair(key, value)).map(|item| item.1);
-                        prop_assert_eq!(old, map.insert((hash(key), key), value));
+                        trie.insert(hash(key), &key, Pair(key, value));
+                        map.insert((hash(key), key), value);
+                        prop_assert_eq!(trie.len(), map.len());
                     }
                 }
                 if step % 50 == 0 {
@@ -338,7 +325,7 @@ mod tests {
                 prop_assert_eq!(trie.len(), map.len());
                 let expected: Vec<Pair> = map.iter().map(|((_, key), value)| Pair(*key, *value)).collect();
                 prop_assert_eq!(items(&trie), expected.clone());
-                let sorted: Vec<_> = expected.iter().map(|pair| (hash(pair.0), Arc::new(pair.clone()))).collect();
+                let sorted: Vec<_> = expected.iter().map(|pair| (hash(pair.0), pair.clone())).collect();
                 let built = Trie::from_sorted(&sorted);
                 prop_assert_eq!((items(&built), built.len()), (expected.clone(), trie.len()));
                 prop_assert!(expected.iter().all(|pair| built.get(hash(pair.0), &pair.0) == Some(pair)));
@@ -362,19 +349,23 @@ mod tests {
         for key in 0..1000 {
             trie.insert(hash(3 * key + 2), &key, Pair(key, 0));
         }
-        let root = Arc::as_ptr(trie.root.as_ref().unwrap());
+        let address = |trie: &Trie<Pair>| match &trie.root {
+            Child::Branch(children) => Arc::as_ptr(children),
+            _ => panic!("a thousand items need a branch"),
+        };
+        let root = address(&trie);
         trie.insert(hash(9000), &9000, Pair(9000, 0));
-        assert_eq!(Arc::as_ptr(trie.root.as_ref().unwrap()), root);
+        assert_eq!(address(&trie), root);
         let version = trie.clone();
         trie.insert(hash(9001), &9001, Pair(9001, 0));
-        assert_ne!(Arc::as_ptr(trie.root.as_ref().unwrap()), root);
+        assert_ne!(address(&trie), root);
         assert_eq!((version.len(), trie.len()), (1001, 1002));
         for key in 0..1000 {
             trie.remove(hash(3 * key + 2), &key);
         }
         trie.remove(hash(9000), &9000);
         trie.remove(hash(9001), &9001);
-        assert!(trie.root.is_none() && trie.len() == 0);
+        assert!(matches!(trie.root, Child::Empty) && trie.len() == 0);
     }
 
     #[test]
@@ -382,7 +373,8 @@ mod tests {
         let mut trie = Trie::default();
         trie.insert(1, &1, Pair(1, 1));
         let version = trie.clone();
-        assert!(trie.get_mut(2, &2).is_none() && trie.remove(2, &2).is_none());
-        assert!(Arc::ptr_eq(trie.root.as_ref().unwrap(), version.root.as_ref().unwrap()));
+        assert!(trie.get_mut(2, &2).is_none() && !trie.remove(2, &2));
+        let (Child::Leaf(items), Child::Leaf(before)) = (&trie.root, &version.root) else { panic!() };
+        assert!(Arc::ptr_eq(items, before));
     }
 }

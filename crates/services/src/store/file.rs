@@ -1,9 +1,12 @@
-//! A store in one file, with the embedded database redb.
+//! A store in a file: the embedded database redb, and a write-ahead log beside it while the store is open.
 //!
-//! Each synced commit saves the allocator's state (quick repair), so opening a file never scans the whole file.
+//! A commit goes to the log, which takes one sync; a commit of the database takes two. A checkpoint writes the log's
+//! changes to the database, when the log is full and when the store is opened or closed. It saves the state of the
+//! database's allocator (quick repair), so opening a file never scans the whole file.
 //!
-//! After a disk error, the next use of the store reopens the file and writes lost relaxed commits again.
+//! After a disk error, the next use of the store opens the files again and writes a checkpoint.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -11,28 +14,32 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use corelane_sys::lock::{LockScope, Mutex, RwLock};
+use corelane_sys::lock::{LockScope, Mutex};
+use redb::backends::FileBackend;
 use redb::{
     Builder, CommitError, Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend,
-    StorageError, TableDefinition, TableError, TransactionError, WriteTransaction,
+    StorageError, TableDefinition, TableError, TransactionError,
 };
 
+use super::log::{LogError, WriteAheadLog};
 use super::preview::Preview;
 use super::{Durability, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
-/// Version of the set of tables, which is independent of the records' format.
-const FILE_FORMAT: u64 = 1;
+/// Version of the set of tables, which is independent of the records' format: of a store that was closed.
+const CLOSED_FORMAT: u64 = 1;
+/// The version while the database lacks the changes in its log.
+const LOGGED_FORMAT: u64 = 2;
 /// Size of the cache in bytes. It is small, because a service reads the records once, at its start.
 const CACHE_SIZE: usize = 16 << 20;
-/// A relaxed commit that would exceed this number of bytes is synced.
-const MAX_RELAXED_SIZE: usize = 16 << 20;
-
 /// Number of temporary names of this process. It only makes the names unique, so its ordering is `Relaxed`.
 static CREATED: AtomicU64 = AtomicU64::new(0);
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("corelane store");
+const FORMAT: &str = "file format";
+/// Number of checkpoints.
+const GENERATION: &str = "log generation";
 const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("corelane store texts");
 
 /// The service that records belong to, and their latest format.
@@ -45,52 +52,45 @@ pub struct RecordKind {
 }
 
 /// A store in a file.
+///
+/// While the store is open, its latest changes are in a log: `names.db.wal` beside the file `names.db`. If the process
+/// is killed, the next process that opens the store needs both files. An orderly end of the process removes the log.
 pub struct FileStore {
     source: StoreSource,
     kind: RecordKind,
-    /// The open database; `None` after an error. The lock is taken for writing only while the file is closed or
-    /// reopened.
-    database: RwLock<Option<OpenDatabase>>,
-    /// The lock is held during a commit.
-    commits: Mutex<Commits>,
+    state: Mutex<State>,
 }
 
-struct Commits {
+struct State {
+    /// `None` after an error.
+    files: Option<OpenFiles>,
+    /// The last commit.
     revision: Revision,
-    /// Relaxed commits, the oldest first, to write again if an error closes the file before they are synced.
-    relaxed: Vec<RelaxedCommit>,
-    relaxed_size: usize,
+    /// The last commit that the database has.
+    checkpoint: Revision,
+    /// The last change of each key since the checkpoint; `None` is a deletion.
+    pending: PendingChanges,
 }
 
-struct RelaxedCommit {
-    revision: Revision,
-    /// `None` if the key was deleted.
-    changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+type PendingChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+struct OpenFiles {
+    database: OpenDatabase,
+    log: WriteAheadLog,
 }
 
-impl Commits {
-    fn push_relaxed(&mut self, revision: Revision, batch: &[RecordChange<'_>]) {
-        let changes = batch.iter().map(|change| match *change {
-            RecordChange::Put(key, value) => (key.to_vec(), Some(value.to_vec())),
-            RecordChange::Delete(key) => (key.to_vec(), None),
-        });
-        let commit = RelaxedCommit { revision, changes: changes.collect() };
-        self.relaxed_size += size_of(batch);
-        self.relaxed.push(commit);
-    }
-
-    fn clear_relaxed(&mut self) {
-        self.relaxed.clear();
-        self.relaxed_size = 0;
-    }
-}
-
-fn size_of(batch: &[RecordChange<'_>]) -> usize {
-    let size = |change: &RecordChange<'_>| match *change {
-        RecordChange::Put(key, value) => key.len() + value.len(),
-        RecordChange::Delete(key) => key.len(),
+fn add_pending(pending: &mut PendingChanges, change: RecordChange<'_>) {
+    match change {
+        RecordChange::Put(key, value) => pending.insert(key.to_vec(), Some(value.to_vec())),
+        RecordChange::Delete(key) => pending.insert(key.to_vec(), None),
     };
-    batch.iter().map(size).sum()
+}
+
+/// What a database says about its store.
+struct StoreHead {
+    revision: Revision,
+    generation: u64,
+    has_log: bool,
 }
 
 /// A database whose drop cannot panic, even if its file is damaged.
@@ -111,23 +111,83 @@ impl Drop for OpenDatabase {
 
 enum StoreSource {
     Path(PathBuf),
-    Backend(Box<dyn Fn() -> Result<Database, DatabaseError> + Send + Sync>),
+    Backends(Box<dyn Fn() -> (Result<Database, DatabaseError>, Box<dyn StorageBackend>) + Send + Sync>),
 }
 
 impl StoreSource {
     fn path(&self) -> Option<&Path> {
         match self {
             StoreSource::Path(path) => Some(path),
-            StoreSource::Backend(_) => None,
+            StoreSource::Backends(_) => None,
         }
     }
 
-    fn open(&self) -> Result<OpenDatabase, StoreError> {
+    fn log_path(&self) -> Option<PathBuf> {
+        self.path().map(|path| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(".wal");
+            PathBuf::from(name)
+        })
+    }
+
+    fn open(&self, kind: RecordKind) -> Result<(OpenFiles, StoreHead), StoreError> {
         let open = || match self {
-            StoreSource::Path(path) => builder().create(path).map_err(|error| of_database(error, Some(path))),
-            StoreSource::Backend(open) => open().map_err(|error| of_database(error, None)),
+            StoreSource::Path(path) => {
+                builder().create(path).map(|database| (database, None)).map_err(|error| of_database(error, Some(path)))
+            }
+            StoreSource::Backends(open) => {
+                let (database, log) = open();
+                database.map(|database| (database, Some(log))).map_err(|error| of_database(error, None))
+            }
         };
-        fenced(self.path(), open).map(|database| OpenDatabase(Some(database)))
+        let (database, log) = fenced(self.path(), open)?;
+        let database = OpenDatabase(Some(database));
+        let head = fenced(self.path(), || prepare(database.get()?, kind, self.path()))?;
+        let log = self.open_log(log, head.has_log)?;
+        Ok((OpenFiles { database, log }, head))
+    }
+
+    fn open_log(
+        &self,
+        backend: Option<Box<dyn StorageBackend>>,
+        has_entries: bool,
+    ) -> Result<WriteAheadLog, StoreError> {
+        let shown = self.log_path().unwrap_or_default();
+        let failed = |error: &io::Error| StoreError::of_io(error, Some(shown.clone()));
+        let backend = match (backend, self) {
+            (Some(backend), _) => backend,
+            (None, StoreSource::Path(path)) => self.open_log_file(path, &shown, has_entries)?,
+            (None, StoreSource::Backends(_)) => return Err(self.log_is_unusable("it has no backend")),
+        };
+        let opened = if has_entries { WriteAheadLog::open(backend) } else { WriteAheadLog::create(backend) };
+        let log = opened.map_err(|error| failed(&error))?.map_err(|error| match (error, has_entries) {
+            (LogError::Foreign, false) => StoreError::NotAStore { path: shown.clone() },
+            (LogError::Foreign, true) => self.log_is_unusable("it belongs to another program"),
+            (LogError::Cut, _) => self.log_is_unusable("it is cut"),
+        })?;
+        if let StoreSource::Path(path) = self {
+            sync_folder(path).map_err(|error| failed(&error))?;
+        }
+        Ok(log)
+    }
+
+    fn open_log_file(&self, path: &Path, log: &Path, has_entries: bool) -> Result<Box<dyn StorageBackend>, StoreError> {
+        let failed = |error: &io::Error| StoreError::of_io(error, Some(log.to_owned()));
+        // The log has the records of the store, so it has the store's permissions.
+        let mode = fs::metadata(path).map_err(|error| failed(&error))?.mode();
+        let file = OpenOptions::new().read(true).write(true).create(!has_entries).mode(mode & 0o666).open(log);
+        let file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => self.log_is_unusable("it is missing"),
+            _ => failed(&error),
+        })?;
+        FileBackend::new(file)
+            .map(|backend| Box::new(backend) as Box<dyn StorageBackend>)
+            .map_err(|error| StoreError::Unusable { path: Some(log.to_owned()), reason: error.to_string() })
+    }
+
+    fn log_is_unusable(&self, reason: &str) -> StoreError {
+        let log = self.log_path().map_or("the log".to_owned(), |log| format!("the log {}", log.display()));
+        damaged(self.path(), format!("the latest changes are in {log}, and {reason}"))
     }
 }
 
@@ -158,115 +218,122 @@ impl FileStore {
         Self::of_source(StoreSource::Path(path), kind)
     }
 
-    /// Opens a store over a backend of redb, for example one that simulates failures. `backend`
-    /// creates the backend. The store calls it again after each error.
+    /// Opens a store over two backends of redb, for example ones that simulate failures: the database, and its log.
+    /// `backends` creates them. The store calls it again after each error.
     ///
     /// # Errors
     /// The reason why the contents cannot be used.
-    pub fn with_backend<B: StorageBackend>(
-        backend: impl Fn() -> B + Send + Sync + 'static,
+    pub fn with_backends<B: StorageBackend>(
+        backends: impl Fn() -> (B, B) + Send + Sync + 'static,
         kind: RecordKind,
     ) -> Result<FileStore, StoreError> {
-        let open = move || builder().create_with_backend(backend());
-        Self::of_source(StoreSource::Backend(Box::new(open)), kind)
+        let open = move || {
+            let (database, log) = backends();
+            (builder().create_with_backend(database), Box::new(log) as Box<dyn StorageBackend>)
+        };
+        Self::of_source(StoreSource::Backends(Box::new(open)), kind)
     }
 
     fn of_source(source: StoreSource, kind: RecordKind) -> Result<FileStore, StoreError> {
-        let database = source.open()?;
-        let revision = fenced(source.path(), || prepare(database.get()?, kind, source.path()))?;
-        Ok(FileStore {
-            source,
-            kind,
-            database: RwLock::new("file store", LockScope::Orb, Some(database)),
-            commits: Mutex::new(
-                "file store commit",
-                LockScope::Orb,
-                Commits { revision, relaxed: Vec::new(), relaxed_size: 0 },
-            ),
-        })
-    }
-
-    fn read(&self) -> Result<ReadTransaction, StoreError> {
-        let database = self.database.read();
-        let database = database.as_ref().ok_or_else(|| self.closed())?.get()?;
-        database.begin_read().map_err(|error| of_transaction(error, self.source.path()))
-    }
-
-    fn write(&self, revision: Revision, batch: &[RecordChange<'_>], durability: Durability) -> Result<(), StoreError> {
-        let path = self.source.path();
-        let database = self.database.read();
-        let database = database.as_ref().ok_or_else(|| self.closed())?.get()?;
-        let mut transaction = database.begin_write().map_err(|error| of_transaction(error, path))?;
-        set_durability(&mut transaction, durability)?;
-        {
-            let mut records = transaction.open_table(RECORDS).map_err(|error| of_table(error, path))?;
-            for change in batch {
-                match *change {
-                    RecordChange::Put(key, value) => records.insert(key, value).map(drop),
-                    RecordChange::Delete(key) => records.remove(key).map(drop),
-                }
-                .map_err(|error| of_storage(error, path))?;
-            }
-            let mut numbers = transaction.open_table(NUMBERS).map_err(|error| of_table(error, path))?;
-            numbers.insert("revision", revision.0).map_err(|error| of_storage(error, path))?;
+        let (files, head) = source.open(kind)?;
+        let mut pending = PendingChanges::new();
+        let mut revision = head.revision;
+        if head.has_log {
+            let replayed = files.log.replay(head.generation, revision, |change| add_pending(&mut pending, change));
+            revision = replayed.map_err(|error| StoreError::of_io(&error, source.log_path()))?;
         }
-        transaction.commit().map_err(|error| of_commit(error, path))
+        let mut state = State { files: Some(files), revision, checkpoint: head.revision, pending };
+        checkpoint(&source, &mut state, None, LOGGED_FORMAT)?;
+        Ok(FileStore { source, kind, state: Mutex::new("file store", LockScope::Orb, state) })
     }
 
-    /// Returns the revision of the reopened file.
-    fn reopen(&self) -> Result<Revision, StoreError> {
-        let mut database = self.database.write();
-        // The drop releases the lock on the file.
-        *database = None;
-        let opened = self.source.open()?;
-        let path = self.source.path();
-        let revision = fenced(path, || prepare(opened.get()?, self.kind, path))?;
-        *database = Some(opened);
-        Ok(revision)
-    }
-
-    fn restore(&self, commits: &mut Commits) -> Result<(), StoreError> {
-        if self.database.read().is_some() {
+    /// Opens the files again if an error has closed them.
+    fn restore(&self, state: &mut State) -> Result<(), StoreError> {
+        if state.files.is_some() {
             return Ok(());
         }
-        let found = self.reopen()?;
-        commits.relaxed.retain(|commit| commit.revision > found);
-        let first = commits.relaxed.first().map(|commit| commit.revision);
-        let last = commits.relaxed.last().map(|commit| commit.revision);
-        // If the commits do not follow the file's revision, another process has changed the file.
-        if let Some(last) = last.filter(|_| first == Some(next_revision(found))) {
-            let changes = commits.relaxed.iter().flat_map(|commit| &commit.changes);
-            let batch: Vec<RecordChange<'_>> = changes
-                .map(|(key, value)| {
-                    value.as_ref().map_or(RecordChange::Delete(key), |value| RecordChange::Put(key, value))
-                })
-                .collect();
-            self.try_commit(last, &batch, Durability::Synced)?;
-            commits.revision = last;
-        } else {
-            commits.revision = found;
+        let (files, head) = self.source.open(self.kind)?;
+        if head.revision != state.checkpoint {
+            // The checkpoint during which the error occurred is on the disk.
+            state.pending.clear();
+            state.revision = head.revision;
+            state.checkpoint = head.revision;
         }
-        commits.clear_relaxed();
-        Ok(())
+        state.files = Some(files);
+        checkpoint(&self.source, state, None, LOGGED_FORMAT)
     }
+}
 
-    fn closed(&self) -> StoreError {
-        let path = self.source.path().map(Path::to_owned);
-        StoreError::Unusable { path, reason: "it was closed after an error".to_owned() }
-    }
-
-    /// Closes the file after an error; the next use reopens it.
-    fn try_commit(
-        &self,
-        revision: Revision,
-        batch: &[RecordChange<'_>],
-        durability: Durability,
-    ) -> Result<(), StoreError> {
-        let committed = fenced(self.source.path(), || self.write(revision, batch, durability));
-        if committed.is_err() {
-            *self.database.write() = None;
+/// Writes the pending changes and `batch`, if any, to the database, and restarts the log. An error closes the files.
+fn checkpoint(
+    source: &StoreSource,
+    state: &mut State,
+    batch: Option<&[RecordChange<'_>]>,
+    format: u64,
+) -> Result<(), StoreError> {
+    let revision = if batch.is_some() { next_revision(state.revision) } else { state.revision };
+    let path = source.path();
+    let written = fenced(path, || {
+        let files = state.files.as_ref().ok_or_else(|| damaged(path, "it was closed".to_owned()))?;
+        write_checkpoint(files.database.get()?, &state.pending, batch.unwrap_or_default(), (revision, format), path)
+    });
+    match (written, &mut state.files) {
+        (Ok(generation), Some(files)) => {
+            files.log.restart(generation);
+            state.pending.clear();
+            state.revision = revision;
+            state.checkpoint = revision;
+            Ok(())
         }
-        committed
+        (written, files) => {
+            *files = None;
+            written.map(drop)
+        }
+    }
+}
+
+/// Returns the generation of the log that follows.
+fn write_checkpoint(
+    database: &Database,
+    pending: &PendingChanges,
+    batch: &[RecordChange<'_>],
+    (revision, format): (Revision, u64),
+    path: Option<&Path>,
+) -> Result<u64, StoreError> {
+    let mut transaction = database.begin_write().map_err(|error| of_transaction(error, path))?;
+    transaction.set_quick_repair(true);
+    let generation;
+    {
+        let mut records = transaction.open_table(RECORDS).map_err(|error| of_table(error, path))?;
+        let pending = pending.iter().map(|(key, value)| {
+            value.as_ref().map_or(RecordChange::Delete(key), |value| RecordChange::Put(key, value))
+        });
+        for change in pending.chain(batch.iter().copied()) {
+            match change {
+                RecordChange::Put(key, value) => records.insert(key, value).map(drop),
+                RecordChange::Delete(key) => records.remove(key).map(drop),
+            }
+            .map_err(|error| of_storage(error, path))?;
+        }
+        let mut numbers = transaction.open_table(NUMBERS).map_err(|error| of_table(error, path))?;
+        generation = number_of(&numbers, GENERATION, path)?.unwrap_or_default().wrapping_add(1);
+        for (name, number) in [(FORMAT, format), ("revision", revision.0), (GENERATION, generation)] {
+            numbers.insert(name, number).map_err(|error| of_storage(error, path))?;
+        }
+    }
+    transaction.commit().map_err(|error| of_commit(error, path))?;
+    Ok(generation)
+}
+
+impl Drop for FileStore {
+    /// Writes the last checkpoint and removes the log. After an error both files stay as they are.
+    fn drop(&mut self) {
+        let mut state = self.state.lock();
+        if state.files.is_some() && checkpoint(&self.source, &mut state, None, CLOSED_FORMAT).is_ok() {
+            if let Some(log) = self.source.log_path() {
+                let _ = fs::remove_file(log);
+            }
+        }
     }
 }
 
@@ -277,19 +344,16 @@ fn next_revision(revision: Revision) -> Revision {
 impl Store for FileStore {
     fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError> {
         let path = self.source.path();
-        if self.database.read().is_none() {
-            self.restore(&mut self.commits.lock())?;
-        }
-        fenced(path, || {
-            let transaction = self.read()?;
-            let records = transaction.open_table(RECORDS).map_err(|error| of_table(error, path))?;
-            for record in records.iter().map_err(|error| of_storage(error, path))? {
-                let (key, value) = record.map_err(|error| of_storage(error, path))?;
-                visit(key.value(), value.value())?;
-            }
-            let numbers = transaction.open_table(NUMBERS).map_err(|error| of_table(error, path))?;
-            revision_of(&numbers, path)
-        })
+        let mut state = self.state.lock();
+        self.restore(&mut state)?;
+        let (revision, pending) = (state.revision, state.pending.clone());
+        let read = fenced(path, || {
+            let files = state.files.as_ref().ok_or_else(|| damaged(path, "it was closed".to_owned()))?;
+            files.database.get()?.begin_read().map_err(|error| of_transaction(error, path))
+        })?;
+        drop(state);
+        fenced(path, || visit_merged(&read, &pending, visit, path))?;
+        Ok(revision)
     }
 
     fn commit(
@@ -298,29 +362,37 @@ impl Store for FileStore {
         batch: &[RecordChange<'_>],
         durability: Durability,
     ) -> Result<Revision, StoreError> {
-        let mut commits = self.commits.lock();
-        self.restore(&mut commits)?;
-        if commits.revision != after {
+        let mut state = self.state.lock();
+        self.restore(&mut state)?;
+        if state.revision != after {
             return Err(StoreError::Conflict);
         }
         let next = next_revision(after);
-        let has_room = commits.relaxed_size.saturating_add(size_of(batch)) <= MAX_RELAXED_SIZE;
-        let durability = if has_room { durability } else { Durability::Synced };
-        self.try_commit(next, batch, durability)?;
-        commits.revision = next;
-        match durability {
-            Durability::Synced => commits.clear_relaxed(),
-            Durability::Relaxed => commits.push_relaxed(next, batch),
+        let State { files, pending, revision, .. } = &mut *state;
+        let Some(open) = files.as_mut().filter(|files| files.log.has_room(batch)) else {
+            checkpoint(&self.source, &mut state, Some(batch), LOGGED_FORMAT)?;
+            return Ok(next);
+        };
+        let appended = open.log.append(next, batch).and_then(|()| match durability {
+            Durability::Synced => open.log.sync(),
+            Durability::Relaxed => Ok(()),
+        });
+        if let Err(error) = appended {
+            *files = None;
+            return Err(StoreError::of_io(&error, self.source.log_path()));
         }
+        batch.iter().for_each(|change| add_pending(pending, *change));
+        *revision = next;
         Ok(next)
     }
 
     fn sync(&self) -> Result<(), StoreError> {
-        let mut commits = self.commits.lock();
-        self.restore(&mut commits)?;
-        if !commits.relaxed.is_empty() {
-            self.try_commit(commits.revision, &[], Durability::Synced)?;
-            commits.clear_relaxed();
+        let mut state = self.state.lock();
+        self.restore(&mut state)?;
+        let Some(files) = &mut state.files else { return Ok(()) };
+        if let Err(error) = files.log.sync() {
+            state.files = None;
+            return Err(StoreError::of_io(&error, self.source.log_path()));
         }
         Ok(())
     }
@@ -328,6 +400,30 @@ impl Store for FileStore {
     fn backup(&self, path: &Path) -> Result<(), StoreError> {
         write_copy(path, self.kind, &mut |visit| self.for_each(visit))
     }
+}
+
+/// Visits the records of a snapshot with later changes, in the order of their keys.
+fn visit_merged(
+    read: &ReadTransaction,
+    pending: &PendingChanges,
+    visit: &mut RecordVisitor<'_>,
+    path: Option<&Path>,
+) -> Result<(), StoreError> {
+    let mut pending = pending.iter().peekable();
+    let mut visit_present = |key: &[u8], value: Option<&[u8]>| value.map_or(Ok(()), |value| visit(key, value));
+    let records = read.open_table(RECORDS).map_err(|error| of_table(error, path))?;
+    for record in records.iter().map_err(|error| of_storage(error, path))? {
+        let (key, value) = record.map_err(|error| of_storage(error, path))?;
+        let key = key.value();
+        while let Some((earlier, value)) = pending.next_if(|(other, _)| other.as_slice() < key) {
+            visit_present(earlier, value.as_deref())?;
+        }
+        match pending.next_if(|(other, _)| other.as_slice() == key) {
+            Some((_, value)) => visit_present(key, value.as_deref())?,
+            None => visit_present(key, Some(value.value()))?,
+        }
+    }
+    pending.try_for_each(|(key, value)| visit_present(key, value.as_deref()))
 }
 
 const USUAL: u32 = 0o666;
@@ -346,7 +442,7 @@ pub(super) fn write_copy(
     }
     let fill = |database: &Database| {
         let mut transaction = database.begin_write().map_err(|error| of_transaction(error, own))?;
-        set_durability(&mut transaction, Durability::Synced)?;
+        transaction.set_quick_repair(true);
         {
             let mut table = transaction.open_table(RECORDS).map_err(|error| of_table(error, own))?;
             records(&mut |key, value| table.insert(key, value).map(drop).map_err(|error| of_storage(error, own)))?;
@@ -458,8 +554,8 @@ fn builder() -> Builder {
     builder
 }
 
-/// Checks the kind of the records, or writes it into an empty file. Returns the revision.
-fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<Revision, StoreError> {
+/// Checks the kind of the records, or writes it into an empty file.
+fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<StoreHead, StoreError> {
     let read = database.begin_read().map_err(|error| of_transaction(error, path))?;
     let numbers = match read.open_table(NUMBERS) {
         Ok(numbers) => numbers,
@@ -473,14 +569,14 @@ fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result
         Err(error) => return Err(of_table(error, path)),
     };
     let number = |name: &str| -> Result<u64, StoreError> {
-        let value = numbers.get(name).map_err(|error| of_storage(error, path))?;
-        value.map(|value| value.value()).ok_or_else(|| damaged(path, format!("it has no {name}")))
+        number_of(&numbers, name, path)?.ok_or_else(|| damaged(path, format!("it has no {name}")))
     };
     let shown = || path.unwrap_or(Path::new("")).to_owned();
     let check = |found: u64, known: u64| {
         if found > known { Err(StoreError::LaterFormat { path: shown(), found, known }) } else { Ok(()) }
     };
-    check(number("file format")?, FILE_FORMAT)?;
+    let format = number(FORMAT)?;
+    check(format, LOGGED_FORMAT)?;
     let texts = read.open_table(TEXTS).map_err(|error| of_table(error, path))?;
     let service = texts.get("service").map_err(|error| of_storage(error, path))?;
     let service = service.map(|service| service.value().to_owned()).unwrap_or_default();
@@ -488,15 +584,28 @@ fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result
         return Err(StoreError::OtherService { path: shown(), found: service, wanted: kind.service });
     }
     check(number("record format")?, kind.format)?;
-    revision_of(&numbers, path)
+    Ok(StoreHead {
+        revision: Revision(number("revision")?),
+        generation: number_of(&numbers, GENERATION, path)?.unwrap_or_default(),
+        has_log: format == LOGGED_FORMAT,
+    })
 }
 
-fn initialise(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<Revision, StoreError> {
+fn number_of(
+    numbers: &impl ReadableTable<&'static str, u64>,
+    name: &str,
+    path: Option<&Path>,
+) -> Result<Option<u64>, StoreError> {
+    let value = numbers.get(name).map_err(|error| of_storage(error, path))?;
+    Ok(value.map(|value| value.value()))
+}
+
+fn initialise(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<StoreHead, StoreError> {
     let mut transaction = database.begin_write().map_err(|error| of_transaction(error, path))?;
-    set_durability(&mut transaction, Durability::Synced)?;
+    transaction.set_quick_repair(true);
     {
         let mut numbers = transaction.open_table(NUMBERS).map_err(|error| of_table(error, path))?;
-        for (name, number) in [("file format", FILE_FORMAT), ("record format", kind.format), ("revision", 0)] {
+        for (name, number) in [(FORMAT, CLOSED_FORMAT), ("record format", kind.format), ("revision", 0)] {
             numbers.insert(name, number).map_err(|error| of_storage(error, path))?;
         }
         let mut texts = transaction.open_table(TEXTS).map_err(|error| of_table(error, path))?;
@@ -504,24 +613,7 @@ fn initialise(database: &Database, kind: RecordKind, path: Option<&Path>) -> Res
         transaction.open_table(RECORDS).map_err(|error| of_table(error, path))?;
     }
     transaction.commit().map_err(|error| of_commit(error, path))?;
-    Ok(Revision(0))
-}
-
-fn revision_of(numbers: &impl ReadableTable<&'static str, u64>, path: Option<&Path>) -> Result<Revision, StoreError> {
-    let revision = numbers.get("revision").map_err(|error| of_storage(error, path))?;
-    revision.map(|revision| Revision(revision.value())).ok_or_else(|| damaged(path, "it has no revision".to_owned()))
-}
-
-fn set_durability(transaction: &mut WriteTransaction, durability: Durability) -> Result<(), StoreError> {
-    match durability {
-        Durability::Synced => {
-            transaction.set_quick_repair(true);
-            Ok(())
-        }
-        Durability::Relaxed => transaction
-            .set_durability(redb::Durability::None)
-            .map_err(|error| StoreError::Unusable { path: None, reason: error.to_string() }),
-    }
+    Ok(StoreHead { revision: Revision(0), generation: 0, has_log: false })
 }
 
 /// Converts a panic inside redb, for example for a damaged page, into an error.

@@ -8,6 +8,7 @@
 
 mod error;
 mod file;
+mod log;
 mod memory;
 mod preview;
 

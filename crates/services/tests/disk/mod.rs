@@ -35,39 +35,48 @@ enum Operation {
     Sync,
 }
 
+/// Number of files on a disk: a store's database and its log.
+const FILES: usize = 2;
+
 #[derive(Debug, Default)]
 struct Contents {
-    image: Vec<u8>,
-    base: Vec<u8>,
-    log: Vec<Operation>,
+    images: [Vec<u8>; FILES],
+    bases: [Vec<u8>; FILES],
+    log: Vec<(usize, Operation)>,
     room: Option<usize>,
     read: usize,
 }
 
-/// A simulated disk. All clones are one disk.
+/// A simulated disk with two files. All clones are one disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk(Arc<Mutex<Contents>>);
 
+#[derive(Debug)]
+pub(crate) struct DiskFile {
+    disk: Disk,
+    file: usize,
+}
+
 impl Default for Disk {
     fn default() -> Self {
-        Disk::with_image(Vec::new())
+        Disk::with_images(<[Vec<u8>; FILES]>::default())
     }
 }
 
 impl Disk {
-    fn with_image(image: Vec<u8>) -> Self {
-        Disk(Arc::new(Mutex::new("disk", LockScope::Orb, Contents { image, ..Contents::default() })))
+    fn with_images(images: [Vec<u8>; FILES]) -> Self {
+        Disk(Arc::new(Mutex::new("disk", LockScope::Orb, Contents { images, ..Contents::default() })))
     }
 
-    pub(crate) fn opener(&self) -> impl Fn() -> Disk + Send + Sync + 'static {
+    pub(crate) fn opener(&self) -> impl Fn() -> (DiskFile, DiskFile) + Send + Sync + 'static {
         let disk = self.clone();
-        move || disk.clone()
+        move || (DiskFile { disk: disk.clone(), file: 0 }, DiskFile { disk: disk.clone(), file: 1 })
     }
 
     /// Begins a new log of operations. All earlier operations count as on the disk permanently.
     pub(crate) fn start_log(&self) {
         let mut contents = self.0.lock();
-        contents.base = contents.image.clone();
+        contents.bases = contents.images.clone();
         contents.log.clear();
     }
 
@@ -88,31 +97,36 @@ impl Disk {
     pub(crate) fn cut(&self, count: usize, random: &mut Random) -> Disk {
         let contents = self.0.lock();
         let log = &contents.log[..count];
-        let synced = log.iter().rposition(|operation| matches!(operation, Operation::Sync)).map_or(0, |last| last + 1);
-        let mut image = contents.base.clone();
-        for operation in &log[..synced] {
-            run(&mut image, operation);
-        }
-        for (index, operation) in log[synced..].iter().enumerate() {
-            let is_last = synced + index + 1 == count;
-            if let (true, Operation::Write(offset, data)) = (is_last, operation) {
-                tear(&mut image, *offset, data, random);
+        let mut images = contents.bases.clone();
+        // A sync of one file does not sync the other.
+        let synced: [usize; FILES] = std::array::from_fn(|file| {
+            let is_sync =
+                |(other, operation): &(usize, Operation)| *other == file && matches!(operation, Operation::Sync);
+            log.iter().rposition(is_sync).map_or(0, |last| last + 1)
+        });
+        for (index, (file, operation)) in log.iter().enumerate() {
+            let image = &mut images[*file];
+            let is_last = index + 1 == count;
+            if index < synced[*file] {
+                run(image, operation);
+            } else if let (true, Operation::Write(offset, data)) = (is_last, operation) {
+                tear(image, *offset, data, random);
             } else if random.below(2) == 0 {
-                run(&mut image, operation);
+                run(image, operation);
             }
         }
-        Disk::with_image(image)
+        Disk::with_images(images)
     }
 
-    fn run(&self, operation: Operation) -> io::Result<()> {
+    fn run(&self, file: usize, operation: Operation) -> io::Result<()> {
         let mut contents = self.0.lock();
         match &mut contents.room {
             Some(0) => return Err(io::ErrorKind::StorageFull.into()),
             Some(room) => *room -= 1,
             None => {}
         }
-        run(&mut contents.image, &operation);
-        contents.log.push(operation);
+        run(&mut contents.images[file], &operation);
+        contents.log.push((file, operation));
         Ok(())
     }
 }
@@ -143,28 +157,28 @@ fn tear(image: &mut Vec<u8>, offset: u64, data: &[u8], random: &mut Random) {
     }
 }
 
-impl StorageBackend for Disk {
+impl StorageBackend for DiskFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().image.len() as u64)
+        Ok(self.disk.0.lock().images[self.file].len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let mut contents = self.0.lock();
+        let mut contents = self.disk.0.lock();
         contents.read += out.len();
         let range = offset as usize..offset as usize + out.len();
-        out.copy_from_slice(contents.image.get(range).ok_or(io::ErrorKind::UnexpectedEof)?);
+        out.copy_from_slice(contents.images[self.file].get(range).ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        self.run(Operation::SetLength(length))
+        self.disk.run(self.file, Operation::SetLength(length))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.run(Operation::Sync)
+        self.disk.run(self.file, Operation::Sync)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.run(Operation::Write(offset, data.to_vec()))
+        self.disk.run(self.file, Operation::Write(offset, data.to_vec()))
     }
 }

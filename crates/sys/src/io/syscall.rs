@@ -109,7 +109,7 @@ unsafe fn enter_by_libc(number: libc::c_long, arguments: [usize; 6]) -> isize {
     }
 }
 #[cfg(not(all(target_arch = "x86_64", target_pointer_width = "64")))]
-use enter_by_libc as enter;
+use enter_by_libc as enter_kernel;
 
 #[inline]
 pub(crate) fn retry_interrupted<R: SyscallResult>(mut call: impl FnMut() -> R) -> io::Result<R> {
