@@ -1,5 +1,5 @@
-//! Tests of interceptors in clients and servers: the requests that they see, and the changes that
-//! they can make.
+//! Interceptors in clients and servers: the requests that they see, and the changes that they can
+//! make.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,7 +105,7 @@ fn interceptors_see_every_request_before_and_after_it() {
     pair.probe.refuse(1).unwrap_err();
     pair.probe.refuse(200).unwrap_err();
     pair.probe.note(1).unwrap();
-    // The server may run a oneway and the next request at the same time.
+    // The next request must not overtake the oneway in the server.
     while pair.server.len() < 8 {
         std::thread::sleep(Duration::from_millis(1));
     }

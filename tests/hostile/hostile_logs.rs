@@ -11,7 +11,7 @@ use corelane_wire::giop::{self, RequestHeader, ResponseExpected, ServiceContext,
 use corelane_wire::{Cdr, Encoder, Version, rt};
 
 const HOSTILE: &str = "op\r\ncorelane: all is well\x1b[2J\x1b]0;title\x07\u{202e}\u{2028}";
-/// The maximum length of a printed line in bytes.
+/// Maximum length of a printed line in bytes.
 const MAX_LINE: usize = 4096;
 
 fn assert_plain(line: &str, what: &str) {
@@ -100,7 +100,7 @@ fn ids_of_unknown_exceptions_are_one_short_line() {
 
 #[test]
 fn host_names_of_references_are_one_short_line() {
-    // A host name is Latin-1 on the wire.
+    // A host name is Latin-1 on the wire, so the text must be ASCII.
     let hostile: String = HOSTILE.chars().filter(char::is_ascii).collect();
     for host in [hostile.clone(), hostile.repeat(1000)] {
         let orb = Orb::new().unwrap();

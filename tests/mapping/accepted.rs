@@ -5,7 +5,7 @@
 include!(concat!(env!("OUT_DIR"), "/accepted/all.rs"));
 
 pub mod public {
-    //! Public code generated from lints.idl, as in a library.
+    //! Public items get warnings that private items do not get.
     corelane::include_idl!("lints");
 }
 

@@ -63,7 +63,7 @@ fn calls_work_in_every_giop_version_and_in_fragments() {
     }
 }
 
-/// Checks calls with text of ISO 8859-1, the only code set of GIOP 1.0.
+/// The text has only characters of ISO 8859-1, the code set of GIOP 1.0.
 fn check_latin1(server: &Server) {
     let (_orb, probe) = client(&server.ior);
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
