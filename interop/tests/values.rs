@@ -149,7 +149,7 @@ fn assert_extended(found: &BaseRef, expected: &Extended) {
     assert_eq!(form(found.graph.as_ref()), form(expected.graph.as_ref()));
 }
 
-/// Number of runs of a check, each with other values.
+/// Number of runs of each check, with different values.
 const ROUNDS: u64 = 20;
 
 fn calls(peer: Peer) {
