@@ -16,9 +16,9 @@ use crate::report::FailedCheck;
 /// The two loopback ports whose traffic is captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
-    /// The port on which the server listens.
+    /// The server's port.
     pub server: u16,
-    /// The port on which the client listens for callbacks.
+    /// The client's callback port.
     pub client: u16,
 }
 
@@ -58,22 +58,22 @@ fn free_port() -> Result<u16, String> {
 /// One of the two programs of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The program that publishes the reference.
+    /// Publishes the reference.
     Server,
-    /// The program that makes the checks.
+    /// Makes the checks.
     Client,
 }
 
 /// The header of a captured GIOP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedMessage {
-    /// The program that sent the message.
+    /// The sending program.
     pub from: Side,
     /// True if the message was on a connection that the server had opened to the client.
     pub is_callback: bool,
-    /// The minor version x of GIOP 1.x.
+    /// Minor version of GIOP.
     pub giop_minor: u8,
-    /// The message type in the header.
+    /// The message type.
     pub message_type: u8,
     /// Size of the message without the header, in octets.
     pub size: u32,

@@ -42,7 +42,7 @@ pub struct ExtraOptions<'o> {
 /// The GIOP version in a corbaloc URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CorbalocVersion {
-    /// No version, which means GIOP 1.0.
+    /// No version: GIOP 1.0.
     Absent,
     /// GIOP 1.2.
     Giop12,
@@ -130,7 +130,6 @@ impl Run<'_> {
         Ok(expected)
     }
 
-    /// Returns the client's report and the server's output.
     fn calls(&self, files: &Path, ports: Ports, options: &[&str]) -> Result<(Report, String), String> {
         let mut command = self.peers.server_command(self.server, self.variant, ports.server);
         command.args(self.extra.server);

@@ -37,9 +37,9 @@ pub struct ExpectedTraffic {
     /// Minor version number of GIOP in requests, replies and fragments on connections that the
     /// server opened to the client.
     pub callback_version: u8,
-    /// The expected fragments of the server's messages.
+    /// Fragments of the server.
     pub server_fragments: ExpectedFragments,
-    /// The expected fragments of the client's messages.
+    /// Fragments of the client.
     pub client_fragments: ExpectedFragments,
 }
 

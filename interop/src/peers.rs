@@ -18,7 +18,7 @@ pub enum Orb {
     JacOrb,
     /// GlassFish ORB, in Java.
     GlassFish,
-    /// Corelane: the programs of this package.
+    /// Corelane, in Rust.
     Corelane,
 }
 
@@ -37,14 +37,14 @@ impl Orb {
 /// The protocol settings of a client and a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// The variant's name in interop/skips.
+    /// Name in interop/skips.
     pub name: &'static str,
     /// Highest minor version of GIOP 1.x that the server supports and publishes.
     pub server_minor: u8,
     /// Highest minor version of GIOP 1.x that the client uses, and publishes for callbacks.
     /// JacORB's client calls in the version that the server publishes.
     pub client_minor: u8,
-    /// The characters of narrow strings.
+    /// Characters of narrow strings.
     pub characters: Characters,
 }
 

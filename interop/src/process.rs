@@ -74,7 +74,7 @@ impl Server {
         &self.reference
     }
 
-    /// Returns the server's process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -113,7 +113,7 @@ impl Drop for Server {
     }
 }
 
-/// The result of a program that has ended.
+/// A finished program's result.
 #[derive(Debug)]
 pub struct ProgramOutput {
     /// The program's exit status.

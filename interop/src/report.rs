@@ -1,18 +1,18 @@
 //! The report that a client prints: a line for each check, and a last line with the counts.
 
-/// A check that did not pass.
+/// A failed check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedCheck {
-    /// The name of the check.
+    /// The check's name.
     pub check: String,
-    /// The whole line of the report.
+    /// The report's line.
     pub line: String,
 }
 
 /// A client's report.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Names of the checks that passed.
+    /// Names of passed checks.
     pub passed: Vec<String>,
     /// The checks that failed.
     pub failed: Vec<FailedCheck>,

@@ -118,8 +118,6 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the number of files that have the same meaning in both compilers, and the number of
-/// constants in these files.
 fn compare(files: &[PathBuf], include: &[PathBuf]) -> (usize, usize) {
     let (mut both, mut constants, mut wrong) = (0, 0, Vec::new());
     for file in files {

@@ -43,7 +43,6 @@ fn no_lanes(orb: &Orb) -> ThreadpoolId {
     orb.real_time().create_threadpool(&config).unwrap()
 }
 
-/// Returns the native priority and the lane index of each request.
 fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityModel>) -> BTreeSet<(u8, usize)> {
     served_by_orb(peers(), client, Orb::builder(), client.name(), pool, model)
 }

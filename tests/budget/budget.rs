@@ -19,7 +19,6 @@ use std::time::Duration;
 
 const CALLS: u64 = 500;
 
-/// Maximum number of measurements; a disturbed measurement is repeated.
 const TRIES: usize = 20;
 
 struct Cost {
@@ -35,8 +34,8 @@ type Each = [u64; 6];
 const SYSTEM_CALLS: usize = 0;
 const ORB_LOCKS: usize = 3;
 
-/// The threads of this ORB never poll sockets, because the number of system calls of polling
-/// varies.
+/// The threads of the ORB do not poll sockets, because polling makes a varying number of system
+/// calls.
 fn sleeping() -> OrbBuilder {
     Orb::builder().spin_policy(SpinPolicy::Never)
 }

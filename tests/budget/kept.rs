@@ -25,10 +25,8 @@ struct Hoarder(Arc<Hoard>);
 
 struct Hoard {
     kept: Mutex<Vec<Octets>>,
-    /// Address of each kept argument.
     lent_at: Mutex<Vec<usize>>,
     refused: Mutex<Vec<String>>,
-    /// Bytes that `keep_octets` has allocated in `keep`.
     allocated: Mutex<u64>,
     echoes: AtomicUsize,
 }

@@ -12,7 +12,8 @@ use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_at, serve_wi
 
 /// Returns the exception of a call whose deadline passed after its request was sent.
 ///
-/// Repeats the call if its deadline passed earlier, which happens on a loaded machine.
+/// Repeats the call if its deadline passed before its request was sent, which happens on a loaded
+/// machine.
 fn sent_and_late(call: impl Fn() -> SystemException) -> SystemException {
     loop {
         let late = call();

@@ -139,7 +139,6 @@ fn oldest_draining_connection_is_evicted() {
         });
         stream.write_all(&ask).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        // Both threads must have finished with the earlier connections.
         until("the server does not notice the end", || {
             server.orb.event_counts().connections_closed == u64::from(number.unsigned_abs())
         });

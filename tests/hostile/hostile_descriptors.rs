@@ -22,8 +22,7 @@ const LONG: Duration = Duration::from_secs(120);
 const HOUR: Duration = Duration::from_secs(3600);
 const ATTACKS: usize = 8;
 
-/// Locked by tests that emulate an older kernel, because the emulation of an older kernel affects
-/// the whole process.
+/// Locked by tests that emulate an older kernel, because the emulation affects the whole process.
 static KERNEL: Mutex<()> = Mutex::new("the kernel", LockScope::Orb, ());
 
 /// Runs `test(true)` if this kernel can refuse descriptors, and then `test(false)` with an emulated
@@ -103,7 +102,6 @@ impl Passed {
         }
     }
 
-    /// Fails if a copy of a passed descriptor remains open.
     fn assert_closed(self) {
         for mut end in self.ends {
             end.set_read_timeout(Some(LONG)).unwrap();

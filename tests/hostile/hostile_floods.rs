@@ -283,8 +283,8 @@ fn reading_thread_takes_turns_between_connections() {
     assert!(before <= 2 * REQUESTS_A_TURN * (FLOODS - 1), "{before} requests before the last connection: {points:?}");
 }
 
-/// Each of the first upcalls sends two more requests on the flooding connection, so that it always
-/// has input.
+/// Each of the first `FED` upcalls sends two more requests on the flooding connection, so that it
+/// always has input.
 #[test]
 fn listed_connection_waits_for_few_requests_of_a_connection_with_endless_input() {
     const FED: usize = 1000;

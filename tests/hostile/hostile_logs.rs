@@ -11,7 +11,6 @@ use corelane_wire::giop::{self, RequestHeader, ResponseExpected, ServiceContext,
 use corelane_wire::{Cdr, Encoder, Version, rt};
 
 const HOSTILE: &str = "op\r\ncorelane: all is well\x1b[2J\x1b]0;title\x07\u{202e}\u{2028}";
-/// Maximum length of a printed line in bytes.
 const MAX_LINE: usize = 4096;
 
 fn assert_plain(line: &str, what: &str) {

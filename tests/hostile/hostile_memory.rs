@@ -29,7 +29,6 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock()
 }
 
-/// Maximum memory in bytes of the requests of a lane.
 const HELD: usize = 24 << 20;
 const ATTACKERS: usize = 10;
 /// Bytes that may be allocated beyond the lane's maximum, for buffers, small requests and the good
@@ -133,7 +132,6 @@ fn properties(d: &mut Decoder<'_>, meanwhile: &dyn Fn()) -> Result<(), CdrError>
     Ok(())
 }
 
-/// Requests whose decoded arguments take between HELD / 8 and HELD / 2 bytes.
 const ATTACKS: &[Attack] = &[
     Attack { name: "any of null", write: |e| sequence(e, 60_000, |e| e.write_u32(0)), read: keep::<Vec<Any>> },
     Attack {

@@ -36,7 +36,6 @@ fn assert_told(orb: &Orb, told: &Told, server: SocketAddr, expected_faults: Rang
     assert_eq!(orb.event_counts().protocol_faults, told.len() as u64, "{what}");
 }
 
-/// Numbers of successful calls before the attack.
 const WELL: [usize; 2] = [0, 1];
 
 fn warm(probe: &ProbeRef, well: usize) {

@@ -359,7 +359,6 @@ fn an_abstract_interface_is_an_object_or_a_value() {
     assert!(Any::with_type(null.type_code(), &Some(object)).is_err());
 }
 
-/// Marshals a text as its length and its reversed characters.
 struct Backwards(String);
 
 impl LetterOperations for Backwards {

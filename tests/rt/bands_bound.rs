@@ -14,7 +14,6 @@ use corelane_wire::ior::{Ior, ProfileAddress, TaggedComponent, TaggedProfile};
 use corelane_wire::rt::{self, PriorityModelValue, policy_type};
 use corelane_wire::{Encoder, Limits, Version};
 
-/// The operation, the priority and the priority band of a request.
 type Seen = (String, Option<i16>, Option<(i16, i16)>);
 
 fn read_request(stream: &mut TcpStream) -> Option<(u32, Seen)> {

@@ -181,7 +181,7 @@ fn sleeping_thread_of_another_core_is_borrowed_and_then_one_started() {
     assert!(!served[3].is_bound() && served[3].native == 0, "{served:?}");
     let counts = scene.pool.counts();
     assert_eq!((counts.bound, counts.borrowed, counts.spawned, counts.not_bound), (3, 1, 1, 1));
-    // The thread that the first client's end makes free serves the last client's next request.
+    // The first client's end frees a thread, which serves the last client's next request.
     drop(clients.into_iter().next());
     drop(scene);
 }
@@ -286,7 +286,6 @@ fn callbacks_run_on_a_bound_connection_during_nested_calls() {
     }
     let in_order: Vec<u32> = (0..ROUNDS).flat_map(|round| [2 * round + 1, 2 * round + 1, 2 * round]).collect();
     assert_eq!(*scene.state.steps.0.lock(), in_order);
-    // Bound threads ran each `pass`, and each callback to the task.
     assert_eq!(scene.state.bound.load(Ordering::SeqCst), 2 * ROUNDS);
     let counts = scene.pool.counts();
     assert_eq!((counts.handed_over, counts.not_bound), (ROUNDS.into(), 0), "{counts:?}");

@@ -51,7 +51,7 @@ fn job_over_its_budget_is_demoted_until_its_end() {
     step(&one, &REST, 20).unwrap();
     scene.set(&[task(1, 0, 40), task(2, 0, 30).rules(budget(3_000, JobOverrunAction::Demote))]);
     assert_eq!(step(&one, &STEP, 0).unwrap().native, 40);
-    // A handed-over job has the budget of its own task, not of the thread that read it.
+    // A handed-over job has the budget of its own task, not of the task of the connection.
     assert_eq!(step(&two, &DEMOTED, 2).unwrap().native, 0);
     // The thread counts and reports the job after the reply.
     wait_until(|| events.lock().len() == 3);
@@ -176,7 +176,6 @@ fn rate_bounds_a_handed_over_task_and_paces_a_client_that_waits_for_replies() {
         assert_eq!(step(&one, &STEP, number).unwrap().native, 40);
     }
     assert!(begun.elapsed() >= 4 * distance);
-    // The second task shares the connection.
     assert_eq!(step(&two, &STEP, 5).unwrap().native, 30);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| step(&two, &STEP, 6).unwrap());
@@ -257,7 +256,6 @@ fn threads_without_a_task_refuse_requests_above_a_rate() {
     let (scene, refusals) = scene_with_refusals(CorePoolConfig::default().name("flood"));
     scene.set(&[task(1, 0, 40), task(2, 0, 30)]);
     let clients = [(); 3].map(|()| Orb::new().unwrap());
-    // Two connections of one task, and one of another task.
     let mut raw = ["task-2", "task-2", "task-1"].into_iter().zip(&clients).map(|(id, client)| {
         let mut raw = RawClient::for_object(&scene.object(client, id));
         assert_eq!(raw.send("step", None, Some(0)), raw.receive_reply_id());
@@ -331,7 +329,6 @@ fn request_that_waits_for_its_reader_is_a_job_when_it_runs() {
     assert_eq!([raw.receive_reply_id(), raw.receive_reply_id()], [large, waiting]);
     wait_until(|| jobs() == 2);
     assert_eq!(*scene.state.steps.0.lock(), [0, 1, 2]);
-    // A bound thread ran each request.
     assert_eq!(scene.state.bound.load(Ordering::SeqCst), 3);
 }
 

@@ -1,4 +1,4 @@
-//! An object whose operations take and return values of every type, and such values.
+//! An object whose operations echo values of every type, and such values.
 
 use corelane::{Any, LongDouble, Octets, Orb, OrbBuilder, SystemException, TypeCode};
 use corelane_sys::lock::{LockScope, Mutex};

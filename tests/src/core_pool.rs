@@ -54,7 +54,7 @@ impl Served {
 #[derive(Debug, Default)]
 pub struct State {
     orb: OnceLock<corelane::rt::RtOrb>,
-    /// The arguments of the operations that have run.
+    /// Arguments of finished operations.
     pub steps: Steps,
     /// Number of operations that bound threads have run.
     pub bound: AtomicU32,
@@ -62,7 +62,7 @@ pub struct State {
     pub held: AtomicU32,
     /// True if waiting operations may return.
     pub open: AtomicBool,
-    /// The object that `pass` calls.
+    /// Target of `pass`.
     pub other: OnceLock<ObjectRef>,
 }
 
@@ -78,7 +78,7 @@ impl Default for Steps {
 
 struct Stepper(Arc<State>);
 
-/// An operation that returns at once.
+/// Returns at once.
 pub static STEP: Operation = Operation::new("step");
 /// An operation that waits until [`State::open`] is true.
 pub static HOLD: Operation = Operation::new("hold");
@@ -186,9 +186,9 @@ pub struct Scene {
     pub orb: Orb,
     /// The core pool.
     pub pool: CorePool,
-    /// The POA of the objects.
+    /// The objects' POA.
     pub poa: Poa,
-    /// The state of the servants.
+    /// The servants' state.
     pub state: Arc<State>,
 }
 

@@ -1,4 +1,4 @@
-//! Shared code of the integration tests: the probe servant, and two ORBs on loopback.
+//! Shared code of the integration tests.
 #![forbid(unsafe_code)]
 
 pub mod any;
@@ -47,7 +47,7 @@ pub const LOCATOR_POLICIES: PoaPolicies = PoaPolicies {
 #[global_allocator]
 static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::CountingAllocator;
 
-/// The servant of the interface `Probe`.
+/// The servant of [`Probe`].
 #[derive(Debug, Default)]
 pub struct TestProbe {
     level: AtomicI32,

@@ -10,7 +10,7 @@ use corelane_wire::{Encoder, Version};
 
 use crate::Server;
 
-/// The GIOP message type of a Reply.
+/// Message type Reply.
 pub const REPLY: u8 = 1;
 
 /// Connects to the first endpoint of the server, a port of 127.0.0.1. Reads fail after ten seconds.

@@ -23,9 +23,9 @@ use corelane_wire::{Decoder, Encoder, Limits, Version};
 pub struct UpcallReport {
     /// RTCurrent's priority; -1 if it is unset.
     pub priority: i16,
-    /// The number of the thread pool; 0 for the pools of the ORB's builder.
+    /// The number of the Real-time CORBA thread pool that served the call; 0 if there is none.
     pub pool: u32,
-    /// The index of the lane in its pool.
+    /// Index of the lane.
     pub lane: u32,
     /// The kernel's thread id.
     pub tid: i32,
@@ -47,15 +47,15 @@ pub struct UpcallReport {
 #[derive(Debug)]
 pub struct Reporter {
     orb: RtOrb,
-    /// The number of operations that have begun.
+    /// Number of begun operations.
     pub begun: AtomicUsize,
-    /// The number of threads in `wait`.
+    /// Threads in `wait`.
     pub waiting: AtomicUsize,
     /// 0 until `wait` and `hold` may return, then 1.
     pub released: AtomicUsize,
     /// The priorities of the operations except `pass`, in the order in which the operations ended.
     pub priorities_run: corelane_sys::lock::Mutex<Vec<i16>>,
-    /// The object that `pass` calls.
+    /// Target of `pass`.
     pub pass_target: OnceLock<ObjectRef>,
     /// The priority that each operation sets in RTCurrent when it begins.
     pub priority_to_set: Option<i16>,
@@ -212,7 +212,7 @@ pub fn wait_until(mut come: impl FnMut() -> bool) {
     }
 }
 
-/// The outcome of a call by a [`RawClient`].
+/// A call's outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RawReply {
     /// The report of a call that returned.
@@ -249,7 +249,7 @@ pub struct ReferenceContents {
     pub model: Option<(u32, i16)>,
     /// The priority bands.
     pub bands: Vec<(i16, i16)>,
-    /// The tags of the profiles.
+    /// Tags of the profiles.
     pub profiles: Vec<u32>,
     /// The policy types in the order of the reference.
     pub policies: Vec<u32>,
@@ -359,8 +359,8 @@ impl RawClient {
         Self::connect(object, port.expect("a port"))
     }
 
-    /// Sends a request, with the service context RTCorbaPriority if `context` has its data. Returns
-    /// the request id.
+    /// Sends a request. `context` is the data of its service context RTCorbaPriority. Returns the
+    /// request id.
     ///
     /// # Panics
     /// Panics if the request cannot be sent.

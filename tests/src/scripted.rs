@@ -5,17 +5,17 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The GIOP message type of a Request.
+/// Message type Request.
 pub const REQUEST: u8 = 0;
-/// The GIOP message type of a Reply.
+/// Message type Reply.
 pub const REPLY: u8 = 1;
-/// The GIOP message type of a LocateRequest.
+/// Message type LocateRequest.
 pub const LOCATE_REQUEST: u8 = 3;
-/// The GIOP message type of a LocateReply.
+/// Message type LocateReply.
 pub const LOCATE_REPLY: u8 = 4;
-/// The GIOP message type of a CloseConnection.
+/// Message type CloseConnection.
 pub const CLOSE_CONNECTION: u8 = 5;
-/// The GIOP message type of a MessageError.
+/// Message type MessageError.
 pub const MESSAGE_ERROR: u8 = 6;
 
 /// Returns a GIOP 1.2 message in little-endian order.
@@ -55,7 +55,7 @@ fn next_message(stream: &mut TcpStream) -> io::Result<(u8, u32)> {
 pub struct ScriptedServer {
     /// The server's address.
     pub address: SocketAddr,
-    /// The number of connections that the server has accepted.
+    /// Number of accepted connections.
     pub connections: Arc<AtomicUsize>,
 }
 

@@ -26,7 +26,6 @@ fn on_older_kernel<T: Send + 'static>(release: KernelRelease, body: impl FnOnce(
     pretending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// A release that is older than every emulated feature.
 const MUCH_OLDER: KernelRelease = (3, 13);
 
 #[test]

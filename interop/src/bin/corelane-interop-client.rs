@@ -1,6 +1,6 @@
 //! `corelane-interop-client REFERENCE` with the options of
-//! `corelane_interop::suite::options::ClientOptions`: calls every operation of interop.idl and
-//! verifies the results.
+//! `corelane_interop::suite::options::ClientOptions`: checks the results of the operations of
+//! interop.idl.
 //!
 //! Prints `ok NAME` or `FAIL NAME ...` for each check, and finally `N passed, M failed`.
 #![forbid(unsafe_code)]

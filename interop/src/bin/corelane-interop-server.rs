@@ -95,7 +95,6 @@ fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
 /// Number of calls of the second task's operation `nothing`, by the thread that ran them.
 #[derive(Debug, Default)]
 struct SecondTask {
-    /// The bound thread of the request's connection, on core 1.
     bound: AtomicU32,
     /// Any other thread.
     elsewhere: AtomicU32,
@@ -109,14 +108,12 @@ impl SecondTask {
     }
 }
 
-/// Adds an admission service with a core pool of cores 0 and 1 to the ORB.
 fn admission(orb: &Orb) -> Result<AdmissionService, Box<dyn Error>> {
     // A nested callback occupies a thread without a task in each nested upcall.
     let pool = CorePoolConfig::default().cores([0, 1]).best_effort_threads(40);
     Ok(AdmissionConfig::new(Machine::with_cores(2)).core_pool(pool).serve(orb)?)
 }
 
-/// Admits a task that calls `target`, and returns its reference.
 fn admit(service: &AdmissionService, name: &str, core: i32, target: &ObjectRef) -> Result<ObjectRef, Box<dyn Error>> {
     let timing =
         TaskTiming { execution: 1_000_000, period: 100_000_000, deadline: 0, jitter: 0, blocking: 0, min_distance: 0 };

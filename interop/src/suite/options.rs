@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use corelane::{CharSet, Dispatch, NestedWait, Orb, OrbBuilder, PoolConfig, Version};
 
-/// The characters of narrow strings.
+/// Characters of narrow strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Characters {
     /// ASCII, whose octets are the same in ISO 8859-1 and UTF-8.
@@ -20,7 +20,7 @@ pub enum Characters {
 }
 
 impl Characters {
-    /// Returns the name on command lines.
+    /// Returns the command-line name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ impl Characters {
     }
 }
 
-/// The ORB's configuration of a program.
+/// A program's ORB configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrbOptions {
     /// `--listen ADDRESS`, repeatable. Default: a free port of the loopback interface.
@@ -70,7 +70,6 @@ impl Default for OrbOptions {
 }
 
 impl OrbOptions {
-    /// Returns false if `word` is not an option of the ORB.
     fn take(&mut self, word: &str, words: &mut Words) -> Result<bool, String> {
         match word {
             "--listen" => self.listen.push(words.value(word)?),
@@ -145,7 +144,7 @@ pub struct ServerOptions {
     /// `--task`: true if clients get references of tasks, which call the server's object and its
     /// object of type Bench.
     pub task: bool,
-    /// The configuration of the server's ORB.
+    /// Configuration of the ORB.
     pub orb_options: OrbOptions,
 }
 
@@ -172,8 +171,7 @@ impl ServerOptions {
     }
 }
 
-/// The command line of `corelane-interop-client`, with the options of
-/// interop/peers/omniorb/client.cc.
+/// The command line of `corelane-interop-client`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
     /// The server's reference, an `IOR:` or `corbaloc:` text. On the command line, it may be the
@@ -181,11 +179,11 @@ pub struct ClientOptions {
     pub reference: String,
     /// True if the client sends wide characters.
     pub wide_characters: bool,
-    /// The characters of narrow strings.
+    /// Characters of narrow strings.
     pub characters: Characters,
     /// True if unions have no discriminators without a label.
     pub only_labelled_discriminators: bool,
-    /// Names of the checks to leave out.
+    /// Names of skipped checks.
     pub skipped: HashSet<String>,
     /// Number of rounds with different values for each operation.
     pub rounds: u64,
@@ -199,7 +197,7 @@ pub struct ClientOptions {
     pub min_callers_at_once: u32,
     /// True if the client shuts the server down after its last check.
     pub shutdown: bool,
-    /// The configuration of the client's ORB.
+    /// Configuration of the ORB.
     pub orb_options: OrbOptions,
 }
 

@@ -471,7 +471,7 @@ pub fn prescribed_constants() -> Constants {
     }
 }
 
-/// Makes the servant of a suite for activation.
+/// Makes the suite's servant.
 #[must_use]
 pub fn suite_servant(suite: SuiteServant) -> Servant {
     Suite::servant_of(Arc::new(suite))

@@ -10,7 +10,7 @@ use crate::interop::*;
 /// Restrictions of the test values of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleOptions {
-    /// The characters of narrow strings.
+    /// Characters of narrow strings.
     pub characters: Characters,
     /// True if unions have no discriminators without a label, which JacORB loses.
     pub only_labelled_discriminators: bool,
@@ -29,7 +29,7 @@ pub struct Random {
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Random {
-    /// Creates the source for a round.
+    /// Creates a round's source.
     #[must_use]
     pub fn new(round: u64, repertoire: SampleOptions) -> Self {
         Self { round, state: GOLDEN.wrapping_mul(round + 1), repertoire }
