@@ -67,7 +67,6 @@ fn omniorb_calls_every_dispatch_architecture() {
     }
 }
 
-/// The clients do not know that the references are task references.
 #[test]
 fn clients_of_every_orb_call_two_task_references() {
     for client in [OmniOrb, JacOrb, Corelane] {

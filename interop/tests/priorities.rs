@@ -56,8 +56,6 @@ fn peers() -> &'static Peers {
     Peers::build(&files().join("peers")).unwrap_or_else(|trouble| panic!("{trouble}"))
 }
 
-/// Runs the checks against an object of the ORB that `builder` makes. `name` is part of the name of
-/// the folder for the client's output.
 fn served_by_orb(
     peers: &Peers,
     client: Peer,

@@ -48,8 +48,6 @@ fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, s
     server.wait_for_exit().unwrap();
 }
 
-/// Runs the suite through a corbaloc URL, once with GIOP 1.2 and once without a version, which
-/// means GIOP 1.0.
 fn by_corbaloc(server: Peer, client: Peer) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     for (name, version) in [("-1.2", CorbalocVersion::Giop12), ("", CorbalocVersion::Absent)] {

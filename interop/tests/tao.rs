@@ -39,8 +39,6 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/tao")
 }
 
-/// Returns the folder of TAO's programs. The first call builds them with the installation that
-/// CORELANE_TAO names.
 fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     PROGRAMS.get_or_init(|| {

@@ -122,8 +122,8 @@ struct Server {
 #[derive(Clone, Copy, Debug)]
 enum Threads {
     Pool(Dispatch),
-    /// A lane of one thread. Its overload thread can only borrow threads of lower lanes, and there
-    /// are none.
+    /// A lane of one thread, whose overload thread finds no lower lane from which to borrow a
+    /// thread.
     LaneWithOverloadThread,
 }
 

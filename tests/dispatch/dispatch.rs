@@ -1,4 +1,4 @@
-//! Concurrency, nested callbacks and bounds of queues in every dispatch architecture.
+//! Concurrency and nested callbacks in every dispatch architecture, and bounds of queues.
 
 use std::time::Duration;
 

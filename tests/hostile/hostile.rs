@@ -141,7 +141,6 @@ fn memory_of_all_connections_is_bounded() {
     }
 }
 
-/// Returns after the server has disconnected a peer that reads no replies.
 fn overfill(dispatch: Dispatch, output_timeout: Duration) -> Server {
     let pool = PoolConfig::default()
         .dispatch(dispatch)

@@ -89,7 +89,6 @@ impl Passed {
                 near.iter().for_each(|near| socket::set_linger(near.as_fd(), None).unwrap());
             }
             drop(all);
-            // The last close may wait for an hour.
             std::thread::spawn(move || drop(near));
             outcome
         });

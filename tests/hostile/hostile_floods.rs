@@ -110,7 +110,6 @@ impl Server {
         client
     }
 
-    /// Waits until the server has read all requests and its thread `l0` waits for events.
     fn until_all_is_read(&self) {
         let port = format!(":{:04X}", self.port());
         let has_octets = || {
@@ -177,7 +176,6 @@ impl Client {
         Client { stream: self.stream.try_clone().unwrap(), key: self.key.clone() }
     }
 
-    /// Returns the request id of the next reply, and the result if there is no exception.
     fn answer(&mut self) -> (u32, Option<u32>) {
         let mut message = vec![0; 12];
         self.stream.read_exact(&mut message).unwrap();

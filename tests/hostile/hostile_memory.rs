@@ -262,7 +262,6 @@ fn until(what: &str, mut happened: impl FnMut() -> bool) {
     panic!("the condition did not become true: {what}");
 }
 
-/// Returns the repository id of the system exception in the next reply, if there is one.
 fn answer(stream: &mut TcpStream) -> Option<String> {
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let (_, size) = corelane_tests::raw::read_header(stream);
@@ -352,7 +351,6 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
     drop(release);
     let refused = streams.iter_mut().filter_map(answer).inspect(|kind| assert!(kind.contains("IMP_LIMIT"), "{kind}"));
     assert_eq!(refused.count(), ATTACKERS - held, "{name}");
-    // Each request has room if it is sent alone.
     for stream in &mut streams {
         until(name, || {
             stream.write_all(&message).unwrap();

@@ -20,8 +20,6 @@ fn end() -> io::Result<()> {
     Err(io::ErrorKind::ConnectionAborted.into())
 }
 
-/// Returns the first part of a body: request id, status and, in a Reply, an empty list of service
-/// contexts.
 fn part(kind: u8, id: u32) -> Vec<u8> {
     if kind == LOCATE_REPLY { [id, 1].map(u32::to_le_bytes).concat() } else { reply_start(id, 0) }
 }

@@ -1,4 +1,4 @@
-//! Damaged versions of real messages of every kind that a client sends.
+//! Damaged requests, LocateRequests, CancelRequests and fragments.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -80,7 +80,6 @@ fn seeds(key: &[u8]) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Returns true if the LocateReply arrives, and false if the connection ends before it.
 fn is_answered(stream: &mut TcpStream) -> bool {
     loop {
         let mut header = [0; 12];

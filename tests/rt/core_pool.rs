@@ -181,7 +181,6 @@ fn sleeping_thread_of_another_core_is_borrowed_and_then_one_started() {
     assert!(!served[3].is_bound() && served[3].native == 0, "{served:?}");
     let counts = scene.pool.counts();
     assert_eq!((counts.bound, counts.borrowed, counts.spawned, counts.not_bound), (3, 1, 1, 1));
-    // The first client's end frees a thread, which serves the last client's next request.
     drop(clients.into_iter().next());
     drop(scene);
 }

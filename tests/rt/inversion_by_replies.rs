@@ -65,7 +65,6 @@ fn on_a_connection_of_two_priorities_the_high_reply_is_behind_the_low_one() {
     both.wait_for_data();
     both.set_target(&object);
     let high = both.send_at_priority("who", HIGH, None);
-    // The blocked connection does not affect the high lane.
     assert_eq!(RawClient::connect(&object, ports[1].0).who(Some(HIGH)).who().native, NATIVE_HIGH);
     assert_eq!([both.receive_reply_id(), both.receive_reply_id()], [low, high]);
 }

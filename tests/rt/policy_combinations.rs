@@ -89,7 +89,6 @@ impl Combination {
         matches!(self.protocols, Protocols::Any | Protocols::Unix)
     }
 
-    /// Returns true if calls at both priorities use one connection.
     fn shares(self, class: SchedulingClass, one: i16, other: i16) -> bool {
         let band = |priority| BANDS.iter().position(|(low, high)| (*low..=*high).contains(&priority));
         let same = if self.bands == Bands::None { class == SchedulingClass::Fair } else { band(one) == band(other) };

@@ -27,7 +27,6 @@ pub(crate) struct CheckRunner {
 }
 
 impl CheckRunner {
-    /// Runs a check unless it is skipped, and prints its line.
     pub(crate) fn check(&self, name: &str, work: impl FnOnce() -> CheckOutcome) {
         if self.skipped.contains(name) {
             return;
