@@ -17,7 +17,7 @@ use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_sys::{deferred_close, socket};
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve_with};
 
-/// Longer than every wait of a test, and much shorter than the close of an attacker's descriptor.
+/// Time limit of calls and waits, much shorter than the close of an attacker's descriptor.
 const LONG: Duration = Duration::from_secs(120);
 const HOUR: Duration = Duration::from_secs(3600);
 const ATTACKS: usize = 8;

@@ -31,8 +31,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 const HELD: usize = 24 << 20;
 const ATTACKERS: usize = 10;
-/// Bytes that may be allocated beyond the lane's maximum, for buffers, small requests and the good
-/// clients.
+/// Bytes that may be allocated beyond a maximum, for buffers, small requests and the good clients.
 const BESIDE: usize = ATTACKERS * (256 << 10) + (2 << 20);
 
 struct Attack {
@@ -455,8 +454,9 @@ const REPLIES: usize = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(120);
 const BEGUN: usize = 3 << 20;
 
-/// Starts a server whose replies never end. They send [`BEGUN`] bytes of an announced 63 MiB, or
-/// fragments of about [`BEGUN`] bytes. Returns the server's address and the number of such replies.
+/// Starts a server whose replies never end. Each is the first [`BEGUN`] bytes of an announced 63
+/// MiB, or fragments with about [`BEGUN`] bytes in total. Returns the server's address and the
+/// number of such replies.
 fn endless(fragments: bool) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let begun = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&begun);

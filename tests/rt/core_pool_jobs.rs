@@ -217,7 +217,7 @@ fn change_of_a_rate_moves_the_wait_of_a_request_and_the_end_of_its_task_ends_it(
             let short = TaskRules::default().rate(Duration::from_nanos(1), Duration::ZERO);
             scene.set(&[task(1, 0, 40), task(2, 0, 20).rules(short)]);
             assert_eq!(call.join().unwrap().native, 20, "round {round}");
-            // The rate counts from the request that ran.
+            // The interval of the rate begins with the request that has just run.
             scene.set(&[task(1, 0, 40), task(2, 0, 30).rules(hourly())]);
             let (call, waits) = delayed(&object, 4);
             let call = scope.spawn(call);

@@ -153,7 +153,7 @@ fn an_event_names_every_lane_that_other_machines_can_reach() {
     );
 }
 
-/// An urgent lane would accept a flood of connections at its priority.
+/// Otherwise a flood of connections would be accepted at the priority of an urgent lane.
 #[test]
 fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
     let (tcp, listeners) = tcp_with_remote_addresses();

@@ -339,7 +339,7 @@ fn a_process_that_holds_the_interface() {
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// In the child's PID namespace, the process does not see the kernel's threads.
+/// The child runs in a PID namespace, in which it does not see the kernel's threads.
 #[test]
 fn the_examination_names_the_level_of_a_transport() {
     if is_refused() {

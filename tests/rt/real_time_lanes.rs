@@ -605,9 +605,8 @@ impl Skeleton for Endless {
     }
 }
 
-/// The connection's thread waits for a peer that does not read, while a lane still runs a
-/// handed-over request of the connection. The lane must answer this request and serve other
-/// connections.
+/// The connection's thread waits for a peer that does not read, while a lane runs a handed-over
+/// request of the connection. The lane must answer this request and serve other connections.
 #[test]
 fn peer_that_does_not_read_does_not_delay_another_lane_that_answers_it() {
     let config = RtConfig::default().scheduling(SchedulingClass::Fair);

@@ -86,7 +86,8 @@ fn references_carry_the_published_address() {
 /// Streams of polled network cards, for example, have no descriptor.
 #[test]
 fn streams_without_a_descriptor_are_served_in_every_architecture() {
-    // A client notices the end of a stream without a descriptor when it uses the stream.
+    // The drain time-out is short, because a client notices the end of such a stream when it uses
+    // the stream.
     let time = Duration::from_millis(50);
     for dispatch in EVERY_DISPATCH {
         let network: Arc<dyn Transport> = Arc::new(MockTransport::default());
