@@ -173,7 +173,6 @@ impl Capture {
         command.args(preferences.iter().flat_map(|preference| ["-o", preference]));
         command.arg("-r").arg(&self.file).args(["-Y", "giop || _ws.malformed", "-T", "fields"]);
         command.args(COLUMNS.iter().flat_map(|column| ["-e", column]));
-        // tshark writes warnings about root to its standard error.
         let finished = process::run_with_separate_errors(command, "tshark", &self.folder, Duration::from_secs(120))?;
         if !finished.status.success() {
             return Err(format!("tshark ended with {}\n{}", finished.status, finished.output));

@@ -250,7 +250,6 @@ fn make(orb: Orb, folder: &Path, target: &str) -> Result<(), String> {
     command.arg("-C").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(orb.name()));
     command.arg(target).arg(format!("OUT={}", out.display()));
     command.arg(format!("JACORB={}", folder.join(Orb::JacOrb.name()).display()));
-    // The first build on a machine fetches ORBs from Maven Central.
     let hint = "\n`cargo xtask test` installs what the peers need, or names it";
     let finished = process::run(command, "make", out, Duration::from_secs(600)).map_err(|trouble| trouble + hint)?;
     if finished.status.success() {

@@ -302,7 +302,6 @@ fn programs_of_omnievents_create_link_record_play_back_and_destroy_corelanes_cha
     let (mut record, mut part) = (Vec::new(), [0; 4096]);
     let is_recorded = |record: &[u8]| record.windows(8).any(|window| window == b"recorded");
     let pushes = std::thread::spawn(move || {
-        // The recorder may not be connected yet.
         while supplier.push(&text("recorded")).is_ok() {
             std::thread::sleep(std::time::Duration::from_millis(50));
         }

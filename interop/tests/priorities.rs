@@ -29,7 +29,6 @@ use corelane_sys::process as own_process;
 /// The default mapping gives these priorities the native priorities 2 and 50.
 const LOW: i16 = 335;
 const HIGH: i16 = 16384;
-/// Enough for callbacks nested six deep.
 const THREADS: u32 = 12;
 
 fn lanes(orb: &Orb) -> ThreadpoolId {

@@ -38,7 +38,6 @@ fn followers_cost(carrier: &str, budget: &Budget) {
         _ => format!("{carrier}:{}", path.display()),
     };
     let pool = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 4 });
-    // Polling makes a varying number of system calls.
     let builder = || if carrier == "shm" { Orb::builder() } else { Orb::builder().spin_policy(SpinPolicy::Never) };
     let server = serve_with(builder().pool(pool).listen(address));
     let orb = builder().build().unwrap();

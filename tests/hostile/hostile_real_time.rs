@@ -400,7 +400,6 @@ fn invalid_configurations_are_refused_before_a_thread_or_listener_is_made() {
         assert_eq!(make(&lane).unwrap_err().kind(), Kind::BadParam, "{cores:?}");
     }
     assert_eq!(threads(), 0);
-    // The system cannot provide stacks of these sizes.
     for stack in [usize::MAX, usize::MAX / 2] {
         let made = rt.create_threadpool(&pool.clone().thread_stack_size(stack));
         assert_eq!(made.unwrap_err().kind(), Kind::NoResources, "{stack}");

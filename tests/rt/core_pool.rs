@@ -98,7 +98,6 @@ fn thread_sleeps_again_when_its_task_ends() {
     let object = scene.object(&client, "task-1");
     scene.set(&[task(1, 0, 40)]);
     assert!(step(&object, &STEP, 0).unwrap().is_bound());
-    // The client sends nothing while its connection loses its thread.
     scene.set(&[]);
     wait_until(|| scene.pool.counts().bound_now == 0);
     let plain = step(&object, &STEP, 1).unwrap();

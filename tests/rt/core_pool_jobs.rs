@@ -153,7 +153,6 @@ fn one_request_above_the_rate_waits_and_others_are_refused() {
     // A request without a task does not wait behind the delayed request of its connection.
     raw.set_target(&scene.object(&client, "plain"));
     assert_eq!(raw.send("step", None, Some(6)), raw.receive_reply_id());
-    // The delayed request runs, because its task no longer has a rate.
     scene.set(&[task(1, 0, 40)]);
     assert_eq!(raw.receive_reply_id(), sent[1]);
     assert_eq!(*scene.state.steps.0.lock(), [0, 6, 1]);
@@ -273,7 +272,6 @@ fn threads_without_a_task_refuse_requests_above_a_rate() {
             assert_reply_refused(client.receive_reply(), sent);
         }
     }
-    // The thread reports a refusal after its reply.
     wait_until(|| refusals.lock().len() >= 60);
     assert_eq!(*refusals.lock(), [(2, false, Scheduling::Other); 60]);
     // The second connection of task 2 no longer has a thread.
@@ -393,7 +391,6 @@ fn jobs_of_a_core_take_the_levels_of_their_deadlines() {
         let held = scope.spawn(|| step(&one, &HOLD, 2).unwrap());
         wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
         let earlier = step(&two, &STEP, 3).unwrap();
-        // The deadline of task 2 is now longer than the deadline of task 1.
         scene.set(&[by_deadline(1, 0, 60), by_deadline(2, 0, 90)]);
         let later = step(&two, &STEP, 4).unwrap();
         // Jobs are ordered within a core only.

@@ -166,7 +166,6 @@ fn a_busy_lane_borrows_an_idle_thread_of_a_lower_one_at_its_own_priority() {
     for client in &mut high {
         client.send_at_priority("wait", 16384, None);
     }
-    // The high lane borrows threads of the middle and the low lane.
     reporter.wait_for_held_threads(3);
     // The low lane's thread is lent to the high lane.
     low.send_at_priority("who", 335, None);

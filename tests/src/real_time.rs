@@ -83,7 +83,7 @@ impl Reporter {
         })
     }
 
-    /// Makes a servant that uses this state.
+    /// Makes a servant.
     #[must_use]
     pub fn servant(self: &Arc<Self>) -> Servant {
         Servant::new(Shared(Arc::clone(self)))

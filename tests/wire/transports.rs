@@ -32,7 +32,6 @@ fn calls_work_over_unix_sockets_alone_and_beside_tcp() {
     assert!(!path.exists(), "the socket's file remains after its server");
     let both = serve_with(Orb::builder().listen("tcp:127.0.0.1:0").listen(&unix));
     check(&both);
-    // A client on this host uses the Unix socket.
     let Endpoint::Tcp { port, .. } = both.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let before = tcp_connections_to(port);
     let (_orb, probe) = client(&both.ior);
