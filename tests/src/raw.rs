@@ -13,7 +13,7 @@ use crate::Server;
 /// Message type Reply.
 pub const REPLY: u8 = 1;
 
-/// Connects to the first endpoint of the server, a port of 127.0.0.1. Reads fail after ten seconds.
+/// Connects to 127.0.0.1, at the port of the server's first endpoint. Reads fail after ten seconds.
 ///
 /// # Panics
 /// Panics if the endpoint is not TCP, or if connecting fails.

@@ -228,7 +228,6 @@ fn event_names_the_unreadable_argument_of_a_remote_client() {
     };
     let exception = object.invoke(&Operation::new("take"), &arguments).unwrap_err();
     assert_eq!((exception.kind(), exception.minor()), (Kind::Marshal, CdrError::StringNotTerminated.minor()));
-    // The ORB may report the event after it has sent the reply.
     let end = Instant::now() + Duration::from_secs(60);
     while refused.lock().is_empty() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(1));
