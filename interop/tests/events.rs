@@ -130,7 +130,7 @@ fn corelanes_channel_pulls_from_jacorbs_supplier() {
     let puller = ours.channel.cos_reference().for_consumers().unwrap().unwrap();
     let puller = puller.obtain_pull_supplier().unwrap().unwrap();
     puller.connect_pull_consumer(None).unwrap();
-    // The supplier ends when the channel has asked in vain after the last value.
+    // The supplier disconnects when the channel has its three values.
     assert_eq!(Peer::start(jacorb(), "--supply", &ours, 3).rest(), ["done"]);
     for expected in 0..3 {
         let (value, has_event) = puller.try_pull().unwrap();

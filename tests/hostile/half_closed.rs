@@ -1,4 +1,4 @@
-//! Peers that close their sending side and still read: their replies, and the eviction of their
+//! Peers that close their sending side and then read: their replies, and the eviction of their
 //! connections.
 
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Connections that send requests without end, beside a good client that checks every reply.
+//! Connections that send requests without end must not delay the requests of other connections.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Code generated from the compiler's own test files compiles without warnings of rustc and clippy.
+//! Code generated from the IDL compiler's test files compiles without warnings of rustc and clippy.
 
 #![warn(elided_lifetimes_in_paths)]
 

@@ -1,5 +1,4 @@
-//! Value types and all other types of crates/idl/tests/accepted/values.idl, from ORB to ORB and
-//! back.
+//! Values of every type in crates/idl/tests/accepted/values.idl, from ORB to ORB and back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -146,7 +146,7 @@ fn non_existent_is_true_for_objects_that_do_not_exist() {
     let located = poa("located", locator);
     located.set_servant_manager(ServantManager::Locator(std::sync::Arc::new(Nothing(Kind::Transient)))).unwrap();
     assert_eq!(both(&never(&located)), Ok(true));
-    // A destroyed persistent POA may be created again, together with the object.
+    // A destroyed persistent POA may be created again with its objects.
     let of_persistent = never(&persistent);
     persistent.destroy(false, true).unwrap();
     assert_eq!(both(&of_persistent), Err(Kind::ObjectNotExist));

@@ -1,4 +1,4 @@
-//! An object whose operations echo values of every type, and such values.
+//! A servant with operations for every IDL type, and values for them.
 
 use corelane::{Any, LongDouble, Octets, Orb, OrbBuilder, SystemException, TypeCode};
 use corelane_sys::lock::{LockScope, Mutex};
