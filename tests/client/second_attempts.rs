@@ -1,4 +1,4 @@
-//! Calls that need a second attempt, in a client with one connection.
+//! Second attempts of calls, and failures of marshalling, in a client with one connection.
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,4 @@
-//! Callbacks nested in both directions work in every dispatch architecture with few threads.
+//! Callbacks nested in both directions work with few threads.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

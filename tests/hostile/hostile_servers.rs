@@ -1,5 +1,4 @@
-//! Hostile and broken servers: the call ends in time with an exception, and an event names the
-//! server.
+//! Hostile and broken servers: floods of replies, late and slow replies, and forbidden messages.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! A servant with operations for every IDL type, and values for them.
+//! A servant and values for the tests of `any` and of dynamic calls.
 
 use corelane::{Any, LongDouble, Octets, Orb, OrbBuilder, SystemException, TypeCode};
 use corelane_sys::lock::{LockScope, Mutex};

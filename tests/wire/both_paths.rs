@@ -1,4 +1,4 @@
-//! Generated code and TypeCodes marshal random values of every type to the same octets.
+//! Generated code and TypeCodes marshal random values to the same octets.
 
 use std::any::Any;
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! Calls over every transport and address family, and the profile that a client chooses.
+//! Calls over several transports and address families, and the profile that a client chooses.
 
 use std::sync::Arc;
 use std::time::Duration;
